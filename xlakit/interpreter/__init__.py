@@ -1,1 +1,1 @@
-"""Runs a program by the meaning on the op pages, with NumPy: the reference for everything else."""
+"""Runs a program by ``Op.evaluate`` of its operations, in NumPy: the reference for other backends."""

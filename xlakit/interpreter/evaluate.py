@@ -1,4 +1,4 @@
-"""Evaluating computations: each instruction's meaning in order, values freed after their last use.
+"""Evaluation of computations: instructions in order, values freed after their last use.
 
 A computation is turned once into a plan (a flat list of steps over numbered slots). Computations on scalars that
 reduce, map, sort or scatter call are run on whole arrays at a time where every instruction in them is pointwise.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Step(NamedTuple):
-    """One instruction: which slots hold its operands and take its result, and which are not needed after it."""
+    """One instruction: the slots of its operands and its result, and the slots that are released after it."""
 
     instruction: Instruction
     evaluate: Callable[..., Value]
@@ -39,7 +39,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A computation ready to run: what is in the slots before, the parameters with their slots, and what to do."""
+    """A computation ready to run: the initial contents of slots, the slots of parameters, and the steps."""
 
     initial: tuple[Value, ...]
     parameters: tuple[tuple[int, int], ...]
@@ -51,7 +51,7 @@ class Plan:
 
 
 def plan_of(program: Program, computation: Computation) -> Plan:
-    """The plan of a computation of a program, made when it is first needed."""
+    """The plan of a computation of a program, created when it is first needed."""
     found: Plan | None = program.plans.get(computation)
     if found is None:
         found = program.plans[computation] = _make_plan(computation)
@@ -59,7 +59,7 @@ def plan_of(program: Program, computation: Computation) -> Plan:
 
 
 def _make_plan(computation: Computation) -> Plan:
-    """Number the values of a computation; leave out what neither the result nor an effect needs."""
+    """Number the values of a computation, without instructions that neither the result nor an effect needs."""
     live: set[Instruction] = set()
     for instruction in reversed(computation.instructions):
         needed = instruction is computation.root or instruction in live or instruction.op.has_side_effect
@@ -120,7 +120,7 @@ def _as_declared(value: Value, shape: Shape) -> Value:
 
 
 def _common_part(operands: Sequence[Array], marks: Sequence[Sequence[bool]]) -> Sequence[Array]:
-    """The part that is there in all operands; a current size of 1 stretches, as in NumPy."""
+    """The operands cut to their common sizes; a size of 1 is broadcast, as in NumPy."""
     rank = max(map(len, marks))
     # Scalars, and whole arrays instead of scalars, broadcast as they are.
     alike = {*map(len, marks), *(a.ndim for a in operands)} == {rank}
@@ -135,7 +135,7 @@ def _common_part(operands: Sequence[Array], marks: Sequence[Sequence[bool]]) -> 
 
 
 class Context:
-    """What the meaning of an operation sees of the running program: xlakit.ir.operation.Evaluation."""
+    """The interface of the running program to ``Op.evaluate``; see :class:`xlakit.ir.operation.Evaluation`."""
 
     __slots__ = ("device", "instruction")
 
@@ -169,7 +169,7 @@ class Context:
         return self.device.program.num_partitions
 
     def draw(self) -> tuple[int, int]:
-        """What the next random numbers of this device come from."""
+        """The source of the next random numbers of this device."""
         return self.device.random.draw()
 
     def advance_rng_state(self, delta: int) -> Array:
@@ -262,7 +262,7 @@ class Context:
     def permute(
         self, pairs: Sequence[tuple[int, int]], payloads: Sequence[Value], *, channel_id: int | None = None
     ) -> dict[int, Value]:
-        """Send values along source-target pairs; what arrived, by the number of its pair."""
+        """Send values along source-target pairs; gives the values that arrived, by the number of the pair."""
         return self.device.rendezvous.permute(self.instruction, pairs, payloads, channel_id)
 
     def infeed(self, shape: Shape) -> Value:
@@ -336,7 +336,7 @@ def run(
 
 
 def run_plan(device: Device, plan: Plan, arguments: Sequence[Value]) -> Value:
-    """The result of a plan; an error says which instruction it came from."""
+    """The result of a plan; errors name the instruction."""
     values: list[Any] = list(plan.initial)
     for slot, number in plan.parameters:
         values[slot] = arguments[number]

@@ -51,7 +51,7 @@ def compile_module(
     """An executable of a module on the interpreter.
 
     num_replicas, num_partitions: how many devices run the program; by default what the module says.
-    seed: of the random numbers of rng instructions; a device's numbers go on from call to call.
+    seed: of the random numbers of rng instructions; the state of a device persists from call to call.
     custom_calls: functions by name (Python's, or ctypes' C functions), before those that are registered for all.
     execution_context: feeds and channels that several executables share; by default the executable has its own.
     verified: whether the module is known to be well formed.
@@ -141,7 +141,7 @@ class InterpreterExecutable(Repeatable):
         self._program = program
         self._parameters = module.entry.parameters
         self._fallbacks: tuple[Fallback, ...] = ()
-        # Where the random numbers of each device stand.
+        # The random state of each device.
         self.random = [RandomState(seed, device) for device in range(self.num_devices)]
 
     world = renamed_attribute("world", "execution_context")
@@ -166,7 +166,7 @@ class InterpreterExecutable(Repeatable):
         check_donated(donate, len(self._parameters))
         return self.call_with(self._interpret, arguments)
 
-    # -- what it is made of ----------------------------------------------------------------------
+    # -- its code and costs ----------------------------------------------------------------------
 
     def as_text(
         self, *, short: bool = False, metadata: bool = True, layouts: bool = True, large_constants: bool = True
@@ -183,7 +183,7 @@ class InterpreterExecutable(Repeatable):
         raise _without_code("assembly")
 
     def cost_analysis(self) -> dict[str, float]:
-        """What one call costs; see :meth:`xlakit.Executable.cost_analysis`."""
+        """The cost of one call; see :meth:`xlakit.Executable.cost_analysis`."""
         from xlakit.passes.analysis.cost import cost_of
 
         return cost_of(self.module).as_dict()
@@ -196,11 +196,11 @@ class InterpreterExecutable(Repeatable):
 
     @property
     def fallbacks(self) -> tuple[Fallback, ...]:
-        """The whole program, with the reason, where machine code was wanted; otherwise nothing."""
+        """The whole program, with the reason, if machine code was requested; otherwise nothing."""
         return self._fallbacks
 
     def instead_of_machine_code(self, why: str) -> Self:
-        """Remember that machine code was wanted, and why there is none; gives itself."""
+        """Record that machine code was requested, and why there is none; gives the executable itself."""
         self._fallbacks = (Fallback(self.module.name, "module", "interpreter", why),)
         return self
 
@@ -211,7 +211,7 @@ class InterpreterExecutable(Repeatable):
 
     @property
     def shared_context(self) -> ExecutionContext | None:
-        """The feeds and channels that it was given; None where it has its own."""
+        """The execution context that it was given; None if it has its own."""
         return self.execution_context if self._shares_context else None
 
     def _shared_context(self) -> ExecutionContext | None:
@@ -351,7 +351,7 @@ def _nested(shape: Shape, arrays: Iterator[Array], what: str) -> Value:
 
 
 def _leaves(value: Any) -> Iterator[Array]:
-    """The arrays of what the host gets."""
+    """The arrays of a value of the host."""
     if isinstance(value, tuple):
         for part in cast("tuple[Any, ...]", value):
             yield from _leaves(part)
@@ -376,7 +376,7 @@ def _start(threads: Sequence[threading.Thread], execution: Run) -> None:
         for thread in threads:
             thread.start()
     except RuntimeError as error:
-        # Those that run wait for one that will not come.
+        # The running devices would wait for one that does not start.
         execution.fail(
             ResourceError(
                 f"the system has no thread for one of {len(threads) + 1} devices: {error}",
@@ -392,7 +392,7 @@ def _join(threads: Sequence[threading.Thread], execution: Run) -> None:
     try:
         wait_for(threads)
     except BaseException as error:
-        # Ctrl-C while the others still run: tell them, and do not wait for what they compute just now.
+        # Ctrl-C while other devices run: stop them, and do not wait for their current computation.
         execution.fail(error)
         raise
 
@@ -401,13 +401,13 @@ def wait_for(threads: Sequence[threading.Thread]) -> None:
     """Wait for the end of threads that were started, and let signals through."""
     for thread in threads:
         while thread.is_alive():
-            # A signal that comes to another thread does not end a wait without a limit.
+            # A signal that another thread receives does not end a wait without a timeout.
             thread.join(PAUSE_SECONDS)
 
 
 @converting
 def run_together(*calls: tuple[Executable, Sequence[object]]) -> list[Any]:
-    """Run several executables at once, each on its own thread, so that they can talk over channels that they share.
+    """Run several executables at once, each on its own thread, so that they can communicate over shared channels.
 
     calls: pairs of an executable and its arguments.
 
@@ -432,7 +432,7 @@ def run_together(*calls: tuple[Executable, Sequence[object]]) -> list[Any]:
         for thread in threads:
             thread.start()
         with ExitStack() as stack:
-            # Only now: as long as threads are still to come, no wait is in vain.
+            # After all threads have started: until then every wait may still end.
             for execution_context in {executable.execution_context for executable, _ in calls}:
                 stack.enter_context(execution_context.bound())
             wait_for(threads)
@@ -440,6 +440,6 @@ def run_together(*calls: tuple[Executable, Sequence[object]]) -> list[Any]:
         group.fail(error)
         raise
     if errors:
-        # A program that ends in an error may leave the others waiting in vain, and these may be the first to say so.
+        # After an error in one program the others may deadlock, and report that first.
         raise next((error for error in errors if not isinstance(error, (DeadlockError, Stopped))), errors[0])
     return results

@@ -1,4 +1,4 @@
-"""How much memory the interpreter needs: what its plans hold at once, instruction by instruction."""
+"""The memory that the interpreter needs: the values that its plans hold at each instruction."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.data import Copy
 from xlakit.ops.movement import Reshape
 
-# Their results are made of the operands' own memory, where NumPy copies nothing.
+# Their results are views of the operands' memory if NumPy copies nothing.
 _NO_MEMORY = (Forwarding, Copy, Reshape)
 
 
 def analyze_memory(module: HloModule, program: Program) -> MemoryAnalysis:
-    """The memory of a call, without what NumPy takes inside of an instruction; dynamic dimensions count as bounds."""
+    """The memory of a call, without temporary memory of NumPy inside of an instruction; dynamic dimensions count as
+    bounds.
+    """
     entry = module.entry
     arguments = sum(_bytes(p.shape) for p in entry.parameters)
     output = _bytes(entry.root.shape)
@@ -31,7 +33,7 @@ def analyze_memory(module: HloModule, program: Program) -> MemoryAnalysis:
 
 
 def _held(program: Program, computation: Computation) -> list[Instruction]:
-    """The values that are there when a computation's own, with those of what it calls, are most.
+    """The live values at the peak of a computation, including the computations that it calls.
 
     Arguments belong to the caller, as does the root, which is its result.
     """

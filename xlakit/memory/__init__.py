@@ -1,1 +1,1 @@
-"""The memory plan of a program, as a value: which values there are, when they live, and which memory each has."""
+"""The memory plan of a program, as a value: its values, their live ranges, and the buffer slice of each."""

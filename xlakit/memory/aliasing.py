@@ -1,19 +1,20 @@
-"""Aliases: which values are wanted in one memory, why, and until when both may have it.
+"""Aliases: pairs of values that should have the same memory, the reason, and the point at which the one becomes the
+other.
 
-A *must-alias* is a pair that has to be in one memory where a step begins: the state of a loop and what the loop is
-given at first and by each iteration, the result of a conditional and that of each branch, what a kernel changes in
-place before and after. Where the two cannot share, the one is copied to the other. A *may-alias* is a pair that a
-kernel allows: its result written over an operand.
+A *must-alias* is a pair that must be in the same memory when a step begins: the state of a loop and its initial value,
+or the value from the previous iteration; the result of a conditional and that of each branch; an array before and after
+an update in place. If the two cannot share memory, copy insertion copies the one to the other. A *may-alias* is a pair
+that a kernel permits: its result written over an operand.
 
-Both values of a pair live at the step of the pair, the one until then and the other from then on; ``point`` is that
-point. It is no interference, for the reasons that stand at each kind:
+Both values of a pair are live at the step of the pair, the one up to ``point`` and the other from there on. That is no
+interference, for a reason that depends on the kind:
 
 LOOP_BACK, LOOP_INIT, BRANCH    the step only copies the one to the other
-UPDATE                          the kernel changes the operand into the result, and has it for no other operand
-COPY                            the copy, which then has nothing to do
+UPDATE                          the kernel changes the operand into the result, and it is no other operand of the step
+COPY                            the step is the copy itself, which becomes a no-op
 IN_PLACE                        the kernel reads an element of the operand before it writes the same element of the
                                 result, and the operand for nothing else
-HOST                            Python makes copies of what it reads; for donated arguments alone
+HOST                            Python copies what it reads; for donated arguments only
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from xlakit.memory.values import HloValue
 
 
 class AliasKind(Enum):
-    """Why two values are wanted in one memory; in the order in which they are tried."""
+    """The reason of an alias, in the order in which aliases are tried."""
 
     LOOP_BACK = "loop-back"
     LOOP_INIT = "loop-init"
@@ -50,13 +51,13 @@ class AliasKind(Enum):
 
     @property
     def is_must(self) -> bool:
-        """Whether there is a copy where the two do not share."""
+        """Whether a copy is inserted if the two do not share memory."""
         return self not in (AliasKind.IN_PLACE, AliasKind.HOST)
 
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Two values that are wanted in one memory. depth: how many loops are around."""
+    """Two values that should have the same memory. depth: the number of loops around the step."""
 
     kind: AliasKind
     source: HloValue
@@ -81,7 +82,7 @@ def aliases(steps: Sequence[Step], ranges: LiveRanges) -> list[Alias]:
 
 
 def _with_depth(steps: Sequence[Step], depth: int) -> Iterator[tuple[Step, int]]:
-    """The steps with how many loops are around, each after those inside of it."""
+    """The steps with their loop depth, each after the steps inside of it."""
     for step in steps:
         for row in inner(step):
             yield from _with_depth(row, depth + isinstance(step, WhileStep))
@@ -120,7 +121,7 @@ def _row(kind: AliasKind, sources: Values, targets: Values, number: int, depth: 
 def _pairs(
     kind: AliasKind, step: KernelStep | CollectiveStep, pairs: Iterable[tuple[int, int]], number: int, depth: int
 ) -> Iterator[Alias]:
-    """Aliases of a step's results and operands, where a value is no operand for which that does not hold as well."""
+    """Aliases of a step's results and operands; a value that is several operands must be permitted as each of them."""
     allowed = set(pairs)
     positions: dict[HloValue, list[int]] = {}
     for operand, value in enumerate(step.operands):

@@ -1,4 +1,6 @@
-"""Assignment: which memory each set of values has, so that sets that live at the same time do not overlap."""
+"""Assignment: a buffer slice for each set of values, so that slices of sets with overlapping live ranges do not
+overlap.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from xlakit.memory.coalescing import ValueSet
 from xlakit.memory.values import ALIGNMENT, HloValue, ValueKind
 from xlakit.options import current, is_plain, knob
 
-# What lies behind a slice, for what writes too far, where the program is sanitized.
+# The gap after a slice under the sanitizer, which detects writes beyond a slice.
 GUARD_BYTES = 64
 # Sets of at most so many bytes are variables of the entry, so that LLVM can keep them in registers ..
 SMALL_BYTES = knob("assignment.small_bytes", 64, 0, 8, 256)
@@ -21,7 +23,9 @@ _MOST_SMALL = knob("assignment.most_small", 512, 0, 3)
 
 
 class Space(Enum):
-    """Which memory it is: the caller's, the program's constants, the arena of a run, or variables of the entry."""
+    """The memory that a slice is in: the caller's, the program's constants, the arena of a run, or variables of the
+    entry.
+    """
 
     ARGUMENT = "argument"
     RESULT = "result"
@@ -32,9 +36,9 @@ class Space(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferSlice:
-    """The memory of some values, one after the other.
+    """The memory of values whose live ranges do not overlap.
 
-    number: which argument, result, constant or variable it is; offset: where in the arena. first, last: the points
+    number: of the argument, result, constant or variable; offset: in the arena, in bytes. first, last: the points
     between which it is in use.
     """
 

@@ -1,6 +1,6 @@
 """Coalescing: aliases whose values do not interfere become one memory.
 
-Two values interfere where both live at one point, but for the point of an alias between them. A *set* is the values
+Two values interfere if both are live at one point, except at the point of an alias between them. A *set* is the values
 that share a memory; two sets may become one if no value of the one interferes with one of the other.
 """
 
@@ -40,7 +40,7 @@ class ValueSet:
     @property
     def last(self) -> int:
         """The point up to which the last of its values lives."""
-        # Values of one set meet at most at a point, so the one that begins last ends last.
+        # Live ranges of one set share at most a point, so the one that begins last ends last.
         return self.entries[-1][1]
 
     def absorb(self, other: ValueSet) -> None:
@@ -60,7 +60,7 @@ def _key(entry: _Entry) -> Interval:
 
 
 class Coalescing:
-    """The sets of a program's values, as they become fewer."""
+    """The sets of a program's values while they are merged."""
 
     def __init__(self, ranges: LiveRanges, aliases: Iterable[Alias]) -> None:
         self.intervals: dict[HloValue, Sequence[Interval]] = dict(ranges.intervals)
@@ -76,7 +76,7 @@ class Coalescing:
         return made
 
     def allow(self, source: HloValue, target: HloValue, point: int) -> None:
-        """Let two values live at a point that is a copy of the one to the other."""
+        """Permit two values to be live at a point at which the one is copied to the other."""
         self._points.setdefault((source, target), set()).add(point)
 
     def set_of(self, value: HloValue) -> ValueSet:
@@ -88,7 +88,7 @@ class Coalescing:
         return list(dict.fromkeys(self._sets.values()))
 
     def join(self, a: HloValue, b: HloValue) -> bool:
-        """Make the sets of two values one, if they are not and if nothing stands against it; gives whether they are."""
+        """Merge the sets of two values unless they interfere; gives whether the values are in one set."""
         one, other = self._sets[a], self._sets[b]
         if one is other:
             return True
@@ -101,7 +101,7 @@ class Coalescing:
         return True
 
     def interfere(self, one: ValueSet, other: ValueSet) -> bool:
-        """Whether some value of the one set and some value of the other live at the same time."""
+        """Whether any value of the one set interferes with any value of the other."""
         if len(one.entries) < len(other.entries):
             one, other = other, one
         for low, high, value in other.entries:
@@ -114,5 +114,5 @@ class Coalescing:
         return False
 
     def _is_alias(self, a: HloValue, b: HloValue, point: int) -> bool:
-        """Whether two values may both live at a point, since the one becomes the other there."""
+        """Whether two values may both be live at a point, because the one becomes the other there."""
         return point in self._points.get((a, b), ()) or point in self._points.get((b, a), ())

@@ -1,4 +1,4 @@
-"""Copy insertion: copies where values that must be in one memory are not."""
+"""Copy insertion: copies between values of must-aliases that do not share memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CopyInsertion:
         self._program = program
         self._ranges = ranges
         self._sets = sets
-        # The numbers of steps in the order in which they are now.
+        # The current numbers of steps.
         self.numbers: dict[Step, Numbers] = {}
 
     def steps(self, steps: Iterable[Step]) -> tuple[Step, ...]:
@@ -47,14 +47,14 @@ class CopyInsertion:
         return tuple(found)
 
     def _copies(self, pairs: Iterable[tuple[HloValue, HloValue]]) -> tuple[Step, ...]:
-        """Copies of sources that all live until then, so that no target can lie in the memory of another's source."""
+        """Copies whose sources are all live until then, so that no target is in the memory of another source."""
         return tuple([CopyStep(s, t) for s, t in pairs if self._sets.set_of(s) is not self._sets.set_of(t)])
 
     def _at_once(self, pairs: Iterable[tuple[HloValue, HloValue]], number: int) -> tuple[Step, ...]:
-        """Copies as if all were made at once: an element of the state may be what another one becomes.
+        """A parallel copy, in sequence: an element of the state may be the source of another one.
 
-        A target that is still to be copied elsewhere waits. Where all wait, they are a ring, such as two elements that
-        are exchanged; then one of them is held in memory of its own.
+        A target that is still to be read waits. If all wait they form a cycle, such as two elements that are exchanged;
+        then one of them is saved in a temporary.
         """
         left = {t: s for s, t in pairs if self._sets.set_of(s) is not self._sets.set_of(t)}
         readers = Counter(self._sets.set_of(source) for source in left.values())
@@ -82,7 +82,7 @@ class CopyInsertion:
     def results(self, *, shares: bool) -> tuple[tuple[Step, ...], list[ValueSet]]:
         """Copies into results that have no memory of their own, and the set of each result.
 
-        A set is the memory of one result: not of two, nor is it an argument or a constant.
+        A set is the memory of at most one result, and then of no argument or constant.
         """
         found: list[Step] = []
         sets: dict[ValueSet, None] = {}

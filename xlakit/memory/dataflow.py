@@ -1,8 +1,8 @@
 """Dataflow: which value is at a position where control flow meets.
 
-At the head of a loop, and behind a conditional, a position holds one value or another: that is a phi, as compilers
-call it. Where all ways bring the same value, the phi is that value; such as an element of a loop's state that the body
-gives back as it came, in whatever tuple, call or inner loop it went through.
+At the head of a loop, and after a conditional, a position holds one of several values: a phi. If all predecessors give
+the same value, the phi is that value; for example an element of a loop's state that the body returns unchanged, through
+whatever tuples, calls or inner loops.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from xlakit.memory.values import HloValue
 
 
 class Dataflow:
-    """The phis of a program that are one value, as they are found."""
+    """Finds the phis of a program that are always one value."""
 
     def __init__(self) -> None:
         self._same: dict[HloValue, HloValue] = {}
 
     def value(self, value: HloValue) -> HloValue:
-        """What a value is known to be."""
+        """The value that a phi is known to be; any other value itself."""
         while value in self._same:
             value = self._same[value]
         return value
 
     def join(self, phis: Sequence[HloValue], ways: Sequence[Sequence[HloValue]]) -> None:
-        """Find out which phis are one value; ``ways`` has a value for each phi, for each way on which control comes."""
+        """Find the phis that are one value; ``ways`` has, for each predecessor, a value for each phi."""
         left = list(zip(phis, *ways, strict=True))
         before = len(left) + 1
-        # One that is found may be what another one is given.
+        # A phi that is found may be the operand of another one.
         while len(left) < before:
             before = len(left)
             left = [row for row in left if not self._is_one(*row)]
@@ -57,7 +57,7 @@ class Dataflow:
         return tuple(map(self._applied, steps)) if self._same else tuple(steps)
 
     def values(self, values: Iterable[HloValue]) -> Values:
-        """What values are known to be."""
+        """The values that phis are known to be."""
         return tuple([self.value(v) for v in values])
 
     def _applied(self, step: Step) -> Step:

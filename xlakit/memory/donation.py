@@ -1,8 +1,8 @@
-"""Donation: which results may be in the memory of arguments, of those that a module pairs.
+"""Donation: the pairs of a module's input-output aliases that may share memory.
 
-A caller that gives one address for an argument and for a result gets the result there. That is sound where the argument
-does not live any more when the first value is put into the result's memory, but for where the one becomes the other:
-then no step writes there that is still to read the argument.
+A caller may pass one address for an argument and a result. That is sound if the argument is not live any more when the
+first value is written to the result's memory, except at a step where the one becomes the other: then no step overwrites
+the argument before it is read for the last time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Live ranges: from where to where in the order of steps the memory of a value must be its own.
+"""Live ranges: the intervals, in the order of steps, in which the memory of a value must hold it.
 
-Steps are numbered in order, those of loops and branches where they stand. Step ``n`` reads at the point
+Steps are numbered in order, including those inside of loops and branches. Step ``n`` reads at the point
 ``2 * n`` and writes up to the point ``2 * n + 1``; what it defines is written from ``2 * n`` on. A loop has four
 numbers and a conditional one for each branch beside its own:
 
@@ -50,7 +50,7 @@ class Numbers:
 class LiveRanges:
     """The live ranges of a program's values, each a row of intervals, and the numbers of its steps.
 
-    results: the numbers at which results are copied to where the caller wants them. end: the number behind all.
+    results: the numbers at which results are copied to the caller's memory. end: the number after all steps.
     """
 
     intervals: dict[HloValue, list[Interval]]
@@ -91,7 +91,7 @@ class _Walk:
 
     def use(self, value: HloValue, point: int) -> None:
         if value not in self._home:
-            # Arguments and constants; and contexts of asynchronous values, which have no contents.
+            # Arguments, constants, and contexts of async operations, which have no contents.
             self._home[value] = None
             self._first[value] = 0
             self._last[value] = point
@@ -108,7 +108,7 @@ class _Walk:
             elif isinstance(step, ConditionalStep):
                 self._conditional(step)
             elif isinstance(step, CollectiveStep) and step.part == "done":
-                # What the start was given is read until now, and its results are written.
+                # The start's operands are read, and its results written, until now.
                 self._at_once(step, (*step.operands, *step.results, *step.arrival), ())
             else:
                 self._at_once(step, reads_of(step), defines(step))
@@ -122,7 +122,7 @@ class _Walk:
             self.define(value, number)
 
     def _kernel(self, step: KernelStep) -> None:
-        # The state of random numbers, which is in the scratch, is there before.
+        # The random state, which is in the scratch, is written before.
         own = [value for value in step.scratch if value not in self._home]
         self._at_once(step, step.operands, (*step.results, *own))
         for value in step.scratch:

@@ -1,9 +1,9 @@
-"""The memory plan of a program: computed from its steps alone, printed, and read by what makes code of it.
+"""The memory plan of a program: computed from its steps alone, printable, and read by code generation.
 
-The analyses and decisions, in order: which values there are and which are one (:mod:`xlakit.memory.dataflow`), when
-they live (:mod:`~xlakit.memory.live_ranges`), which ones are wanted in one memory (:mod:`~xlakit.memory.aliasing`) and
-can be (:mod:`~xlakit.memory.coalescing`), the copies for those that cannot (:mod:`~xlakit.memory.copy_insertion`), and
-where everything is (:mod:`~xlakit.memory.assignment`). Plain memory leaves out coalescing and all use of memory twice.
+The analyses and decisions, in order: the values, and phis that are one value (:mod:`xlakit.memory.dataflow`), their
+live ranges (:mod:`~xlakit.memory.live_ranges`), aliases (:mod:`~xlakit.memory.aliasing`), sets of values that share
+memory (:mod:`~xlakit.memory.coalescing`), copies for aliases that do not (:mod:`~xlakit.memory.copy_insertion`), and
+buffer slices (:mod:`~xlakit.memory.assignment`). Plain memory leaves out coalescing and all reuse.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from xlakit.options import is_plain
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryPlan:
-    """Where the values of a program are.
+    """The memory of a program's values.
 
-    program: the steps that it was made for; steps: those with copies, and numbers those of them that live ranges are
-    told by. result_slices: where the program's results must be at its end. donations: pairs of a result's and an
-    argument's number that may have the same address. intervals: the live range of each value. aliases: the pairs of
-    values that were wanted in one memory.
+    program: the steps that it was computed from; steps: those with copies; numbers: the numbers of steps in live
+    ranges. result_slices: where the program's results must be at its end. donations: pairs of a result's and an
+    argument's number that may have the same address. intervals: the live range of each value. aliases: all
+    aliases, realized or not.
     """
 
     module: HloModule
@@ -59,12 +59,12 @@ class MemoryPlan:
 
     @property
     def arguments(self) -> Sequence[HloValue]:
-        """The values that the caller gives."""
+        """The values of the arguments."""
         return self.program.arguments
 
     @property
     def results(self) -> Sequence[HloValue]:
-        """The values that the program gives."""
+        """The values of the results."""
         return self.program.results
 
     @property
@@ -73,11 +73,11 @@ class MemoryPlan:
         return [step for step in walk(self.steps) if isinstance(step, CopyStep) and not step.is_value]
 
     def slice_of(self, value: HloValue) -> BufferSlice:
-        """The memory that a value is in."""
+        """The buffer slice of a value."""
         return self._slice_of[value]
 
     def as_text(self) -> str:
-        """The steps, the slices with their live ranges and values, and which values were wanted in one memory."""
+        """The steps, the slices with their live ranges and values, and the aliases, as text."""
         return _text(self)
 
 

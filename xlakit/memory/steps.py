@@ -1,7 +1,7 @@
 """The steps of a program: kernels on values, with loops and choices around them.
 
 Each value is defined by one step, or stands for several as an element of a loop's state or of a conditional's result
-(a phi). The memory plan adds copies, and says in which memory each value is; it changes nothing else.
+(a phi). The memory plan adds copies, and assigns each value its memory; it changes nothing else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Pair = tuple[int, int]
 class KernelStep:
     """Run a kernel on a table of the operands, the results and its scratch.
 
-    phases: its code, which the backend knows. updates: results that are an operand changed in place, which must be
+    phases: its code, which belongs to the backend. updates: results that are an operand changed in place, which must be
     there when the kernel begins. in_place: pairs of a result and an operand that may lie in the same memory: the
     kernel reads an element of the one for nothing but the same element of the other.
     """
@@ -38,7 +38,7 @@ class KernelStep:
 
     @property
     def table(self) -> Values:
-        """What the kernel is called with."""
+        """The arguments of the kernel."""
         return (*self.operands, *self.results, *self.scratch)
 
 
@@ -57,7 +57,7 @@ class CopyStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostStep:
-    """Leave for Python: it computes the instruction from its operands. number: which host call it is."""
+    """Leave for Python: it computes the instruction from its operands. number: that of the host call."""
 
     instruction: Instruction
     number: int
@@ -78,7 +78,7 @@ class RandomStep:
 class CollectiveStep:
     """A collective, with the other devices of a group.
 
-    rendezvous: how the backend does it. part: ``""`` for the whole collective, ``"start"`` or ``"done"`` for one step
+    rendezvous: data of the backend. part: ``""`` for the whole collective, ``"start"`` or ``"done"`` for one step
     of an async pair; the start writes ``arrival``, which the done reads. Between the two, operands may be read and
     results written at any time. host: the number of the host call that reports what is wrong with the values, or -1.
     in_place: pairs of a result and an operand that may share memory.
@@ -152,7 +152,7 @@ class StepProgram:
 
 
 def reads_of(step: Step) -> Values:
-    """The values that a step itself reads, not those that the steps inside of it do."""
+    """The values that a step itself reads, without the steps inside of it."""
     if isinstance(step, CopyStep):
         return (step.source,)
     if isinstance(step, (KernelStep, HostStep)):

@@ -1,4 +1,4 @@
-"""Values: what a position in the result of an instruction holds, each defined once in the program."""
+"""Values: the arrays in the results of instructions, each defined once in the program."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, Union
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Instruction
 
-# Where slices of the arena begin, and what is given begins, in bytes.
+# The alignment of slices of the arena, and of arguments and constants, in bytes.
 ALIGNMENT = 64
 
 
 class ValueKind(Enum):
-    """Where a value comes from.
+    """The origin of a value.
 
-    PHI is an element of a loop's state or of a conditional's result: which value it is depends on the way that the
-    program took. SCRATCH is memory that one kernel works in, COPY a value that copy insertion has made.
+    PHI is an element of a loop's state or of a conditional's result: which value it is depends on the
+    control flow. SCRATCH is memory that one kernel works in, COPY a value that copy insertion has made.
     """
 
     ARGUMENT = "argument"
@@ -52,7 +52,7 @@ class HloValue:
 
     @property
     def is_given(self) -> bool:
-        """Whether it is there before the program begins, in memory that no step may write to."""
+        """Whether it exists before the program begins, in memory that no step may write to."""
         return self.kind in (ValueKind.ARGUMENT, ValueKind.CONSTANT)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Arguments: what a program is given, checked and taken: buffers in, and what its devices will read out."""
+"""Arguments: checks the buffers that a program is called with, and takes their arrays."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Arguments:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of parameters."""
         return len(self._shapes)
 
     def check_sizes(self, arrays: Sequence[Array]) -> None:
@@ -128,7 +128,7 @@ def _taken(given: Sequence[Sequence[Buffer]], donate: Sequence[int]) -> Taken:
                 continue
             if number in donate and buffer.is_ours:
                 donated.add(len(arrays))
-            # One that failed is handed on as it is, so that the program fails with the same error.
+            # A failed buffer is passed on, so that the program fails with the same error.
             arrays.append(buffer.claim())
     return Taken(arrays, frozenset(donated), tokens)
 

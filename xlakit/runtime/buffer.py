@@ -35,7 +35,7 @@ class Buffer:
 
     # _array: None until it is there, and for tokens, and when the buffer is gone.
     # _execution: what makes it, until that is done; for ever where that failed.
-    # _gone: what the buffer was used for last, once it may not be used any more.
+    # _gone: why the buffer cannot be used any more.
     # _is_ours: whether nothing but buffers and their views can hold the memory.
     # _coming: the array between its making and its being there for all; or, where the buffer is gone by then, for those
     # programs that were called before: _claims of them.
@@ -70,7 +70,7 @@ class Buffer:
             raise UnsupportedError(f"a buffer of shape {self._shape} cannot be pickled", hint="pickle its values")
         return _put, (self._device, np.array(self._get()))
 
-    # -- what it is ------------------------------------------------------------------------------
+    # -- properties ------------------------------------------------------------------------------
 
     @property
     def shape(self) -> Shape:
@@ -92,19 +92,22 @@ class Buffer:
         return self._shape.byte_size
 
     def unsafe_buffer_pointer(self) -> int:
-        """The address of its first element, once it is there; not to be written to, nor read after the buffer."""
+        """The address of its first element, after waiting for it. Do not write there, or read there after the buffer is
+        deleted.
+        """
         return self._get().ctypes.data
 
-    # -- when it is there ------------------------------------------------------------------------
+    # -- readiness -------------------------------------------------------------------------------
 
     def is_ready(self) -> bool:
-        """Whether what makes it is done, well or not: asking for its values then does not wait."""
+        """Whether its execution is done or has failed: then reading its values does not wait."""
         self.check_usable()
         execution = self._execution
         return execution is None or execution.is_done
 
     def block_until_ready(self) -> Self:
-        """Wait until it is there; gives itself. Raises what the program that makes it failed with.
+        """Wait until the values are computed; gives the buffer itself. Raises the error of the program that computes
+        it.
 
         Raises DeletedBufferError where it was deleted or donated.
         """
@@ -128,12 +131,12 @@ class Buffer:
         self._wait()
         array = self._array
         if array is None:
-            # It went while this thread waited.
+            # It was deleted while this thread waited.
             self.check_usable()
             raise DeletedBufferError(f"{self.describe()} is gone")
         return array
 
-    # -- its values for the host -----------------------------------------------------------------
+    # -- values for the host ---------------------------------------------------------------------
 
     def __array__(self, dtype: np.dtype[Any] | None = None, copy: bool | None = None) -> Array:
         """The values: a read-only view of the buffer's memory, or a copy where one is asked for or needed."""
@@ -180,7 +183,7 @@ class Buffer:
         return copy_to_device(self, device)
 
     def delete(self) -> None:
-        """Give the memory back, as soon as no program that was called before reads it. Twice is as good as once."""
+        """Free the memory as soon as no program that was called before reads it. Deleting twice does nothing more."""
         if self._gone is None:
             with self._device.client.schedule.changing():
                 self.take_away("deleted", caller_location())
@@ -190,7 +193,7 @@ class Buffer:
         return self._gone is not None
 
     def describe(self) -> str:
-        """What this is, for errors: its shape, its device, and where it comes from."""
+        """A description for errors: its shape, its device, and its origin."""
         return f"the buffer {self._shape.without_layout()} on device {self._device.id} ({self._origin})"
 
     def _shown(self) -> Array:
@@ -224,7 +227,7 @@ class Buffer:
 
     @property
     def producer(self) -> Execution | None:
-        """What makes it and is not done, or has failed."""
+        """The execution that computes it, if that is not done or has failed."""
         return self._execution
 
     @property
@@ -277,7 +280,7 @@ class Buffer:
         self._execution = None
 
     def take_away(self, how: str, location: Location | None) -> None:
-        """Become unusable; the array stays with those that have asked for it. The schedule's lock is held."""
+        """Make it unusable; programs that have claimed the array keep it. The schedule's lock is held."""
         self._gone = _Gone(how, location)
         self._array = None
 
@@ -286,7 +289,7 @@ name_type(Buffer, "a buffer", "buffers", "put values on a device with device.put
 
 
 class _Gone:
-    """How a buffer came to be unusable."""
+    """Why a buffer is unusable."""
 
     __slots__ = ("how", "location")
 

@@ -58,18 +58,18 @@ class Client:
         check_count(count, "devices")
         self._processes = distributed
         self._timeout = timeout
-        # By which pickles know it; see :meth:`__reduce__`.
+        # Identifies the client in pickles; see :meth:`__reduce__`.
         self._token: bytes | None = None
         make = ExecutionContext if distributed is None else distributed.new_execution_context
         self._schedule = Schedule(count, lambda: make(timeout=timeout))
         self._devices = [Device(self, queue) for queue in self._schedule.queues]
         here = self._devices if distributed is None else [self._devices[i] for i in distributed.local_devices]
         self._local_devices = here
-        # Threads end with their client, also if it is not closed. They know their queues, and not it.
+        # Threads end with their client, even if it is not closed, since they refer to their queues only.
         weakref.finalize(self, stop_workers, self._schedule.queues).atexit = False
         _clients.add(self)
 
-    # -- what there is ---------------------------------------------------------------------------
+    # -- properties ------------------------------------------------------------------------------
 
     def devices(self) -> list[Device]:
         """The devices, by number: those of all processes."""
@@ -113,7 +113,7 @@ class Client:
 
     @property
     def schedule(self) -> Schedule:
-        """What its devices have to do; for the runtime."""
+        """The queues of its devices; for the runtime."""
         return self._schedule
 
     @converting
@@ -299,7 +299,7 @@ name_type(Client, "a client", "clients", "make one with xlakit.Client()")
 _clients = weakref.WeakSet[Client]()
 
 
-# Clients that have been pickled, and those that stand here for clients of other processes.
+# Clients that were pickled, and clients that represent those of other processes.
 _pickled = weakref.WeakValueDictionary[bytes, Client]()
 _standing: dict[bytes, Client] = {}
 _standing_lock = threading.Lock()
@@ -328,10 +328,10 @@ def _after_fork() -> None:
 
 
 def _at_exit() -> None:
-    # Native code must not run on while Python goes away.
+    # Native code must not continue while Python shuts down.
     for client in list(_clients):
         if client.process_count() > 1:
-            # Other processes wait for what this one has been asked to do, and for nothing after it.
+            # Other processes wait for submitted work of this process, and for nothing after it.
             client.close()
         else:
             client.schedule.exit()

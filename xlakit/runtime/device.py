@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Device:
     """One of the devices of a :class:`xlakit.Client`. All of them are the processors of this machine.
 
-    What is asked of a device is done in that order, on a thread of its own. Devices run side by side.
+    A device executes requests in order, on a thread of its own. Devices run concurrently.
     """
 
     __slots__ = ("_client", "_queue")
@@ -67,7 +67,7 @@ class Device:
 
     @property
     def queue(self) -> Queue:
-        """What it has to do; for the runtime."""
+        """Its queue; for the runtime."""
         return self._queue
 
     def put(

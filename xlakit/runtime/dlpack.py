@@ -29,7 +29,7 @@ _VERSION: Final = (1, 0)
 
 @cache
 def _codes() -> dict[np.dtype[Any], int]:
-    """The type codes of what NumPy does not know."""
+    """The type codes of types that NumPy does not know."""
     return {
         np.dtype(ml_dtypes.bfloat16): 4,
         np.dtype(ml_dtypes.float8_e3m4): 7,
@@ -78,7 +78,7 @@ def exported(
 
 
 def _writable(array: Array) -> Array:
-    """A view that says that it may be written to."""
+    """A view that is marked as writable."""
     array.setflags(write=True)
     view = array.view()
     array.setflags(write=False)
@@ -113,7 +113,7 @@ def imported(tensor: Any) -> Array:
 
 
 class _Holder:
-    """What NumPy takes a capsule from."""
+    """An object from which NumPy takes a capsule."""
 
     def __init__(self, capsule: object) -> None:
         self._capsule = capsule

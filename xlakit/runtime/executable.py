@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Compiled(Protocol):
-    """What a backend makes of a program, as the runtime runs it."""
+    """A compiled program, as the runtime uses it."""
 
     @property
     def module(self) -> HloModule:
@@ -54,16 +54,15 @@ class Compiled(Protocol):
         ...
 
     def run_arrays(self, device: RunningDevice, arrays: Sequence[Array], donated: Set[int] = ...) -> list[Array]:
-        """Run it on one of them."""
+        """Run the program on one device."""
         ...
 
 
 class LoadedExecutable:
     """A program that devices run. :meth:`Client.compile` makes it.
 
-    A call returns at once; its results are buffers that come later. What a device was asked before comes first.
-    A program that costs next to nothing, whose arguments are there and whose device has nothing to do, runs before
-    the call returns.
+    A call returns at once; its results are buffers that are computed later. Devices execute calls in order. A very
+    cheap program runs before the call returns, if its arguments are ready and its device is idle.
     """
 
     def __init__(self, client: Client, compiled: Compiled, devices: Sequence[Device]) -> None:
@@ -85,11 +84,11 @@ class LoadedExecutable:
         self._direct = direct if self._is_light and not self._donated_by_alias else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What makes it again, for the same devices, or those that stand for them in another process."""
+        """The recipe of the program, for the same devices, or those that represent them in another process."""
         compiled = cast("Repeatable", self._compiled)
         return _loaded, (self._client, compiled.recipe, compiled.random_states, tuple(self._assignment))
 
-    # -- what it is ------------------------------------------------------------------------------
+    # -- properties ------------------------------------------------------------------------------
 
     @property
     def client(self) -> Client:
@@ -108,7 +107,7 @@ class LoadedExecutable:
 
     @property
     def compiled(self) -> Executable:
-        """What the backend made of it, to be asked for its text, cost and memory."""
+        """The executable of the backend, which has text, cost and memory analyses."""
         return cast("Executable", self._compiled)
 
     @property
@@ -228,7 +227,7 @@ class LoadedExecutable:
         try:
             result = call(*arrays)
         except ArgumentError:
-            # Buffers have more to say of what does not fit.
+            # Errors about buffers are more specific.
             return self._run([arguments], None)[0]
         except (ExecutionError, MemoryError) as error:
             execution = Execution.failed(self.name, error)
@@ -272,7 +271,7 @@ class LoadedExecutable:
         return [_nested(self._result, iter(buffers)) for buffers in results]
 
     def _work(self, device: RunningDevice, donated: Set[int], limit: int) -> Work:
-        """What one device does of a run: the program, with as many threads as the caller may use."""
+        """The work of one device of a run: the program, with as many threads as the caller may use."""
 
         def work(arrays: list[Array]) -> list[Array]:
             self._arguments.check_sizes(arrays)
@@ -291,7 +290,7 @@ name_type(LoadedExecutable, "a loaded executable", "loaded executables", "make o
 
 
 def _is_light(module: HloModule) -> bool:
-    # What it takes to know is loaded with the first program, not with the names of the package.
+    # Imported with the first program, not with the package.
     from xlakit.runtime.weight import is_light
 
     return is_light(module)
@@ -326,7 +325,7 @@ def _values(result: Any) -> Any:
 
 @contextmanager
 def _threads(limit: int) -> Generator[None]:
-    """Have machine code use so many threads; 0 where there is none."""
+    """Set the number of threads of machine code; 0 if there is none."""
     if not limit:
         yield
         return
@@ -341,7 +340,7 @@ def _threads(limit: int) -> Generator[None]:
 
 def _make_writable(arrays: list[Array], number: int) -> bool:
     """Let a program write to one of the arrays, if only the list holds it: no buffer, view or other program."""
-    # The list holds it, and the call that asks.
+    # The references of the list and of this call.
     if sys.getrefcount(arrays[number]) > 2:
         return False
     arrays[number].setflags(write=True)

@@ -1,4 +1,4 @@
-"""Execution: something that devices do, until its results are there or its error is known."""
+"""Execution: a piece of work of one or several devices, from its submission until its results or error."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from xlakit.execution.run import Run
 from xlakit.ir.operation import Array
 from xlakit.runtime.worker import Worker
 
-# What a device does: the arrays that it reads in, the arrays that it makes out. It may empty the list that it is given.
+# The work of a device: from the arrays that it reads to the arrays that it computes. It may empty its argument.
 Work = Callable[[list[Array]], Sequence[Array]]
 
 
 class Result(Protocol):
-    """What an execution knows of a buffer: that its array may be still to come, and from which execution."""
+    """A buffer, as executions use it: its array may be pending, and has a producer."""
 
     @property
     def shape(self) -> Shape:
@@ -31,7 +31,7 @@ class Result(Protocol):
 
     @property
     def producer(self) -> Execution | None:
-        """What makes the array, while that is not there."""
+        """The execution that computes the array, while it is pending."""
         ...
 
     def receive(self, array: Array | None) -> None:
@@ -43,12 +43,12 @@ class Result(Protocol):
         ...
 
     def resolve(self) -> None:
-        """Become what the producer, which is done, has made of it."""
+        """Take the result of the producer, which is done."""
         ...
 
 
 class Queue:
-    """What one device has been asked to do and has not done yet, in order. The first may be running."""
+    """The parts of executions that one device has not finished, in order. The first may be running."""
 
     __slots__ = ("number", "parts", "worker")
 
@@ -59,7 +59,7 @@ class Queue:
 
 
 class Part:
-    """What one device does of an execution.
+    """The share of one device in an execution.
 
     arguments: arrays, and buffers instead of those that are still to come; ``missing`` of them are.
     participant: its entry in the execution context while it runs: the program's device, where it runs a program.
@@ -97,13 +97,13 @@ class Part:
         execution.parts.append(self)
 
     def run(self) -> None:
-        """Do it, on the thread that calls."""
+        """Run the part on the calling thread."""
         execution = self.execution
         arguments, self.arguments = self.arguments, []
         try:
             self.arrays = self.work(arguments)
         except Stopped:
-            # The error of the device that failed is with the run.
+            # The run has the error of the device that failed.
             pass
         except BaseException as error:
             if execution.run is not None and len(execution.parts) > 1:
@@ -118,7 +118,7 @@ class Part:
         return _QueueWait(device, instruction, lambda: what, lambda: self.has_started, for_queue=True)
 
     def fill_results(self) -> None:
-        """Give the buffers what has been made for them."""
+        """Give the computed arrays to the buffers."""
         arrays = iter(self.arrays)
         for buffer in self.results:
             buffer.receive(None if buffer.shape.is_token else next(arrays))
@@ -126,14 +126,14 @@ class Part:
 
 
 class _QueueWait(Wait):
-    """Why a device of a program waits that has not begun."""
+    """The wait of a device of a program that has not begun."""
 
     def __str__(self) -> str:
         return f"{self.device} of {self.device.program.module.name} waits for {self.what()}"
 
 
 class Execution:
-    """One thing that one or several devices do together: a part for each. It is done when all parts are.
+    """Work of one or several devices, with a part for each. It is done when all parts are.
 
     Its results are there when all of it is done, and an error on one device is the error of all results: so what a
     caller sees does not depend on which device was faster.
@@ -155,13 +155,13 @@ class Execution:
         self.is_done = False
         # Whether the error could be seen: then it need not be kept for a later wait for the device.
         self.has_been_seen = False
-        # Held until it is done: what Python's other means of waiting are made of, and cheaper.
+        # Held until it is done; waiting on a lock is cheaper than on Python's other primitives.
         self._gate = threading.Lock()
         self._gate.acquire()
 
     @classmethod
     def failed(cls, name: str, error: BaseException) -> Execution:
-        """One that is done, and has failed."""
+        """An execution that is done and has failed."""
         made = cls(name)
         made.fail(error)
         made.take_run_error()
@@ -193,7 +193,7 @@ class Execution:
     def wait(self, bound: Callable[[], AbstractContextManager[None]]) -> None:
         """Wait until it is done. Ctrl-C ends the waiting; the execution goes on.
 
-        bound: says that this thread brings nothing to the execution context meanwhile.
+        bound: marks this thread as one that cannot feed devices while it waits.
         """
         if self.is_done:
             return
@@ -207,12 +207,12 @@ class Execution:
                 )
         with bound():
             while not self.is_done:
-                # A signal that comes to another thread does not end a wait without a limit.
+                # A signal that another thread receives does not end a wait without a timeout.
                 if self._gate.acquire(timeout=PAUSE_SECONDS):
                     self._gate.release()
 
     def raise_error(self) -> None:
-        """Raise what it failed with, if it did."""
+        """Raise its error, if it failed."""
         if self.error is not None:
             self.has_been_seen = True
             # Raising adds to the traceback: each time it begins with the one of the device's thread.

@@ -1,8 +1,8 @@
-"""Schedule: the order in which the devices of a client do what they are asked to.
+"""Schedule: the order in which the devices of a client run executions.
 
 Each device has a queue. Parts of one execution enter the queues of its devices at once, so that any two executions
-come in the same order everywhere and cannot wait for each other. The first of a queue begins when all of its arguments
-are there, on the device's thread; when it ends, whatever has waited for it or behind it may begin.
+come in the same order everywhere and cannot wait for each other. The first part of a queue begins when all of its
+arguments are ready, on the device's thread; when it ends, parts that waited for it may begin.
 
 The execution context counts the parts that run and, once an execution has begun, also its parts that still wait in
 their queues. A part that begins enters the context before the part that ended leaves it, so that the deadlock detection
@@ -29,22 +29,22 @@ _POLL_SECONDS = 0.001
 
 
 class Schedule:
-    """Queues of devices, and the threads that work them off. All methods may be called from any thread."""
+    """The queues of devices, and their threads. All methods may be called from any thread."""
 
     def __init__(self, devices: int, new_execution_context: Callable[[], ExecutionContext]) -> None:
         self._new_context = new_execution_context
         self.execution_context = new_execution_context()
         self.queues = [Queue(number) for number in range(devices)]
         self.is_closed = False
-        # Whether Python has begun to end: nothing may run on behind a call any more.
+        # Whether Python shuts down: no work may continue after a call has returned.
         self._is_exiting = False
         # Held while queues and executions change. Where the execution context's lock is taken too, this one is first.
         self._lock = threading.Lock()
         self._open: set[Execution] = set()
-        # Failed, and without a result that could report it.
+        # Failed executions without a result that could report the error.
         self._unseen: list[Execution] = []
 
-    # -- asking ----------------------------------------------------------------------------------
+    # -- submission ------------------------------------------------------------------------------
 
     def submit(self, execution: Execution) -> None:
         """Put the parts of an execution into the queues of their devices; buffers among arguments may be to come."""
@@ -80,7 +80,7 @@ class Schedule:
         return True
 
     def check_open(self) -> None:
-        """Raise ExecutionError where nothing may begin any more."""
+        """Raise ExecutionError if the schedule is closed."""
         if self.is_closed:
             raise ExecutionError("the client is closed", hint="make another xlakit.Client")
 
@@ -92,7 +92,7 @@ class Schedule:
         return self.execution_context.bound()
 
     def wait_for_all(self, queue: Queue | None = None) -> None:
-        """Wait for what has been asked of a device, or of all; raise the first error that has no result to tell it."""
+        """Wait for the submitted work of a device, or of all; raise the first error that no result reports."""
         with self._lock:
             waiting = [e for e in self._open if queue is None or any(p.queue is queue for p in e.parts)]
         for execution in waiting:
@@ -103,17 +103,17 @@ class Schedule:
             unseen[0].raise_error()
 
     def changing(self) -> AbstractContextManager[bool]:
-        """Hold the lock: what is there and what is still to come does not change meanwhile."""
+        """Hold the lock: the state of buffers does not change during the block."""
         return self._lock
 
-    # -- working off -----------------------------------------------------------------------------
+    # -- execution -------------------------------------------------------------------------------
 
     def _finish(self, part: Part) -> None:
         with self._lock:
             self._begin(self._retire(part), part)
 
     def _begin(self, candidates: list[Part], ended: Part | None = None) -> None:
-        """Start those that can start, and strike out those that will not run; then those that ended are over."""
+        """Start parts that can start, drop those that cannot run any more, and complete those that ended."""
         beginning: list[Part] = []
         over = [] if ended is None else [ended]
         while candidates:
@@ -138,7 +138,7 @@ class Schedule:
             return
         with self.execution_context.condition:
             self.execution_context.enter([part.participant for part in beginning])
-            # The others of the same execution are awaited from now on, and it is to be seen what they wait for.
+            # Other parts of the execution are waited for from now on, so the context must know their waits.
             waiting = [q for p in beginning for q in p.execution.parts if not q.has_started and not q.is_in_context]
             for part in dict.fromkeys(waiting):
                 self.execution_context.announce(part.queue_wait())
@@ -173,21 +173,21 @@ class Schedule:
             if execution.error is not None and not execution.has_been_seen:
                 self._unseen.append(execution)
         elif execution.error is not None:
-            # The others need not wait for arguments any more.
+            # Other parts need not wait for arguments any more.
             candidates += execution.parts
         return candidates
 
     # -- ending ----------------------------------------------------------------------------------
 
     def stop(self, error: ExecutionError) -> None:
-        """Fail all that has been asked and is not done."""
+        """Fail all work that is not done."""
         with self._lock:
             for execution in list(self._open):
                 execution.fail(error)
             self._begin([queue.parts[0] for queue in self.queues if queue.parts])
 
     def close(self, *, wait: bool) -> None:
-        """Take no more orders; wait for those that there are, or stop them; end the threads."""
+        """Refuse new work; wait for the submitted work, or stop it; end the threads."""
         with self._lock:
             self.is_closed = True
         try:
@@ -211,7 +211,7 @@ class Schedule:
             time.sleep(_POLL_SECONDS)
 
     def after_fork(self) -> None:
-        """In a child process: there are no threads here, and what they were at does not go on."""
+        """Reset in a child process, in which the threads and their work do not exist."""
         self._lock = threading.Lock()
         # The lock of the old one may be held, by a thread that waits for threads that do not exist here.
         self.execution_context = self._new_context()
@@ -231,7 +231,7 @@ class Schedule:
 
 
 def stop_workers(queues: Sequence[Queue], *, join: bool = False) -> None:
-    """End the threads of devices when they have done what they were given."""
+    """End the threads of devices after their current work."""
     workers = [queue.worker for queue in queues if queue.worker is not None]
     for queue in queues:
         queue.worker = None
@@ -243,7 +243,7 @@ def stop_workers(queues: Sequence[Queue], *, join: bool = False) -> None:
 
 
 def _await_arguments(part: Part) -> None:
-    """Put arrays instead of the buffers that have come meanwhile, and wait for the others."""
+    """Replace buffers that are ready by their arrays, and wait for the others."""
     for number, argument in enumerate(part.arguments):
         if isinstance(argument, Buffer):
             _await(part, number, argument)
@@ -264,14 +264,14 @@ def _await(part: Part, number: int, buffer: Result) -> None:
 
 
 def _inherit(execution: Execution, producer: Execution) -> None:
-    """A program fails with the error of what it depends on."""
+    """Fail a part with the error of the execution that it depends on."""
     producer.has_been_seen = True
     if producer.error is not None:
         execution.fail(producer.error)
 
 
 def _complete(execution: Execution) -> list[Part]:
-    """Give results to buffers, and to those that wait for them: these parts perhaps can begin now."""
+    """Give results to buffers, and to the parts that wait for them; gives parts that may begin now."""
     execution.take_run_error()
     error = execution.error
     candidates: list[Part] = []

@@ -1,8 +1,8 @@
-"""From the host's values to buffers, and from device to device.
+"""Transfers from the host to buffers, and between devices.
 
-Reading another's memory in place is only right where it does not change. So by default a value is copied before the
-call returns, but for arrays of which NumPy says all the way down that they cannot be written to. A caller that
-knows better passes a :class:`HostBufferSemantics`.
+A buffer may use the caller's memory only if that does not change. So by default a value is copied before the call
+returns, unless the array and all arrays that it is a view of are read-only. A caller that guarantees more passes a
+:class:`HostBufferSemantics`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from xlakit.data.shape import Shape
     from xlakit.runtime.device import Device
 
-# Copying less than this takes no longer than asking another thread to.
+# Copying less than this takes no longer than waking another thread.
 _SMALL_BYTES = 1 << 18
 
 _FROM_HOST = "put there by the host"

@@ -17,12 +17,12 @@ _WORD = 8
 
 
 def check_memory_plan(plan: MemoryPlan, refusal: Refusal, is_identity: IsIdentity) -> None:
-    """Prove that every step reads the values that HLO says, and that results are there in the end.
+    """Prove that every step reads the values that HLO specifies, and that the results are in their slices at the end.
 
-    The plan must be right whether or not the caller gives one address for a donated argument and its result. The
-    conflicts of each such pair are its own, so all of them together show what any do.
-    refusal: what the backend's kernels may not do in place; is_identity: which collectives do nothing.
-    Raises MemoryPlanError where the plan is wrong.
+    The plan must be right whether or not the caller passes one address for a donated argument and its result. Pairs do
+    not affect each other, so one proof with all pairs covers any subset of them.
+    refusal: why a kernel of the backend may not run in place; is_identity: whether a collective does nothing.
+    Raises MemoryPlanError if the plan is wrong.
     """
     try:
         for donations in ((), plan.donations) if plan.donations else ((),):
@@ -36,7 +36,7 @@ def check_memory_plan(plan: MemoryPlan, refusal: Refusal, is_identity: IsIdentit
 
 
 class _Check:
-    """One proof, under one assumption about which arguments and results are the same memory."""
+    """One proof, under one assumption about which arguments and results share memory."""
 
     def __init__(
         self, plan: MemoryPlan, donations: Sequence[tuple[int, int]], refusal: Refusal, is_identity: IsIdentity
@@ -62,7 +62,7 @@ class _Check:
                 self._lines.unite("result", number, ("argument", united[number]))
 
     def run(self) -> None:
-        """Walk through all steps, and look where the results are."""
+        """Walk through all steps, and check the slices of the results."""
         caller = Doer("the caller", None)
         contents = self._walk.memory.contents
         for number, value in enumerate(self._arguments):

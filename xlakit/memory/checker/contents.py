@@ -16,9 +16,9 @@ NOTHING: Held = frozenset()
 
 
 class Contents:
-    """What slices hold.
+    """The values that slices hold.
 
-    A slice holds several values where they are equal, as a loop's state and what it begins with are before the first
+    A slice holds several values if they are equal, as the state of a loop and its initial value are before the first
     iteration.
     """
 
@@ -26,18 +26,18 @@ class Contents:
 
     def __init__(self) -> None:
         self._begins: list[int] = []
-        # By the first byte: the one after the last, and the values. No two slices overlap.
+        # By the first byte: the end, and the values. No two slices overlap.
         self._slices: dict[int, tuple[int, Held]] = {}
 
     def copy(self) -> Contents:
-        """The same, to be changed apart."""
+        """An independent copy."""
         other = Contents()
         other._begins = self._begins.copy()
         other._slices = self._slices.copy()
         return other
 
     def held(self, begin: int, end: int) -> Held:
-        """The values that a slice holds, all of it."""
+        """The values that a slice holds completely."""
         found = self._slices.get(begin)
         return found[1] if found is not None and found[0] == end else NOTHING
 
@@ -59,7 +59,7 @@ class Contents:
             position += 1
 
     def write(self, begin: int, end: int, held: Held) -> None:
-        """Put values into a slice; what it overlapped is gone."""
+        """Put values into a slice; overlapping contents are dropped."""
         if begin == end:
             return
         found = self._slices.get(begin)
@@ -73,7 +73,7 @@ class Contents:
         insort(self._begins, begin)
 
     def also(self, names: Mapping[Value, Collection[Value]], without: Collection[Value] = ()) -> None:
-        """Where a value is, those of ``names`` are from now on, too; the values ``without`` are no longer."""
+        """Add names for values: slices that hold a value also hold ``names`` of it. Values ``without`` are dropped."""
         olds, gone = names.keys(), frozenset(without)
         for begin, (end, held) in self._slices.items():
             if held.isdisjoint(olds) and held.isdisjoint(gone):
@@ -82,7 +82,7 @@ class Contents:
             self._slices[begin] = end, (held - gone).union(more)
 
     def meet(self, other: Contents) -> bool:
-        """Keep what both hold; gives whether that is less than this one held."""
+        """Intersect with other contents; gives whether that has dropped a value."""
         is_less = False
         for begin in self._begins.copy():
             end, held = self._slices[begin]

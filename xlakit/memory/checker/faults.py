@@ -9,8 +9,8 @@ from xlakit.ir.instruction import Instruction
 class MemoryPlanError(InternalError):
     """A memory plan is wrong.
 
-    step: what reads or writes; instruction: of HLO, for which it does; expected: the value that should be there; held:
-    what the slice holds instead; writer: the step that has written there last.
+    step: the step that reads or writes; instruction: the HLO instruction that it implements; expected: the value that
+    should be in the slice; held: the values that it holds; writer: the last step that has written to it.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The memory of a program as the checker sees it: contents, what is under way in it, and which step wrote where."""
+"""The memory of a program in the checker: contents, accesses of pending async operations, and the last writers."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Slice:
     is_read_only: bool = False
 
     def overlaps(self, other: Slice) -> bool:
-        """Whether they have a byte in common."""
+        """Whether two slices overlap."""
         return self.begin < other.end and other.begin < self.end and self.begin < self.end and other.begin < other.end
 
     def is_at(self, other: Slice) -> bool:
-        """Whether they are the same range."""
+        """Whether two slices are the same range."""
         return self.begin == other.begin and self.end == other.end
 
 
 @dataclass(frozen=True, slots=True)
 class Doer:
-    """A step and the instruction for which it is there."""
+    """A step and the instruction that it implements."""
 
     text: str
     instruction: Instruction | None
@@ -65,7 +65,7 @@ class Lines:
         self._end = _next(self._end + size)
 
     def unite(self, space: str, number: int, other: tuple[str, int]) -> None:
-        """An object that has the memory of another one."""
+        """Give an object the memory of another one."""
         self._begins[space, number] = self._begins[other]
 
     def range_of(self, space: str, number: int) -> tuple[int, int] | None:
@@ -79,31 +79,31 @@ def _next(end: int) -> int:
 
 
 class Memory:
-    """What all slices hold while the steps are walked through."""
+    """The contents of all slices during the walk."""
 
     def __init__(self) -> None:
         self.contents = Contents()
         self._pending: list[_Pending] = []
-        # Which step has written where, the latest last; only for the text of a fault.
+        # The writes in order, only for the texts of faults.
         self._writers: list[tuple[int, int, Doer]] = []
 
     @property
     def pending(self) -> int:
-        """How many slices are in use by operations that are not done."""
+        """The number of slices in use by pending operations."""
         return len(self._pending)
 
     def begin(self, slices: Sequence[Slice], doer: Doer, *, is_written: bool) -> None:
-        """Other devices read, or write, slices from now on."""
+        """Mark slices as read, or written, by other devices from now on."""
         for own in slices:
             self._check_pending(own, doer, is_write=is_written)
         self._pending += [_Pending(own, is_written, doer) for own in slices]
 
     def end(self, doer: Doer) -> None:
-        """What ``doer`` has begun is done."""
+        """End the accesses that ``doer`` has begun."""
         self._pending = [p for p in self._pending if p.doer is not doer]
 
     def read(self, own: Slice, value: Value, doer: Doer, what: str = "reads") -> None:
-        """A step reads a slice, which must hold a value."""
+        """Check that a slice that a step reads holds a value."""
         if not value.bytes:
             return
         self._check_pending(own, doer, is_write=False)
@@ -111,7 +111,7 @@ class Memory:
             raise self.fault(f"{what} {value} in {own.text}", own, doer, value)
 
     def write(self, own: Slice, held: Held, doer: Doer) -> None:
-        """A step writes a slice, all of it."""
+        """Record that a step writes a whole slice."""
         if own.begin == own.end:
             return
         if own.is_read_only:
@@ -121,7 +121,7 @@ class Memory:
         self._writers.append((own.begin, own.end, doer))
 
     def copy(self, source: Slice, target: Slice, doer: Doer) -> None:
-        """Bytes are copied, whatever they are."""
+        """Record a copy of bytes, with all values that they hold."""
         if source.is_at(target):
             return
         if source.overlaps(target):
@@ -142,7 +142,7 @@ class Memory:
                 raise MemoryPlanError(rule, step=str(doer), instruction=doer.instruction)
 
     def fault(self, rule: str, own: Slice, doer: Doer, expected: Value) -> MemoryPlanError:
-        """The error of a slice that does not hold what it should."""
+        """The error for a slice that does not hold the expected value."""
         late = [writer for begin, end, writer in self._writers if begin < own.end and own.begin < end]
         whole = self.contents.held(own.begin, own.end)
         held = whole or self.contents.around(own.begin, own.end)

@@ -1,4 +1,4 @@
-"""Values: what HLO says that a step reads or writes, as symbols.
+"""Values: the arrays that steps read and write according to HLO, as symbols.
 
 A value is one array of one instruction, in one call of its computation and one iteration of the loops around it. Two
 names of the same array (a reshape, an element of a tuple, an argument of a call) are the same value.
@@ -15,7 +15,7 @@ from xlakit.ir.operation import Array
 
 
 class Value:
-    """An array that HLO names; equal to nothing but itself. ``what`` says which, with ``path`` in its tuple."""
+    """An array of HLO, equal only to itself. ``what`` describes it, ``path`` is its index in the tuple."""
 
     __slots__ = ("bytes", "instruction", "path", "what")
 
@@ -71,6 +71,6 @@ class ConstantValues:
         if found is None:
             content = array.tobytes()
             value = self._by_bytes.setdefault(content, Value(len(content), None, (), "a constant"))
-            # The array is held, so that no other one gets its id.
+            # A reference to the array is held, so that its id stays unique.
             found = self._by_array[id(array)] = (array, value)
         return found[1]

@@ -1,12 +1,12 @@
-"""The checker: walks the steps of a lowered module beside its HLO, and knows what each slice of memory holds.
+"""The checker: walks through HLO and the lowered steps side by side, and tracks the values in each slice of memory.
 
 It is modeled on the checker of a register allocator (regalloc2's): the plan says where values are, HLO says which value
 each step reads, and a symbolic run shows whether they agree. Instructions are gone through in the order of their
 computation, together with the steps that compute them. There is no analysis of when values die or which may share
 memory: a step that overwrites a value too early is found when another one reads that value.
 
-A loop is walked until what memory holds before an iteration no longer changes: what holds before the first one and
-after every other one. After a conditional memory holds what all branches leave there.
+A loop is walked until the contents before an iteration reach a fixed point: what holds before the first and after every
+iteration. After a conditional, memory holds what all branches leave.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ from xlakit.ops.movement import Reshape
 from xlakit.ops.random import Rng
 
 _SAME = (Reshape, Bitcast, Copy, OptimizationBarrier, AddDependency, AsyncUpdate, AllReduceDone)
-# Of these the result is the second element of what the start gives; the first one is what it was given.
+# For these the result is the second element of the start's tuple; the first is the operand.
 _STARTS = (AllGatherStart, CollectivePermuteStart, AsyncStart)
 _DONES = (AllGatherDone, CollectivePermuteDone, AsyncDone)
 
-# Where the plan has a value; of its slice so many bytes, or all of it.
+# The slice of a value: so many bytes of it, or all.
 SliceOf = Callable[[HloValue, int | None], Slice]
-# Why a kernel may not have a result in the memory of an operand, by their numbers; empty where it may.
+# Why a kernel may not have a result in the memory of an operand, by their numbers; empty if it may.
 Refusal = Callable[[KernelStep | CollectiveStep, int, int], str]
-# Whether a collective gives each device what that gave.
+# Whether a collective gives each device its own operand.
 IsIdentity = Callable[[Instruction], bool]
 
 
 @dataclass(slots=True)
 class _Cursor:
-    """A list of steps, and which comes next."""
+    """A list of steps, and the position in it."""
 
     steps: Sequence[Step]
     next: int = 0
@@ -88,7 +88,7 @@ class _Frame:
 
     arguments: Sequence[Tree]
     values: dict[Instruction, Tree] = field(default_factory=dict[Instruction, Tree])
-    # The state of a draw, and for each async pair the step of its start, which that of its done must repeat.
+    # The state of a draw, and for each async pair the step of its start, which the step of its done must match.
     states: dict[Instruction, Value] = field(default_factory=dict[Instruction, Value])
     started: dict[Instruction, tuple[CollectiveStep, Doer]] = field(
         default_factory=dict[Instruction, tuple[CollectiveStep, Doer]]
@@ -134,7 +134,7 @@ class Walk:
         return frame.values[computation.root]
 
     def _live_in(self, computation: Computation) -> frozenset[Instruction]:
-        """The instructions that the result or an effect needs; others have no steps."""
+        """The instructions that the result or an effect needs; only these have steps."""
         found = self._live.get(computation)
         if found is None:
             live: set[Instruction] = set()
@@ -148,7 +148,7 @@ class Walk:
         return found
 
     def _renamed(self, instruction: Instruction, frame: _Frame, cursor: _Cursor) -> Tree:
-        """The value of an instruction that no step computes: it is another name, or a computation's steps follow."""
+        """The value of an instruction without a step: a name of another value, or the result of a computation."""
         op = instruction.op
         if isinstance(op, Parameter):
             return frame.arguments[op.number]
@@ -270,7 +270,7 @@ class Walk:
         spare: Sequence[Slice],
         doer: Doer,
     ) -> None:
-        """Results and scratch must be apart from everything, but for results that the kernel can put over operands."""
+        """Check that results and scratch overlap nothing, except results that the kernel may write over operands."""
         written = [*targets, *spare]
         for number, own in enumerate(written):
             for other in written[:number]:
@@ -390,7 +390,7 @@ def _part(tree: Tree, number: int) -> Tree:
 
 
 def _collective(instruction: Instruction, operands: Sequence[Tree]) -> tuple[Instruction, Sequence[Tree]]:
-    """The collective that an instruction is, or starts, and the values that it is given."""
+    """The collective that an instruction is, or starts, and its operands."""
     op = instruction.op
     if not isinstance(op, AsyncStart):
         return instruction, operands
@@ -404,7 +404,7 @@ def _result_of(collective: Instruction) -> Shape:
 
 
 def _started(instruction: Instruction, operands: Sequence[Tree], result: Tree) -> Tree:
-    """What a collective gives; one that is only started has its operands and contexts beside the result."""
+    """The result of a collective; that of a start has its operands and contexts beside the result."""
     if not isinstance(instruction.op, _STARTS):
         return result
     one = len(operands) == 1 and not isinstance(instruction.op, AsyncStart)
