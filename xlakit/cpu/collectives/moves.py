@@ -9,6 +9,7 @@ from xlakit.cpu.collectives.tiles import Members, Tiles, move_rows, tile_kernel
 from xlakit.cpu.llvm import I8, Module, Value
 from xlakit.cpu.loops.emit.kernel import Phase, joined
 from xlakit.data.shape import Shape
+from xlakit.memory.values import byte_size
 from xlakit.passes.analysis.cost_model import cost_model
 
 
@@ -55,7 +56,7 @@ def all_to_all(module: Module, name: str, shape: Shape, dimension: int, count: i
 
 def all_to_all_of_tuples(module: Module, name: str, shape: Shape, count: int) -> Phase:
     """Member i gets operand i of each member."""
-    tiles = Tiles(1, _bytes(shape))
+    tiles = Tiles(1, byte_size(shape))
 
     def body(members: Members, task: Value) -> None:
         sender, rest = task.integer("urem", count), task.integer("udiv", count)
@@ -75,7 +76,7 @@ def fetch(module: Module, name: str, shapes: Sequence[Shape], count: int | None)
 
 
 def _fetched(module: Module, name: str, shape: Shape, number: int, arrays: int, count: int | None) -> Phase:
-    tiles = Tiles(1, _bytes(shape))
+    tiles = Tiles(1, byte_size(shape))
 
     def body(members: Members, tile: Value) -> None:
         fn = members.fn
@@ -91,10 +92,6 @@ def _fetched(module: Module, name: str, shape: Shape, number: int, arrays: int, 
 
     cost = 2 * tiles.bytes * (count or 4) * cost_model().moved_byte()
     return tile_kernel(module, name, tiles.count, cost, count, body)
-
-
-def _bytes(shape: Shape) -> int:
-    return shape.num_elements * shape.element_type.byte_width
 
 
 def _split(shape: Shape, dimension: int) -> tuple[int, int]:

@@ -35,15 +35,10 @@ def apply(fn: Function, opcode: str, kind: PrimitiveType, arguments: Sequence[Sc
     return (narrowed(found[0]), narrowed(found[1])) if isinstance(found, tuple) else narrowed(found)
 
 
-def _multiply(a: Complex, b: Complex) -> Complex:
-    # The plain formula; what it makes of infinite parts is not repaired, as in XLA.
-    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
-
-
 _PLAIN: dict[str, Callable[..., Scalar]] = {
     "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
     "subtract": lambda a, b: (a[0] - b[0], a[1] - b[1]),
-    "multiply": _multiply,
+    "multiply": arithmetic.plain_product,
     "negate": lambda a: (-a[0], -a[1]),
     "maximum": arithmetic.maximum,
     "minimum": arithmetic.minimum,

@@ -119,7 +119,7 @@ def sign(a: Complex) -> Complex:
 def divide_narrow(a: Complex, b: Complex) -> Complex:
     """As :func:`divide`, of numbers that were F32: their squares are safe, their products exact."""
     size = fma(b[0], b[0], b[1] * b[1])
-    product = _plain_product(a, conjugate(b))
+    product = plain_product(a, conjugate(b))
     return _with_special_quotients(a, b, (product[0] / size, product[1] / size))
 
 
@@ -142,10 +142,10 @@ def _with_special_quotients(a: Complex, b: Complex, found: Complex) -> Complex:
     pole = with_sign_of(constant(b[0], INFINITY), b[0])
     found = choose(zero, (pole * a[0], pole * a[1]), found)
     lost = found[0].is_nan() & found[1].is_nan() & ~zero
-    towards = _plain_product(_direction(a), conjugate(b))
+    towards = plain_product(_direction(a), conjugate(b))
     far = towards[0] * INFINITY, towards[1] * INFINITY
     found = choose(lost & has_infinity(a) & is_finite(b), far, found)
-    towards = _plain_product(a, conjugate(_direction(b)))
+    towards = plain_product(a, conjugate(_direction(b)))
     near = towards[0] * 0.0, towards[1] * 0.0
     return choose(lost & is_finite(a) & has_infinity(b), near, found)
 
@@ -174,7 +174,8 @@ def _power_of_two(exponent: Value) -> Value:
     return float_of((bounded + 1023) << 52)
 
 
-def _plain_product(a: Complex, b: Complex) -> Complex:
+def plain_product(a: Complex, b: Complex) -> Complex:
+    """The product by the plain formula, which gives NaN for some infinite operands, as XLA's does."""
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
 
 

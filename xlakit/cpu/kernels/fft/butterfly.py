@@ -21,11 +21,6 @@ def subtract(a: Point, b: Point) -> Point:
     return a[0] - b[0], a[1] - b[1]
 
 
-def multiply(a: Point, b: Point) -> Point:
-    """The product."""
-    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
-
-
 def _minus_i(a: Point) -> Point:
     return a[1], -a[0]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlakit.cpu.kernels.fft.butterfly import multiply
 from xlakit.cpu.kernels.fft.lanes import (
     NO_UNROLL,
     is_moved,
@@ -25,6 +24,7 @@ from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Type, Value
 from xlakit.cpu.llvm.promises import CONTRACTS
+from xlakit.cpu.scalars.complex_arithmetic import plain_product
 
 
 class FourStep:
@@ -67,8 +67,8 @@ class FourStep:
             with fn.loop(0, self._a, hints=NO_UNROLL) as rows:
                 real, imag = far.at(rows.index * chunks.index)
                 root = fn.splat(real, lanes), fn.splat(imag, lanes)
-                root = multiply(load_point(fn, moves.type, near, rows.index), root)
-                point = multiply(load_point(fn, moves.type, found, rows.index), root)
+                root = plain_product(load_point(fn, moves.type, near, rows.index), root)
+                point = plain_product(load_point(fn, moves.type, found, rows.index), root)
                 store_point(fn, point, target, rows.index * self.column_chunks + chunks.index)
         release(fn, memory)
         fn.ret()

@@ -13,13 +13,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from xlakit.cpu.kernels.fft.butterfly import Point, butterfly, multiply
+from xlakit.cpu.kernels.fft.butterfly import Point, butterfly
 from xlakit.cpu.kernels.fft.plan import convolution_length, is_smooth, radices
 from xlakit.cpu.kernels.fft.tables import Tables, chirp, chirp_spectrum, roots, symbol
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Effort, Function, Module, Type, Value, vector
 from xlakit.cpu.llvm.promises import APART, CONTRACTS
 from xlakit.cpu.llvm.target import vector_bytes
+from xlakit.cpu.scalars.complex_arithmetic import plain_product
 
 NO_UNROLL = ('"llvm.loop.unroll.disable"', '"llvm.loop.vectorize.enable", i1 false')
 
@@ -114,7 +115,7 @@ class Pass:
                 points = [load_point(fn, type, source, reads + loop.index + distance * k) for k in range(radix)]
                 found = butterfly(points)
                 for k, twiddle in enumerate(twiddles, 1):
-                    found[k] = multiply(found[k], twiddle)
+                    found[k] = plain_product(found[k], twiddle)
                 for k, point in enumerate(found):
                     store_point(fn, point, target, writes + loop.index + stride * k)
 
@@ -169,13 +170,13 @@ class _Writer:
         with fn.loop(0, n, hints=NO_UNROLL) as loop:
             real, imag = load_point(fn, self.type, result, loop.index)
             factor = splat_point(fn, self.part, self.lanes, table, loop.index)
-            store_point(fn, multiply((imag, real), factor), points, loop.index)
+            store_point(fn, plain_product((imag, real), factor), points, loop.index)
 
     def _multiply(self, source: Value, target: Value, table: Value, first: int, last: int, swaps: bool = False) -> None:
         fn = self.fn
         with fn.loop(first, last, hints=NO_UNROLL) as loop:
             factor = splat_point(fn, self.part, self.lanes, table, loop.index)
-            real, imag = multiply(load_point(fn, self.type, source, loop.index), factor)
+            real, imag = plain_product(load_point(fn, self.type, source, loop.index), factor)
             store_point(fn, (imag, real) if swaps else (real, imag), target, loop.index)
 
 

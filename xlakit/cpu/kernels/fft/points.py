@@ -6,11 +6,12 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from xlakit.cpu.kernels.fft.axis import Axis
-from xlakit.cpu.kernels.fft.butterfly import Point, multiply
+from xlakit.cpu.kernels.fft.butterfly import Point
 from xlakit.cpu.kernels.fft.lanes import NO_UNROLL
 from xlakit.cpu.kernels.fft.real import tangle_ends, tangle_point, untangle_ends, untangle_point
 from xlakit.cpu.kernels.fft.tables import LongRoots, Tables, chirp, chirp_spectrum
 from xlakit.cpu.llvm import I64, Function, Value
+from xlakit.cpu.scalars.complex_arithmetic import plain_product
 from xlakit.options import knob
 
 # How many points a chunk has.
@@ -127,7 +128,7 @@ class Points:
         with fn.loop(self._from(first, 1), stop, independent=True) as loop:
             one, other = self._load(loop.index), self._load(fn.i64(half) - loop.index)
             root = table.low(loop.index if turn is None else loop.index - first)
-            root = root if turn is None else multiply(root, turn)
+            root = root if turn is None else plain_product(root, turn)
             if untangle:
                 self._store(untangle_point(one, other, root), loop.index)
             else:
@@ -169,7 +170,7 @@ class Points:
             middle = fn.intrinsic("llvm.smin", I64, stop, fn.i64(count))
             with fn.loop(first, middle, independent=True) as loop:
                 point = self._exchanged(self._load(loop.index * self._axis.inner))
-                self._store(multiply(point, entry(loop.index)), loop.index)
+                self._store(plain_product(point, entry(loop.index)), loop.index)
             zero = fn.constant(self._part, 0.0)
             with fn.loop(self._from(first, count), stop, independent=True) as loop:
                 self._store((zero, zero), loop.index)
@@ -180,7 +181,7 @@ class Points:
         fn, count, length = self._fn, self._axis.points, self._length
         table = self._tables.pairs(f"spectrum.{count}.{length}", chirp_spectrum(count, length))
         with self._chunks(length) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
-            real, imag = multiply(self._load(loop.index), self._entry(table, loop.index))
+            real, imag = plain_product(self._load(loop.index), self._entry(table, loop.index))
             self._store((imag, real), loop.index)
         return length
 
@@ -188,7 +189,7 @@ class Points:
         """The transform times that of the other chirp, which is the source, with the parts exchanged."""
         fn, length = self._fn, self._length
         with self._chunks(length) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
-            real, imag = multiply(self._entry(self._target, loop.index), self._load(loop.index))
+            real, imag = plain_product(self._entry(self._target, loop.index), self._load(loop.index))
             self._store((imag, real), loop.index)
         return length
 
@@ -197,7 +198,7 @@ class Points:
         fn, count = self._fn, self._axis.points
         entry = self._chirp()
         with self._chunks(count) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
-            real, imag = self._exchanged(multiply(self._load(loop.index), entry(loop.index)))
+            real, imag = self._exchanged(plain_product(self._load(loop.index), entry(loop.index)))
             self._store((real * self._scale, imag * self._scale), loop.index * self._axis.inner)
         return count
 

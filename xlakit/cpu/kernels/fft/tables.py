@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xlakit.cpu.llvm import F32, Function, Type, Value
+from xlakit.cpu.scalars.complex_arithmetic import plain_product
 
 Exponents = npt.NDArray[np.int64]
 Complex = npt.NDArray[np.complexfloating[Any]]
@@ -98,7 +99,7 @@ class LongRoots:
         if self.is_short:
             return self.low(number)
         low = self.low(number & ((1 << self.BITS) - 1))
-        return product(low, self.high(number >> self.BITS))
+        return plain_product(low, self.high(number >> self.BITS))
 
     def low(self, number: Value) -> tuple[Value, Value]:
         """The root of a number below ``2^BITS``, or of any number where the table is short."""
@@ -111,8 +112,3 @@ class LongRoots:
     def _load(self, table: Value, number: Value) -> tuple[Value, Value]:
         pair = self._fn.at(table, self._part, number * 2)
         return self._fn.load(self._part, pair), self._fn.load(self._part, self._fn.at(pair, self._part, 1))
-
-
-def product(a: tuple[Value, Value], b: tuple[Value, Value]) -> tuple[Value, Value]:
-    """The product of two complex numbers."""
-    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
