@@ -373,7 +373,7 @@ def _run_observed(
             for dead in release:
                 values[dead] = None
     except (XlakitError, MemoryError, RecursionError) as error:
-        raise _placed(error, device, context.instruction) from error.__cause__
+        raise _located(error, device, context.instruction) from error.__cause__
     return values[plan.root]
 
 
