@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from xlakit.cpu.kernels.c_call import is_plain, lies_major_to_minor, operand_shapes
 from xlakit.data.shape import Shape, make_tuple_shape
@@ -50,18 +50,26 @@ class PlainCalls(ComputationPass):
 def _called(old: Instruction, cloner: ComputationCloner) -> Instruction:
     """The call on arrays that lie as it wants them, and its result as it was."""
     shapes = operand_shapes(old)
-    operands = [
-        _to_memory(cloner.clones[operand], shape, old, cloner)
-        for operand, shape in zip(old.operands, shapes, strict=True)
-    ]
     op = dataclasses.replace(
         old.op_as(CustomCall), operand_layout_constraints=tuple(_in_memory(shape) for shape in shapes)
     )
+    return call_in_memory(old, op, shapes, old.shape, cloner)
+
+
+def call_in_memory(
+    old: Instruction, op: CustomCall, operands: Sequence[Shape], result: Shape, cloner: ComputationCloner
+) -> Instruction:
+    """A call on arrays whose dimensions are in the order of memory; gives its result as it was.
+
+    operands, result: the shapes of the old call with the layouts that the arrays are to have.
+    """
+    given = [
+        _to_memory(cloner.clones[operand], shape, old, cloner)
+        for operand, shape in zip(old.operands, operands, strict=True)
+    ]
     predecessors = [cloner.clones[p] for p in old.control_predecessors]
-    made = cloner.append(
-        old.replace(op=op, operands=operands, shape=_in_memory(old.shape), control_predecessors=predecessors)
-    )
-    return _from_memory(made, old.shape, old, cloner)
+    made = old.replace(op=op, operands=given, shape=_in_memory(result), control_predecessors=predecessors)
+    return _from_memory(cloner.append(made), result, old, cloner)
 
 
 def _order(shape: Shape) -> tuple[int, ...]:

@@ -46,7 +46,7 @@ def program_key(
 ) -> str | None:
     """The key of a program's machine code; None for a module that is not well formed, or where nothing can be cached.
 
-    c_functions: the names of custom calls that machine code calls itself; it does not know their addresses.
+    c_functions: the names of custom calls that machine code does itself; it does not know the addresses of functions.
     native_collectives: whether collectives are compiled.
     """
     # Programs that are found by what they were made of are not looked at.

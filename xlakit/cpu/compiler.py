@@ -15,7 +15,7 @@ from xlakit.cpu.executable import CpuExecutable
 from xlakit.cpu.llvm.target import processor
 from xlakit.cpu.program import Program, Target
 from xlakit.errors import FormatError, UnsupportedError, internal_errors
-from xlakit.execution.calls.custom_calls import c_functions_of
+from xlakit.execution.calls.custom_calls import c_functions_of, lapack_calls_of
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.groups import Grid
 from xlakit.interpreter.executable import compile_module as interpret
@@ -83,7 +83,8 @@ def _executable(
         module.num_partitions if num_partitions is None else num_partitions,
     )
     is_one_process = execution_context is None or not execution_context.spans_processes
-    target = Target(grid, c_functions, native_collectives=is_one_process)
+    lapack_calls = lapack_calls_of(module, custom_calls)
+    target = Target(grid, c_functions, native_collectives=is_one_process, lapack_calls=lapack_calls)
     key = _key(module, target) if cache else None
     asked = options.current().tune
     loaded = None if key is None or (asked and asked.again) else _load(key, module, tuned=asked is not None)
@@ -151,7 +152,7 @@ class _Compiler:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._alone = Target(Grid(1, 1), target.c_functions)
+        self._alone = Target(Grid(1, 1), target.c_functions, lapack_calls=target.lapack_calls)
 
     def generate(self, module: HloModule, *, optimize: bool) -> Code:
         """The code of a module; of an optimized one without passes."""
@@ -172,7 +173,8 @@ def _key(module: HloModule, target: Target) -> str | None:
     if not compile_cache.is_enabled() or debugged():
         return None
     replicas, partitions = target.grid.num_replicas, target.grid.num_partitions
-    return program_key(module, replicas, partitions, target.c_functions, native_collectives=target.native_collectives)
+    calls = (*target.c_functions, *target.lapack_calls)
+    return program_key(module, replicas, partitions, calls, native_collectives=target.native_collectives)
 
 
 def _load(key: str, module: HloModule, *, tuned: bool) -> tuple[Program, bool] | None:
@@ -220,6 +222,11 @@ def _generated(module: HloModule, target: Target) -> Code:
         from xlakit.passes.core.framework import PassContext
 
         module = PlainCalls(target.c_functions).run(module, PassContext())
+    if target.lapack_calls:
+        from xlakit.cpu.lapack_layouts import TransposedMatrices
+        from xlakit.passes.core.framework import PassContext
+
+        module = TransposedMatrices(target.lapack_calls).run(module, PassContext())
     _measure_for(module)
     with internal_errors(f"compiling {module.name}", verified=True):
         return generate(run_pipeline(module), target)

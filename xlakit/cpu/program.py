@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,11 +32,13 @@ class Target:
 
     grid: the devices that run it. c_functions: the custom calls that are C functions, with their addresses.
     native_collectives: whether machine code does the collectives, which needs all devices in this process.
+    lapack_calls: the custom calls that are calls of LAPACK, and that no other function answers.
     """
 
     grid: Grid
     c_functions: Mapping[str, int] = field(default_factory=dict[str, int])
     native_collectives: bool = True
+    lapack_calls: Collection[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

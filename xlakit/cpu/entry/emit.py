@@ -95,13 +95,14 @@ class EntryWriter:
         return bool(phase.tasks) and phase.cost <= _INLINED_NANOSECONDS.value and kernel.effort is Effort.ALL
 
     def _write_around_blas(self) -> None:
-        """The entry, which sets how many threads BLAS uses while the program runs."""
+        """The entry, which has BLAS use one thread while the program runs."""
         get, set = (self._module.declare(name, I32 if i == 0 else VOID, [I32] * i) for i, name in enumerate(_THREADS))
+        enter = self._module.declare("xlakit_library_enter", VOID, [PTR, PTR])
+        leave = self._module.declare("xlakit_library_leave", VOID, [])
         fn = self._module.function(ENTRY, I64, [PTR, PTR, PTR], external=True)
-        before = fn.call(get, I32)
-        fn.call(set, VOID, fn.i32(1))
+        fn.call(enter, VOID, fn.address(get), fn.address(set))
         status = fn.call(self._fn, I64, *fn.parameters)
-        fn.call(set, VOID, before)
+        fn.call(leave, VOID)
         fn.ret(status)
         fn.effort = self._fn.effort
 

@@ -16,6 +16,7 @@ from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.cpu.loops.ir.tracer import is_traced
 from xlakit.cpu.loops.nests.fusion import check_arrays, emit_fusion
 from xlakit.errors import UnsupportedError
+from xlakit.execution.calls.lapack import split_target
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Fusion
 from xlakit.ops.custom_call import CustomCall
@@ -51,8 +52,10 @@ class KernelLibrary:
 
     def kernel(self, instruction: Instruction) -> Kernel | None:
         """The kernel of an instruction; None where there is none, and the interpreter has to do it."""
-        # A custom call sees layouts, too.
-        key = fingerprint(instruction), isinstance(instruction.op, CustomCall) and lies_major_to_minor(instruction)
+        key: Any = fingerprint(instruction)
+        if isinstance(instruction.op, CustomCall):
+            # It sees layouts, too, and what is said beside its attributes.
+            key = key, lies_major_to_minor(instruction), instruction.annotations.backend_config
         if key not in self._made:
             before = len(self.module.functions)
             try:
@@ -88,9 +91,7 @@ class KernelLibrary:
                         return Kernel(*emitted)
             return Kernel(*emit_fusion(self.module, instruction.op.calls, _symbol(instruction)))
         if isinstance(instruction.op, CustomCall):
-            if instruction.op.custom_call_target not in self._c_functions or not lies_major_to_minor(instruction):
-                return None
-            return Kernel(*emit_c_call(self.module, instruction))
+            return self._make_call(instruction, instruction.op.custom_call_target)
         maker = MAKERS.get(instruction.opcode)
         made = maker(self.module, instruction) if maker is not None else None
         if made is not None:
@@ -100,6 +101,19 @@ class KernelLibrary:
         ):
             return Kernel(*emit_fusion(self.module, alone(instruction), _symbol(instruction)))
         return None
+
+    def _make_call(self, instruction: Instruction, target: str) -> Kernel | None:
+        """The kernel of a custom call that is a C function, or a routine of LAPACK."""
+        if not lies_major_to_minor(instruction):
+            return None
+        if target in self._c_functions:
+            return Kernel(*emit_c_call(self.module, instruction))
+        if split_target(target) is None:
+            return None
+        # Few programs have it, and SciPy's library is loaded for it.
+        from xlakit.cpu.kernels.linalg.lapack import emit_lapack
+
+        return Kernel(*emit_lapack(self.module, instruction))
 
 
 def alone(instruction: Instruction) -> Computation:

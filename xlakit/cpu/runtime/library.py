@@ -19,6 +19,7 @@ from xlakit.cpu.llvm import I64, VOID, Effort, Module, engine
 from xlakit.cpu.runtime.context import emit_context
 from xlakit.cpu.runtime.device_threads import emit_device_threads
 from xlakit.cpu.runtime.host import emit_host, host_symbols
+from xlakit.cpu.runtime.library_threads import emit_library_threads
 from xlakit.cpu.runtime.memory import cache_limit, emit_memory, emit_memory_start
 from xlakit.cpu.runtime.native_call import emit_native_call
 from xlakit.cpu.runtime.numpy_api import api_symbols, data_handler
@@ -50,6 +51,7 @@ _FUNCTIONS: Mapping[str, tuple[type[Any] | None, int]] = {
     "xlakit_rendezvous_sleep": (None, 2),
     "xlakit_device_threads_reset": (None, 0),
     "xlakit_device_threads_stop": (None, 0),
+    "xlakit_library_reset": (None, 0),
 }
 
 # What compiled programs import.
@@ -69,6 +71,8 @@ _FOR_PROGRAMS = (
     "xlakit_execute_for_python",
     "xlakit_execute_member",
     "xlakit_run_devices",
+    "xlakit_library_enter",
+    "xlakit_library_leave",
 )
 
 # What is there only where native code knows this build of Python and NumPy.
@@ -93,6 +97,7 @@ def runtime_text() -> str:
     emit_thread_limit(module)
     emit_pool(module)
     at_thread_exit = emit_memory(module, huge_pages=sys.platform == "linux")
+    emit_library_threads(module)
     fn = module.function("xlakit_runtime_start", VOID, [I64, I64, I64], external=True)
     threads, processors, limit = fn.parameters
     emit_thread_key(fn, at_thread_exit)
@@ -100,6 +105,7 @@ def runtime_text() -> str:
     emit_pool_start(fn, threads, processors)
     emit_rendezvous_start(fn, processors)
     fn.call("xlakit_device_threads_reset", VOID)
+    fn.call("xlakit_library_reset", VOID)
     fn.ret()
     emit_context(module)
     emit_host(module)
@@ -160,6 +166,7 @@ class Runtime:
         self.call("xlakit_memory_after_fork")
         self.call("xlakit_pool_reset")
         self.call("xlakit_device_threads_reset")
+        self.call("xlakit_library_reset")
         self.call("xlakit_main_thread", threading.get_ident())
 
 

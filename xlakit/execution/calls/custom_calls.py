@@ -11,7 +11,7 @@ from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError, XlakitError
 from xlakit.execution.calls.at_sizes import at_sizes
 from xlakit.execution.calls.c_calls import CTarget, is_c_function
-from xlakit.execution.calls.lapack import lapack_calls
+from xlakit.execution.calls.lapack import lapack_calls, transposed_target
 from xlakit.execution.calls.size_checks import SIZE_CHECKS
 from xlakit.execution.values import read_only, to_device
 from xlakit.ir.instruction import HloModule, Instruction
@@ -122,14 +122,24 @@ def _known(names: Iterable[str]) -> str:
 
 def c_functions_of(module: HloModule, own: Mapping[str, object] | None) -> dict[str, int]:
     """The addresses of the C functions that a program calls and that machine code can call as they are, by name."""
-    names = {
-        i.op.custom_call_target for c in module.computations for i in c.instructions if isinstance(i.op, CustomCall)
-    }
+    names = _called(module)
     if not names:
         return {}
     calls = CustomCalls(own)
     found = {name: calls.native(name) for name in names}
     return {name: address for name, address in found.items() if address is not None}
+
+
+def lapack_calls_of(module: HloModule, own: Mapping[str, object] | None) -> frozenset[str]:
+    """The names of a program's calls of LAPACK, but for those that another function answers."""
+    names = {name for name in _called(module) if transposed_target(name) is not None}
+    return frozenset(names.difference(own or {}, _registered))
+
+
+def _called(module: HloModule) -> set[str]:
+    return {
+        i.op.custom_call_target for c in module.computations for i in c.instructions if isinstance(i.op, CustomCall)
+    }
 
 
 def _python_target(name: str, function: Callable[..., Any], *, with_context: bool) -> Target:

@@ -2,23 +2,31 @@
 
 A call is one routine for a batch of matrices. Each function here does it for one matrix: it gets the matrices, and what
 the call's attributes say as keywords, and gives the results in the order of the call.
+
+Compiled programs call LAPACK without Python where they can (cpu/kernels/linalg/lapack.py). They have such a call under
+another name, ``lapack_dgetrf_transposed`` for ``lapack_dgetrf_ffi``: its matrices, which are all operands and results
+of the highest rank, are transposed, so that they lie major to minor as LAPACK wants them column by column.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from xlakit.errors import ExecutionError
+from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Array, Evaluation
 
 Routine = Callable[..., tuple[Any, ...]]
 
 _ATTRIBUTE: Final = re.compile(r"(\w+) = (-?\d+|true|false)")
 _WORDS: Final = {"false": 0, "true": 1}
+# What the names of calls end in: of JAX's, and of those on transposed matrices.
+_PLAIN: Final = "_ffi"
+_TRANSPOSED: Final = "_transposed"
 
 # How JAX's numbers say that vectors are wanted: of eig with a letter, of Schur with another.
 _NO_VECTORS: Final = ord("N")
@@ -26,34 +34,63 @@ _NO_VECTORS: Final = ord("N")
 
 def lapack_calls() -> dict[str, Callable[..., Any]]:
     """The functions for custom calls by name; each gets the evaluation first."""
+    names = [(prefix, name) for name, (prefixes, _) in _ROUTINES.items() for prefix in prefixes]
     return {
-        f"lapack_{prefix}{name}_ffi": _batched(routine, prefix)
-        for name, (prefixes, routine) in _ROUTINES.items()
-        for prefix in prefixes
+        target: _batched(_ROUTINES[name][1], prefix, transposed=suffix == _TRANSPOSED)
+        for prefix, name in names
+        for suffix in (_PLAIN, _TRANSPOSED)
+        for target in (f"lapack_{prefix}{name}{suffix}",)
     }
 
 
-def _batched(routine: Routine, prefix: str) -> Callable[..., Any]:
+def transposed_target(target: str) -> str | None:
+    """The name under which a call of LAPACK takes and gives its matrices transposed; None for other calls."""
+    prefix, name = split_target(target, _PLAIN) or ("", "")
+    return f"lapack_{prefix}{name}{_TRANSPOSED}" if name else None
+
+
+def split_target(target: str, suffix: str = _TRANSPOSED) -> tuple[str, str] | None:
+    """The letter of the type and the routine of a call on transposed matrices; None for other calls."""
+    name = target.removeprefix("lapack_").removesuffix(suffix)
+    if target != f"lapack_{name}{suffix}" or name[1:] not in _ROUTINES or name[0] not in _ROUTINES[name[1:]][0]:
+        return None
+    return name[0], name[1:]
+
+
+def call_attributes(instruction: Instruction) -> dict[str, int]:
+    """What a call says beside its operands, by name; letters are their codes."""
+    found = _ATTRIBUTE.findall(instruction.annotations.backend_config)
+    return {name: _WORDS[value] if value in _WORDS else int(value) for name, value in found}
+
+
+def batch_rank(ranks: Iterable[int]) -> int:
+    """How many leading dimensions of all operands and results count matrices, given the ranks of the operands."""
+    return max(ranks) - 2
+
+
+def _batched(routine: Routine, prefix: str, *, transposed: bool) -> Callable[..., Any]:
     """A routine for one matrix as a custom call for a batch of them."""
 
     def call(context: Evaluation, *operands: Array) -> Any:
-        config = context.instruction.annotations.backend_config
-        attributes = {name: _number(value) for name, value in _ATTRIBUTE.findall(config)}
+        attributes = call_attributes(context.instruction)
         declared = [leaf for _, leaf in context.shape.leaves()]
         results = [np.zeros(leaf.dimensions, leaf.element_type.dtype) for leaf in declared]
-        # Vectors come along with matrices: diagonals, pivots, factors of reflections.
-        matrices = max(operands, key=np.ndim)
-        for index in np.ndindex(matrices.shape[:-2]) if matrices.size else ():
-            values = routine(prefix, *(operand[index] for operand in operands), **attributes)
-            for result, value in zip(results, values, strict=True):
+        rank = batch_rank(map(np.ndim, operands)) + 2
+
+        def as_written(array: Array) -> Array:
+            return array.swapaxes(-1, -2) if transposed and array.ndim == rank else array
+
+        given, found = [as_written(operand) for operand in operands], [as_written(result) for result in results]
+        # Vectors come along with matrices: diagonals, pivots, factors of reflections. The last matrix is what a routine
+        # changes; others may be empty where it is not.
+        changed = next(matrix for matrix in reversed(given) if matrix.ndim == rank)
+        for index in np.ndindex(changed.shape[:-2]) if changed.size else ():
+            values = routine(prefix, *(operand[index] for operand in given), **attributes)
+            for result, value in zip(found, values, strict=True):
                 result[index] = value
         return tuple(results) if context.shape.is_tuple else results[0]
 
     return call
-
-
-def _number(text: str) -> int:
-    return _WORDS[text] if text in _WORDS else int(text)
 
 
 def _function(prefix: str, name: str) -> Callable[..., Any]:
@@ -98,7 +135,8 @@ def _trsm(prefix: str, a: Array, b: Array, *, side: int, uplo: int, trans_x: int
 def _gtsv(prefix: str, lower: Array, diagonal: Array, upper: Array, b: Array) -> tuple[Any, ...]:
     # All diagonals are as long as the middle one: the first of the lower and the last of the upper are not there.
     if diagonal.size == 1:
-        return lower, diagonal, upper, b / diagonal, 0
+        is_singular = int(diagonal[0] == 0)
+        return lower, diagonal, upper, b if is_singular else b / diagonal, is_singular
     below, diagonal, above, solution, info = _function(prefix, "gtsv")(lower[1:], diagonal, upper[:-1], b)
     return np.concatenate((lower[:1], below)), diagonal, np.concatenate((above, upper[-1:])), solution, info
 
@@ -197,6 +235,9 @@ def _unpacked(vectors: Array, imaginary: Array) -> Array:
 def _gees(prefix: str, a: Array, *, mode: int, sort: int) -> tuple[Any, ...]:
     if sort != _NO_VECTORS:
         raise ExecutionError("a Schur form with sorted eigenvalues", hint="sort them after the factorization")
+    if not np.isfinite(a).all():
+        # LAPACK takes minutes to give up.
+        return (np.nan, np.nan, *[np.nan] * (1 if _is_complex(prefix) else 2), 0, 1)
 
     def never(*_: Any) -> int:
         return 0

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from xlakit.cpu.llvm import I32, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm import I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.errors import InternalError
 
 # What the setter of the number of threads is called: in SciPy's own OpenBLAS, in a system's, in MKL.
@@ -96,9 +96,13 @@ def _address_of(function: Callable[..., Any] | None, routine: str) -> int:
     return ctypes.cast(found, ctypes.c_void_p).value or 0
 
 
-def declare(module: Module, routine: str, arguments: int) -> str:
-    """Declare a routine of so many arguments in a module; gives the symbol to call and to import."""
-    return module.declare(PREFIX + routine, VOID, [PTR] * arguments)
+def declare(module: Module, routine: str, arguments: int, lengths: int = 0) -> str:
+    """Declare a routine of so many arguments in a module; gives the symbol to call and to import.
+
+    lengths: how many of them are letters whose lengths follow the arguments, as compilers of Fortran have it. What is
+        written in C takes no notice of them; a routine is declared either with all of them or without.
+    """
+    return module.declare(PREFIX + routine, VOID, [PTR] * arguments + [I64] * lengths)
 
 
 @cache

@@ -1,0 +1,261 @@
+"""Calls of LAPACK from machine code: a task is one matrix.
+
+A custom call ``lapack_*_transposed`` (see execution/calls/lapack.py) becomes a kernel that calls the routine by its
+address, which is looked up when the program is loaded. No part of it is Python's, so such calls are made in loops and
+on any thread.
+
+    table: operands | results            workspaces of a task
+    a [batch, n, m] -> a (in place)      work, iwork, ... | copies of operands that the routine changes
+
+Memory. The routine writes results and workspaces alone. A result that is an operand changed in place begins as that
+operand, by the memory plan; others begin as zeros, so that results are the same bits where LAPACK gives up early. Small
+workspaces are on the stack of the kernel; for larger ones the thread takes memory once for all of its tasks.
+
+Threads. The program has LAPACK's library use one thread (entry/emit.py), and tasks are shared out as those of other
+kernels, so results do not depend on the number of threads. LAPACK's own variables on the stack take less than 100 KiB.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from xlakit.cpu.declined import DeclinedError
+from xlakit.cpu.kernels.linalg.lapack_routines import (
+    CALLS,
+    S32,
+    Argument,
+    ArrayType,
+    Call,
+    Data,
+    Integer,
+    Letter,
+    Null,
+    Operand,
+    Problem,
+    Result,
+    Work,
+)
+from xlakit.cpu.kernels.linalg.lapack_workspaces import workspace_counts
+from xlakit.cpu.kernels.linalg.triangular_solve import NO_UNROLL
+from xlakit.cpu.kernels.shared import blas
+from xlakit.cpu.kernels.shared.scratch import acquire, release
+from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.llvm.bounds import within
+from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.cpu.scalars import constant, store
+from xlakit.cpu.scalars.memory import memory_type
+from xlakit.cpu.scalars.real import is_finite
+from xlakit.data.shape import Shape
+from xlakit.execution.calls.lapack import batch_rank, call_attributes, split_target
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.custom_call import CustomCall
+from xlakit.passes.analysis.cost_model import cost_model
+
+# Workspaces of more bytes are not on the stack.
+_MOST_STACK_BYTES = 4096
+_ALIGNMENT = 64
+_LARGEST = 2**31 - 1
+# What a call takes besides its multiplications, in cycles.
+_CALL_CYCLES = 1000.0
+_PRODUCT_CYCLES = 0.6
+# Routines that OpenBLAS has in C, and whose other callers do not tell lengths either.
+_WITHOUT_LENGTHS = ("potrf", "trsm")
+
+
+def emit_lapack(module: Module, instruction: Instruction) -> Emitted:
+    """The kernel of a call of LAPACK on transposed matrices. Raises DeclinedError if its arrays are not as they are
+    meant to be, or are too large.
+    """
+    prefix, name = split_target(instruction.op_as(CustomCall).custom_call_target) or ("", "")
+    operands = [o.shape for o in instruction.operands]
+    results = [leaf for _, leaf in instruction.shape.leaves()]
+    if not all(s.is_array for s in (*operands, *results)):
+        raise DeclinedError(f"LAPACK's {name} of values that are no arrays")
+    rank = batch_rank(s.rank for s in operands)
+    batch = operands[[s.rank for s in operands].index(rank + 2)].dimensions[: max(0, rank)] if operands else ()
+    if rank < 0 or any(s.dimensions[:rank] != batch for s in (*operands, *results)):
+        raise DeclinedError(f"LAPACK's {name} of arrays with other batches")
+    attributes = call_attributes(instruction)
+    problem = Problem(prefix, _each(operands, rank), _each(results, rank), attributes)
+    try:
+        call = CALLS[name](problem)
+    except (KeyError, IndexError) as error:
+        raise DeclinedError(f"LAPACK's {name} without {error}") from None
+    count = math.prod(batch)
+    kernel = _Kernel(module, problem, call, workspace_counts(call))
+    changed = [dims for _, dims in problem.operands if len(dims) == 2][-1]
+    function = kernel.write_zeros() if not math.prod(changed) else kernel.write()
+    cost = cost_model().cycles(_CALL_CYCLES + _PRODUCT_CYCLES * call.products)
+    return (Phase(function.name, count, count * cost),), dict(call.updates), 0
+
+
+def _each(shapes: Sequence[Shape], rank: int) -> tuple[ArrayType, ...]:
+    """The arrays of one matrix."""
+    return tuple((s.element_type, s.dimensions[rank:]) for s in shapes)
+
+
+class _Kernel:
+    """The function of a call, under construction."""
+
+    def __init__(self, module: Module, problem: Problem, call: Call, counts: Mapping[str, int]) -> None:
+        self._problem = problem
+        self._call = call
+        self._counts = counts
+        numbers = [a.number for a in call.arguments if isinstance(a, Integer)]
+        if max(numbers, default=0) > _LARGEST:
+            raise DeclinedError(f"{call.routine} with numbers that LAPACK's integers do not hold")
+        self._fn = module.function(f"lapack_{call.routine}", VOID, [PTR, I64, I64])
+        self._fn.effort = Effort.LITTLE
+        self._arguments = blas.Arguments(self._fn)
+        table, arrays = self._fn.parameters[0], (*problem.operands, *problem.results)
+        self._bases = [self._fn.load(PTR, self._fn.at(table, PTR, number)) for number in range(len(arrays))]
+        self._operands: Sequence[Value] = ()
+        self._results: Sequence[Value] = ()
+        self._works: Mapping[str, Value] = {}
+
+    def write_zeros(self) -> Function:
+        """Matrices without elements have zeros for results."""
+        fn = self._fn
+        with fn.loop(*fn.parameters[1:], hints=NO_UNROLL) as task:
+            self._begin(task.index)
+            for result, (_, dims) in enumerate(self._problem.results):
+                if result not in self._call.updates or not math.prod(dims):
+                    self._clear(result)
+        fn.ret()
+        return fn
+
+    def write(self) -> Function:
+        """Each task calls the routine once."""
+        fn, call = self._fn, self._call
+        offsets, total = self._layout()
+        is_on_stack = total <= _MOST_STACK_BYTES
+        memory = fn.alloca(I64, -(-total // 8), align=_ALIGNMENT) if is_on_stack else acquire(fn, total)
+        sizes = {work.name: self._counts[work.name] * work.kind.byte_width for work in call.works}
+        self._works = {name: within(fn, fn.at(memory, I8, o), sizes[name]) for name, o in offsets.items()}
+        with fn.loop(*fn.parameters[1:], hints=NO_UNROLL) as task:
+            self._begin(task.index)
+            if call.is_finite_only:
+                fn.if_else(self._is_finite(), self._routine, self._spoiled)
+            else:
+                self._routine()
+        if not is_on_stack:
+            release(fn, memory)
+        fn.ret()
+        return fn
+
+    def _layout(self) -> tuple[dict[str, int], int]:
+        """Where each workspace begins, and the bytes of all."""
+        offsets: dict[str, int] = {}
+        total = 0
+        for work in self._call.works:
+            offsets[work.name] = total
+            total += -(-self._counts[work.name] * work.kind.byte_width // _ALIGNMENT) * _ALIGNMENT
+        return offsets, total
+
+    # -- a task ----------------------------------------------------------------------------------
+
+    def _begin(self, task: Value) -> None:
+        """Find the arrays of a task's matrix."""
+        arrays = (*self._problem.operands, *self._problem.results)
+        found = [self._fn.at(base, I8, task * _bytes(array)) for base, array in zip(self._bases, arrays, strict=True)]
+        self._operands = found[: len(self._problem.operands)]
+        self._results = found[len(self._problem.operands) :]
+
+    def _routine(self) -> tuple[Value, ...]:
+        fn, call = self._fn, self._call
+        unpacked = set(call.unpacked.values())
+        for result in range(len(self._results)):
+            if result not in call.updates and result not in unpacked:
+                self._clear(result)
+        for work in call.works:
+            if work.copy_of is not None:
+                source = self._operands[work.copy_of]
+                fn.copy(self._works[work.name], source, _bytes(self._problem.operands[work.copy_of]))
+        has_lengths = call.routine[1:] not in _WITHOUT_LENGTHS
+        letters = sum(isinstance(a, Letter) for a in call.arguments) if has_lengths else 0
+        symbol = blas.declare(fn.module, call.routine, len(call.arguments), letters)
+        fn.call(symbol, VOID, *map(self._argument, call.arguments), *[fn.i64(1)] * letters)
+        for work, result in call.unpacked.items():
+            self._unpack(self._works[work], self._results[1], self._results[result])
+        return ()
+
+    def _argument(self, argument: Argument) -> Value:
+        if isinstance(argument, Letter):
+            return self._arguments.letter(argument.text)
+        if isinstance(argument, Integer):
+            return self._arguments.integer(argument.number)
+        if isinstance(argument, Data):
+            return self._arguments.data(argument.data)
+        if isinstance(argument, Operand):
+            return self._operands[argument.number]
+        if isinstance(argument, Result):
+            kind = self._problem.results[argument.number][0]
+            return self._fn.at(self._results[argument.number], I8, argument.start * kind.byte_width)
+        if isinstance(argument, Work):
+            return self._works[argument.name]
+        if isinstance(argument, Null):
+            return self._fn.null()
+        return self._arguments.integer(self._counts[argument.work])
+
+    def _clear(self, result: int) -> None:
+        size = _bytes(self._problem.results[result])
+        if size:
+            self._fn.fill(self._results[result], 0, size)
+
+    # -- what LAPACK leaves to its callers --------------------------------------------------------
+
+    def _is_finite(self) -> Value:
+        """Whether all elements of the first operand are."""
+        fn, (kind, dims) = self._fn, self._problem.operands[0]
+        matrix = next((self._results[r] for r, o in self._call.updates.items() if o == 0), self._operands[0])
+        type = memory_type(kind)
+        parts = math.prod(dims) * (2 if kind.is_complex else 1)
+        with fn.loop(0, parts, carried=[fn.constant(I1, 1)], hints=NO_UNROLL) as loop:
+            element = fn.load(type, fn.at(matrix, type, loop.index))
+            loop.next(loop.carried[0] & is_finite(fn, element))
+        return loop.results[0]
+
+    def _spoiled(self) -> tuple[Value, ...]:
+        """Results that are NaN, numbers that are 0, and an info of 1."""
+        fn = self._fn
+        for result, (pointer, (kind, dims)) in enumerate(zip(self._results, self._problem.results, strict=True)):
+            if kind is S32:
+                fn.store(fn.i32(int(result == len(self._results) - 1)), pointer)
+                continue
+            nan = constant(fn, kind, kind.dtype.type(math.nan))
+            with fn.loop(0, math.prod(dims), hints=NO_UNROLL) as loop:
+                store(fn, kind, nan, pointer, loop.index)
+        return ()
+
+    def _unpack(self, packed: Value, imaginary: Value, vectors: Value) -> None:
+        """Complex vectors of what ``geev`` gives for real matrices.
+
+        imaginary part of value j    vector j
+        0                            column j
+        positive: first of a pair    column j     + i column j + 1
+        negative: second of a pair   column j - 1 - i column j
+        """
+        fn, real = self._fn, memory_type(self._problem.real)
+        order = self._problem.sizes()[0]
+        zero = fn.constant(real, 0.0)
+        with fn.loop(0, order, hints=NO_UNROLL) as columns:
+            column = columns.index
+            value = fn.load(real, fn.at(imaginary, real, column))
+            is_first, is_second = value > 0.0, value < 0.0
+            # A pair that is cut by the ends would be none; nothing is read beyond them whatever LAPACK gives.
+            after = fn.intrinsic("llvm.smin", I64, column + 1, fn.i64(order - 1))
+            before = fn.intrinsic("llvm.smax", I64, column - 1, fn.i64(0))
+            reals = fn.select(is_second, before, column) * order
+            imaginaries = fn.select(is_first, after, column) * order
+            with fn.loop(0, order, hints=NO_UNROLL) as rows:
+                part = fn.load(real, fn.at(packed, real, imaginaries + rows.index))
+                signed = fn.select(is_first, part, fn.select(is_second, -part, zero))
+                target = fn.at(vectors, real, (column * order + rows.index) * 2)
+                fn.store(fn.load(real, fn.at(packed, real, reals + rows.index)), target)
+                fn.store(signed, fn.at(target, real, 1))
+
+
+def _bytes(array: ArrayType) -> int:
+    kind, dims = array
+    return math.prod(dims) * kind.byte_width

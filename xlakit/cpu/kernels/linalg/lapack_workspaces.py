@@ -1,0 +1,88 @@
+"""How large the workspaces of LAPACK's routines are: each routine is asked, once for each call, when code is made."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from xlakit.cpu.declined import DeclinedError
+from xlakit.cpu.kernels.linalg.lapack_routines import (
+    Argument,
+    Call,
+    Data,
+    Integer,
+    Letter,
+    Null,
+    Operand,
+    Result,
+    Work,
+    WorkSize,
+)
+from xlakit.cpu.kernels.shared import blas
+
+_LARGEST = 2**31 - 1
+
+
+def workspace_counts(call: Call) -> dict[str, int]:
+    """How many elements each workspace of a call has, by name.
+
+    They are no fewer than LAPACK's documents ask for, so code that is kept on disk may be run with another LAPACK.
+    Raises DeclinedError where a number is not one of 32 bits.
+    """
+    counts = {work.name: work.count for work in call.works}
+    asked = [work for work in call.works if work.is_asked]
+    if asked:
+        first = _asked(call)
+        for work in asked:
+            counts[work.name] = max(work.count, _count(first[work.name]))
+    if any(count > _LARGEST for count in counts.values()):
+        raise DeclinedError(f"{call.routine} needs workspaces that its integers cannot count")
+    return counts
+
+
+def _count(first: Any) -> int:
+    """A number that a routine has written as an element of its workspace."""
+    number = float(np.real(first))
+    if np.dtype(first.dtype).itemsize // (1 + np.iscomplexobj(first)) == 4 and not np.issubdtype(
+        first.dtype, np.integer
+    ):
+        # It may have been rounded down.
+        number = float(np.nextafter(np.float32(number), np.float32(np.inf)))
+    return math.ceil(number)
+
+
+def _asked(call: Call) -> Mapping[str, Any]:
+    """The first elements of the workspaces after a call that only asks for their sizes, which looks at no array."""
+    works = {work.name: np.zeros(4, work.kind.dtype) for work in call.works}
+    anywhere = np.zeros(8, np.complex128)
+    kept: list[Any] = []
+
+    def address(argument: Argument) -> int | None:
+        if isinstance(argument, Work):
+            return works[argument.name].ctypes.data
+        if isinstance(argument, (Operand, Result)):
+            return anywhere.ctypes.data
+        if isinstance(argument, Null):
+            return None
+        buffer = ctypes.create_string_buffer(_bytes(argument), 16)
+        kept.append(buffer)
+        return ctypes.addressof(buffer)
+
+    addresses = [address(argument) for argument in call.arguments]
+    lengths = sum(isinstance(argument, Letter) for argument in call.arguments)
+    kinds = [ctypes.c_void_p] * len(addresses) + [ctypes.c_int64] * lengths
+    ctypes.CFUNCTYPE(None, *kinds)(blas.address(call.routine))(*addresses, *[1] * lengths)
+    return {name: memory[0] for name, memory in works.items()}
+
+
+def _bytes(argument: Letter | Integer | Data | WorkSize) -> bytes:
+    if isinstance(argument, Letter):
+        return argument.text.encode()
+    if isinstance(argument, Data):
+        return argument.data
+    number = argument.number if isinstance(argument, Integer) else -1
+    return number.to_bytes(4, "little", signed=True)
