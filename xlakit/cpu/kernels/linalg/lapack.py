@@ -40,7 +40,7 @@ from xlakit.cpu.kernels.linalg.lapack_workspaces import workspace_counts
 from xlakit.cpu.kernels.linalg.triangular_solve import NO_UNROLL
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.kernels.shared.scratch import acquire, release
-from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.bounds import within
 from xlakit.cpu.loops.emit.kernel import Emitted, Phase
 from xlakit.cpu.scalars import constant, store
@@ -117,7 +117,8 @@ class _Kernel:
     def write_zeros(self) -> Function:
         """Matrices without elements have zeros for results."""
         fn = self._fn
-        with fn.loop(*fn.parameters[1:], hints=NO_UNROLL) as task:
+        _, begin, end = fn.parameters
+        with fn.loop(begin, end, hints=NO_UNROLL) as task:
             self._begin(task.index)
             for result, (_, dims) in enumerate(self._problem.results):
                 if result not in self._call.updates or not math.prod(dims):
@@ -133,7 +134,8 @@ class _Kernel:
         memory = fn.alloca(I64, -(-total // 8), align=_ALIGNMENT) if is_on_stack else acquire(fn, total)
         sizes = {work.name: self._counts[work.name] * work.kind.byte_width for work in call.works}
         self._works = {name: within(fn, fn.at(memory, I8, o), sizes[name]) for name, o in offsets.items()}
-        with fn.loop(*fn.parameters[1:], hints=NO_UNROLL) as task:
+        _, begin, end = fn.parameters
+        with fn.loop(begin, end, hints=NO_UNROLL) as task:
             self._begin(task.index)
             if call.is_finite_only:
                 fn.if_else(self._is_finite(), self._routine, self._spoiled)

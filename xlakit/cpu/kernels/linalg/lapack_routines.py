@@ -10,7 +10,7 @@ import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Union
+from typing import Final
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.data.primitive import PrimitiveType
@@ -93,7 +93,7 @@ class Null:
     """No address: of a function that is not called."""
 
 
-Argument = Union[Letter, Integer, Data, Operand, Result, Work, WorkSize, Null]
+Argument = Letter | Integer | Data | Operand | Result | Work | WorkSize | Null
 
 
 @dataclass(frozen=True, slots=True)
