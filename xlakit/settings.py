@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Final
 
 from xlakit.errors import ArgumentError
 
 # What XLAKIT_DEBUG may name.
 _DEBUG: Final = frozenset({"passes"})
+# What XLAKIT_DUMP may name.
+DUMPED: Final = frozenset({"hlo", "passes", "plan", "llvm", "asm", "arguments"})
 
 
 def memory_limit() -> int:
@@ -50,8 +55,39 @@ def debugged() -> frozenset[str]:
     return names
 
 
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """What is to be written of each program that is compiled, and where; see :mod:`xlakit.cpu.dumping`."""
+
+    folder: Path
+    parts: frozenset[str]
+    patterns: tuple[str, ...]
+
+    def wants(self, name: str) -> bool:
+        """Whether a program of this name is to be written."""
+        return not self.patterns or any(fnmatchcase(name, pattern) for pattern in self.patterns)
+
+
+def dump_request() -> Dump | None:
+    """What XLAKIT_DUMP_TO, XLAKIT_DUMP and XLAKIT_DUMP_FILTER ask for; None where they ask for nothing."""
+    parts = _names("XLAKIT_DUMP") or ("arguments",)
+    if not set(parts) <= DUMPED:
+        raise ArgumentError(
+            f"XLAKIT_DUMP is {os.environ['XLAKIT_DUMP']!r}",
+            hint=f"name some of {', '.join(sorted(DUMPED))}, or unset it",
+        )
+    folder = os.environ.get("XLAKIT_DUMP_TO", "")
+    return Dump(Path(folder), frozenset(parts), _names("XLAKIT_DUMP_FILTER")) if folder else None
+
+
+def _names(variable: str) -> tuple[str, ...]:
+    """The names in a variable, by commas."""
+    return tuple(name.strip() for name in os.environ.get(variable, "").split(",") if name.strip())
+
+
 def check_settings() -> None:
     """Read all of them, so that a wrong one is told at once. Raises ArgumentError."""
     memory_limit()
     default_timeout()
     debugged()
+    dump_request()

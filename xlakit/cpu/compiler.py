@@ -21,7 +21,7 @@ from xlakit.execution.groups import Grid
 from xlakit.interpreter.executable import compile_module as interpret
 from xlakit.ir.instruction import HloModule
 from xlakit.options import is_plain
-from xlakit.settings import debugged
+from xlakit.settings import debugged, dump_request
 
 if TYPE_CHECKING:
     from xlakit.cpu.compile import Code
@@ -54,14 +54,21 @@ def compile_module(
         from xlakit.cpu.sanitizer import SanitizedExecutable, sanitizing
 
         with options.compiling(sanitizing()):
-            return SanitizedExecutable(compiled()).made_by(compile_module, module, **arguments)
-    made, verify = compiled(), options.current().verify
-    if verify:
+            made: CpuExecutable = SanitizedExecutable(compiled())
+    else:
+        made = compiled()
+    verify = options.current().verify
+    if verify and not options.current().sanitize:
         from xlakit.cpu.verified import VerifiedExecutable, can_be_repeated
 
         if can_be_repeated(module):
             with options.compiling(plain=verify):
                 made = VerifiedExecutable(made, compiled())
+    request = dump_request()
+    if request is not None and request.wants(module.name):
+        from xlakit.cpu.dumping import dump
+
+        dump(made, request, seed)
     return made.made_by(compile_module, module, **arguments)
 
 

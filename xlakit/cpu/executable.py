@@ -74,6 +74,7 @@ class CpuExecutable(Repeatable):
         self._context = new_context()
         self._replicas = Replicas(program, reference, new_context)
         parameters = [p.shape for p in self.module.entry.parameters]
+        self._watch: Callable[[int, Sequence[Array]], None] | None = None
         self._native_call: Callable[..., Any] | None = None
         if self.num_devices == 1 and not program.host_instructions and all(s.is_array for s in parameters):
             fallback = _Conversion(self, self._linked)
@@ -203,7 +204,10 @@ class CpuExecutable(Repeatable):
     def _run_alone(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
         """Run the program on all devices without Python."""
         devices = self._reference.to_devices(arguments)
-        prepared = [self._prepared([leaf for value in values for leaf in arrays_of(value)]) for values in devices]
+        given = [[leaf for value in values for leaf in arrays_of(value)] for values in devices]
+        for number, leaves in enumerate(given):
+            self._watched(number, leaves)
+        prepared = [self._prepared(leaves) for leaves in given]
         self._replicas.run([given for given, _ in prepared], [made for _, made in prepared])
         return [nest(self._result, self._finished(made)) for _, made in prepared]
 
@@ -259,7 +263,20 @@ class CpuExecutable(Repeatable):
 
     def _run_device(self, device: Device, arguments: Sequence[Value], in_place: Sequence[Pair] = ()) -> Any:
         leaves = [leaf for value in arguments for leaf in arrays_of(value)]
+        self._watched(device.index, leaves)
         return nest(self._result, self._run_in(self._context, device, leaves, in_place))
+
+    def watch_arguments(self, watch: Callable[[int, Sequence[Array]], None]) -> None:
+        """Have a function called before each run on a device, with the device's number and the program's arguments.
+
+        The program is then called through Python, be it native code alone otherwise.
+        """
+        self._watch = watch
+        self._native_call = None
+
+    def _watched(self, device: int, arrays: Sequence[Array]) -> None:
+        if self._watch is not None:
+            self._watch(device, arrays)
 
     def begin(
         self, execution_context: ExecutionContext | None = None, positions: Sequence[int] | None = None
@@ -275,6 +292,7 @@ class CpuExecutable(Repeatable):
 
         donated: numbers of arrays that may be overwritten; a result may then be that very array.
         """
+        self._watched(device.index, arrays)
         in_place = pairs_among(self._program.in_place, donated)
         context = self._context_of(device) if self.num_devices == 1 else self._context
         return self._run_in(context, device, arrays, in_place)

@@ -21,7 +21,7 @@ from xlakit.cpu.program import Program as MachineCode
 from xlakit.errors import FormatError
 from xlakit.jax.executable_metadata import ExecutableMetadata
 from xlakit.jax.program import Program
-from xlakit.settings import debugged
+from xlakit.settings import debugged, dump_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,8 +41,8 @@ def key_of(code: bytes, format: str, assignment: bytes) -> str | None:
     """
     import jaxlib.version
 
-    # Debug output needs passes that run, and verification compiles a program twice.
-    is_watched = _options.current().verify or _options.current().sanitize
+    # Debug output needs passes that run, a dump needs compilation, and verification compiles a program twice.
+    is_watched = _options.current().verify or _options.current().sanitize or dump_request() is not None
     if not cache.is_enabled() or debugged() or is_watched:
         return None
     return source_key(format, [jaxlib.version.__version__], [code, assignment])

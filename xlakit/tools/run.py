@@ -17,7 +17,8 @@ from xlakit.execution.executable import Executable
 from xlakit.execution.inputs import make_inputs
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.compare import compare, format_table
-from xlakit.tools.inputs import flatten, read_inputs
+from xlakit.tools.dumps import given_values
+from xlakit.tools.inputs import flatten
 from xlakit.tools.jaxlib_child import Limits, run_on_jaxlib
 from xlakit.tools.replicas import as_replicas
 from xlakit.tools.shards import Devices, on_devices
@@ -45,10 +46,13 @@ def run(
     if output_path is not None:
         _check_writable(Path(output_path))
     devices = on_devices(module)
-    given = read_inputs(input_path, devices.program) if input_path is not None else None
-    executable = compile(devices.module, backend=backend, seed=seed)
-    # A program that is too large for this machine has been refused by now.
-    values = make_inputs(devices.program, seed) if given is None else given
+    if input_path is not None:
+        devices, values = given_values(devices, input_path, seed)
+        executable = compile(devices.module, backend=backend, seed=seed)
+    else:
+        executable = compile(devices.module, backend=backend, seed=seed)
+        # A program that is too large for this machine has been refused by now.
+        values = make_inputs(devices.program, seed)
     arguments = devices.arguments(values)
     times: list[float] = []
     results: list[Any] = []

@@ -42,6 +42,8 @@ class Devices:
     whole: HloModule | None
     parameters: tuple[tuple[_Parts, ...], ...]
     result: tuple[_Parts, ...] | None
+    # What each device is given, where that is known beforehand.
+    given: tuple[tuple[Any, ...], ...] | None = None
 
     @property
     def count(self) -> int:
@@ -52,6 +54,8 @@ class Devices:
 
     def arguments(self, values: Sequence[Any]) -> list[list[Any]]:
         """The arguments of each device, cut from whole arguments. Raises ArgumentError for a wrong shape."""
+        if self.given is not None:
+            return [list(arguments) for arguments in self.given]
         partitions = self.module.num_partitions
         given: list[list[Any]] = [[] for _ in range(partitions)]
         shapes = zip(self.program.parameters, self.module.entry.parameters, self.parameters, values, strict=True)
@@ -65,6 +69,10 @@ class Devices:
             for partition, arguments in enumerate(given):
                 arguments.append(_nested(whole, iter([leaf[partition] for leaf in leaves])))
         return [list(arguments) for _ in range(self.module.replica_count) for arguments in given]
+
+    def with_arguments(self, given: Sequence[Sequence[Any]]) -> Devices:
+        """The same devices, each of which gets its own arguments, whatever whole ones would be."""
+        return replace(self, whole=None, given=tuple(map(tuple, given)))
 
     def _cut(self, array: Any, whole: Shape, local: Shape, said: _Parts, name: str) -> list[Any]:
         partitions = self.module.num_partitions

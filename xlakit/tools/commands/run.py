@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xlakit.errors import ArgumentError
@@ -33,9 +34,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--input", metavar="X.npz", help="arguments by parameter name or number; default: made up from --seed"
     )
-    parser.add_argument(
-        "--seed", type=at_least(0), default=0, help="of made up arguments and of rng instructions (default 0)"
-    )
+    parser.add_argument("--seed", type=at_least(0), help="of made up arguments and of rng instructions (default 0)")
     parser.add_argument("--output", metavar="Y.npz", help="save the results there instead of printing them")
     parser.add_argument(
         "--iterations", type=at_least(1), default=1, metavar="N", help="run N times and print the median time"
@@ -90,6 +89,7 @@ def _run(options: argparse.Namespace) -> int:
     from xlakit.tools.shards import with_partitions
 
     module = load_filled(options)
+    _take_captured(options)
     module = module.replace(replica_count=options.replicas or module.replica_count)
     module = (
         with_partitions(module) if options.partitions is None else module.replace(num_partitions=options.partitions)
@@ -101,6 +101,24 @@ def _run(options: argparse.Namespace) -> int:
             raise
         tell(f"xlakit: {error}")
         return 3
+
+
+def _take_captured(options: argparse.Namespace) -> None:
+    """Where the program is in a folder that was dumped, take its arguments, and its seed, where no others are given."""
+    if options.file == "-" or not Path(options.file).is_dir():
+        options.seed = options.seed or 0
+        return
+    from xlakit.tools.dumps import read_dump
+
+    dumped = read_dump(options.file)
+    if options.input is None and options.seed is None:
+        if not dumped.arguments.is_dir():
+            raise ArgumentError(
+                f"{options.file} has no arguments: the program was not called, or XLAKIT_DUMP left them out",
+                hint="give --input, or --seed for made up ones",
+            )
+        options.input = str(dumped.arguments)
+    options.seed = dumped.seed if options.seed is None else options.seed
 
 
 def _results(module: HloModule, options: argparse.Namespace) -> int:

@@ -105,7 +105,14 @@ def size(text: str) -> int:
 
 
 def load(path: str) -> HloModule:
-    """The program in a file; ``-`` is standard input. Raises OSError, ParseError, FormatError."""
+    """The program in a file, or in a folder that was dumped; ``-`` is standard input.
+
+    Raises OSError, ParseError, FormatError.
+    """
+    if Path(path).is_dir():
+        from xlakit.tools.dumps import read_dump
+
+        return read_dump(path).module
     from xlakit.formats.detect import load as load_any
 
     return load_any(*read(path))

@@ -9,16 +9,15 @@ from typing import Any
 from xlakit.api import compile
 from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, UnsupportedError
-from xlakit.execution.inputs import make_inputs
 from xlakit.formats.detect import load
 from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling
-from xlakit.tools.inputs import read_inputs
+from xlakit.tools.dumps import given_values
 from xlakit.tools.jaxlib_child import Limits, run_on_jaxlib
 from xlakit.tools.numerics.divergence import Divergence, Ready, Side, first_divergence
 from xlakit.tools.numerics.shadow import shadow_replicated
 from xlakit.tools.numerics.trace import trace_replicated
-from xlakit.tools.shards import Devices, on_devices
+from xlakit.tools.shards import on_devices
 
 # What a program can be run against, besides another program.
 WAYS = ("interpreter", "plain", "jaxlib", "cpu")
@@ -26,14 +25,14 @@ WAYS = ("interpreter", "plain", "jaxlib", "cpu")
 
 def trace(module: HloModule, *, input_path: str | None, seed: int, iterations: bool, as_json: bool) -> str:
     """The values of every instruction, as :func:`trace_values` reports them; arguments and results are whole arrays."""
-    devices, values = _given(module, input_path, seed)
+    devices, values = given_values(on_devices(module), input_path, seed)
     made = trace_replicated(devices.module, devices.arguments(values), iterations=iterations, seed=seed)
     return made.as_json() if as_json else str(made)
 
 
 def shadow(module: HloModule, *, input_path: str | None, seed: int, as_json: bool) -> str:
     """The error of every instruction, as :func:`shadow_errors` reports them; arguments are whole arrays."""
-    devices, values = _given(module, input_path, seed)
+    devices, values = given_values(on_devices(module), input_path, seed)
     made = shadow_replicated(devices.module, devices.arguments(values), seed=seed)
     return made.as_json() if as_json else str(made)
 
@@ -52,7 +51,7 @@ def against(
 
     other: one of :data:`WAYS`, or the file of another program.
     """
-    devices, values = _given(module, input_path, seed)
+    devices, values = given_values(on_devices(module), input_path, seed)
     program = devices.module if devices.count == 1 else devices.whole
     if program is None:
         raise UnsupportedError(
@@ -130,13 +129,6 @@ def _comparable(program: HloModule, other: HloModule) -> HloModule:
             hint="compare programs of the same parameters",
         )
     return other
-
-
-def _given(module: HloModule, input_path: str | None, seed: int) -> tuple[Devices, list[Any]]:
-    devices = on_devices(module)
-    if input_path is not None:
-        return devices, read_inputs(input_path, devices.program)
-    return devices, make_inputs(devices.program, seed)
 
 
 def _preparing(way: str, seed: int, limits: Limits) -> Any:

@@ -1,0 +1,161 @@
+"""Programs written into folders: ``XLAKIT_DUMP_TO=DIR`` writes each program that a process compiles.
+
+Each gets a folder of its own, ``DIR/module_0007``, with a ``manifest.json`` that says what it is, the program as it was
+compiled (``module.hlo``), and what else ``XLAKIT_DUMP`` names, by commas: ``passes`` (the program after each pass),
+``plan`` (the memory plan), ``llvm``, ``asm``, and ``arguments`` (those of the first call, for each device). By default
+the arguments; ``hlo`` for nothing but the program. ``XLAKIT_DUMP_FILTER`` leaves out programs whose name fits none of
+its patterns (``jit_step*,*loss*``). ``xlakit run DIR/module_0007`` runs the program on these arguments.
+
+Programs that the interpreter runs are not written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from xlakit.errors import ResourceError
+
+if TYPE_CHECKING:
+    from xlakit.cpu.executable import CpuExecutable
+    from xlakit.ir.instruction import HloModule
+    from xlakit.ir.operation import Array
+    from xlakit.settings import Dump
+
+MANIFEST: Final = "manifest.json"
+MODULE: Final = "module.hlo"
+
+
+def dump(own: CpuExecutable, request: Dump, seed: int) -> None:
+    """Write a program, and have the arguments of its first call written, where that is wanted.
+
+    Raises ResourceError where the folder cannot be written.
+    """
+    with _writing(request.folder):
+        _dump(own, request, seed)
+
+
+@contextmanager
+def _writing(folder: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ResourceError(
+            f"a program cannot be written into {folder}: {error.strerror or error}",
+            hint="XLAKIT_DUMP_TO names a folder that can be written, or is unset",
+        ) from None
+
+
+def _dump(own: CpuExecutable, request: Dump, seed: int) -> None:
+    folder = _new_folder(request.folder)
+    manifest = {
+        "module": own.module.name,
+        "process": os.getpid(),
+        "num_replicas": own.num_replicas,
+        "num_partitions": own.num_partitions,
+        "seed": seed,
+        "files": _write_parts(own, folder, request.parts),
+        "arguments": [],
+    }
+    _write_manifest(folder, manifest)
+    if "arguments" in request.parts:
+        own.watch_arguments(_Arguments(own.module, folder, manifest).write)
+
+
+def _new_folder(parent: Path) -> Path:
+    """A folder with the next number; processes that share the parent do not get the same."""
+    parent.mkdir(parents=True, exist_ok=True)
+    number = 0
+    while True:
+        folder = parent / f"module_{number:04}"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return folder
+
+
+def _write_parts(own: CpuExecutable, folder: Path, parts: frozenset[str]) -> list[str]:
+    """Write the files of a program; gives their names."""
+    texts: dict[str, Any] = {
+        "hlo": (MODULE, own.module.to_text),
+        "plan": ("memory-plan.txt", lambda: own.memory_plan().as_text()),
+        "llvm": ("module.ll", own.llvm_ir),
+        "asm": ("module.s", own.assembly),
+    }
+    files: list[str] = []
+    # Arguments are of no use without the program.
+    for part in ("hlo", *(part for part in texts if part != "hlo" and part in parts)):
+        name, make = texts[part]
+        (folder / name).write_text(make().rstrip("\n") + "\n", encoding="utf-8")
+        files.append(name)
+    return files + (_write_passes(own.module, folder) if "passes" in parts else [])
+
+
+def _write_passes(module: HloModule, folder: Path) -> list[str]:
+    """The program before the passes and after each that changes it."""
+    from xlakit.passes.pipeline import run_pipeline
+
+    (folder / "passes").mkdir()
+    files: list[str] = []
+
+    def write(number: int, name: str, module: HloModule) -> None:
+        files.append(f"passes/{number:02}-{name}.hlo")
+        (folder / files[-1]).write_text(module.to_text(), encoding="utf-8")
+
+    def look(number: int, name: str, before: HloModule, after: HloModule) -> None:
+        if after is not before:
+            write(number, name, after)
+
+    write(0, "before", module)
+    run_pipeline(module, dump=look)
+    return files
+
+
+def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+
+
+class _Arguments:
+    """Writes the arguments of a program's first call, as each device gets them."""
+
+    def __init__(self, module: HloModule, folder: Path, manifest: dict[str, Any]) -> None:
+        self._names = argument_names(module)
+        self._folder = folder
+        self._manifest = manifest
+        self._lock = threading.Lock()
+        self._written: set[int] = set()
+
+    def write(self, device: int, arrays: Sequence[Array]) -> None:
+        """Write the arguments of a device, if this is its first call."""
+        with self._lock:
+            if device in self._written:
+                return
+            self._written.add(device)
+            with _writing(self._folder):
+                self._save(f"arguments/device_{device:04}.npz", arrays)
+
+    def _save(self, name: str, arrays: Sequence[Array]) -> None:
+        (self._folder / "arguments").mkdir(exist_ok=True)
+        with (self._folder / name).open("wb") as file:
+            np.savez(file, **dict(zip(self._names, arrays, strict=True)))  # pyright: ignore[reportArgumentType]
+        self._manifest["arguments"] = sorted([*self._manifest["arguments"], name])
+        _write_manifest(self._folder, self._manifest)
+
+
+def argument_names(module: HloModule) -> list[str]:
+    """The names of the arrays among a program's arguments: the parameter's number, and indices in tuples: ``0.1``."""
+    return [
+        ".".join(map(str, (parameter, *index)))
+        for parameter, instruction in enumerate(module.entry.parameters)
+        for index, shape in instruction.shape.leaves()
+        if shape.is_array
+    ]

@@ -1,0 +1,63 @@
+"""Folders that ``XLAKIT_DUMP_TO`` wrote, read again: the program, and the arguments of its first call."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from xlakit.errors import ArgumentError, FormatError
+from xlakit.execution.inputs import make_inputs
+from xlakit.ir.instruction import HloModule
+from xlakit.tools.inputs import read_inputs
+from xlakit.tools.shards import Devices
+
+_MANIFEST, _MODULE = "manifest.json", "module.hlo"
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedProgram:
+    """A program in a folder: its module, with the devices that ran it, its seed, and where its arguments are."""
+
+    module: HloModule
+    seed: int
+    arguments: Path
+
+
+def read_dump(path: str) -> DumpedProgram:
+    """The program in a folder. Raises FormatError where it is none, or damaged; and what reading the module raises."""
+    folder = Path(path)
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        replicas, partitions, seed = (int(manifest[k]) for k in ("num_replicas", "num_partitions", "seed"))
+    except FileNotFoundError:
+        raise FormatError(
+            f"{path} is a folder without {_MANIFEST}", hint="give a file, or a folder that XLAKIT_DUMP_TO wrote"
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise FormatError(f"{folder / _MANIFEST} is damaged", hint="dump the program again") from None
+    text = (folder / _MODULE).read_text(encoding="utf-8")
+    module = HloModule.from_text(text, name=str(folder / _MODULE))
+    return DumpedProgram(module.replace(replica_count=replicas, num_partitions=partitions), seed, folder / "arguments")
+
+
+def given_values(devices: Devices, input_path: str | None, seed: int) -> tuple[Devices, list[Any]]:
+    """The arguments that a file or a folder has, or that are made up from a seed; whole arrays.
+
+    A folder has a file for each device, as :func:`read_dump` names it: where there are several, the devices that are
+    given back take these, and no whole arrays.
+    """
+    if input_path is None:
+        return devices, make_inputs(devices.program, seed)
+    if not Path(input_path).is_dir():
+        return devices, read_inputs(input_path, devices.program)
+    files = sorted(Path(input_path).glob("device_*.npz"))
+    if len(files) != devices.count:
+        raise ArgumentError(
+            f"{input_path} has the arguments of {len(files)} devices, {devices.count} run the program",
+            hint="give a folder of a program that was called on all of its devices",
+        )
+    shape = devices.module.entry.program_shape
+    given = [read_inputs(str(file), replace(shape, parameter_names=())) for file in files]
+    return (devices, given[0]) if devices.count == 1 else (devices.with_arguments(given), [])
