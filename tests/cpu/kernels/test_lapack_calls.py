@@ -1,6 +1,9 @@
 """Custom calls of LAPACK in machine code, against the interpreter and against what defines the results."""
 
+import ctypes
 import itertools
+import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ from evaluating import build, shape_of
 
 import xlakit as xla
 from xlakit.cpu.host_steps import HostRun
+from xlakit.cpu.kernels.shared import blas
 from xlakit.data.layout import Layout
 
 KINDS = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
@@ -421,6 +425,31 @@ def test_on_several_devices_at_once_and_on_any_number_of_threads(size):
         for found, wanted in zip(many.execute_replicated([[row] for row in x]), expected, strict=True):
             for one, other in zip(found, wanted, strict=True):
                 np.testing.assert_array_equal(one, other)
+
+
+def test_programs_that_run_at_once_leave_the_library_s_threads_as_they_were():
+    get, set = (
+        ctypes.CFUNCTYPE(kind, *arguments)(blas.resolve(f"{blas.PREFIX}{name}_threads"))
+        for name, kind, arguments in (("get", ctypes.c_int, ()), ("set", None, (ctypes.c_int,)))
+    )
+    x = normal("d", 40, 40)
+    program = xla.compile(build(eigenvalues, shape_of(x)), backend="cpu")
+    before = get()
+    try:
+        for count in {1, before}:
+            set(count)
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(lambda _: program(x), range(40)))
+            assert get() == count
+        # The child of a process in which programs may be running has its own.
+        if hasattr(os, "fork"):
+            child = os.fork()
+            if not child:
+                program(x)
+                os._exit(get() != count)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        set(before)
 
 
 def test_two_calls_that_differ_in_their_attributes_alone():
