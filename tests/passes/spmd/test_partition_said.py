@@ -24,6 +24,27 @@ def with_shardy(said, shape="f32[8,8]", target="Sharding", key="sharding"):
     return with_mesh(f"ENTRY main {{ {X}, sharding={ROWS} {call} ROOT r = {shape} copy(y) }}")
 
 
+@pytest.mark.parametrize("first", [None, '[{"a"}, {"b"}]'])
+@pytest.mark.parametrize("is_tuple", [False, True])
+def test_an_open_result_keeps_what_it_has_whatever_its_own_attribute_says(first, is_tuple):
+    """JAX writes `sharding={replicated}` beside the sharding of Shardy, which is open."""
+
+    def constraint(name, operand, said):
+        text = f"#sdy.sharding_per_value<[<@m, {said}>]>".replace('"', '\\"')
+        call = f'custom-call({operand}), custom_call_target="Sharding", sharding={{replicated}}'
+        return f'{name} = f32[8,8] {call}, frontend_attributes={{xla.sdy.sharding="{text}"}} '
+
+    body = f"{X}, sharding={ROWS} "
+    if first is not None:
+        body += constraint("s", "x", first)
+    body += constraint("y" if is_tuple else "ROOT y", "x" if first is None else "s", "[{?}, {?}]")
+    if is_tuple:
+        body += "ROOT r = (f32[8,8]) tuple(y), sharding={{replicated}}"
+    split = split_over(with_mesh(f"ENTRY main {{ {body} }}"), 4)
+    shape = split.entry.root.shape
+    assert (shape.at((0,)) if is_tuple else shape).dimensions == ((2, 8) if first is None else (4, 4))
+
+
 # -- in terms of a mesh ----------------------------------------------------------------------------------
 
 

@@ -12,12 +12,11 @@ from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.attributes import PaddingDimension, Sharding, SliceDimension
 from xlakit.ir.instruction import Instruction
-from xlakit.ops.data import Tuple
 from xlakit.ops.movement import Pad
-from xlakit.passes.spmd.shardings.annotations import MESHES, of_leaves
+from xlakit.passes.spmd.shardings.annotations import of_leaves, results_said
 from xlakit.passes.spmd.shardings.tilings import Tiling, divides, is_proper, local_sizes, parts, whole
 from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leaves, placing, rebuilt, whole_tilings
-from xlakit.passes.spmd.walk import Walk, is_result_sharding, local_shape
+from xlakit.passes.spmd.walk import Walk, local_shape
 
 
 def argument(walk: Walk, parameter: Instruction) -> tuple[Value, list[Tiling]]:
@@ -67,22 +66,9 @@ def result(walk: Walk, value: Value) -> tuple[Value, list[Tiling]]:
     root = walk.program.module.entry.root
     hints = (walk.frame and walk.frame.hints(root)) or whole_tilings(root.shape)
     with placing(walk.program.module, root):
-        given = zip(leaves(value), _said_of_result(walk), hints, strict=True)
+        given = zip(leaves(value), results_said(walk.program.module), hints, strict=True)
         made = [_result(walk, p, sharding, hint) for p, sharding, hint in given]
     return rebuilt(root.shape, iter(made)), [p.tiling for p in made]
-
-
-def _said_of_result(walk: Walk) -> list[Sharding | None]:
-    """What is said of each array and token of the result.
-
-    Shardy's programs say of all as soon as they mean one: what they mean has a custom call of its own.
-    """
-    module = walk.program.module
-    root, said = module.entry.root, of_leaves(module.entry.root)
-    has_meshes = any(name == MESHES for name, _ in module.frontend_attributes)
-    if not has_meshes or not isinstance(root.op, Tuple) or len(said) != len(root.operands):
-        return said
-    return [s if is_result_sharding(o) else None for s, o in zip(said, root.operands, strict=True)]
 
 
 def _result(walk: Walk, piece: Piece, sharding: Sharding | None, hint: Tiling) -> Piece:

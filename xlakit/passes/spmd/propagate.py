@@ -34,6 +34,7 @@ from xlakit.passes.spmd.shardings.annotations import (
     ends_of_calls,
     is_open,
     of_leaves,
+    results_said,
 )
 from xlakit.passes.spmd.shardings.factors import Dims, factors_of
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, is_proper, refines, whole, with_split
@@ -55,7 +56,7 @@ def propagated(module: HloModule, said: Annotations) -> Frame:
     graph, entry = _Graph(module, said), module.entry
     frame = graph.frame(entry, [graph.given(p) for p in entry.parameters])
     with placing(module, entry.root):
-        graph.seed(frame.nodes[entry.root], entry.root, of_leaves(entry.root))
+        graph.seed(frame.nodes[entry.root], entry.root, results_said(module))
     graph.spread()
     return frame
 

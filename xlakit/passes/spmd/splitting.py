@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.ir.attributes import AliasEntry, Sharding
-from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.instruction import Computation, HloModule
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.spmd import dispatch, edges
 from xlakit.passes.spmd.operations import inspection
@@ -14,7 +14,7 @@ from xlakit.passes.spmd.pieces.emit import Channels
 from xlakit.passes.spmd.prepare import prepared
 from xlakit.passes.spmd.program import Program
 from xlakit.passes.spmd.propagate import propagated
-from xlakit.passes.spmd.shardings.annotations import Annotations, as_sharding, of_leaves
+from xlakit.passes.spmd.shardings.annotations import Annotations, as_sharding, of_leaves, results_said
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Tiling
 from xlakit.passes.spmd.walk import Walk
@@ -48,7 +48,8 @@ def _finished(
     result: Sequence[Tiling],
     count: int,
 ) -> HloModule:
-    given = [_sharding(p, t, said) for p, t in zip(module.entry.parameters, arguments, strict=True)]
+    parameters = module.entry.parameters
+    given = [_sharding(p.shape, of_leaves(p), t, said) for p, t in zip(parameters, arguments, strict=True)]
     return module.replace(
         entry=entry,
         computations=(),
@@ -56,19 +57,21 @@ def _finished(
         entry_computation_layout=_layout(module, entry),
         input_output_alias=tuple(a for a in module.input_output_alias if _has_room(a, entry)),
         spmd_parameters_shardings=tuple(given),
-        spmd_output_sharding=_sharding(module.entry.root, result, said),
+        spmd_output_sharding=_sharding(module.entry.root.shape, results_said(module), result, said),
         frontend_attributes=tuple(a for a in module.frontend_attributes if not a[0].startswith("xla.sdy.")),
     )
 
 
-def _sharding(old: Instruction, tilings: Sequence[Tiling], said: Annotations) -> Sharding:
-    """How a parameter or the result is split; as it was said where its values are still to be added."""
+def _sharding(
+    shape: Shape, stated: Sequence[Sharding | None], tilings: Sequence[Tiling], said: Annotations
+) -> Sharding:
+    """How a parameter or the result is split; as it is stated where its values are still to be added."""
     found = [
         s if s is not None and said.unreduced(s) is not None else as_sharding(t)
-        for s, t in zip(of_leaves(old), tilings, strict=True)
+        for s, t in zip(stated, tilings, strict=True)
     ]
     # An empty tuple has the sharding of one value.
-    return Sharding("TUPLE", elements=tuple(found or [as_sharding(())])) if old.shape.is_tuple else found[0]
+    return Sharding("TUPLE", elements=tuple(found or [as_sharding(())])) if shape.is_tuple else found[0]
 
 
 def _layout(module: HloModule, entry: Computation) -> ProgramShape | None:

@@ -8,12 +8,11 @@ from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, smallest
 from xlakit.passes.spmd.program import Frame, Program
 from xlakit.passes.spmd.propagate import keeps_elements
-from xlakit.passes.spmd.shardings.annotations import OF_RESULT, ends_of_calls, is_open, of_leaves
+from xlakit.passes.spmd.shardings.annotations import ends_of_calls, is_open, of_leaves
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_proper, local_sizes, refines
 from xlakit.passes.spmd.shardings.values import Piece, Value, leaves, placing, rebuilt
@@ -169,8 +168,3 @@ def local_shape(shape: Shape, tilings: Sequence[Tiling]) -> Shape:
         return Shape(leaf.element_type, local_sizes(tiling, leaf.dimensions)) if any(tiling) else leaf
 
     return shape.with_leaves(part)
-
-
-def is_result_sharding(instruction: Instruction) -> bool:
-    """Whether an instruction says how a result of the program is to be split."""
-    return isinstance(instruction.op, CustomCall) and instruction.op.custom_call_target == OF_RESULT

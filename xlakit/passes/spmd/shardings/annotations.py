@@ -14,7 +14,7 @@ from xlakit.ir.attributes import AxisRef, IotaTileAssignment, Mesh, NamedShardin
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Call
 from xlakit.ops.custom_call import CustomCall
-from xlakit.ops.data import GetTupleElement
+from xlakit.ops.data import GetTupleElement, Tuple
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, parts, split_of
 from xlakit.passes.spmd.shardings.values import leaf_shapes
 
@@ -29,7 +29,8 @@ END_OF_MANUAL: Final = "xla.sdy.LocalToGlobalShape"
 
 # Custom calls that say how their operands are to be split.
 OF_RESULT: Final = "xla.sdy.FuncResultSharding"
-CONSTRAINTS: Final = frozenset({"Sharding", OF_RESULT})
+CONSTRAINT: Final = "Sharding"
+CONSTRAINTS: Final = frozenset({CONSTRAINT, OF_RESULT})
 BARRIER: Final = "xla.sdy.PropagationBarrier"
 # It gives nothing: all operands of one number are to be split alike.
 GROUP: Final = "xla.sdy.ShardingGroup"
@@ -202,6 +203,34 @@ def of_leaves(instruction: Instruction) -> list[Sharding | None]:
     if sharding is None or not count:
         return [None] * count
     return list(sharding.elements) if sharding.kind == "TUPLE" else [sharding] * count
+
+
+def results_said(module: HloModule) -> list[Sharding | None]:
+    """What is said of each array and token of a module's result; None also where that is open for more.
+
+    Shardy's programs annotate every result of a tuple as soon as the sharding of one is stated; a stated one has a
+    custom call of its own. A single result that is an open constraint of Shardy's is annotated in HLO's terms, too, as
+    if its open dimensions were closed.
+    """
+    root, said = module.entry.root, of_leaves(module.entry.root)
+    if not any(name == MESHES for name, _ in module.frontend_attributes):
+        return said
+    if isinstance(root.op, Tuple) and len(said) == len(root.operands):
+        return [s if _is_result_sharding(o) else None for s, o in zip(said, root.operands, strict=True)]
+    return [None] * len(said) if _is_open_constraint(root) else said
+
+
+def _is_result_sharding(instruction: Instruction) -> bool:
+    """Whether an instruction states how a result of the program is to be split."""
+    return isinstance(instruction.op, CustomCall) and instruction.op.custom_call_target == OF_RESULT
+
+
+def _is_open_constraint(instruction: Instruction) -> bool:
+    """Whether an instruction is a constraint of Shardy's after which its value may be split further."""
+    if not isinstance(instruction.op, CustomCall) or instruction.op.custom_call_target != CONSTRAINT:
+        return False
+    stated = dict(instruction.annotations.frontend_attributes).get(SHARDINGS, "")
+    return "?" in stated and _UNREDUCED.search(stated) is None
 
 
 def axes_of(sharding: Sharding, rank: int) -> list[tuple[AxisRef, ...]]:
