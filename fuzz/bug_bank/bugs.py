@@ -254,4 +254,16 @@ BUGS: tuple[Bug, ...] = (
             ),
         ),
     ),
+    Bug(
+        "open-result",
+        "a359475",
+        "a single result that is an open constraint comes out whole",
+        (
+            Edit(
+                "xlakit/passes/spmd/shardings/annotations.py",
+                "return [None] * len(said) if _is_open_constraint(root) else said",
+                "return said",
+            ),
+        ),
+    ),
 )

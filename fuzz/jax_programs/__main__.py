@@ -34,6 +34,8 @@ def reports(prefix: str, first: int, count: int) -> Iterator[dict[str, Any]]:
         batch = min(_BATCH, first + count - number)
         command = [sys.executable, "-m", "fuzz.jax_programs.worker", prefix, str(number), str(batch)]
         environment = {**os.environ, "JAX_PLATFORMS": "xlakit,cpu"}
+        if prefix.startswith("sharded"):
+            environment |= {"XLAKIT_DEVICES": "8", "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
         end = number + batch
         with tempfile.TemporaryFile("w+") as said:
             process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=said, text=True)
@@ -68,11 +70,14 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", default=str(random.randrange(10**6)), help="what programs are made from (by chance)")
     parser.add_argument("--count", type=int, default=10**9, help="how many programs at most")
     parser.add_argument("--first", type=int, default=0, help="the number of the first program (0)")
-    parser.add_argument("--large", action="store_true", help="arrays that are computed in tasks, strips and blocks")
+    of_kind = parser.add_mutually_exclusive_group()
+    of_kind.add_argument("--large", action="store_true", help="arrays that are computed in tasks, strips and blocks")
+    of_kind.add_argument("--sharded", action="store_true", help="programs over eight devices: results are split alike")
     parser.add_argument("--seconds", type=float, default=600, help="for how long (600)")
     options = parser.parse_args(given)
     begin, counts, times = time.monotonic(), Counter[str](), [0.0, 0.0]
-    prefix = ("large" if options.large else "") + options.seed
+    kind_of_program = "large" if options.large else "sharded" if options.sharded else ""
+    prefix = kind_of_program + options.seed
     print(f"seed {options.seed}", flush=True)
     for report in reports(prefix, options.first, options.count):
         kind = next((k for k in ("fault", "refused") if k in report), "agreed")
@@ -80,7 +85,7 @@ def main(given: Sequence[str] | None = None) -> int:
         times = [a + b for a, b in zip(times, report.get("seconds", [0.0, 0.0]), strict=True)]
         if kind == "fault":
             number = report["seed"].rsplit(".", 1)[1]
-            repeat = f"python -m fuzz.jax_programs{' --large' * options.large} --seed {options.seed}"
+            repeat = f"python -m fuzz.jax_programs{kind_of_program and ' --' + kind_of_program} --seed {options.seed}"
             print(f"FAILED {repeat} --first {number} --count 1\n  {report['fault']}", flush=True)
         if time.monotonic() - begin > options.seconds:
             break

@@ -34,6 +34,8 @@ def _run(seed: str, platform: str, given: list[Any]) -> tuple[list[np.ndarray[An
 
 def judge(seed: str) -> dict[str, Any]:
     """What became of a program: its times, and what is wrong."""
+    if seed.startswith("sharded"):
+        return judge_sharded(seed)
     given = _values(seed)
     try:
         expected, of_cpu = _run(seed, "cpu", given)
@@ -49,6 +51,26 @@ def judge(seed: str) -> dict[str, Any]:
             report["fault"] = f"result {number}, {b.dtype}{list(b.shape)}: {_short(a)} instead of {_short(b)}"
             break
     return report
+
+
+def judge_sharded(seed: str) -> dict[str, Any]:
+    """The same of a program over several devices, whose results must also be split alike."""
+    from fuzz.jax_programs.sharded import difference, mesh_of, result
+
+    try:
+        expected = result(seed, mesh_of("cpu"))
+    except Exception as error:  # a program that JAX itself refuses says nothing
+        return {"seed": seed, "refused": f"{type(error).__name__}: {error}".split("\n", 1)[0][:200]}
+    try:
+        actual = result(seed, mesh_of("xlakit"))
+    except Exception as error:  # any other exception is a finding
+        return {"seed": seed, "fault": f"{type(error).__name__}: {error}"[:600]}
+    faults = [
+        f"result {n}: {found}"
+        for n, both in enumerate(zip(actual, expected, strict=True))
+        if (found := difference(*both))
+    ]
+    return {"seed": seed, "fault": faults[0]} if faults else {"seed": seed}
 
 
 def _same(a: Any, b: Any) -> bool:

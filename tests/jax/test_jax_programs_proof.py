@@ -2,6 +2,7 @@
 
 import os
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,39 @@ pytest.importorskip("jax")
 def test_some_programs_agree(capfd):
     assert command.main(["--seed", "test", "--count", "4"]) == 0
     assert "4 programs: 4 agreed" in capfd.readouterr().out
+
+
+def test_results_of_some_sharded_programs_are_split_alike(capfd):
+    assert command.main(["--sharded", "--seed", "test", "--count", "3"]) == 0
+    assert "3 programs: 3 agreed" in capfd.readouterr().out
+
+
+def test_a_result_that_is_split_otherwise_is_a_fault(monkeypatch):
+    import jax
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    from fuzz.jax_programs import sharded, worker
+
+    device = jax.devices()[0]
+    one = NamedSharding(Mesh(np.asarray([device]), ("x",)), PartitionSpec("x"))
+    given = jax.device_put(np.arange(3, dtype=np.uint32), one)
+    whole, rows = (
+        SimpleNamespace(
+            shape=(2,),
+            sharding=SimpleNamespace(
+                spec=spec,
+                mesh=SimpleNamespace(devices=np.arange(2)),
+                devices_indices_map=lambda shape, parts=parts: dict(enumerate(parts)),
+            ),
+        )
+        for spec, parts in (("P()", [slice(None), slice(None)]), ("P('x')", [slice(0, 1), slice(1, 2)]))
+    )
+    found = iter([given, given, given, given + 1, rows, whole])
+    monkeypatch.setattr(sharded, "mesh_of", lambda platform: None)
+    monkeypatch.setattr(sharded, "result", lambda seed, mesh: [next(found)])
+    assert "fault" not in worker.judge("sharded.0")
+    assert "[1 2 3] instead of [0 1 2]" in worker.judge("sharded.1")["fault"]
+    assert "(2,) is split P(), not P('x')" in worker.judge("sharded.2")["fault"]
 
 
 def test_a_wrong_result_is_a_fault(monkeypatch):
