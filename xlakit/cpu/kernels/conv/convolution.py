@@ -29,14 +29,14 @@ from xlakit.options import knob
 
 _INPUT, _KERNEL, _RESULT, _SCRATCH = range(4)
 _LINE_BYTES = knob("convolution.line_bytes", 64, 0, 1000, tries=(0, 1000))
-# Storing a result whose columns do not lie side by side takes as long as so many steps of a sum.
+# Storing a result with strided columns takes as long as so many steps of a sum.
 _TURNING = knob("convolution.turning", 16, 0, 1000, tries=(0, 1000))
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A task function, how many tasks it has, and their multiplications (or copied elements). All of a stage is done
-    before the next begins.
+    """A task function, the number of its tasks, and their multiplications (or copied elements). A stage ends before the
+    next begins.
     """
 
     function: Function
@@ -46,11 +46,11 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionPlan:
-    """Which kernel computes a convolution, and how it is cut.
+    """The kernel of a convolution, and its blocking.
 
     kind: "lanes" (feature by feature), "positions" or "features" (products with those as rows). padded: the input as it
     is written out first. converted: the kernel as it is written out first. products: for each phase the product and
-    how it is cut.
+    its blocking.
     """
 
     kind: str
@@ -62,17 +62,17 @@ class ConvolutionPlan:
 
     @property
     def copies(self) -> tuple[Padded, ...]:
-        """What is written into the scratch first, which is entry 3 of the table."""
+        """The operands that are first written into the scratch, which is entry 3 of the table."""
         return tuple(copy for copy in (self.padded, self.converted) if copy is not None)
 
     @property
     def scratch_bytes(self) -> int:
-        """How long the scratch is; 0 where there is none."""
+        """The bytes of the scratch; 0 if there is none."""
         return scratch_bytes(self.copies)
 
 
 def plan_convolution(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> ConvolutionPlan:
-    """How a convolution of these shapes (row-major, of static sizes) is computed; raises DeclinedError."""
+    """The plan of a convolution of these shapes (row-major, of static sizes); raises DeclinedError."""
     _check(op, lhs, rhs, result)
     geometry = convolution_geometry(op, lhs, rhs, result)
     cost = geometry.products
@@ -170,7 +170,7 @@ def _image(op: Convolution, geometry: Geometry, padded: Padded | None) -> Geomet
 
 
 def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tuple[str, Product]:
-    """The product of one phase: placements times features, or the other way round."""
+    """The product of one phase: output positions times features, or the reverse."""
     across = _side_by_side(image, axes)
     along = _along(image, axes)
     turning = _TURNING.value / max(1, math.prod(size for size, _ in along))
@@ -206,7 +206,7 @@ def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tu
 
 
 def _time(columns: int, image: Geometry) -> float:
-    """What a product takes for each of so many columns, where 1 is the time in tiles that are full."""
+    """The time for one of so many columns, relative to that in full tiles."""
     tile = choose_engine(*image.kinds).nr
     return -(-columns // tile) * tile / max(1, columns)
 
@@ -269,7 +269,7 @@ def _turned(dim: tuple[int, tuple[int, int, int]]) -> tuple[int, tuple[int, int,
 def _converted(
     rhs: Shape, geometry: Geometry, products: Sequence[tuple[Product, Blocking]], padded: Padded | None
 ) -> Padded | None:
-    """The kernel converted, where it is of few bits and each of many products would convert it again."""
+    """The kernel converted in advance, if it has few bits and many products would convert it again."""
     kind = geometry.kinds[1]
     if not is_narrow(kind) or not any(_repeats_kernel(product, blocking) for product, blocking in products):
         return None
@@ -334,7 +334,7 @@ def emit_convolution(
 
 
 def takes_epilogue(plan: ConvolutionPlan) -> bool:
-    """Whether an epilogue can follow: one product, of placements in the order of the result and all features."""
+    """Whether an epilogue is possible: one product, of output positions in the order of the result and all features."""
     if plan.kind != "positions" or len(plan.products) != 1 or plan.geometry.groups.size > 1:
         return False
     product = plan.products[0][0]

@@ -1,4 +1,4 @@
-"""Convolutions in which each feature sees only itself (depthwise ones), with features side by side in memory.
+"""Depthwise convolutions, in which each feature depends on one feature of the input, with contiguous features.
 
 Lanes are features. Placements that see the whole kernel are computed a few at a time, so that the kernel's elements are
 loaded once for all of them; at the edges taps that would meet padding are left out.
@@ -24,7 +24,7 @@ _VECTORS = 2
 
 
 def fits_lanes(geometry: Geometry) -> bool:
-    """Whether features are groups of one, side by side in all arrays."""
+    """Whether features are groups of one, contiguous in all arrays."""
     groups = geometry.groups
     return (
         groups.size > 1
@@ -36,7 +36,7 @@ def fits_lanes(geometry: Geometry) -> bool:
 
 
 def lanes_engine(geometry: Geometry) -> Engine:
-    """What products are summed with."""
+    """The engine of the sums."""
     engine = choose_engine(*geometry.kinds)
     if engine.group == 2:
         engine = replace(engine, packed=engine.acc, group=1)
@@ -84,7 +84,7 @@ def emit_lanes(module: Module, geometry: Geometry, axes: Sequence[Axis], name: s
 
 
 def unturned(axis: Axis) -> Axis:
-    """The axis with its taps in the order in which they meet the input."""
+    """The axis with its taps in the order of the input."""
     if axis.dilation > 0 or not axis.taps:
         return axis
     last = axis.taps - 1

@@ -1,4 +1,4 @@
-"""Whether anything subnormal, or beyond the range, can come of a product of packed BF16.
+"""Whether a product of packed BF16 can have subnormal numbers, or overflow.
 
 A number of BF16 with the exponent e (as it is stored) is a multiple of 2^(e-134). So all products of two operands are
 multiples of 2^(a+b-268), where a and b are the least exponents of numbers in them that are not zero; so are sums of
@@ -23,16 +23,16 @@ _LEAST_SUM, _GREATEST_SUM, _NO_NUMBER = 142, 379, 255
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen of magnitudes, as bits: the least that is not 0, less 1, and the greatest.
+    """The range of magnitudes seen so far, as bits: the least that is not 0, minus 1, and the greatest.
 
-    Both are vectors, with a lane for each of several numbers, and again single ones for what is left of them.
+    Both have a vector, with a lane for each of several numbers, and a scalar for the remaining numbers.
     """
 
     state: list[Value]
 
     @staticmethod
     def none(fn: Function) -> Seen:
-        """Nothing yet."""
+        """The range before any number."""
         types = vector(I16, _LANES), I16
         return Seen([fn.constant(type, number) for type in types for number in (-1, 0)])
 
@@ -57,9 +57,9 @@ class Seen:
 
 
 def _with(fn: Function, before: Sequence[Value], bits: Value) -> tuple[Value, Value]:
-    """What was seen, with one number more in each lane."""
+    """The range with one number more in each lane."""
     magnitude = bits & _MAGNITUDE
-    # Less 1, zero is the greatest of all.
+    # Minus 1, zero becomes the greatest of all.
     least = fn.intrinsic("llvm.umin", bits.type, before[0], magnitude - 1)
     return least, fn.intrinsic("llvm.umax", bits.type, before[1], magnitude)
 

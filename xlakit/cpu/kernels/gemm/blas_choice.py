@@ -1,8 +1,8 @@
-"""Whether a product is computed by own kernels or by BLAS: which is faster differs from processor to processor.
+"""The choice between xlakit's kernels and BLAS for a product, which depends on the processor.
 
-The rates of both are measured when a program first has a large product (:mod:`xlakit.cpu.measuring`) and stand in the
-machine's description. Where nothing was measured (the compile cache is off, or the program is compiled with other
-options than the default), a rule by the width of vectors serves.
+The rates of both are measured when a program first has a large product (:mod:`xlakit.cpu.measuring`), and are stored in
+the machine's description. Without measurements (the compile cache is off, or options differ from the defaults) the
+width of vectors decides.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from xlakit.options import knob
 # Multiplications of a product for which the choice of the kernel may matter.
 _LARGE: Final = 1 << 25
 UNBOUNDED: Final = 1 << 62
-# For more products than this BLAS is called where it is faster on this machine: its blocks are made for the largest
-# caches. For fewer where the layout of the left operand suits it better.
+# For more products than this BLAS is called if it is faster on this machine, since its blocks suit the largest caches;
+# for fewer, if the layout of the left operand suits it better.
 OWN_PRODUCTS = knob("machine.own_products", 1 << 29, 0, tries=(0, UNBOUNDED))
 OWN_TURNED_PRODUCTS = knob("machine.own_turned_products", 1 << 28, 0, tries=(0, UNBOUNDED))
 KINDS: Final = {PrimitiveType.F32: "f32", PrimitiveType.F64: "f64"}

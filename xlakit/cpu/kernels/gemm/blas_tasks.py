@@ -20,13 +20,13 @@ from xlakit.errors import InternalError
 _LETTERS = {PrimitiveType.F32: "s", PrimitiveType.F64: "d", PrimitiveType.C64: "c", PrimitiveType.C128: "z"}
 _FACTORS = {"s": "<f", "d": "<d", "c": "<ff", "z": "<dd"}
 _LARGEST = 2**31 - 1
-# A call of BLAS cannot be stopped: of so many multiplications of four bytes each it takes a few tenths of a second.
+# A call of BLAS cannot be interrupted. With so many multiplications of F32 it takes a few tenths of a second.
 _LONGEST_CALL = 1 << 33
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A matrix as BLAS takes it: whether its columns (of its rows) are far apart, and how far."""
+    """A matrix in BLAS's form: whether it is transposed, and its leading dimension."""
 
     turned: bool
     distance: int
@@ -50,7 +50,7 @@ def as_stored(across: Direction, along: Direction) -> Stored | None:
 
 
 def fits_blas(product: Product) -> bool:
-    """Whether BLAS can compute a product from and to where the matrices lie."""
+    """Whether BLAS can compute a product with the strides of its matrices."""
     lhs, rhs, kind = product.lhs, product.rhs, product.result
     return (
         kind in _LETTERS
@@ -145,7 +145,7 @@ def emit_blas(
 
 
 def _size(fn: Function, first: Value, size: int, total: int) -> Value | int:
-    """How many rows or columns a rectangle has."""
+    """The number of rows or columns of a rectangle."""
     return size if total % size == 0 else smaller(fn, fn.i64(total) - first, fn.i64(size))
 
 

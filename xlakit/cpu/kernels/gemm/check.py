@@ -1,7 +1,7 @@
-"""What the code of a product relies on, checked before a line of it is written.
+"""The preconditions of the code of a product, checked before it is emitted.
 
-Micro-kernels store whole tiles and whole registers without asking. A cut that breaks one of these rules would write
-past the memory of a task, or past a result.
+Micro-kernels store whole tiles and whole registers without checks. A blocking that breaks one of these rules would
+write beyond the memory of a task, or beyond a result.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 def can_read_in_place(engine: Engine, rhs: Matrix) -> bool:
-    """Whether micro-kernels can read the right operand as it lies, so that packing it is a choice."""
+    """Whether micro-kernels can read the right operand without packing."""
     across = rhs.across
     if engine.group > 1 or engine.parts > 1 or rhs.kind.is_complex:
         return False
     if len(across.dims) > 1:
-        # Slivers one after the other are as packing would leave them.
+        # The operand consists of slivers already.
         as_packed = len(across.dims) == 2 and across.stride == 1 and across.run == engine.nr
         return as_packed and stored_as_packed(engine, rhs.kind)
     return across.stride == 1 or across.run == 1
 
 
 def check_cut(product: Product, cut: Blocking, *, covers_k: bool = True) -> None:
-    """Raise InternalError where a product cannot be cut like this.
+    """Raise InternalError if the blocking of a product is invalid.
 
-    covers_k: whether the blocks of the cut are those of all steps of k; other writers have their own.
+    covers_k: whether the blocks cover k; other emitters compute their blocks at run time.
     """
     rules = [*_tiles(product, cut), *_operands(product, cut), *(_steps if covers_k else _steps_of_others)(product, cut)]
     require(f"a product of {product.sizes} cut as {cut}", rules)
@@ -83,7 +83,7 @@ def _steps(product: Product, cut: Blocking) -> list[Rule]:
 
 
 def _steps_of_others(product: Product, cut: Blocking) -> list[Rule]:
-    """Blocks that may begin at any step of a run, and of which there may be any number."""
+    """Blocks that may begin at any step of a run, in any number."""
     return [
         ("blocks that begin anywhere are of one run", cut.runs == 1),
         ("blocks that begin anywhere have whole groups of steps", cut.kc > 0 and cut.kc % cut.engine.group == 0),

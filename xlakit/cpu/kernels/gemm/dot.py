@@ -1,4 +1,4 @@
-"""The HLO dot as a matrix product: its dimensions put together, and the choice of its kernel."""
+"""The HLO dot as a matrix product: its dimensions are merged, and its kernel is chosen."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from xlakit.ops.dot import Contraction
 from xlakit.ops.shared.contraction import free_dimensions
 from xlakit.options import knob, times
 
-# Of complex numbers, more products than this are left to BLAS where it can do them, if a task has at least so many.
+# Complex products of more multiplications than this go to BLAS if it supports them, with at least so many in a task.
 _OWN_COMPLEX_PRODUCTS = knob("dot.own_complex_products", 1 << 14, 0, 1 << 29)
 _BLAS_TASK = knob("dot.blas_task", 1 << 23, 100, tries=(times(0.25), times(4)))
-# Rectangles are packed apart, so that there should not be more than processors.
-# A matrix of at least so many elements is read in streams by a few rows.
+# Each rectangle is packed separately, so there should not be more than processors.
+# The least size of a matrix for the kernel of few rows, which reads it in several streams.
 _STREAMED = knob("dot.streamed", 1 << 16, 1)
 # Elements of the matrix in one task of a product with a vector.
 _VECTOR_TASK = knob("dot.vector_task", 1 << 17, 8, 64, tries=(times(0.25), times(4)))
@@ -36,7 +36,7 @@ _VECTOR_TASK = knob("dot.vector_task", 1 << 17, 8, 64, tries=(times(0.25), times
 
 @dataclass(frozen=True, slots=True)
 class DotPlan:
-    """Which kernel computes a dot, and how it is cut.
+    """The kernel of a dot, and its blocking.
 
     kind: "blas", "gemm", "vector" (sums along rows) or "few_rows". tasks: the size of the task space; 0 where there is
     no result. cost: multiplications. task_rows, task_columns: those of a task, where ``blocking`` does not tell.
@@ -57,7 +57,7 @@ Dims = list[tuple[int, tuple[int, ...]]]
 
 
 def plan_dot(op: Contraction, lhs: Shape, rhs: Shape, result: Shape) -> DotPlan:
-    """How a dot of these shapes (row-major, of static sizes) is computed; raises DeclinedError."""
+    """The plan of a dot of these shapes (row-major, of static sizes); raises DeclinedError."""
     for shape in (lhs, rhs, result):
         if shape.is_dynamic:
             raise DeclinedError(f"a dot of the dynamic shape {shape}")
@@ -70,7 +70,7 @@ def dot_product(
     """The matrix product that a dot is; ``strides`` are those of its result if that is not row-major."""
     left, right = strides_of(lhs), strides_of(rhs)
     if result.element_type.is_complex is False:
-        # Of complex operands, real results see the real parts.
+        # Real results of complex operands depend on the real parts only.
         lhs, left = real_parts(lhs, left)
         rhs, right = real_parts(rhs, right)
     if result.element_type is PrimitiveType.PRED and (lhs.element_type.is_complex or rhs.element_type.is_complex):
@@ -87,7 +87,7 @@ def dot_product(
     columns: Dims = [(rhs.dimensions[d], (right[d], out[done + n])) for n, d in enumerate(rhs_free)]
     pairs = zip(op.lhs_contracting_dims, op.rhs_contracting_dims, strict=True)
     along: Dims = [(lhs.dimensions[a], (left[a], right[b])) for a, b in pairs]
-    # The order of a sum is ours to choose: what runs fastest should lie side by side.
+    # The order of a sum is free: the dimension of stride 1 should be innermost.
     along.sort(key=lambda dim: (-min(dim[1]), dim[1]))
     return make_product(
         (lhs.element_type, rhs.element_type, result.element_type),
@@ -133,7 +133,7 @@ def real_parts(shape: Shape, strides: tuple[int, ...]) -> tuple[Shape, tuple[int
 
 
 def merged(dims: Dims) -> Dims:
-    """Dimensions that lie evenly in all arrays made one; those of size 1 left out."""
+    """Merge dimensions that are contiguous in all arrays; drop those of size 1."""
     found: Dims = []
     for size, strides in dims:
         if size == 1:
@@ -146,7 +146,7 @@ def merged(dims: Dims) -> Dims:
 
 
 def plan_product(product: Product) -> DotPlan:
-    """Which kernel computes a matrix product, and how it is cut."""
+    """The kernel of a matrix product, and its blocking."""
     rows, columns, depth = product.sizes
     cost = product.batch * rows * columns * depth
     if not product.batch * rows * columns:
@@ -174,14 +174,14 @@ def plan_product(product: Product) -> DotPlan:
 
 
 def _most_own(product: Product) -> int:
-    """The largest product that own kernels compute although BLAS could."""
+    """The largest product that xlakit's kernels compute although BLAS could."""
     if product.result.is_complex:
         return _OWN_COMPLEX_PRODUCTS.value
     return most_own_products(product.result, turned=product.lhs.along.stride != 1)
 
 
 def _is_streamed(product: Product) -> bool:
-    """Whether a few rows meet a large matrix that lies row after row."""
+    """Whether this is a product of a few rows and a large row-major matrix."""
     rows, columns, depth = product.sizes
     across = product.rhs.across
     return (

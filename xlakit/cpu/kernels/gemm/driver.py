@@ -1,4 +1,4 @@
-"""The loops around the tiles of a product: tasks, blocks of k, packing. Its work is done by functions that it calls."""
+"""The loops around the micro-tiles of a product: tasks, blocks of k, packing. Common functions do the work."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from xlakit.options import knob
 if TYPE_CHECKING:
     from xlakit.cpu.kernels.gemm.product import Blocking, Product
 
-# Tiles whose sums are kept before they become results.
+# The number of tiles whose sums are stored before they are converted to results.
 _TILES = knob("gemm_driver.tiles", 8, 1, 2)
-# Memory of at most so many bytes is on the stack.
+# Tables and sums of at most so many bytes are on the stack.
 _STACK_BYTES = knob("gemm_driver.stack_bytes", 4 << 10, 0)
 
 
 class GemmEmitter:
-    """Writes one task function; ragged dots write theirs with other parts, and other blocks of k.
+    """Emits one task function. Ragged dots have subclasses with other parts and other blocks of k.
 
     begins_with_zeros: whether there may be no block of k at all.
     """
@@ -92,7 +92,7 @@ class GemmEmitter:
             cut.runs * 16,
             cut.runs * 16 if self._is_mixed else 0,
         ]
-        # Lines of the cache lie between them. Nothing is written there: the sanitizer keeps accesses to the sizes.
+        # Padding of cache lines lies between them; the sanitizer checks that nothing is written there.
         self.offsets = [rounded_up(sum(sizes[:n]), 64) + 128 * n for n in range(len(sizes))]
         self.bytes = self.offsets[-1] + sizes[-1] + 128
         self.area_bytes = sizes
@@ -143,7 +143,7 @@ class GemmEmitter:
             release(fn, scratch)
 
     def bases(self, batch: Value) -> list[Value]:
-        """Where lhs, rhs and result of a batch begin."""
+        """The addresses of lhs, rhs and result of a batch."""
         fn, product = self.fn, self.product
         bases: list[Value] = []
         kinds = (product.lhs.kind, product.rhs.kind, product.result)
@@ -154,7 +154,7 @@ class GemmEmitter:
         return bases
 
     def part(self, batch: Value, column: Value, first: Value, last: Value) -> None:
-        """Rows from ``first`` below ``last`` of the columns of one task."""
+        """Compute rows ``first`` to ``last`` (exclusive) of the columns of one task."""
         fn, cut, product = self.fn, self.cut, self.product
         bases = self.bases(batch)
         self.lhs = Packer(fn, self.engine, product.lhs, bases[0], product.result)
@@ -197,7 +197,9 @@ class GemmEmitter:
         return width.integer("udiv", engine.nr), tail
 
     def _each(self, do: Callable[[Value, Value, int], None]) -> None:
-        """Do something for the first of some slivers, and their number and width: whole ones, and one that is not."""
+        """Call ``do`` with the first sliver, the number and the width of slivers: once for whole ones, once for a
+        partial one.
+        """
         fn, cut = self.fn, self.cut
         if self.whole.constant != 0:
             do(fn.i64(0), self.whole, self.engine.nr)
@@ -244,7 +246,7 @@ class GemmEmitter:
         padded: Value | None = None,
         pad: Value | None = None,
     ) -> None:
-        """Write addresses (from a pointer on, of elements of so many bytes) or distances (``base`` more than those)."""
+        """Fill a table with addresses of elements from a pointer, or with distances plus ``base``."""
         fn = self.fn
         name, rank = direction_table(fn.module, direction)
         pointer, scale = source
@@ -265,7 +267,7 @@ class GemmEmitter:
         )
 
     def _point_rows(self, first: Value, last: Value) -> None:
-        """Where each row of a block begins, and where its sums go; rows past the end are computed like the last one."""
+        """Fill the tables of the rows of a block and of their sums; rows beyond the end repeat the last one."""
         fn, engine, output = self.fn, self.engine, self.output
         count = last - first
         padded = (count + (engine.mr - 1)).integer("udiv", engine.mr) * engine.mr
@@ -282,7 +284,7 @@ class GemmEmitter:
         )
 
     def _point_runs(self, block: Block) -> None:
-        """How far the runs of a block of k are from where rows and columns begin."""
+        """Fill the tables of the distances of the runs of a block of k from the beginnings of rows and columns."""
         fn = self.fn
         runs = fn.i64(block.runs) if isinstance(block.runs, int) else block.runs
         for side, matrix in enumerate((self.product.lhs, self.product.rhs)):
@@ -345,7 +347,7 @@ class GemmEmitter:
         self._each(pack)
 
     def _seen_by(self, kind: PrimitiveType) -> PrimitiveType:
-        """The type of the result, where it matters for how an operand of a type is packed."""
+        """The type of the result, if packing an operand of a type depends on it."""
         return kind if stored_as_packed(self.engine, kind) else self.product.result
 
     def _packed_sliver(self, number: Value, sliver: Value) -> Value:
@@ -392,7 +394,7 @@ class GemmEmitter:
         width: int,
         advance: int,
     ) -> None:
-        """Multiply tiles: so many slivers from the first on, so many rows from the first on.
+        """Multiply tiles: ranges of slivers and rows, each given by its first and their number.
 
         Their sums go ``advance`` elements further on from sliver to sliver.
         """
@@ -407,7 +409,7 @@ class GemmEmitter:
             kc = (kc + 1) // 2 if isinstance(kc, int) else (kc + 1) >> 1
         next_right = self.sliver * engine.packed.bytes
         if not cut.packs[1]:
-            # Of two directions, slivers are the outer one.
+            # With two dimensions, slivers are the outer one.
             step = engine.nr * rhs.across.stride if len(rhs.across.dims) < 2 else rhs.across.dims[0][1]
             next_right = step * memory_type(rhs.kind).bytes
         common.call(
@@ -457,12 +459,12 @@ class GemmEmitter:
         start = self.rhs.across(self.column + sliver * self.engine.nr)
         return self.fn.at(self.rhs.base, memory_type(rhs.kind), start)
 
-    # -- results that are not sums as they are ---------------------------------------------------
+    # -- conversion of sums to results ------------------------------------------------------------
 
     def _converted(
         self, number: Value, block: Block, slivers: tuple[Value, Value], rows: tuple[Value, Value], width: int
     ) -> None:
-        """Multiply some tiles, then make results of their sums, and so on."""
+        """Multiply some tiles, convert their sums to results, and so on."""
         fn, most = self.fn, _TILES.value * self.engine.mr
         first, last = rows
         with fn.loop(0, slivers[1], hints=NO_UNROLL) as each, fn.loop(0, last - first, most, hints=NO_UNROLL) as row:
@@ -472,7 +474,7 @@ class GemmEmitter:
             self._finish(self.sums, sliver, first + row.index, count, width)
 
     def _finish(self, sums: Value, sliver: Value, first: Value, count: Value, width: int) -> None:
-        """From the sums of some rows to results."""
+        """Convert the sums of some rows to results."""
         engine, output = self.engine, self.output
         registers = engine.vectors * engine.parts
 
@@ -487,7 +489,7 @@ class GemmEmitter:
 
 
 def _is_stored_by_tiles(engine: Engine, product: Product, epilogue: Epilogue | None, *, local: bool) -> bool:
-    """Whether sums are results as they are, and those of a row lie side by side."""
+    """Whether sums need no conversion, and those of a row are contiguous in the result."""
     kind = product.result
     plain = engine.parts == 1 and kind is not PrimitiveType.PRED and not is_narrow(kind) and not kind.is_complex
     if epilogue is not None or not plain or memory_type(kind) is not engine.acc:

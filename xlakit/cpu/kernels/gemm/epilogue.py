@@ -1,7 +1,7 @@
 """The epilogue of a product: a function that takes each rectangle of results as soon as it is complete, in the cache.
 
-A product with something to follow is a function of its own, that all fusions of this product call: what follows stands
-in its table as the address of a function. So the product is compiled once, whatever follows it.
+A product with an epilogue is a function that all fusions of this product call; the address of the epilogue is in its
+table. So the product is compiled once for all epilogues.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from xlakit.cpu.llvm import I64, PTR, VOID, Function, Value
 
 # Where the table of such a product has the address of the function, and after it what that is given first.
 ENTRY = 4
-# What the function is given: a table, where the rectangle stands, the batch, the first row and the one after the last,
-# the first column and the one after the last.
+# Its parameters: a table, the address of the rectangle, the batch, the range of rows, the range of columns.
 PARAMETERS = (PTR, PTR, I64, I64, I64, I64, I64)
 
 
 @dataclass(frozen=True, slots=True)
 class Rectangle:
-    """Results that are complete: those of some rows and columns of one batch."""
+    """A rectangle of complete results of one batch."""
 
     base: Value
     batch: Value
@@ -29,10 +28,10 @@ class Rectangle:
 
 @dataclass(frozen=True, slots=True)
 class EpilogueCall:
-    """Asks a product to call its epilogue.
+    """The call of an epilogue by a product.
 
-    local: results are not written to the result's array but to memory of the task, row after row, which ends with
-    the call; else the function finds them in the array.
+    local: results are written to temporary memory of the task, row after row, which is only valid during the call;
+    else to the result's array.
     """
 
     local: bool

@@ -21,14 +21,14 @@ from xlakit.cpu.scalars.memory import memory_type
 from xlakit.options import knob
 
 MOST_ROWS = knob("gemm_few_rows.most_rows", 4, 0, 1, 9, tries=(0, 8))
-# Sums stay in the first cache, beside the matrix that passes by.
+# Sums stay in the first-level cache while the matrix is streamed.
 _SUMS_BYTES = knob("gemm_few_rows.sums_bytes", lambda: machine.current().l1 // 2, 512)
 
 
 def stretch(engine: Engine, rows: int, columns: int) -> int:
     """Columns of a task."""
     most = _SUMS_BYTES.value // (rows * engine.acc.bytes)
-    # Not much shorter than a page, and so many that they can be shared.
+    # About a page, but short enough for a task for each thread.
     wanted = min(most, max(1024, -(-columns // 8)))
     return min(wanted // engine.lanes, -(-columns // engine.lanes)) * engine.lanes
 
@@ -62,7 +62,7 @@ class _Emitter:
         self.fn, self.engine, self.product, self.epilogue = fn, engine, product, epilogue
         self.rows, self.columns, self.depth = product.sizes
         self.stretch = stretch(engine, self.rows, self.columns)
-        # Sums of one row stay in registers with so many streams; more rows leave room for fewer.
+        # The sums of one row stay in registers with so many streams; with more rows there are fewer streams.
         self.streams = 8 if self.rows == 1 else 4
 
     def emit(self) -> None:

@@ -1,14 +1,22 @@
 """Matrix products of any element types, from and to any strides: packed, blocked for the caches, tiled for registers.
 
-The result is cut into the rectangles of tasks, ``task_rows`` x ``task_columns``, and a task into blocks as usual:
+The result is divided into tasks, rectangles of ``task_rows`` x ``task_columns``. Within a task, blocking is that of
+BLIS (nc is task_columns):
 
-    where ``ahead``: pack the right operand of the task, kc x nc for each block of k, nc being task_columns
+    if ``ahead``: pack the right operand of the task: kc x nc for each block of k, in slivers of nr columns
     for each block of mc rows:
         for each block of kc steps of k: pack mc x kc of the left operand, and kc x nc of the right one unless ``ahead``
-            for each micro-tile, mr x nr in registers: multiply kc steps, and add to the sums
+            for each micro-tile, mr x nr sums in registers: multiply kc steps, and add to the sums
 
-Tasks on the same columns that one thread does one after the other pack the right operand once. Each result is summed in
-the same order on whichever thread.
+        k ->               nr
+      +------+     k  +--+--+--+      +--+--+--+
+    mr| left |     |  |  |  |  |  =   |  |##|  | mr     ##: a micro-tile; a sliver of the right operand
+      +------+     v  |  |  |  |      +--+--+--+        stays in the first-level cache while the rows
+      |      |        +--+--+--+      |  |  |  |        of the left one pass by
+      +------+                        +--+--+--+
+
+Consecutive tasks of one thread on the same columns pack the right operand once. The order of a sum does not depend on
+the thread.
 """
 
 from __future__ import annotations
@@ -27,9 +35,9 @@ from xlakit.cpu.kernels.shared.engine import Engine, choose_engine, stored_as_pa
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module
 from xlakit.options import knob, times
 
-# A sliver of the right operand stays in the first cache beside the rows that pass by, a block of the left one in the
-# second beside the slivers that do, the slivers of a task in the third beside what other threads have there; where they
-# are too many for half of it, they are packed again for each block of rows, which is larger then.
+# Bytes of a sliver of the right operand, which stays in the first-level cache; of a block of the left operand, in the
+# second; and of the slivers of a task, in its share of the third. If the slivers exceed half of the third-level cache,
+# they are packed again for each block of rows, which is larger then.
 _SLIVER_BYTES = knob("gemm.sliver_bytes", lambda: machine.current().l1 // 2, 1 << 10, tries=(times(0.5), times(2)))
 _BLOCK_BYTES = knob(
     "gemm.block_bytes", lambda: 3 * machine.current().l2 // 16, 1 << 10, 4 << 10, tries=(times(0.5), times(2), times(4))
@@ -38,30 +46,30 @@ _SLIVERS_BYTES = knob("gemm.slivers_bytes", lambda: machine.current().l3 // 8, 1
 _MOST_SLIVERS_BYTES = knob("gemm.most_slivers_bytes", lambda: machine.current().l3 // 2, 1 << 12)
 _LARGE_BLOCK = knob("gemm.large_block", 768, 24)
 _MOST_COLUMNS = knob("gemm.most_columns", 512, 64, 128, tries=(256, 1024))
-# What batches that share lines of the cache read before the next rows stays in the second cache.
+# Batches that share cache lines are computed together; the bytes that they read stay in the second-level cache.
 _LINE_BYTES = 128
 _SHARED_BYTES = knob("gemm.shared_bytes", lambda: machine.current().l2 // 4, 1 << 10)
-# Rows that are a multiple of this apart meet in the first cache, which has room for so many of them.
+# Rows at a distance of a multiple of this are in one set of the first-level cache, which holds so many lines.
 _PAGE_BYTES = 4 << 10
 _WAYS = 8
-# Fewer products than this are not worth a task of their own, and more tasks than this are of no use.
+# The least number of products of a task, and the largest number of tasks.
 _TASK_PRODUCTS = knob("gemm.task_products", 1 << 19, 64, 1000, tries=(times(0.25), times(4), times(16)))
-# A task has at least so many tiles down, and slivers across, where there are so many.
+# The least number of tiles in a column of a task, and of slivers in a row, if the result has so many.
 _LEAST_TILES = knob("gemm.least_tiles", 16, 1)
 _LEAST_SLIVERS = knob("gemm.least_slivers", 4, 1)
-# Packing an element takes as long as so many products, and reading it again without.
+# The cost of packing an element, and of reading it unpacked again, in products.
 _PACKING = knob("gemm.packing", 30, 0, 1000, tries=(8, 100))
 _READING = knob("gemm.reading", 8, 0, 1000)
-# From so many products on, what goes round the tiles takes no time that counts.
+# From so many products on, the work outside of micro-tiles is negligible.
 _LARGE = knob("gemm.large", 1 << 18, 0)
-# Rows and vectors of a tile of real numbers, where registers hold others than the engine's; 0 for those.
+# Rows and vectors of the micro-tile for real numbers; 0 for those of the engine.
 _TILE_ROWS = knob("gemm.tile_rows", 0, 3, 5, tries=(6, 8, 10, 14))
 _TILE_VECTORS = knob("gemm.tile_vectors", 0, 1, 3, tries=(1, 3))
 _MOST_TASKS = knob("gemm.most_tasks", lambda: 8 * max(2, machine.current().threads), 2, 64)
 
 
 def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
-    """How a product is cut, from its sizes, types and strides. ``wide``: tasks shall have long rows."""
+    """The blocking of a product, from its sizes, types and strides. ``wide``: tasks have whole rows."""
     rows, columns, _ = product.sizes
     along = product.lhs.along
     engine = _fitted(_tiled(choose_engine(product.lhs.kind, product.rhs.kind, product.result)), rows, columns)
@@ -74,7 +82,7 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
     packs = _packs(engine, product)
     runs, kc, k_blocks = _cut_k(engine, along)
     if rows <= engine.mr and not packs[1]:
-        # Nothing is read twice.
+        # No element of the right operand is read twice.
         runs, kc, k_blocks = along.outer.size, along.run, 1
     # Tasks have whole slivers, whatever the width of a tile is.
     most = max(1, _MOST_COLUMNS.value // engine.nr) * engine.nr
@@ -112,10 +120,10 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
 def _task_sizes(
     engine: Engine, packs: tuple[bool, bool], sizes: tuple[int, int], widths: tuple[int, int], wanted: int
 ) -> tuple[int, int]:
-    """Rows and columns of a task, whose least and greatest width is given; a batch may be up to ``wanted`` tasks.
+    """Rows and columns of a task, within bounds of its width; a batch is divided into up to ``wanted`` tasks.
 
-    Each row task packs or reads the right operand again, each column task the left one. More tasks are easier to share
-    out.
+    Each row task packs or reads the right operand again, each column task the left one. More tasks balance
+    better.
     """
     rows, columns = max(1, sizes[0]), max(1, sizes[1])
     threads = machine.current().threads
@@ -128,7 +136,7 @@ def _task_sizes(
             tasks = -(-rows // task_rows) * -(-columns // width)
             cost = task_rows * width + task_rows * (_PACKING.value if packs[0] else _READING.value)
             cost += min(width, columns) * (_PACKING.value if packs[1] else _READING.value)
-            # The last one to be done keeps the other threads waiting for a part of its time.
+            # The other threads wait for the last task.
             time = (-(-tasks // threads) + 0.25) * cost
             if time < best:
                 best, found = time, (task_rows, width)
@@ -136,7 +144,7 @@ def _task_sizes(
 
 
 def _share_lines(product: Product) -> bool:
-    """Whether a row has the elements of all batches, and those of several batches are in one line of the cache."""
+    """Whether batches are innermost in memory, so that several of them share cache lines."""
     lhs, (of_lhs, _, of_result) = product.lhs, product.batches
     return product.batch > 1 and any(
         len(batches.dims) == 1
@@ -147,36 +155,36 @@ def _share_lines(product: Product) -> bool:
 
 
 def _tiled(engine: Engine) -> Engine:
-    """The engine with the tile that the knobs say."""
+    """The engine with the micro-tile that knobs set."""
     if engine.group > 1 or engine.parts > 1:
         return engine
     return replace(engine, mr=_TILE_ROWS.value or engine.mr, vectors=_TILE_VECTORS.value or engine.vectors)
 
 
 def _fitted(engine: Engine, rows: int, columns: int) -> Engine:
-    """The engine with the tile that wastes least on small sizes."""
+    """The engine with the micro-tile that leaves the fewest lanes unused for small sizes."""
     vectors = max(1, min(engine.vectors, -(-columns // engine.lanes)))
     if rows * 2 <= engine.mr and engine.group == engine.parts == 1:
-        # Few rows: more columns, so that enough sums are under way.
+        # Few rows: more columns, so that enough independent sums hide the latency of additions.
         wide = min(8 // max(1, rows), -(-columns // engine.lanes))
         return replace(engine, mr=max(1, rows), vectors=max(vectors, wide))
     most = engine.mr if vectors == engine.vectors else max(engine.mr, 12)
     if rows <= most:
         return replace(engine, mr=max(1, rows), vectors=vectors)
-    # A tile of fewer than four rows takes as long as one of four.
+    # A micro-tile of fewer than four rows takes as long as one of four.
     choices = range(max(2, most // 2), most + 1)
     best = min(choices, key=lambda r: (-(-rows // r) * (max(r, 4) + 0.5), -r))
     return replace(engine, mr=best, vectors=vectors)
 
 
 def _cut_k(engine: Engine, along: Direction) -> tuple[int, int, int]:
-    """Runs and steps of a block of k, and how many blocks there are."""
+    """Runs and kc of a block of k, and the number of blocks."""
     runs, run = along.outer.size, along.run
     if not runs:
         return 1, 0, 1
     most = max(32, min(_SLIVER_BYTES.value // (engine.nr * engine.packed_bytes), 1024))
     if runs <= 1 or run > most:
-        # Blocks of like size: a small last one would cost as much traffic as a large one.
+        # Blocks of equal size: a small last one would cause as much memory traffic as a large one.
         count = max(1, -(-4 * run // (5 * most)))
         kc = min(run, rounded_up(-(-run // count), 8))
         return 1, kc, runs * (-(-run // kc) if run else 1)
@@ -186,7 +194,7 @@ def _cut_k(engine: Engine, along: Direction) -> tuple[int, int, int]:
 
 
 def _packs(engine: Engine, product: Product) -> tuple[bool, bool]:
-    """Whether lhs and rhs are packed: where they are not what the engine reads, or would not stay in the caches."""
+    """Whether lhs and rhs are packed: if the engine cannot read them otherwise, or they exceed the caches."""
     rows, columns, depth = product.sizes
     lhs = product.lhs
     plain = engine.group == 1
@@ -199,12 +207,12 @@ def _packs(engine: Engine, product: Product) -> tuple[bool, bool]:
 
 
 def _rows_meet(lhs: Matrix) -> bool:
-    """Whether rows are so far apart that they meet in the same sets of a cache."""
+    """Whether the distance of rows puts them into the same sets of a cache."""
     return lhs.across.stride * lhs.kind.byte_width % _PAGE_BYTES == 0
 
 
 def _is_read_in_place(engine: Engine, product: Product) -> bool:
-    """Whether rhs is read as it lies: for a few rows, packing it would take longer than the product."""
+    """Whether rhs is read without packing: for a few rows, packing would take longer than the product."""
     rows, columns, depth = product.sizes
     rhs, across = product.rhs, product.rhs.across
     if not can_read_in_place(engine, rhs):
@@ -219,7 +227,7 @@ def _is_read_in_place(engine: Engine, product: Product) -> bool:
 
 
 def task_count(product: Product, blocking: Blocking) -> int:
-    """How many tasks a product is; none where there is no result."""
+    """The number of tasks of a product; 0 for an empty result."""
     rows, columns, _ = product.sizes
     return product.batch * blocking.row_tasks * blocking.column_tasks if rows * columns else 0
 
@@ -236,7 +244,7 @@ def emit_gemm(
     """A task function for a product; its table is lhs, rhs, result.
 
     ``epilogue(fn, i, j, sums)`` emits what is done with the sums of row ``i`` and the columns from ``j`` on (one
-    for each lane) before they are rounded and stored. ``epilogue_call`` comes after each block of rows, see there.
+    for each lane) before they are rounded and stored. ``epilogue_call`` is called after each block of rows.
     """
     cut = blocking or plan_gemm(product)
     fn = module.function(name, VOID, [PTR, I64, I64])

@@ -1,4 +1,4 @@
-"""Operands of a product: how they lie in memory, and how their elements are read as the engine takes them."""
+"""Operands of a product: their layout in memory, and reading of their elements in the engine's packed type."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Direction:
 
     @property
     def size(self) -> int:
-        """How many elements there are in this direction."""
+        """The number of elements in this direction."""
         return math.prod(size for size, _ in self.dims)
 
     @property
     def run(self) -> int:
-        """How many of them lie at the same distance from one another."""
+        """The number of elements in a run: those at one stride from each other."""
         return self.dims[-1][0] if self.dims else 1
 
     @property
     def stride(self) -> int:
-        """That distance."""
+        """The distance of the elements of a run."""
         return self.dims[-1][1] if self.dims else 0
 
     @property
@@ -54,8 +54,8 @@ class Direction:
 class Matrix:
     """An operand: the type of its elements, its direction along rows or columns, and that along k.
 
-    first: where its first element is. in_place: it is small for what is read of it, as elements are read again and
-    again (windows over an array), and packing would make it large.
+    first: where its first element is. in_place: its elements are read many times, as those of overlapping
+    windows are, so that packing would multiply its size.
     """
 
     kind: PrimitiveType
@@ -83,7 +83,7 @@ def direction_table(module: Module, direction: Direction) -> tuple[str, int]:
 
 
 def joined(direction: Direction) -> Direction:
-    """The same direction with neighboring dimensions made one where they lie evenly."""
+    """The direction with contiguous neighboring dimensions merged."""
     dims: list[tuple[int, int]] = []
     for size, stride in direction.dims:
         if dims and dims[-1][1] == size * stride:
@@ -147,7 +147,7 @@ class Packer:
 
 
 def transposed(fn: Function, rows: Sequence[Value]) -> list[Value]:
-    """The transpose of a square of lanes, by turning squares of squares."""
+    """The transpose of a square of lanes, recursively by blocks."""
     square, size = list(rows), len(rows)
     half = 1
     while half < size:
@@ -180,7 +180,7 @@ def paired(fn: Function, a: Value, b: Value) -> Value:
 
 
 def times(a: Value | int, b: Value | int) -> Value | int:
-    """A product, known now where both numbers are."""
+    """A product of numbers of which some are known at compile time."""
     if isinstance(a, int):
         return a * b if isinstance(b, int) else b * a
     return a * b

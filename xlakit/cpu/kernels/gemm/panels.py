@@ -1,8 +1,8 @@
-"""Packing: operands of a product, from wherever they lie in memory, into the panels that micro-kernels read.
+"""Packing: copies operands of a product into the panels that micro-kernels read.
 
-The left operand is packed row after row with k running fastest; the right one in slivers as wide as a tile, with
-columns running fastest. Elements are converted to the engine's packed type on the way. These are functions that all
-programs share: they find rows and columns, and runs of k, in tables.
+The left operand is packed in row panels, with k innermost; the right one in column panels of nr columns (slivers), with
+columns innermost. Elements are converted to the engine's packed type. The emitted functions are shared by all programs:
+they get rows, columns and runs of k in tables.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from xlakit.cpu.kernels.shared.engine import Engine
 from xlakit.cpu.llvm import I16, I32, I64, PTR, Function, Type, Value, vector
 from xlakit.data.primitive import PrimitiveType
 
-# How an operand lies: along k, across it (rows or columns side by side), or neither.
+# The contiguous direction of an operand: along k, across it (rows or columns), or neither.
 ALONG, ACROSS, SINGLE = "along", "across", "single"
 
 
 def form_of(matrix: Matrix, width: int, *, along_first: bool = True) -> str:
-    """How an operand lies, where ``width`` rows or columns are taken at a time."""
+    """The contiguous direction of an operand of which ``width`` rows or columns are packed at a time."""
     across, k = matrix.across, matrix.along
     along = k.stride == 1 or k.run == 1
     beside = (across.stride == 1 or across.run == 1) and (len(across.dims) <= 1 or across.run % width == 0)

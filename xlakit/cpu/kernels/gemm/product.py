@@ -1,4 +1,4 @@
-"""A product, and how it is cut."""
+"""A product, and its blocking."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Product:
     rows: Direction
     columns: Direction
     batches: tuple[Direction, Direction, Direction] = (Direction(()), Direction(()), Direction(()))
-    # Where in the result the first element goes, and where lhs, rhs and result stand in the table.
+    # The offset of the first element in the result, and the indices of lhs, rhs and result in the table.
     first: int = 0
     arrays: tuple[int, int, int] = (0, 1, 2)
 
@@ -40,7 +40,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """How a product is cut.
+    """The blocking of a product.
 
     A block of k has ``runs`` runs of ``kc`` steps each; if it has several, each is whole. k_blocks: how many blocks
     there are. task_rows, task_columns: the rectangle of a task; row_tasks, column_tasks: how many there are. mc: rows
@@ -67,5 +67,5 @@ class Blocking:
         return -(-self.runs * self.kc // self.engine.group) * self.engine.group
 
     def local_width(self, product: Product) -> int:
-        """How far the rows of a rectangle are apart that stands in memory of the task."""
+        """The distance of rows of a rectangle in temporary memory of the task."""
         return min(self.task_columns, max(1, product.sizes[1]))

@@ -1,6 +1,6 @@
-"""ragged-dot: products whose rows, steps of k or batches are told by group sizes, known when the program runs.
+"""ragged-dot: products whose rows, steps of k or batches are given by group sizes at run time.
 
-A part of the result is cut as any product is. Where the rows are in groups, a task goes from group to group and
+A part of the result has the blocking of any product. Where the rows are in groups, a task goes from group to group and
 multiplies those of its rows that belong to it; where the sum is in groups, each group is a batch whose k begins and
 ends somewhere; where batches are counted, those behind the last are zero.
 """
@@ -54,7 +54,7 @@ class _Groups:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How a ragged dot is computed.
+    """The plan of a ragged dot.
 
     mode: "rows", "sums" or "batches". ragged: the size of the ragged dimension. inner: how many rows, batches or runs
     of k there are for each index of it. step: how far its matrices are apart in rhs. before: how many contracting
@@ -104,7 +104,7 @@ def _plan(instruction: Instruction) -> _Plan:
 
 
 def _in_several(product: Product) -> Blocking:
-    """A cut whose blocks of k may begin anywhere in a run; sums of several blocks are added up in memory."""
+    """A blocking whose blocks of k may begin anywhere in a run; sums of several blocks are accumulated in memory."""
     cut = plan_gemm(product)
     group = cut.engine.group
     kc = max(group, min(cut.runs * cut.kc, product.lhs.along.run) // group * group)
@@ -158,7 +158,7 @@ class _Sides:
 
 
 class _Writer(GemmEmitter):
-    """What the modes share. The table: lhs, rhs, group sizes, result."""
+    """The base of the emitters of all modes. The table: lhs, rhs, group sizes, result."""
 
     def __init__(self, fn: Function, plan: _Plan) -> None:
         product = replace(plan.product, arrays=(0, 1, 3))
@@ -190,7 +190,7 @@ class _Writer(GemmEmitter):
 
 
 class _Rows(_Writer):
-    """Each group of rows meets a matrix of its own."""
+    """Each group of rows is multiplied by its own matrix."""
 
     def bases(self, batch: Value) -> list[Value]:
         """Where lhs, the group's rhs, and the result begin."""
@@ -261,7 +261,7 @@ class _Sums(_Writer):
                 yield loop
 
     def block(self, number: Value) -> Block:
-        """The block that the loops are at."""
+        """The current block."""
         return self.current
 
 

@@ -19,7 +19,7 @@ Epilogue = Callable[[Function, Value, Value, "tuple[Value, ...]"], "tuple[Value,
 
 @dataclass(slots=True)
 class Output:
-    """Where results go: their type, and how rows and columns lie from ``base`` on, where those of ``origin`` are."""
+    """The destination of results: their type, and the directions of rows and columns from ``base``."""
 
     kind: PrimitiveType
     rows: Direction

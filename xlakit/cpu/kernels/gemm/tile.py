@@ -1,4 +1,4 @@
-"""The innermost parts of products, as functions that all programs share: they see memory through tables of pointers."""
+"""The innermost loops of products, as functions that all programs share; they use tables of pointers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Tiles:
             self._all(fn)
 
     def _is_harmless(self, fn: Function) -> Value:
-        """Whether operands, which are packed, have the same products where subnormal numbers are taken for zero."""
+        """Whether packed operands have the same products if subnormal numbers are taken for zero."""
         engine = self.engine
         tiles, slivers, right_advance, _, rows, right, _, _, kc, *_ = fn.parameters
         count = kc * engine.group
@@ -116,7 +116,7 @@ class Tiles:
                     addresses.append(fn.at(start, acc_vector(engine), n * engine.parts + part))
                     flat.append(first_lanes(fn, value, lanes))
         if self.adds:
-            # The sums of each block by themselves, then added up: that loses fewer digits than one long sum.
+            # Sums of blocks are added up, which loses fewer digits than one long sum.
             def added() -> list[Value]:
                 before = [
                     fn.load(v.type, address, align=engine.acc.bytes) for v, address in zip(flat, addresses, strict=True)
@@ -169,7 +169,7 @@ class Walk:
 def apart(
     fn: Function, name: str, arguments: Sequence[Value | int], emit: Callable[[Function, list[Value | int]], None]
 ) -> None:
-    """Call a new function that ``emit`` writes; it is handed the arguments as that function has them."""
+    """Outline: call a new function that ``emit`` writes, given the arguments as its parameters."""
     given = [a for a in arguments if isinstance(a, Value) and a.constant is None]
     own = fn.module.function(name, VOID, [a.type for a in given], attributes=[APART])
     parameters = iter(own.parameters)
