@@ -57,7 +57,7 @@ _DynamicDimensions = tuple[frozenset[DynamicDimension], ...]
 
 def padded(module: HloModule, context: PassContext) -> HloModule:
     """A module of dynamic dimensions on padded arrays."""
-    # Halves of operations, hints and scans become what they stand for while that still has dynamic dimensions.
+    # Async pairs, hints and scans are expanded while their operands still have dynamic dimensions.
     module = Expand().run(module, context)
     context.computation_names = {c.name for c in module.computations}
     return _Padding(module, context).module()
@@ -248,9 +248,9 @@ class _Computation:
             return _on_padded(old, operands, make)
         if op.opcode.startswith("async-"):
             raise UnsupportedError(
-                f"{op.opcode} with a result of dynamic dimensions", hint="use the operation itself, not in two halves"
+                f"{op.opcode} with a result of dynamic dimensions", hint="use the operation itself, not an async pair"
             )
-        # All that it makes is there.
+        # Its results have no dynamic dimensions.
         return Padded(make.again([x.value for x in operands]))
 
     # -- control ---------------------------------------------------------------------------------

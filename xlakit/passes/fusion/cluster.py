@@ -40,27 +40,27 @@ from xlakit.passes.fusion.views import (
 
 # A bitcast-convert is one of these where the widths are the same.
 ELEMENTWISE = (Elementwise, BitcastConvert)
-# What only says where elements come from.
+# Operations that only rename or move elements.
 MOVEMENT = (DataMovement, Iota)
-# The others choose between sources, or read many elements for one.
+# Operations that choose between operands, or read many elements for one.
 FUSIBLE = (*ELEMENTWISE, *MOVEMENT, Pad, Concatenate, DynamicSlice, Gather, ReduceWindow, Reduce, DynamicUpdateSlice)
 
 _MOST_MEMBERS = knob("fusion_cluster.most_members", 400, 3, 10)
 _MOST_OPERANDS = knob("fusion_cluster.most_operands", 40, 2, 4)
-# How often members are computed, all of them and one of them: the code that is made of a cluster is so long.
+# Limits of the code of a cluster: how often members are emitted, in total and for one of them.
 _MOST_COMPUTED = knob("fusion_cluster.most_computed", 600, 3)
 _MOST_VIEWS = knob("fusion_cluster.most_views", 64, 1)
-# How often one of them is written inside of folds, whose loops are written out.
+# How often one member is emitted inside of folds, whose loops are unrolled.
 _MOST_WRITTEN = knob("fusion_cluster.most_written", 32, 1)
-# Into so many nests the loops may be cut, each for what is read there.
+# The largest number of nests into which loops are cut where a view begins or ends.
 _MOST_NESTS = knob("fusion_cluster.most_nests", 16, 1)
-# Loops that are shorter than this are written out rather than cut.
+# Loops shorter than this are unrolled rather than cut.
 _SHORT_LOOP = knob("fusion_cluster.short_loop", 8, 1, 100)
-# Cheap operations in a row that may be computed again and again.
+# The longest chain of cheap operations that may be recomputed.
 _MOST_REPEATED = 3
-# A reduction of this many elements or fewer is written out inside of a loop.
+# A reduction of at most so many elements is unrolled inside of a loop.
 SMALL_REDUCTION = 16
-# The elements of a product of matrices that is written out inside of a loop.
+# The most elements of a matrix product that is unrolled inside of a loop.
 _TINY_RESULT = knob("fusion_cluster.tiny_result", 32, 0, 10_000)
 _FEW_ROWS = knob("fusion_cluster.few_rows", 8, 0, 1000)
 _SHORT_ROW = knob("fusion_cluster.short_row", 1 << 14, 8)
@@ -96,7 +96,7 @@ def is_fusible(instruction: Instruction) -> bool:
 
 
 def _is_tiny_product(instruction: Instruction) -> bool:
-    """Whether a dot is so small that a kernel of its own costs more than its products."""
+    """Whether a dot is so small that calling a kernel costs more than computing it."""
     lhs, rhs = (o.shape for o in instruction.operands)
     kind = instruction.shape.element_type
     depth = math.prod(lhs.dimensions[d] for d in instruction.op_as(Dot).lhs_contracting_dims)
@@ -111,7 +111,7 @@ def _is_tiny_product(instruction: Instruction) -> bool:
 
 
 def is_scalar_constant(instruction: Instruction) -> bool:
-    """Whether this is a constant that each loop can have for itself."""
+    """Whether this is a scalar constant, which every loop can materialize."""
     return isinstance(instruction.op, Constant) and instruction.shape.is_array and instruction.shape.num_elements == 1
 
 
@@ -130,7 +130,7 @@ def _window_elements(op: ReduceWindow) -> int:
 
 
 def is_free(instruction: Instruction) -> bool:
-    """Whether computing it again costs less than reading it: an iota, a scalar spread out."""
+    """Whether computing it again costs less than reading it: an iota, or a broadcast scalar."""
     if isinstance(instruction.op, Iota):
         return True
     return isinstance(instruction.op, Broadcast) and instruction.operands[0].shape.num_elements == 1
@@ -142,7 +142,7 @@ def is_simple(instruction: Instruction) -> bool:
 
 
 def is_cheap(instruction: Instruction) -> bool:
-    """Whether it may be computed in several loops: it reads no more than it gives."""
+    """Whether it may be computed in several loops, because it reads no more elements than it gives."""
     if isinstance(instruction.op, MOVEMENT):
         return True
     if not is_simple(instruction):
@@ -153,7 +153,7 @@ def is_cheap(instruction: Instruction) -> bool:
 
 
 class Seen(NamedTuple):
-    """How the loops of a cluster see an instruction.
+    """The views through which the loops of a cluster read an instruction.
 
     written: how often it is written for each view, by the loops of folds inside of folds, which are written out.
     computed: how many of its elements are computed, the same ones again and again, through each view.
@@ -165,14 +165,14 @@ class Seen(NamedTuple):
 
     @property
     def code(self) -> int:
-        """How often it is written."""
+        """How often the instruction is emitted."""
         return len(self.views) * self.written
 
 
 class Cluster:
     """Instructions that become one fusion.
 
-    seen: how the loops see each member. loops: those that the clusters of a computation have in common.
+    seen: the views of each member. loops: shared by the clusters of a computation.
     """
 
     def __init__(self, root: Instruction, loops: Loops, pieces: Mapping[int, int] | None = None) -> None:
@@ -222,7 +222,7 @@ class Cluster:
     # -- joining ---------------------------------------------------------------------------------
 
     def sight_of(self, instruction: Instruction, users: list[Instruction]) -> Seen | None:
-        """How its users inside of the cluster see an instruction; None where that is through too many views."""
+        """The views of an instruction by its users in the cluster; None if there are too many."""
         if len(users) == 1 and isinstance(users[0].op, ELEMENTWISE) and instruction.shape.rank == users[0].shape.rank:
             return self.seen[users[0]]
         found: dict[View, None] = {}
@@ -243,7 +243,7 @@ class Cluster:
                 return None
         if any(is_folded(view) for view in found):
             return Seen(tuple(found), written, computed)
-        # Outside of folds something is computed once for each of the elements.
+        # Outside of folds an instruction is computed once for each element.
         return Seen(tuple(found), 1, max([elements(view) for view in found], default=0))
 
     def _domain(self) -> View:
@@ -253,7 +253,7 @@ class Cluster:
         return view if not others and _dimensions(root) == self.sizes else whole(self.sizes, "domain")
 
     def joins(self, instruction: Instruction, users: list[Instruction], seen: Seen) -> bool:
-        """Take an instruction in, whose users inside of the cluster are given; False where it should not be."""
+        """Add an instruction, given its users in the cluster; False if it should not join."""
         if len(self.members) >= _MOST_MEMBERS.value or isinstance(instruction.op, DynamicUpdateSlice):
             return False
         if self._computed + seen.code * _length(instruction) > _MOST_COMPUTED.value:
@@ -286,7 +286,7 @@ class Cluster:
         return True
 
     def _cut_for(self, instruction: Instruction, views: Views) -> dict[Hashable, frozenset[int]] | None:
-        """Where loops are cut with an instruction taken in; None where that makes too many nests."""
+        """The cuts of loops after an instruction has joined; None if there are too many nests."""
         if not isinstance(instruction.op, (Concatenate, Pad)):
             return self._borders
         found = [
@@ -307,7 +307,7 @@ class Cluster:
         return cut if math.prod([len(iterations) + 1 for iterations in cut.values()]) <= _MOST_NESTS.value else None
 
     def may_absorb(self, other: Cluster) -> bool:
-        """Whether one nest can compute both, and what one takes from the other is seen as the other computes it."""
+        """Whether one nest can compute both clusters, and each reads values of the other as they are computed."""
         for reader, source in ((self, other), (other, self)):
             for root in source.roots:
                 if root in reader.operands:
@@ -321,18 +321,18 @@ class Cluster:
         )
 
     def _may_feed_update(self, instruction: Instruction) -> bool:
-        """Whether it does not need the array that is updated, which may be changed by then."""
+        """Whether it does not read the array that is updated, which may have changed by then."""
         target = self.roots[0].operands[0]
         return not is_large_reduction(instruction) and not _needs(instruction, target)
 
     def _repetition(self, instruction: Instruction, user: Instruction) -> int:
-        """How many operations below are computed again and again, from this user on; 0 where none is."""
+        """The number of operations that are recomputed along a chain from this user on; 0 if there is none."""
         inherited = self._repeated.get(user, 0)
         if inherited:
             return inherited
         if isinstance(user.op, Broadcast) and user.shape.num_elements > instruction.shape.num_elements:
             leading = user.op.dimensions == tuple(range(len(user.op.dimensions)))
-            # Along a leading dimension the value is computed once and stays for the loops inside.
+            # Along a leading dimension the value is computed once, outside of the inner loops.
             return 0 if leading or instruction.shape.num_elements == 1 else 1
         if isinstance(user.op, ReduceWindow):
             return 1
@@ -346,7 +346,7 @@ class Cluster:
         return is_simple(instruction) and repeated <= _MOST_REPEATED
 
     def _suits_reduction(self, instruction: Instruction) -> bool:
-        """A transposition that moves the minor dimension would make a reduction jump through memory."""
+        """Whether a reduction reads memory in order: no transpose moves the minor dimension."""
         if isinstance(instruction.op, Transpose):
             dimensions = instruction.op.dimensions
             return not dimensions or dimensions[-1] == len(dimensions) - 1
@@ -376,14 +376,14 @@ class Cluster:
         sizes = reduce.operands[0].shape.dimensions
         over = frozenset(reduce.op_as(Reduce).dimensions)
         if len(self.seen[self.roots[-1]].views) > 1:
-            # Reductions have loops of their own, which know no pieces.
+            # Reductions have loops of their own, without pieces.
             return False
         if self.over and (sizes != self.sizes or over != self.over):
             return False
         relation = self._relation(reduce, users)
         results = math.prod(size for d, size in enumerate(sizes) if d not in over)
         if not self.over and relation is Relation.FULL and math.prod(self.sizes) == results:
-            # What follows from the results of a reduction: its rows are what was the whole so far.
+            # Users of a reduction's results: their elements are the rows of the domain.
             if any(r is Relation.ROW for r in self.members.values()):
                 return False
             for member, old in self.members.items():
@@ -403,7 +403,7 @@ class Cluster:
         return tuple(size for d, size in enumerate(self.sizes) if d not in over)
 
     def absorb(self, other: Cluster) -> None:
-        """Become one with another cluster, of the same domain."""
+        """Merge with another cluster of the same domain."""
         self.members.update(other.members)
         self.roots = [*other.roots, *self.roots]
         self.seen.update(other.seen)
@@ -422,14 +422,16 @@ def _dimensions(root: Instruction) -> tuple[int, ...]:
 
 
 def _length(instruction: Instruction) -> int:
-    """How many operations one element is made of: a small product is written out, a choice is one of each operand."""
+    """The number of operations for one element; a small product is unrolled, a choice reads one element of each
+    operand.
+    """
     if isinstance(instruction.op, Concatenate):
         return len(instruction.operands)
     return folded_size(instruction, 0) if isinstance(instruction.op, Dot) else 1
 
 
 def _views_of_root(root: Instruction, pieces: Mapping[int, int]) -> Views:
-    """All of the root; in pieces that are computed side by side, each by the same loops."""
+    """The view of the whole root, or one view for each piece, all with the same loops."""
     spans: list[list[Span]] = []
     for d, size in enumerate(_dimensions(root)):
         count = pieces.get(d, 1)

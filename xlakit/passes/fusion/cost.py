@@ -1,4 +1,4 @@
-"""What computing an element of an instruction again takes, beside what it is made of."""
+"""The cost of recomputing an element of an instruction, without its operands."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from xlakit.passes.fusion.cluster import ELEMENTWISE
 
 
 def work_of(instruction: Instruction) -> float:
-    """One element of an instruction; nothing where it only says where elements lie."""
+    """The work for one element; none for operations that only move elements."""
     op = instruction.op
     if not isinstance(op, ELEMENTWISE):
-        # A window or a small product; what moves elements costs nothing.
+        # A window or a small product; moving elements costs nothing.
         return 4 * cost_model().plain if isinstance(op, (Reduce, ReduceWindow, Dot)) else 0.0
     return cost_model().operation(op).in_vector * max(1, instruction.shape.element_type.bit_width // 32)

@@ -1,8 +1,7 @@
 """Epilogues: a product and its epilogue become one fusion, so that the product itself is never stored.
 
-Where a block of the results of a dot or a convolution is complete, it is in the cache: there a bias is added, a
-function applied, the type changed, a row normalized. Where a softmax stands between two dots (attention), the whole of
-the weights never exists.
+A complete block of results of a dot or a convolution is in the cache, where a bias is added, a function applied, the
+type converted, or a row normalized. With a softmax between two dots (attention), the matrix of weights is never stored.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from xlakit.passes.core.framework import (
 from xlakit.passes.fusion.cluster import ELEMENTWISE, is_scalar_constant
 from xlakit.passes.fusion.product_chain import chain_of, is_product
 
-# What may follow by itself, beside fusions and a second product.
+# Operations that an epilogue may contain, beside fusions and a second product.
 _FOLLOWING = (*ELEMENTWISE, Broadcast, Reduce, Reshape, Transpose)
 
 _MOST_OPERANDS = knob("epilogues.most_operands", 40, 3)
 _MOST_MEMBERS = knob("epilogues.most_members", 40, 2)
-# After so many users that cannot be taken in, the search ends.
+# The search ends after so many users that cannot join.
 _MOST_REFUSED = knob("epilogues.most_refused", 8, 1)
 
 
@@ -78,7 +77,7 @@ class _Group:
         return made
 
     def close(self, results: list[Instruction]) -> Computation:
-        """The computation that gives these results."""
+        """Build the computation with these results."""
         roots = [self._inner[r] for r in results]
         root, lines = roots[0], self._lines
         if len(roots) > 1:
@@ -110,7 +109,7 @@ class _Group:
             inner[member] = known[calls.root]
 
     def _give(self, operand: Instruction) -> None:
-        """Take what is computed elsewhere."""
+        """Add an operand that is computed elsewhere."""
         if is_scalar_constant(operand):
             self._inner[operand] = self._copied(operand, {})
             return
@@ -138,7 +137,7 @@ class _Group:
 
 
 class _Fusing:
-    """Fuses in one computation."""
+    """Fuses the products of one computation."""
 
     def __init__(self, computation: Computation, context: PassContext) -> None:
         self._computation = computation
@@ -165,7 +164,7 @@ class _Fusing:
                         self._positions[member] = group.position
         return self._rebuilt() if self._groups else self._computation
 
-    # -- what goes together ----------------------------------------------------------------------
+    # -- choice of members -----------------------------------------------------------------------
 
     def _grown(self, product: Instruction) -> _Group | None:
         """Grow the epilogue of a product, one instruction at a time, while the whole remains a chain."""
@@ -186,7 +185,7 @@ class _Fusing:
         return best if len(best.members) > 1 else None
 
     def _following(self, group: _Group, refused: set[Instruction]) -> Instruction | None:
-        """The first user of what is there that might be taken in."""
+        """The first user of a member that might join."""
         users = dict.fromkeys(u for m in group.members for u in self._users.get(m, ()))
         found = [u for u in users if u not in refused and u not in group.members and self._may_follow(u)]
         return min(found, key=self._positions.__getitem__, default=None)
@@ -202,19 +201,19 @@ class _Fusing:
         return isinstance(instruction.op, _FOLLOWING) or is_product(instruction)
 
     def _parts(self, instruction: Instruction) -> list[Instruction]:
-        """The elements of what has several results."""
+        """The get-tuple-elements of an instruction with several results."""
         if not instruction.shape.is_tuple:
             return []
         return [u for u in self._users.get(instruction, []) if isinstance(u.op, GetTupleElement)]
 
     def _results(self, members: Sequence[Instruction]) -> list[Instruction] | None:
-        """What leaves the members; None where a whole tuple does."""
+        """The members with users outside; None if one of them is a tuple."""
         inside, root = set(members), self._computation.root
         results = [m for m in members if m is root or any(u not in inside for u in self._users.get(m, ()))]
         return None if any(r.shape.is_tuple for r in results) else results
 
     def _position_of(self, members: Sequence[Instruction]) -> float | None:
-        """Where the members can stand together: after all that they need, before all that needs them."""
+        """A position for the members together, after their operands and before their users; None if there is none."""
         inside = set(members)
         needed = [
             self._positions[o] for m in members for o in m.operands if o not in inside and not is_scalar_constant(o)

@@ -1,7 +1,7 @@
 """Fusion: instructions that one loop nest can compute become one instruction.
 
-Going from the results to the parameters, each instruction joins the cluster of its users where all of them are in one;
-what is cheap joins several. What is left over begins a cluster of its own.
+From the results to the parameters, each instruction joins the cluster of its users if all are in one cluster; a cheap
+instruction may join several. Any other instruction begins a cluster of its own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Fuse(Pass):
     left_out_by = "fusion"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Fuse in the entry, in loops and in branches, but not in what reductions and sorts call for each element."""
+        """Fuse in the entry, in loops and in branches, but not in computations that are applied to each element."""
         made = change_programs(module, lambda computation: _Fusing(computation, context).run())
         return with_computations(module, list(made.values()))
 
@@ -60,10 +60,10 @@ class _Fusing:
                 for operand in dict.fromkeys(instruction.operands):
                     self._users.setdefault(operand, []).append(instruction)
         self._loops = Loops()
-        # The clusters that compute an instruction for themselves, and the one that gives it to others.
+        # The clusters that compute an instruction, and the one of which it is a result.
         self._inside: dict[Instruction, list[Cluster]] = {}
         self._clusters: dict[Instruction, Cluster] = {}
-        # The nanoseconds that go into computing again what stands between an instruction and the results.
+        # The nanoseconds of recomputation between an instruction and the results.
         self._again: dict[Instruction, float] = {}
 
     def run(self) -> Computation:
@@ -104,7 +104,7 @@ class _Fusing:
         inside = [[u for u in users if u in c.members] for c in consumers]
         sights = [c.sight_of(instruction, own) for c, own in zip(consumers, inside, strict=True)]
         work, count = work_of(instruction), instruction.shape.num_elements
-        # Along a path to the results, what is computed again adds up until something is kept.
+        # The cost of recomputation adds up along a path to the results, until a value is stored.
         again = max([self._again.get(u, 0.0) for u in users])
         more = sum(len(found.views) * found.computed for found in sights if found is not None) - count
         if work and more > 0 and not is_free(instruction):
@@ -139,7 +139,7 @@ class _Fusing:
         return Computation(computation.name, tuple(result), made[computation.root], computation.execution_thread)
 
     def _ordered(self, clusters: dict[Instruction, Cluster]) -> Iterable[Instruction | Cluster]:
-        """What is to be made, operands first."""
+        """Instructions and clusters in topological order."""
         done: set[int] = set()
         order = self._order
         for start in self._computation.instructions:
@@ -167,7 +167,7 @@ class _Fusing:
                         stack.append((inner, False))
 
     def _is_needed(self, instruction: Instruction, clusters: dict[Instruction, Cluster]) -> bool:
-        """Whether it stays as an instruction of its own."""
+        """Whether it remains an instruction outside of fusions."""
         if instruction in self._clusters or instruction not in self._inside:
             return True
         return any(c.roots[0] not in clusters for c in self._inside[instruction])

@@ -1,4 +1,4 @@
-"""Clusters that read the same arrays over the same domain become one, with several results."""
+"""Multi-output fusion: merges clusters that read the same arrays over the same domain."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from xlakit.passes.fusion.cluster import Cluster
 
 _MOST_MEMBERS = 100
 _MOST_ROOTS = knob("multi_output.most_roots", 8, 2)
-# An array that is read by more clusters than this is not what joins them.
+# An array with more readers than this is no reason to merge them.
 _MOST_READERS = knob("multi_output.most_readers", 12, 1)
-# With how many of those that follow it a reader of an array is compared.
+# A reader of an array is compared with so many of the next readers.
 _NEIGHBOURS = knob("multi_output.neighbors", 4, 50)
 # How many instructions the search for a path between two clusters may visit.
 _MOST_VISITED = 64
 
 
-# What computes something: a cluster, or an instruction of its own.
+# A cluster, or an instruction outside of clusters.
 Node = Cluster | Instruction
 
 
@@ -46,7 +46,7 @@ class Merging:
                 self._readers.setdefault(operand, []).append(node)
 
     def run(self) -> None:
-        """Merge what can be."""
+        """Merge the clusters."""
         for operand in sorted(self._readers, key=self._order.__getitem__):
             if not operand.shape.is_array or operand.shape.num_elements == 1:
                 continue
@@ -76,7 +76,7 @@ class Merging:
                     self._drop_inner_roots(b)
 
     def _drop_inner_roots(self, cluster: Cluster) -> None:
-        """What only the cluster itself reads need not leave it."""
+        """Remove roots that only the cluster itself reads."""
         for root in list(cluster.roots):
             readers = [self._now(r) for r in self._readers.get(root, ())]
             if len(cluster.roots) > 1 and readers and all(r is cluster for r in readers) and root is not self._result:
@@ -84,7 +84,7 @@ class Merging:
                 del self._clusters[root]
 
     def _reaches(self, source: Cluster, target: Cluster) -> bool:
-        """Whether a path leads from one cluster to the other through something else."""
+        """Whether there is a path from one cluster to the other through a third node."""
         stack = [n for n in self._following(source) if n is not target]
         seen = set(stack)
         while stack:

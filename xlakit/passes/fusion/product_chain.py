@@ -25,7 +25,7 @@ from xlakit.ops.shared.contraction import free_dimensions
 from xlakit.options import knob
 from xlakit.passes.fusion.cluster import ELEMENTWISE, MOVEMENT, is_fusible, is_large_reduction
 
-# Products of fewer rows or columns read their operands as streams, with a few results at the end of each.
+# Products of fewer rows or columns are limited by reading their operands, and have few results.
 _FEWEST = knob("product_chain.fewest", 8, 1)
 # So many bytes of a row, times as many rows as a product should have, stay in the cache.
 _LONGEST_ROW = knob("product_chain.longest_row", 1 << 14, 64)
@@ -116,7 +116,7 @@ def chain_of(computation: Computation) -> Chain | None:
     first = _link(products[0], users, roots)
     moved = {first.value, *(_link(p, users, roots).value for p in products[1:])}
     if any(isinstance(i.op, Transpose) and i not in moved for i in body):
-        # What is read across memory takes loops of its own.
+        # Strided reads need a loop nest of their own.
         return None
     reduces = tuple(i for i in body if is_large_reduction(i))
     if len(products) == 1:
@@ -125,7 +125,7 @@ def chain_of(computation: Computation) -> Chain | None:
 
 
 def _may_stand(instruction: Instruction) -> bool:
-    """Whether an instruction is one that chains may have beside products."""
+    """Whether a chain may contain an instruction beside its products."""
     if isinstance(instruction.op, Reduce):
         return is_large_reduction(instruction) and not instruction.shape.is_tuple
     return isinstance(instruction.op, _ALLOWED)
@@ -154,7 +154,7 @@ def _single(
 
 
 def _elements(value: Instruction, body: Iterable[Instruction]) -> set[Instruction] | None:
-    """What is computed from the elements of ``value``; None where something is not, element by element."""
+    """The instructions computed from ``value``; None unless all of them are elementwise."""
     found = {value}
     for instruction in body:
         if instruction is value or found.isdisjoint(instruction.operands):
@@ -205,7 +205,7 @@ def _row_domains(
 
 
 def _row_rank(dot: Instruction) -> int | None:
-    """How many dimensions of a dot's result say which row it is; None for a convolution."""
+    """The number of dimensions of a dot's result that select the row; None for a convolution."""
     if not isinstance(dot.op, Dot):
         return None
     return dot.operands[0].shape.rank - len(dot.op.lhs_contracting_dims)

@@ -1,7 +1,7 @@
-"""Stacks: results that are put together from pieces of one size, and computed piece by piece side by side.
+"""Stacks: concatenations of pieces of equal size, whose pieces are computed in one loop.
 
-``concatenate(f(x, y), g(x, y))`` is one loop that computes both pieces of an element's position, and shares what they
-have in common, rather than two loops. The pass that makes fusions counts on it, and the code generator asks here, too.
+``concatenate(f(x, y), g(x, y))`` is one loop that computes the elements of both pieces at an index, and shares common
+subexpressions. The fusion pass and the code generator both use this module.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _MOST_VISITED = 64
 
 
 def pieces_of(root: Instruction) -> dict[int, int]:
-    """The dimensions of a result that are cut, and into how many pieces of one size; none where it is no stack.
+    """The dimensions of a result that consist of pieces of equal size, with the number of pieces; empty for no stack.
 
-    It is one where a concatenation stands behind it, and nothing but operations on elements in between.
+    A stack is a concatenation followed by elementwise operations, reshapes and transposes.
     """
     found: dict[int, int] = {}
     if not root.shape.is_array:

@@ -1,8 +1,8 @@
-"""Views: which elements of an instruction a loop nest asks for, so that fusion knows what it would compute again.
+"""Views: the elements of an instruction that a loop nest reads, by which fusion estimates recomputation.
 
-A nest goes over the elements of its result. An operand is seen from there through slices, concatenations and the like:
-a view says for each dimension where the elements lie. Two uses that see an instruction through the same view share what
-is computed; through different views it is computed once for each of them.
+A nest iterates over the elements of its result and reads operands through slices, concatenations and so on: a view
+gives the range of elements in each dimension. Uses of an instruction through one view share the computed value; it is
+computed once for each different view.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from xlakit.ops.windows import ReduceWindow
 class Span(NamedTuple):
     """The elements ``start + stride * i`` of a dimension, where ``i`` is below ``length`` and counted by ``loop``.
 
-    start: None where it is known only as the program runs, or is not one number.
+    start: None if it is known only at run time, or is not one number.
     """
 
     start: int | None
@@ -36,7 +36,7 @@ Views = tuple[View, ...]
 
 
 class Part(NamedTuple):
-    """A part of a loop, from its iteration ``first`` on: a nest of its own, in which it is known what is read."""
+    """A part of a loop from iteration ``first`` on: a nest of its own, with a fixed set of views."""
 
     loop: Hashable
     first: int
@@ -55,7 +55,7 @@ class Loop:
 
 
 class Loops:
-    """The loops of a computation, each of them one object.
+    """The loops of a computation, with one object for each.
 
     What loops count stands in views, and which loop it is hangs on a view: written out, the name of a loop in a chain
     of folds would be twice as long for each of them.
@@ -65,7 +65,7 @@ class Loops:
         self._made: dict[tuple[Hashable, ...], Loop] = {}
 
     def of(self, *key: Hashable, within: View = (), is_fold: bool = False) -> Loop:
-        """The loop that ``key`` names, for what is seen through the view ``within``."""
+        """The loop with the key ``key`` below the view ``within``."""
         found = self._made.get((key, within))
         if found is None:
             found = Loop(is_fold=is_fold or is_folded(within))
@@ -98,12 +98,12 @@ def span(start: int | None, stride: int, length: int, loop: Hashable) -> Span:
 
 
 def elements(view: View) -> int:
-    """How many elements a view has."""
+    """The number of elements of a view."""
     return math.prod([s.length for s in view])
 
 
 def borders(view: View) -> list[tuple[Hashable, int]]:
-    """Where loops are cut so that a view is either seen or not: a loop and its iteration."""
+    """The cuts of loops between which a view is either always read or never: loops with iterations."""
     found: list[tuple[Hashable, int]] = []
     for s in view:
         if isinstance(s.loop, Part):
@@ -126,7 +126,7 @@ def views_of_operand(user: Instruction, number: int, view: View, loops: Loops) -
 
 
 def folded_size(user: Instruction, number: int) -> int:
-    """How many elements of an operand are folded into one of ``user``; 1 where it is no fold."""
+    """The number of elements of an operand that are folded into one of ``user``; 1 for no fold."""
     sizes = user.operands[number].shape.dimensions
     if isinstance(user.op, Dot):
         return math.prod(sizes[d] for d in (user.op.lhs_contracting_dims, user.op.rhs_contracting_dims)[number])
@@ -268,7 +268,7 @@ def _dynamic_slice(user: Instruction, number: int, view: View, loops: Loops) -> 
 
 
 def _update(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
-    """Only what is written is computed."""
+    """Only the elements that are written are computed."""
     return (whole(user.operands[number].shape.dimensions, loops.of(user, number)),)
 
 

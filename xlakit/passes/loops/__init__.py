@@ -1,1 +1,1 @@
-"""While loops: what they carry, compute again and add up, and how often they run."""
+"""Passes on while loops: carried state, invariants, sums of products, ranges of counters, unrolling."""

@@ -1,4 +1,4 @@
-"""What loops carry: only what changes, is read, and is not carried twice."""
+"""Elements of loop states: removes those that are invariant, unread or duplicates."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from xlakit.passes.simplify.common_subexpressions import operation_key
 
 
 class WhileElements(LoopPass):
-    """Carry through loops only what they change and what is read, and nothing twice.
+    """Remove elements of loop states that are invariant, unread, or always equal to another one.
 
-    What a loop does not change is, after it, what it was before; inside, a constant stands for itself. Elements that
-    begin as one value and that each iteration changes in the same way are one.
+    After the loop an invariant element is replaced by its initial value; inside, constants are rematerialized. Elements
+    with one initial value that every iteration changes in the same way are one element.
     """
 
     name = "while-elements"
@@ -60,10 +60,10 @@ class WhileElements(LoopPass):
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What becomes of a loop.
+    """The plan for a loop.
 
-    read: the elements that are read after it. unchanged: those that are then what they were before it.
-    kept: the elements that it still carries. replacements: as in a State.
+    read: the elements that are read after it. unchanged: those whose uses after it read the initial value.
+    kept: the elements that remain in the state. replacements: as in a State.
     """
 
     loop: Loop
@@ -74,14 +74,14 @@ class _Plan:
 
 
 def _plan(loop: Loop, read: set[int], context: PassContext) -> _Plan | None:
-    """What can be left out, if there is something."""
+    """The plan for a loop, or None if nothing can be removed."""
     everything = range(loop.count)
     read_now = set(everything) if -1 in read else read
     first = _equal_elements(loop)
     equal = sum(1 for i in everything if first[i] != i)
     if not (equal and context.spend("equal-element", equal)):
         first = list(everything)
-    # What is always equal to an element that does not change does not change, either.
+    # An element that is always equal to an invariant one is invariant, too.
     fixed = {first[i] for i in loop.unchanged}
     stays = frozenset(i for i in everything if first[i] in fixed)
     constants = {i: start for i in stays if (start := loop.initial(i)) is not None and _is_known(start)}
@@ -105,7 +105,7 @@ def _plan(loop: Loop, read: set[int], context: PassContext) -> _Plan | None:
 
 
 def _is_known(start: Instruction) -> bool:
-    """Whether a first value can be had inside of a loop for nothing."""
+    """Whether an initial value can be rematerialized inside of a loop at no cost."""
     if isinstance(start.op, Broadcast):
         start = start.operands[0]
         return isinstance(start.op, Constant) and start.shape.is_scalar
@@ -113,7 +113,7 @@ def _is_known(start: Instruction) -> bool:
 
 
 def _needed(loop: Loop, bits: Sequence[int], read: Sequence[int]) -> list[int]:
-    """The elements that must be carried: for those that are read, for the condition, for effects, for each other."""
+    """The elements that must be carried: for reads after the loop, the condition, effects, and for each other."""
     body, condition = elements_needed(loop.body, bits), elements_needed(loop.condition, bits)
     found = condition[loop.condition.root]
     for needs in (body, condition):
@@ -132,9 +132,9 @@ def _needed(loop: Loop, bits: Sequence[int], read: Sequence[int]) -> list[int]:
 
 
 def _equal_elements(loop: Loop) -> list[int]:
-    """For each element the first that is always equal to it: those begin as one, and remain so in each iteration.
+    """For each element the first one that is always equal to it.
 
-    Taken to be equal are all that begin as one, until the body is seen to tell them apart.
+    Elements with one initial value are assumed equal until the body is found to distinguish them (a fixed point).
     """
     starts = [loop.initial(i) for i in range(loop.count)]
     element_of: dict[Instruction, int] = {}
@@ -150,7 +150,7 @@ def _equal_elements(loop: Loop) -> list[int]:
 
 
 def _values(loop: Loop, first: Sequence[int]) -> list[object]:
-    """For each element, what names the value that the body gives: equal for equal values."""
+    """For each element a key of the value that the body gives, which is equal for equal values."""
     known: dict[object, int] = {}
     names: dict[Instruction, int] = {}
     for instruction in loop.body.instructions:

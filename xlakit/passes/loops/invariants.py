@@ -1,4 +1,4 @@
-"""What a loop computes again and again is computed before it."""
+"""Loop-invariant code motion."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from xlakit.passes.analysis.loops import Loop, LoopPass, State, elements_read, l
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext, is_fixed
 
-# What costs nothing where it stands: it says what elements are, or where they are found.
+# Operations without cost inside of the loop, which only move or name elements.
 _FREE = (Broadcast, Constant, GetTupleElement, Iota, Parameter, Reshape, Tuple)
-# What may take for ever, or calls foreign code, stays: the loop may run no iteration.
+# Loops and custom calls stay, since the loop may run no iteration.
 _STAYS = (Distinct, Call, Conditional, CustomCall, Fusion, While)
-# What takes so long that its result is kept, however large.
+# Operations that are so expensive that their results are stored at any size.
 _HEAVY = (Contraction, Cholesky, Convolution, Fft, ReduceWindow, Sort, TriangularSolve)
-# Results of so many bytes are kept, even if what they are made of is smaller.
+# Results of at most so many bytes are stored, even if their operands are smaller.
 _SMALL = knob("loop_invariants.small", 4096, 0, 1 << 20)
 
 
 class WhileInvariants(LoopPass):
-    """Compute before a loop what depends only on elements that it does not change, where that takes little memory."""
+    """Move instructions that depend on invariant elements only out of loops, if their results take little memory."""
 
     name = "while-invariants"
 
@@ -91,7 +91,7 @@ def _may_move(instruction: Instruction) -> bool:
 
 
 def _is_worth_it(instruction: Instruction, elements: int, loop: Loop) -> bool:
-    """Whether the result takes no more memory than what it is made of, or is worth its memory."""
+    """Whether the result takes no more memory than its operands, or is expensive enough."""
     size = instruction.shape.byte_size
     if size <= _SMALL.value or isinstance(instruction.op, _HEAVY):
         return True

@@ -1,4 +1,4 @@
-"""Matrices that a loop multiplies by in every iteration lie as products read them, packed once before the loop."""
+"""Packs invariant matrices that a loop multiplies by once, before the loop."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from xlakit.passes.analysis.loops import Loop, LoopPass, loop_of, trip_count, wi
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext, is_fixed
 
-# Columns lie side by side in slivers of so many bytes: a line of the cache, which is two vectors of 32 bytes.
+# The width of slivers in bytes: a cache line, which is two vectors of 32 bytes.
 _SLIVER_BYTES = 64
 _KINDS = (PrimitiveType.F32, PrimitiveType.F64)
-# For fewer rows a matrix is read once, as it lies; for more, packing it each time costs little beside the product.
+# With fewer rows a matrix is read once, unpacked; with more, packing costs little compared with the product.
 _FEWEST_ROWS = knob("pack_invariants.fewest_rows", 5, 1)
 _MOST_ROWS = 512
 _FEWEST_ELEMENTS = knob("pack_invariants.fewest_elements", 4096, 1)
@@ -26,7 +26,7 @@ _FEWEST_ITERATIONS = knob("pack_invariants.fewest_iterations", 4, 1)
 
 
 class PackInvariants(LoopPass):
-    """Give the products of a loop those right operands that it does not change in slivers of columns.
+    """Pack the invariant right operands of a loop's products in slivers of columns.
 
     ``dot(x, w[k, n]) -> reshape(dot(x, slivers[n / 16, k, 16]))``, where the slivers are a transpose of a reshape of w,
     which another pass moves out of the loop.

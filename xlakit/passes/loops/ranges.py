@@ -1,4 +1,4 @@
-"""What the counters of a loop decide: comparisons, clamps and choices that come out the same in all iterations."""
+"""Range analysis of loop counters: folds comparisons, clamps and choices that are the same in all iterations."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _rule = RANGES.rule
 # The least and the greatest value of an integer.
 Range = tuple[int, int]
 
-# Operands of operands are looked at so far.
+# The depth of the search through operands.
 _DEPTH = 12
 
 
 class WhileRanges(LoopPass):
-    """In loops with a known trip count, decide what their counters decide, such as whether one is negative."""
+    """Fold operations on counters of loops with a known trip count, such as a test for negative numbers."""
 
     name = "while-ranges"
 
@@ -68,7 +68,7 @@ class _RangesRewriter(Rewriter):
         self._known: dict[Instruction, Range | None] = {}
 
     def range_of(self, x: Instruction, depth: int = _DEPTH) -> Range | None:
-        """Between which numbers all elements of an array of integers are, if that is known."""
+        """The range of all elements of an array of integers, if it is known."""
         if not x.shape.is_array or not x.shape.element_type.is_integral or not depth:
             return None
         if x not in self._known:
@@ -105,9 +105,9 @@ class _RangesRewriter(Rewriter):
         return combine(*ranges) if None not in ranges else None
 
 
-# What gives elements of its first operand.
+# Operations whose result consists of elements of the first operand.
 _MOVING = (DataMovement, Copy, DynamicSlice, Gather)
-# What keeps a range, whatever it is given.
+# Operations that preserve any range.
 _BOUNDING = (Clamp, Maximum, Minimum)
 
 

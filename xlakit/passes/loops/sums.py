@@ -1,7 +1,7 @@
-"""Products that a loop adds up in every iteration, made by one product after the loop.
+"""Sums of products over the iterations of a loop, replaced by one product after the loop.
 
-So the gradient of a weight is computed that every step of a recurrence multiplies by. What the iterations multiply
-mostly lies there whole already: one operand is cut out of an array of all steps, the other is put into one.
+The gradient of a weight of a recurrence is such a sum. The operands of all iterations mostly exist as arrays already:
+one operand is a slice of an array of all steps, the other is written into one.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from xlakit.passes.core.matching import as_integer, uniform
 # Sums of narrow types are rounded in each iteration; that is part of what they mean.
 _KINDS = frozenset({PrimitiveType.F32, PrimitiveType.F64, PrimitiveType.C64, PrimitiveType.C128})
 _FEWEST_ITERATIONS = knob("loop_sums.fewest_iterations", 4, 1)
-# A product of so many terms for each result is a good one already.
+# A product of so many terms is efficient already.
 _MOST_TERMS = 256
-# A stack that has to be made takes at most this part of what adding to the sum does, in every iteration.
+# The cost of writing a new stack, relative to that of adding to the sum, in every iteration.
 _LARGEST_PIECE = knob("loop_sums.largest_piece", 1 / 2, 10.0)
-# It is at most so many times as large as the one that is there.
+# The size of a new stack, relative to the existing one.
 _MOST_TIMES = knob("loop_sums.most_times", 8, 1000)
 
 
@@ -71,7 +71,7 @@ class _Sum:
 
 
 class WhileSums(LoopPass):
-    """Leave products that are only added up to one product of all iterations' operands, after the loop.
+    """Replace sums of products in a loop by one product of all iterations' operands, after the loop.
 
     ``s + dot(a[0], b[0]) + dot(a[1], b[1]) + ..`` is ``s + dot(a, b)``, which contracts the iterations, too.
     """
@@ -90,7 +90,7 @@ class WhileSums(LoopPass):
         return _rebuilt(computation, found, context) if found else computation
 
 
-# -- what is to be seen ----------------------------------------------------------------------------------
+# -- analysis --------------------------------------------------------------------------------------------
 
 
 def _sums(loop: Loop) -> list[_Sum]:
@@ -119,7 +119,7 @@ def _sums(loop: Loop) -> list[_Sum]:
 
 
 def _sum(loop: Loop, number: int, users: Counter[Instruction], stacks: _Stacks) -> _Sum | None:
-    """The sum that an element is, if nothing else of the loop has to do with it."""
+    """The sum that an element is, if nothing else in the loop uses it."""
     added = loop.given(number)
     if added is None or not isinstance(added.op, Add) or is_fixed(added) or users[added] != 1:
         return None
@@ -148,7 +148,7 @@ def _sum(loop: Loop, number: int, users: Counter[Instruction], stacks: _Stacks) 
 
 
 def _may_be_stacked(piece: Instruction, other: Instruction, product: Instruction) -> bool:
-    """Whether putting a piece away in each iteration takes less than adding to the sum, and not too much memory."""
+    """Whether storing a piece in each iteration costs less than adding to the sum, and not too much memory."""
     size = piece.shape.byte_size
     return size <= _LARGEST_PIECE.value * product.shape.byte_size and size <= _MOST_TIMES.value * other.shape.byte_size
 
@@ -195,7 +195,7 @@ class _Stacks:
         return _Stack(number, dimension, starts[dimension]) if self._counts(starts[dimension]) else None
 
     def _counts(self, index: Instruction) -> bool:
-        """Whether a number of the body is another one in each iteration, from 0 on without a gap."""
+        """Whether an index of the body takes every value from 0 to the trip count minus 1, one in each iteration."""
         sign, offset, node = 1, 0, index
         number = self._loop.element(node)
         while number is None or number in self._loop.unchanged:
@@ -223,13 +223,13 @@ def _squeezed(dimensions: Sequence[int], dimension: int) -> tuple[int, ...]:
 
 
 def _is_squeezed(piece: Instruction, dimension: int) -> bool:
-    """Whether a piece is a value that only got a dimension of 1."""
+    """Whether a piece is a value with an added dimension of 1."""
     if not isinstance(piece.op, Reshape):
         return False
     return piece.operands[0].shape.dimensions == _squeezed(piece.shape.dimensions, dimension)
 
 
-# -- the other loop ----------------------------------------------------------------------------------------
+# -- the new loop ------------------------------------------------------------------------------------------
 
 
 def _rebuilt(
@@ -304,7 +304,7 @@ def _parameter(cloner: ComputationCloner, old: Instruction, shape: Shape) -> Non
 
 
 def _carried(cloner: ComputationCloner, one: _Sum) -> Instruction:
-    """What an iteration gives where it gave the sum: the stack with its piece, or what it was given."""
+    """The element of the next iteration that replaces the sum: the stack with its piece, or the unchanged element."""
     given = next(cloner.clones[o] for o in one.added.operands if o is not one.product)
     piece = one.new
     if piece is None:
@@ -349,5 +349,5 @@ def _of_all_iterations(one: _Sum) -> Dot:
 
 
 def _beside(dimension: int, dimensions: Sequence[int]) -> tuple[int, ...]:
-    """What dimensions of a piece are in its stack."""
+    """The dimensions of a piece in its stack."""
     return tuple(d + (d >= dimension) for d in dimensions)

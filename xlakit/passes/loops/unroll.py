@@ -1,4 +1,4 @@
-"""Loops that run a known, small number of iterations become those iterations."""
+"""Unrolling of loops with a small known trip count."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from xlakit.passes.analysis.loops import Loop, LoopPass, loop_of, trip_count
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext, is_fixed
 
-# A loop of at most so many iterations, which make at most so many instructions, is written out.
+# The largest trip count, and number of instructions after unrolling.
 _MOST_ITERATIONS = knob("unroll_loops.most_iterations", 8, 0, 50)
 _MOST_INSTRUCTIONS = 600
-# What fuses with everything: it says where elements are found.
+# Operations that fuse with any other, since they only move elements.
 _SPREADING = (Broadcast, Iota, Reshape)
-# What fuses where it reads few elements, or those of an array that is the same in all iterations.
+# Operations that fuse if they read few elements, or an array that is invariant.
 _CHOOSING = (Concatenate, DynamicSlice, DynamicUpdateSlice, Pad, Reverse, Slice, Transpose)
 _FEW_ELEMENTS = knob("unroll_loops.few_elements", 256, 0, 10_000)
 
 
 class UnrollLoops(LoopPass):
-    """Write out loops that run once, or a few times over operations on elements; leave out those that never run.
+    """Unroll loops that run once, or a few times over elementwise operations; remove those that never run.
 
     Each iteration becomes a call of the body, to be inlined afterwards. Other loops that run a known number of
-    iterations are noted to do so.
+    iterations get an annotation.
     """
 
     name = "unroll-loops"
@@ -40,7 +40,7 @@ class UnrollLoops(LoopPass):
         counted: dict[Instruction, int] = {}
         for loop in map(loop_of, computation.instructions):
             count = None if loop is None else trip_count(loop)
-            # A test that has effects is made once more than the body runs.
+            # A condition with effects runs once more than the body.
             if loop is None or count is None or loop.condition.has_side_effect:
                 continue
             if not _is_worth_it(loop, count):
@@ -68,7 +68,7 @@ class UnrollLoops(LoopPass):
 
 
 def _annotated(loop: Instruction, count: int, cloner: ComputationCloner) -> Instruction:
-    """The loop with a note of how often it runs, in the words of XLA."""
+    """The loop with its trip count in XLA's backend config."""
     note = json.dumps({"known_trip_count": {"n": str(count)}}, separators=(",", ":"))
     annotations = dataclasses.replace(loop.annotations, backend_config=note)
     return loop.replace(operands=[cloner.clones[loop.operands[0]]], annotations=annotations)

@@ -1,1 +1,1 @@
-"""The order of instructions, and what is computed again to save memory."""
+"""The schedule of instructions, and rematerialization."""

@@ -1,4 +1,10 @@
-"""How much memory a computation needs, in one order of its instructions or another."""
+"""The peak memory of a computation in any order of its instructions, for scheduling and rematerialization.
+
+It is an estimate before the memory plan: schedules are compared here, while live ranges
+(:mod:`xlakit.memory.live_ranges`) are those of the steps of the one schedule that was chosen, after lowering. Orders
+differ only in when a value is read for
+the last time, so readers are counted rather than intervals computed again for each order.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +20,16 @@ from xlakit.ops.dynamic import DynamicUpdateSlice
 from xlakit.ops.movement import Reshape
 from xlakit.ops.scatter import Scatter
 
-# What only renames or bundles arrays.
+# Operations without arrays of their own.
 _ALIASES = (Forwarding, Reshape)
-# What may change its first operand in place.
+# Operations that may update their first operand in place.
 _UPDATES = (DynamicUpdateSlice, Scatter, While)
 _NOT_KEPT = (Constant, Parameter)
 
 
 @dataclass(slots=True)
 class Step:
-    """What an instruction does to memory. Arrays are numbered.
+    """The effect of an instruction on memory. Arrays are numbered.
 
     during: the bytes that it needs while it runs. updated: pairs of an array that it makes and one that it reads,
     which may share one buffer.
@@ -40,8 +46,8 @@ class Step:
 class Memory:
     """The memory that a computation needs in one order or another.
 
-    steps: for each instruction what it does to memory. sizes: the bytes of each array. arrays: those that each
-    instruction is made of. readers: the numbers of the instructions that read each array.
+    steps: the effect of each instruction. sizes: the bytes of each array. arrays: those in the result of each
+    instruction. readers: the numbers of the instructions that read each array.
     """
 
     def __init__(self, computation: Computation, peaks: Mapping[Computation, int]) -> None:
@@ -61,7 +67,7 @@ class Memory:
                 effect = number
             numbers[instruction] = number
             self.steps.append(step)
-        # The results stand in memory of their own.
+        # The results have memory of their own.
         for array in self.arrays[computation.root]:
             self.sizes[array] = 0
         self.readers: list[list[int]] = [[] for _ in self.sizes]
@@ -87,7 +93,7 @@ class Memory:
         return Step(made, reads, during, _updated(instruction, made, given), is_free)
 
     def peak(self, order: Iterable[int]) -> int:
-        """The most bytes that are in use at once."""
+        """The peak of the bytes in use."""
         return max(self.in_use(order), default=0)
 
     def in_use(self, order: Iterable[int]) -> list[int]:
@@ -110,7 +116,7 @@ class Memory:
 
 
 def _alias(instruction: Instruction, given: Sequence[list[int]]) -> list[int]:
-    """The arrays that an instruction is which makes none."""
+    """The arrays of an instruction that only forwards operands."""
     op = instruction.op
     if isinstance(op, GetTupleElement):
         shapes = instruction.operands[0].shape.tuple_shapes
@@ -124,7 +130,7 @@ def _count(shape: Shape) -> int:
 
 
 def _updated(instruction: Instruction, made: Sequence[int], given: Sequence[list[int]]) -> list[tuple[int, int]]:
-    """The arrays that an instruction may make instead of others."""
+    """Pairs of a new array and an operand's array that it may overwrite."""
     op = instruction.op
     if isinstance(op, _UPDATES):
         arrays = [a for arrays in given for a in arrays] if isinstance(op, Scatter) else given[0]
