@@ -5,8 +5,16 @@ import pytest
 
 import xlakit as xla
 from xlakit import distributed
+from xlakit.ir.attributes import ReplicaGroups
+from xlakit.passes.pipeline import PASSES, rules_of, run_pipeline
 
 S32 = xla.make_shape(xla.S32)
+SLICED = """HloModule sliced
+ENTRY e {
+  x = f32[8] parameter(0)
+  i = s32[] constant(3)
+  ROOT r = f32[2] dynamic-slice(x, i), dynamic_slice_sizes={2}
+}"""
 
 
 def program():
@@ -54,3 +62,34 @@ def test_a_cluster_knows_the_old_name():
     cluster = distributed.initialize(launched=False)
     with pytest.deprecated_call(match="new_execution_context"):
         assert isinstance(cluster.make_world(), xla.ExecutionContext)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("dynamic-slice-of-known-place", "dynamic-slice-of-known-start"),
+        ("update-of-known-place", "update-of-known-start"),
+        ("scatter-at-known-place", "scatter-at-known-index"),
+    ],
+)
+def test_rules_are_switched_off_by_their_old_names(old, new):
+    assert new in {rule.name for rule in rules_of(PASSES.values())}
+    module = xla.HloModule.from_text(SLICED)
+    assert "dynamic-slice(" not in run_pipeline(module, ["dynamic-slices"]).to_text()
+    with pytest.deprecated_call(match=f"'{old}' is now '{new}'"):
+        left = run_pipeline(module, ["dynamic-slices"], disabled=[old])
+    assert ("dynamic-slice(" in left.to_text()) is old.startswith("dynamic-slice")
+
+
+def test_functions_with_a_context_know_the_old_name():
+    found = []
+
+    def function(context, x):
+        with pytest.deprecated_call(match="place_in_group is now index_in_group"):
+            found.append(context.place_in_group(ReplicaGroups.from_lists([[0]])))
+        return x
+
+    call = evaluating.build(lambda x: xla.custom_call(x.builder, "known", [x], S32), S32)
+    xla.register_custom_call("known", function, with_context=True)
+    assert xla.compile(call, backend="interpreter")(5) == 5
+    assert found == [(0, 1)]

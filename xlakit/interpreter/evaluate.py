@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 import numpy as np
 
 from xlakit.data.shape import Shape, floating_types
+from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ExecutionError, ResourceError, XlakitError
 from xlakit.execution.rendezvous import Group
 from xlakit.ir.instruction import Computation, Instruction
@@ -220,6 +221,8 @@ class Context:
     ) -> tuple[int, int]:
         """This device's index in its group, and the number of members."""
         return self.device.rendezvous.index_in_group(Group(groups, channel_id, use_global_device_ids))
+
+    place_in_group = renamed_attribute("place_in_group", "index_in_group")
 
     def all_to_all(
         self,

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from xlakit.deprecation import warn_renamed
 from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.options import current
@@ -109,6 +110,12 @@ PIPELINE: tuple[Pass, ...] = (
 
 # The passes by name: those of the pipeline; partition, which comes before all where a program is to be split; and each
 # table as one of its own, for tests and for a look at what it does.
+# Old names of rules, which switch the rules off for one more version.
+_RENAMED = {
+    "dynamic-slice-of-known-place": "dynamic-slice-of-known-start",
+    "update-of-known-place": "update-of-known-start",
+    "scatter-at-known-place": "scatter-at-known-index",
+}
 PASSES: dict[str, Pass] = {p.name: p for p in (Partition(), *PIPELINE, *(RulePass(t.name, t) for t in TABLES))}
 
 # What is called after each pass: its number from 1, its name, and the module before and after it.
@@ -186,6 +193,9 @@ def _known(names: Sequence[str]) -> Sequence[str]:
     rules = rules_of(PASSES.values())
     parts = (name for step in PASSES.values() for name in step.parts)
     known = {*PASSES, *(r.name for r in rules), *(r.table for r in rules), *parts}
+    for name in _RENAMED.keys() & names:
+        warn_renamed(f"the rule '{name}'", f"'{_RENAMED[name]}'")
+    names = [_RENAMED.get(name, name) for name in names]
     for name in names:
         if name not in known:
             raise ArgumentError(f"there is no pass and no rule '{name}'", hint="'xlakit opt --list-passes' lists them")
