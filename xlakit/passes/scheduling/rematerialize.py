@@ -1,8 +1,8 @@
-"""Values that are made again where they are wanted late, rather than kept while most memory is in use.
+"""Rematerialization: values that are live at the memory peak and used later are computed again.
 
-What a model's gradient reads was made on the way to its loss, and all of it waits there at once. Much of it follows
-from what waits anyway by a few cheap operations: a softmax from its exponentials, an activation from what went into it.
-To make that again takes less time than the product that reads it takes for some of its rows.
+The values of a model's forward pass that its gradient reads are all live at the end of the forward pass. Many follow
+from others of them by a few cheap operations: a softmax from its exponentials, an activation from its argument.
+Computing them again takes less time than the product that reads them takes for a few of its rows.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from xlakit.passes.fusion.cluster import is_simple
 from xlakit.passes.fusion.product_chain import chain_of
 from xlakit.passes.scheduling.peak_memory import Memory
 
-# Smaller peaks are left as they are; and at least such a part of a peak must be saved.
+# The least peak in bytes for the pass to act on, and the least fraction of it that must be saved.
 _SMALL_PEAK = knob("rematerialize.small_peak", lambda: machine.current().l3 // 8, 0)
 _LEAST_SAVED = 1 / 32
-# Arrays of less than this part of the peak are not looked at.
+# Arrays below this fraction of the peak are not considered.
 _SMALL_PART = knob("rematerialize.small_part", 1 / 256, 0.0)
-# A program may make one element again for so many of its operations: that is about a hundredth of its time.
+# One element may be recomputed for so many operations of the program: about one percent of its time.
 _FLOPS_FOR_ELEMENT = knob("rematerialize.flops_for_element", 8000, 0.01)
 _MOST_OPERATIONS = 16
 _MOST_ITERATIONS = 4
 
 
 class Rematerialize(Pass):
-    """Make cheap values again for their late readers, where that lowers the most memory that is in use at once."""
+    """Recompute cheap values for their late readers, if that lowers the memory peak."""
 
     name = "rematerialize"
     left_out_by = "memory"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Callees first: what they need counts where they are called."""
+        """Process callees first, since their peaks count at their callers."""
         if module.is_scheduled:
             return module
         peaks: dict[Computation, int] = {}
@@ -60,7 +60,7 @@ class Rematerialize(Pass):
 def _lowered(
     computation: Computation, memory: Memory, peaks: Mapping[Computation, int], context: PassContext
 ) -> tuple[Computation, Memory]:
-    """The computation with less memory in use at once, and that memory; the same where too little can be saved."""
+    """The computation with a lower peak, and the peak; unchanged if too little can be saved."""
     left = -1.0
     for _ in range(_MOST_ITERATIONS):
         looking = _Looking(computation, memory)
@@ -83,7 +83,7 @@ def _lowered(
 
 @dataclass(slots=True)
 class _Value:
-    """A result of a fusion that may be made again.
+    """A result of a fusion that may be rematerialized.
 
     made_by, number: the fusion, and which of its results it is. body: what of the fusion's computation makes it.
     given: for each instruction of the fusion's computation that is not made again, where its value is.
@@ -100,12 +100,12 @@ class _Value:
 
     @property
     def bytes_read(self) -> float:
-        """What making it again reads, for each byte that it saves."""
+        """The bytes that rematerialization reads for each byte that it saves."""
         return sum(g.shape.byte_size for g in self.given.values()) / self.instruction.shape.byte_size
 
 
 class _Looking:
-    """Looks for values of a computation that are there when most memory is in use, and need not be."""
+    """Finds values of a computation that are live at the peak and can be rematerialized."""
 
     def __init__(self, computation: Computation, memory: Memory) -> None:
         self._computation = computation
@@ -115,7 +115,7 @@ class _Looking:
         self._fullest = used.index(self.peak) if used else 0
         self._results = set(memory.arrays[computation.root])
         self._elements: dict[Instruction, dict[int, Instruction]] = {}
-        # What other instructions are names of; readers of those are not seen here.
+        # Instructions with aliases, whose readers are not known here.
         self._named: set[Instruction] = set()
         for instruction, step in zip(computation.instructions, memory.steps, strict=True):
             if isinstance(instruction.op, GetTupleElement):
@@ -124,7 +124,7 @@ class _Looking:
                 self._named.update(instruction.operands)
 
     def chosen(self, left: float) -> list[_Value]:
-        """The values to make again, of so many elements in all."""
+        """The values to rematerialize, up to a total number of elements."""
         found = [v for v in self._candidates() if self._can_be_made(v)]
         found.sort(key=lambda v: (v.bytes_read, -v.instruction.shape.byte_size))
         result: list[_Value] = []
@@ -155,7 +155,7 @@ class _Looking:
                     yield _Value(parts[number], fusion, number, late, len(late) == len(readers))
 
     def _can_be_made(self, value: _Value) -> bool:
-        """Find out how the value is made of what is there anyway."""
+        """Find how the value is computed from values that are live anyway."""
         fusion = value.made_by
         calls = fusion.op_as(Fusion).calls
         roots = calls.root.operands if isinstance(calls.root.op, Tuple) else (calls.root,)
@@ -180,7 +180,7 @@ class _Looking:
         return bool(value.given)
 
     def _is_there(self, instruction: Instruction) -> bool:
-        """Whether a value is in memory before and after the peak."""
+        """Whether a value is live before and after the peak."""
         if isinstance(instruction.op, (Parameter, Constant)):
             return True
         array = self._memory.arrays[instruction][0]
@@ -195,7 +195,7 @@ def _is_cheap(instruction: Instruction) -> bool:
 
 
 class _Rebuilding:
-    """Makes a computation again, with values made again just before the first of their late readers."""
+    """Rebuilds a computation with values rematerialized before the first of their late readers."""
 
     def __init__(self, computation: Computation, values: Sequence[_Value], names: Names) -> None:
         self._computation = computation
@@ -203,11 +203,11 @@ class _Rebuilding:
         self._names = names
         self._made: dict[Instruction, Instruction] = {}
         self._lines: list[Instruction] = []
-        # By the numbers of instructions: what is made before them, and what they read of it.
+        # By the numbers of instructions: the values rematerialized before them, and those that they read.
         self._before: dict[int, list[_Value]] = {}
         self._reads: dict[int, list[_Value]] = {}
         self._dropped: dict[Instruction, set[int]] = {}
-        # The elements of these fusions, and those of them that are given no more.
+        # The get-tuple-elements of these fusions, and the results that are dropped.
         self._elements: dict[Instruction, list[Instruction]] = {v.made_by: [] for v in values}
         for instruction in computation.instructions:
             if isinstance(instruction.op, GetTupleElement) and instruction.operands[0] in self._elements:
@@ -244,7 +244,7 @@ class _Rebuilding:
         self._lines.append(new)
 
     def _again(self, value: _Value) -> Instruction:
-        """A fusion that makes a value."""
+        """A fusion that computes a value again."""
         name = self._names.new("fusion")
         inner: dict[Instruction, Instruction] = {}
         for number, old in enumerate(value.given):
@@ -263,7 +263,7 @@ class _Rebuilding:
         return fusion
 
     def _with_fewer_results(self, old: Instruction, operands: tuple[Instruction, ...]) -> None:
-        """The fusion without results that are not read any more, and its elements."""
+        """The fusion without dropped results, and its get-tuple-elements."""
         kept = [n for n in range(len(old.shape.tuple_shapes) or 1) if n not in self._dropped[old]]
         fewer = _fewer_results(old, kept)
         if fewer is None:
@@ -271,7 +271,7 @@ class _Rebuilding:
             return
         new = fewer.replace(operands=operands)
         self._lines.append(new)
-        # Its elements have other numbers now.
+        # The numbers of its results have changed.
         self._made[old] = new
         for element in self._elements[old]:
             number = element.op_as(GetTupleElement).index
@@ -285,7 +285,7 @@ class _Rebuilding:
 
 
 def _fewer_results(fusion: Instruction, kept: Sequence[int]) -> Instruction | None:
-    """A fusion that gives some of its results, if that is one that there is a kernel for."""
+    """A fusion with some of its results, if there is a kernel for it."""
     op = fusion.op_as(Fusion)
     if not kept:
         return None

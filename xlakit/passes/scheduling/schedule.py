@@ -1,4 +1,4 @@
-"""The order of instructions: one in which less memory is in use at once, where there is one."""
+"""The schedule: an order of instructions with a lower memory peak, if one is found."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _LEAST_SAVED = knob("schedule.least_saved", 1 / 16, 0.0)
 
 
 class Schedule(Pass):
-    """Order instructions so that less memory is in use at once, where the program does not say their order."""
+    """Order instructions for a lower memory peak, unless the program is scheduled already."""
 
     name = "schedule"
     left_out_by = "memory"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Callees first: what they need counts where they are called."""
+        """Process callees first, since their peaks count at their callers."""
         if module.is_scheduled:
             return module
         peaks: dict[Computation, int] = {}
@@ -44,7 +44,7 @@ class Schedule(Pass):
 
 
 def _better(memory: Memory) -> Sequence[int] | None:
-    """An order to take instead of the one that is there, if that gains enough."""
+    """A better order than the current one, or None if the gain is too small."""
     used = memory.in_use(range(len(memory.steps)))
     peak, best = max(used, default=0), None
     if peak < _SMALL_PEAK.value:
@@ -58,7 +58,7 @@ def _better(memory: Memory) -> Sequence[int] | None:
 
 
 def greedy(memory: Memory) -> list[int]:
-    """An order in which the next instruction is always the one after which least memory is in use."""
+    """A greedy order: the next instruction is the one after which the least memory is in use."""
     steps = memory.steps
     left = [len(readers) for readers in memory.readers]
     waiting, followers = _waiting(memory)
@@ -79,7 +79,7 @@ def greedy(memory: Memory) -> list[int]:
         for array in steps[number].reads:
             left[array] -= 1
             if left[array] == 1:
-                # Its last reader is worth more now.
+                # Its last reader frees more memory now.
                 for reader in memory.readers[array]:
                     if not done[reader] and not waiting[reader]:
                         heapq.heappush(ready, cost(reader))
@@ -91,9 +91,9 @@ def greedy(memory: Memory) -> list[int]:
 
 
 def eager(memory: Memory) -> list[int]:
-    """The order that is there, but that what frees more than it makes does not wait.
+    """The current order, except that instructions that free more than they allocate run at once.
 
-    The gradients of a model's weights are wanted last, and what they are made of is large.
+    The gradients of a model's weights are used last, and their operands are large.
     """
     steps = memory.steps
     left = [len(readers) for readers in memory.readers]
@@ -125,7 +125,7 @@ def eager(memory: Memory) -> list[int]:
 
 
 def _waiting(memory: Memory) -> tuple[list[int], list[list[int]]]:
-    """For each instruction, for how many others it waits, and which ones wait for it."""
+    """For each instruction the number of instructions that it waits for, and those that wait for it."""
     waiting = [len(step.waits_for) for step in memory.steps]
     followers: list[list[int]] = [[] for _ in memory.steps]
     for number, step in enumerate(memory.steps):

@@ -1,7 +1,8 @@
-"""Splitting a program over devices: from the whole program, and what it says of shardings, to that of one partition.
+"""The SPMD partitioner: rewrites a program with shardings into the program of one partition.
 
-To read it: ``tilings`` and ``scopes`` say which part of an array each device has, ``factors`` what operations allow,
-``values`` and ``pieces`` make them on parts, ``walk`` goes through a program; everything else is of a special kind.
+Reading order: ``tilings`` and ``scopes`` (which part of an array each partition has), ``factors`` (how operations may
+be split), ``values`` and ``pieces`` (operations on parts), ``walk`` (the traversal of a program); then the special
+cases.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ def is_split(module: HloModule) -> bool:
 
 
 def is_to_be_split(module: HloModule, partitions: int) -> bool:
-    """Whether a program is that of all partitions, and says how its arrays are split over them."""
+    """Whether a program is that of all partitions, with shardings."""
     if is_split(module):
         return False
     instructions = [i for c in module.computations for i in c.instructions]
     if any(map(_is_boundary, instructions)):
         return True
-    # Outside of manual computations partitions meet only in programs that are split already.
+    # Outside of manual computations only partitioned programs have collectives between partitions.
     return (
         partitions > 1
         and any(_is_tiled(i.annotations.sharding) for i in instructions)
@@ -46,7 +47,7 @@ def is_to_be_split(module: HloModule, partitions: int) -> bool:
 
 
 def _is_boundary(instruction: Instruction) -> bool:
-    """Whether a manual computation begins or ends here; the older form says a sharding."""
+    """Whether a manual computation begins or ends here; the older form has a sharding."""
     said = instruction.annotations
     if not isinstance(instruction.op, CustomCall) or (said.sharding is None and not said.frontend_attributes):
         return False
@@ -56,7 +57,7 @@ def _is_boundary(instruction: Instruction) -> bool:
 
 
 def _tells_partitions_apart(instruction: Instruction) -> bool:
-    """Whether what an instruction gives depends on the partition that runs it."""
+    """Whether the result of an instruction depends on the partition."""
     return isinstance(instruction.op, PartitionId) or (
         isinstance(instruction.op, (Collective, CollectivePermute)) and instruction.op.channel_id is not None
     )
@@ -67,17 +68,17 @@ def _is_tiled(sharding: Sharding | None) -> bool:
 
 
 class Partition(Pass):
-    """Make of a program that says how arrays are split over partitions that of one partition, with collectives.
+    """Rewrite a program with shardings into that of one partition, with collectives.
 
-    What an operation's rule allows stays split; anything else is computed whole on every partition. The module's
-    ``spmd_parameters_shardings`` and ``spmd_output_sharding`` say afterwards how arguments and results are split.
+    An operation is split as its rule allows; without a rule it is computed whole on every partition. Afterwards the
+    module's ``spmd_parameters_shardings`` and ``spmd_output_sharding`` have the shardings of arguments and results.
     Raises ShapeError for shardings that are of other devices or sizes, UnsupportedError for feeds of split programs.
     """
 
     name = "partition"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """The program of one partition; the same module where nothing says that it is one of all."""
+        """The program of one partition; the same module if it has no shardings."""
         if not is_to_be_split(module, module.num_partitions) or not context.spend("partition"):
             return module
         return split_over(module, module.num_partitions, context=context)
@@ -87,7 +88,7 @@ def split_over(
     module: HloModule, partitions: int, replicas: int | None = None, *, context: PassContext | None = None
 ) -> HloModule:
     """The program of one of so many partitions; of each replica, of which there are as many as the module says."""
-    # Most programs are not split, and are compiled sooner without all that splits.
+    # Imported here, since most programs are not partitioned.
     from xlakit.passes.spmd.splitting import split
 
     return split(module, partitions, replicas, PassContext() if context is None else context)

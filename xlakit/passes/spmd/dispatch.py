@@ -1,4 +1,4 @@
-"""Which function splits an operation: by its opcode, by the target of a custom call, or by its factors."""
+"""Dispatch to the function that splits an operation: by class, by the target of a custom call, or by its factors."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _STARTS: Final = frozenset({"all-gather-start", "all-reduce-start", "async-start
 
 
 def split(walk: Walk, old: Instruction, operands: tuple[Value, ...], end: Instruction | None) -> Value:
-    """What one partition does of an instruction.
+    """The value of an instruction in the program of one partition.
 
-    end: where a call of a manual computation ends; None for other instructions.
+    end: the end of a call of a manual computation; None for other instructions.
     """
     special = _SPECIAL.get(old.opcode)
     if special is not None:
@@ -51,7 +51,7 @@ def _custom_call(walk: Walk, old: Instruction, target: str, operands: tuple[Valu
     if target == inspection.TARGET and len(operands) == 1:
         return inspection.inspect(walk, old, operands)
     if target == GROUP:
-        # Propagation has seen it.
+        # Propagation has used it.
         return ()
     boundary = manual.BOUNDARIES.get(target)
     if boundary is not None:
@@ -62,7 +62,7 @@ def _custom_call(walk: Walk, old: Instruction, target: str, operands: tuple[Valu
 
 
 def _barrier(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
-    """An optimization barrier, on parts as they are."""
+    """An optimization barrier, applied to the parts."""
     scope = smallest(walk.scope, operands)
     tilings = [p.tiling if p.scope == scope else (None,) * len(p.tiling) for p in leaves(operands[0])]
     given = walk.pieces.bundle(operands[0], iter(tilings), scope)

@@ -1,7 +1,7 @@
-"""The edges of a program: arguments come in the parts that are said, results go in those that are said or found.
+"""The boundary of a program: arguments arrive with their shardings, results leave with theirs or with inferred ones.
 
-Parts of an argument or result need not be equal: then all have the size of the largest, and the last are padded. Inside
-the program such an array is whole.
+The parts of an argument or result may be unequal: then all have the size of the largest, and the last are padded.
+Inside of the program such an array is replicated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from xlakit.passes.spmd.walk import Walk, local_shape
 
 
 def argument(walk: Walk, parameter: Instruction) -> tuple[Value, list[Tiling]]:
-    """A parameter as its value, and how it is split."""
+    """The value of a parameter, and its sharding."""
     shapes, said = leaf_shapes(parameter.shape), of_leaves(parameter)
     with placing(walk.program.module, parameter):
         tilings = [_tiling(walk, sharding, shape) for sharding, shape in zip(said, shapes, strict=True)]
@@ -33,7 +33,7 @@ def argument(walk: Walk, parameter: Instruction) -> tuple[Value, list[Tiling]]:
 
 
 def _tiling(walk: Walk, sharding: Sharding | None, shape: Shape) -> Tiling | None:
-    """The tiling of an argument or result that is said; None where nothing is said."""
+    """The tiling of the sharding of an argument or result; None without a sharding."""
     splits = walk.program.annotations.splits(sharding, shape.rank) if shape.is_array else None
     if splits is None:
         return None
@@ -62,7 +62,7 @@ def _without_padding(walk: Walk, given: Iterable[Piece]) -> Iterator[Piece]:
 
 
 def result(walk: Walk, value: Value) -> tuple[Value, list[Tiling]]:
-    """The result as it is said to be split, or as it is."""
+    """The result in the tiling of its sharding, or as it is."""
     root = walk.program.module.entry.root
     hints = (walk.frame and walk.frame.hints(root)) or whole_tilings(root.shape)
     with placing(walk.program.module, root):
@@ -81,7 +81,7 @@ def _result(walk: Walk, piece: Piece, sharding: Sharding | None, hint: Tiling) -
     numbers = walk.program.annotations.unreduced(sharding)
     if numbers is None or not own.shape.is_array:
         return own
-    # What is still to be added is what the caller gets: from here on it is a value as any other.
+    # The caller gets the unreduced parts, as an ordinary value.
     partial = walk.pieces.unreduced(own, own.tiling, numbers, walk.scope)
     return Piece(partial.instruction, partial.tiling, walk.scope, partial.shape)
 

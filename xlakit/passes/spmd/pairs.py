@@ -1,7 +1,7 @@
-"""Asynchronous operations of a program that is to be split: start and done become one operation, where the done was.
+"""Async pairs before partitioning: start and done become one synchronous operation at the done.
 
-Devices share one processor, on which others work while one waits, so a start without a done would win nothing; and each
-rule of the partitioner is for the operation as a whole.
+Devices share the processors, which work for other devices while one waits, so asynchrony gains nothing; and the rules
+of the partitioner are for synchronous operations.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _changed(computation: Computation, context: PassContext) -> Computation:
     made: dict[Instruction, Instruction] = {}
 
     def predecessors(of: Instruction) -> list[Instruction]:
-        # What is to come after a start comes after its operands: the operation as a whole may have to come later.
+        # Control dependencies on a start become ones on its operands, since the operation is now at the done.
         found: dict[Instruction, None] = {}
         for before in of.control_predecessors:
             behind = before.operands if before in starts else (before,)
@@ -75,7 +75,7 @@ def _is_start(instruction: Instruction) -> bool:
 
 
 def _whole(done: Instruction, start: Instruction, context: PassContext) -> Op:
-    """The operation that a start and its done are."""
+    """The synchronous operation of a start and its done."""
     if isinstance(start.op, AsyncStart):
         callee = start.op.calls
         if callee.execution_thread != "main":

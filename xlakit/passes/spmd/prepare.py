@@ -1,4 +1,4 @@
-"""What is done to a program before it is walked through."""
+"""Preparation of a program for the partitioner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def prepared(module: HloModule, context: PassContext) -> HloModule:
 
 
 def _without_hints_on_elements(module: HloModule) -> HloModule:
-    """What is computed for each element has nothing to split; what is said of it would hide what it is."""
+    """Remove sharding hints from computations that are applied to elements, so that these are recognized."""
     split = programs(module)
     made: dict[Computation, Computation] = {}
     for old in module.computations:

@@ -1,4 +1,4 @@
-"""What the walks through the computations of a program share, and the hints that propagation gives them."""
+"""State shared by the traversals of a program's computations, and the hints of propagation."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from xlakit.passes.spmd.shardings.tilings import Tiling
 
 @dataclass
 class Program:
-    """What all walks through the computations of a module share."""
+    """State shared by all traversals of a module's computations."""
 
     module: HloModule
     annotations: Annotations
     channels: Channels
     context: PassContext
-    # How the operands of calls are split that ask for it.
+    # The shardings that InspectSharding calls have recorded.
     inspected: dict[Instruction, Sharding] = field(default_factory=dict[Instruction, Sharding])
 
 

@@ -1,11 +1,10 @@
-"""Propagation: how values would be split if all that are combined element by element were split alike.
+"""Sharding propagation: tilings for values that are combined elementwise with values of known shardings.
 
-What is said of arguments, results and constraints spreads through the operations that keep elements where they are, or
-move them in ways that keep dimensions, from operands to results and back. The walk goes forwards only: an optimizer's
-moment comes before the parameter that it updates, and nothing but the parameter says how both are split. What is found
-is a hint for the walk, which may do otherwise.
+Shardings of arguments, results and constraints are propagated through elementwise operations, and operations that
+preserve dimensions, in both directions. The walk itself only goes forwards: an optimizer's moment precedes the
+parameter that it updates, and only the parameter has a sharding. The result is a hint, which the walk may ignore.
 
-Values are nodes, and what an operation has in common between them are ties, as ``factors`` gives them. A computation
+Values are nodes; the factors of an operation (``factors``) are ties between them. A computation
 that is called twice has two frames, since it may be split in two ways. Constants have no node of their own:
 each use has another, as two values that begin with the same zeros have nothing else in common.
 """
@@ -40,7 +39,7 @@ from xlakit.passes.spmd.shardings.factors import Dims, factors_of
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, is_proper, refines, whole, with_split
 from xlakit.passes.spmd.shardings.values import leaf_shapes, placing
 
-# Operations, beside those on elements, whose results are split as their operands are wherever they can be.
+# Operations, beside elementwise ones, whose results have the tilings of their operands.
 _KEEPING = (DataMovement, Concatenate, Pad)
 
 _Nodes = tuple[int, ...]
@@ -52,7 +51,7 @@ def keeps_elements(instruction: Instruction) -> bool:
 
 
 def propagated(module: HloModule, said: Annotations) -> Frame:
-    """The hints for the entry of a module, and inside it for what it calls."""
+    """The hints for the entry of a module and for the computations that it calls."""
     graph, entry = _Graph(module, said), module.entry
     frame = graph.frame(entry, [graph.given(p) for p in entry.parameters])
     with placing(module, entry.root):
@@ -70,7 +69,7 @@ class _Graph:
         self._tilings: list[Tiling] = []
         self._sizes: list[tuple[int, ...]] = []
         self._open: list[tuple[bool, ...]] = []
-        # What is tied, and by which factors.
+        # The tied nodes, with their factors.
         self._ties: list[tuple[_Nodes, tuple[Dims, ...]]] = []
         self._tied: list[list[int]] = []
         # For each sharding group, by what is said of its number, the values of its first member.
@@ -83,7 +82,7 @@ class _Graph:
     def _node(self, shape: Shape) -> int:
         rank = shape.rank if shape.is_array else 0
         self._tilings.append(whole(rank))
-        # What has no fixed sizes stays whole.
+        # Values without fixed sizes stay whole.
         free = shape.is_array and not shape.is_dynamic
         self._sizes.append(shape.dimensions if rank else ())
         self._open.append((free,) * rank)
@@ -94,7 +93,7 @@ class _Graph:
         return tuple(map(self._node, leaf_shapes(shape)))
 
     def given(self, parameter: Instruction) -> _Nodes:
-        """The nodes of an argument, which is split as it is said and in no other way."""
+        """The nodes of an argument, which has the tiling of its sharding and no other."""
         nodes = self._new(parameter.shape)
         with placing(self._module, parameter):
             self.seed(nodes, parameter, of_leaves(parameter))
@@ -105,7 +104,7 @@ class _Graph:
         return nodes
 
     def seed(self, nodes: _Nodes, old: Instruction, stated: Sequence[Sharding | None]) -> None:
-        """Have the values of an instruction split as it is said, where that can be."""
+        """Set the tilings of an instruction's values from its sharding, if they are possible."""
         for node, shape, sharding in zip(nodes, leaf_shapes(old.shape), stated, strict=True):
             splits = self._said.splits(sharding, shape.rank) if shape.is_array else None
             if splits is None or sharding is None or not all(self._open[node]):
@@ -121,7 +120,7 @@ class _Graph:
         found = Frame(self._tilings)
         constants: set[Instruction] = set()
         ends = ends_of_calls(computation)
-        # A constant in a group has something in common with the others: it is one value like them.
+        # A constant in a sharding group has a node, like the other values of the group.
         grouped = {o for i in computation.instructions if _is_group(i) for o in i.operands}
         for old in computation.instructions:
             if old not in grouped and _is_constant(old, constants):
@@ -181,7 +180,7 @@ class _Graph:
             self._tie(tied, (*factors.operands, *factors.results))
 
     def _join(self, number: str, nodes: _Nodes) -> None:
-        """Have the values of an instruction split as the others of a group are."""
+        """Tie the values of an instruction to the others of its sharding group."""
         for node in self._unsaid.intersection(nodes):
             # The argument itself comes whole; what is made of it, and a result that it is, is split.
             self._open[node] = (True,) * len(self._open[node])
@@ -201,7 +200,7 @@ class _Graph:
     # -- along the ties ------------------------------------------------------------------------------
 
     def spread(self) -> None:
-        """Split what is tied alike, the nearest to what is said first, until nothing changes."""
+        """Propagate tilings along ties, the nodes nearest to a sharding first, until nothing changes."""
         queue = deque(t for node, tiling in enumerate(self._tilings) if any(tiling) for t in self._tied[node])
         waiting = set(queue)
         while queue:
@@ -212,7 +211,7 @@ class _Graph:
                 waiting.update(self._tied[node])
 
     def _settle(self, nodes: _Nodes, dims: tuple[Dims, ...]) -> list[int]:
-        """Split the nodes of a tie as the others are; gives those that changed."""
+        """Propagate tilings between the nodes of a tie; gives the nodes that changed."""
         splits: dict[int, Split] = {}
         for node, factors in zip(nodes, dims, strict=True):
             for factor, split in zip(factors, self._tilings[node], strict=True):
@@ -238,7 +237,7 @@ def _is_group(old: Instruction) -> bool:
 
 
 def _is_constant(old: Instruction, constants: set[Instruction]) -> bool:
-    """Whether a value is made from constants alone, by operations on elements."""
+    """Whether a value is computed from constants only, by elementwise operations."""
     if old.annotations.sharding is not None:
         return False
     if isinstance(old.op, (Constant, Iota)):

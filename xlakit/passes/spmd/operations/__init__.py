@@ -1,1 +1,1 @@
-"""Operations that are split in ways of their own: loops, branches, effects, custom calls and manual computations."""
+"""Operations with special rules: loops, branches, effects, custom calls and manual computations."""

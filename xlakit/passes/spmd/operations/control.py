@@ -1,4 +1,4 @@
-"""Loops and branches: the values that go in and out of their computations have one tiling each."""
+"""Loops and branches: each value at their boundaries has one tiling."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from xlakit.passes.spmd.shardings.tilings import Tiling, is_whole, whole
 from xlakit.passes.spmd.shardings.values import Value, leaves
 from xlakit.passes.spmd.walk import Walk
 
-# So often a loop's body is made again, in the tilings that it gave before.
+# How often a loop's body is rebuilt in the tilings of its own results.
 _MOST_TRIALS = 3
 
 
 def loop(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
-    """A loop carries values in the tilings that its body leaves as they are, so far as such are found."""
+    """Split a loop: its state has tilings that the body preserves, as far as a fixed point is found."""
     op, (init,) = old.op_as(While), operands
     scope = smallest(walk.scope, operands)
     tilings = _own(init, scope)
@@ -35,7 +35,7 @@ def loop(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
 
 
 def conditional(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
-    """All members take the same branch, and all branches give results in the same tilings."""
+    """Split a conditional: all members take the same branch, and all branches give results in the same tilings."""
     op, (_, *arguments) = old.op_as(Conditional), operands
     scope = smallest(walk.scope, operands)
     given = [_own(argument, scope) for argument in arguments]
@@ -52,10 +52,10 @@ def conditional(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
 
 
 def _own(value: Value, scope: Scope) -> list[Tiling]:
-    """The tilings that a value has; what is of another scope is taken whole."""
+    """The tilings of a value; a value of another scope counts as whole."""
     return [p.tiling if p.scope == scope else whole(len(p.tiling)) for p in leaves(value)]
 
 
 def _agreed(tilings: Sequence[Tiling]) -> Tiling:
-    """What is split in one branch is cheaper to split in the others than to gather."""
+    """The tilings for all branches: an array that one branch splits is split in all, which is cheaper than a gather."""
     return next((t for t in tilings if not is_whole(t)), tilings[0])

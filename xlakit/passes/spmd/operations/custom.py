@@ -1,8 +1,8 @@
 """Custom calls that a function of the process splits: JAX's ``custom_partitioning``.
 
-The call says with a sharding rule which dimensions go together. By that, operands and results get a sharding each; the
-function gives a program for one partition, on parts, and the shardings that it wants instead. That program takes the
-place of the call, as a manual computation over all partitions would.
+The sharding rule of the call relates dimensions of operands and results, and gives each a sharding. The function
+returns a program for one partition, on parts, and the shardings that it needs. That program replaces the call, like a
+manual computation over all partitions.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ _REPLICATED: Final = re.compile(r"need_replication=\{([^}]*)\}")
 
 @dataclasses.dataclass(frozen=True)
 class SplitCall:
-    """What replaces a call: the program of one partition, and how its operands and results are split."""
+    """The replacement of a call: the program of one partition, with the shardings of operands and results."""
 
     module: HloModule
     operands: Sequence[Sharding]
     results: Sequence[Sharding]
 
 
-# Given a call, and how its operands and the arrays of its result would be split by its rule.
+# Called with a call, and the shardings of its operands and results by its rule.
 Partitioner = Callable[[Instruction, Sequence[Sharding], Sequence[Sharding]], SplitCall]
 
-# By the name of what is called.
+# By custom call target.
 PARTITIONERS: Final[dict[str, Partitioner]] = {}
 
 
 def register_partitioner(target: str, partitioner: Partitioner) -> None:
-    """Have the calls of a target split by a function."""
+    """Register the function that splits custom calls of a target."""
     PARTITIONERS[target] = partitioner
 
 
 def partitioned(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
-    """What the program of one partition gives for its parts of the operands."""
+    """The results of the program of one partition on its parts of the operands."""
     scope = smallest(walk.scope, operands)
     if scope.size < scope.count:
         raise UnsupportedError(
@@ -90,7 +90,7 @@ def partitioned(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
 def rule_factors(text: str, old: Instruction) -> Factors:
     """The factors of a sharding rule, ``#sdy.op_sharding_rule<([i, j], [j, k])->([i, k]) {i=8, j=4, k=6}>``.
 
-    A dimension of several factors is split along the first of them. Without a rule nothing goes together.
+    A dimension of several factors is split along the first of them. Without a rule no dimension is split.
     """
     match = _RULE.search(text)
     if match is None:
@@ -120,7 +120,7 @@ def rule_factors(text: str, old: Instruction) -> Factors:
 
 
 def _tiling(walk: Walk, sharding: Sharding, sizes: Sequence[int]) -> Tiling:
-    """How a sharding splits an array; parts are equal."""
+    """The tiling of a sharding, with equal parts."""
     said = walk.program.annotations.splits(sharding, len(sizes)) or whole(len(sizes))
     tiling = walk.pieces.usable(said, sizes)
     if tiling != tuple(said):
@@ -140,14 +140,14 @@ def _check_part(old: Instruction, what: str, sizes: Sequence[int], own: Sequence
 
 
 def _entry(module: HloModule, program: Program) -> Computation:
-    """The program of one partition, with names and channels that no other of the whole program has."""
+    """The program of one partition, with names and channels that are unique in the whole program."""
     made: dict[Computation, Computation] = {}
     channels: dict[int, int] = {}
 
     def adopted(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
         metadata = old.annotations.metadata
         if metadata is not None and metadata.stack_frame_id:
-            # It is a number in a table of the module that is left behind.
+            # It is an index into a table of the module, which the computation loses.
             annotations = dataclasses.replace(old.annotations, metadata=dataclasses.replace(metadata, stack_frame_id=0))
             old = old.replace(annotations=annotations)
         channel = old.op.channel_id if isinstance(old.op, (Collective, CollectivePermute)) else None

@@ -1,4 +1,4 @@
-"""What members of a team must not do each on its own: draw numbers, call functions, meet other teams."""
+"""Operations that members of a team must not execute independently: random numbers, calls with effects, collectives."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from xlakit.passes.spmd.walk import Walk
 
 
 def random(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
-    """Each device has random numbers of its own: those of the first member are used by all."""
+    """Random numbers, which differ between devices: all members use those of the first."""
     scope = smallest(walk.scope, operands)
     value = walk.pieces.on_whole(old, operands, scope)
     return value if scope.size == 1 else _of_member(walk, value, old.shape, scope, 0)
 
 
-# Functions that want, on each device, what that device has of the operands; they give no arrays.
+# Functions that are called on each device with its parts of the operands; they return no arrays.
 _ON_PARTS: Final = frozenset({"xlakit_partitioned_python_callback"})
 
 
 def custom_call(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
-    """A call with an effect, or one that is said to be on one device, is made by one member for all."""
+    """A custom call with an effect, or on one device, which one member makes for all."""
     scope = smallest(walk.scope, operands)
     if isinstance(old.op, CustomCall) and old.op.custom_call_target in _ON_PARTS:
         pieces = [walk.pieces.summed(piece) for value in operands for piece in leaves(value)]
@@ -61,7 +61,7 @@ def custom_call(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
 
 
 def _device(walk: Walk, old: Instruction) -> int | None:
-    """The device that a call is said to be on."""
+    """The device of a call's sharding."""
     sharding = old.annotations.sharding
     elements = () if sharding is None else (sharding.elements or (sharding,))
     said = [*elements, *(walk.program.annotations.stated(old, SHARDINGS) or ())]
@@ -88,7 +88,7 @@ def _nothing(make: Emitter, shape: Shape) -> Instruction:
 
 
 def _of_member(walk: Walk, value: Value, shape: Shape, scope: Scope, member: int) -> Value:
-    """The arrays that a member has, on all members."""
+    """The arrays of one member, broadcast to all members."""
     order = [member, *(m for m in range(scope.size) if m != member)]
     groups = scope.groups([order])
 
@@ -105,7 +105,9 @@ def _of_member(walk: Walk, value: Value, shape: Shape, scope: Scope, member: int
 
 
 def collective(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
-    """Teams meet; where only members at the same places of their teams meet, they do with what they have."""
+    """A collective of the program. Members with the same index in their teams communicate their pieces; else on whole
+    values.
+    """
     scope = smallest(walk.scope, operands)
     (first, *others) = operands
     if others or not isinstance(first, Piece) or first.scope != scope or old.shape.is_tuple:
@@ -120,7 +122,7 @@ def collective(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Val
 
 
 def _dimension(old: Instruction) -> int | None:
-    """The dimension that a collective works along; -1 where it works on elements, None where nothing is known."""
+    """The dimension that a collective works along; -1 if it is elementwise, None if it is unknown."""
     op = old.op
     if isinstance(op, (AllReduce, CollectivePermute)):
         return -1
@@ -132,7 +134,7 @@ def _dimension(old: Instruction) -> int | None:
 
 
 def _meets_alike(walk: Walk, old: Instruction, piece: Piece, scope: Scope) -> bool:
-    """Whether all that meet have the same part."""
+    """Whether all members of the collective have the same part."""
     op, count = old.op, walk.program.channels.partitions
     tables = [scope.of_partitions(list(split)) for split in piece.tiling if split is not None]
     groups: Sequence[Sequence[int]]

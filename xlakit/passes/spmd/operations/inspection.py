@@ -1,7 +1,7 @@
-"""The custom call ``InspectSharding``: a function of the process is told how its operand is split, once.
+"""The custom call ``InspectSharding``: reports the sharding of its operand to a function of the process, once.
 
-The operand's sharding is known once the whole program has been walked through: a loop's body is walked again where what
-it carries turns out to be split otherwise. So what is found is collected, and told at the end.
+The sharding is final only after the whole program has been traversed, since a loop's body is traversed again if the
+tilings of its state change. So shardings are collected, and reported at the end.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
 
 TARGET: Final = "InspectSharding"
 
-# Told the call's backend_config and the sharding of its operand.
+# Called with the call's backend_config and the sharding of its operand.
 Inspector = Callable[[str, Sharding], None]
 
 _inspectors: list[Inspector] = []
 
 
 def register_inspector(inspector: Inspector) -> None:
-    """Have shardings told to a function. Without one, calls of ``InspectSharding`` have no effect."""
+    """Register the function that receives shardings. Without one, ``InspectSharding`` has no effect."""
     if inspector not in _inspectors:
         _inspectors.append(inspector)
 
 
 def inspect(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
-    """Note how the operand is split; it is what the call gives, too."""
+    """Record the sharding of the operand, which is the result of the call, too."""
     (operand,) = operands
     (piece,) = leaves(operand)
     piece = walk.pieces.summed(piece)
     hints = None if walk.frame is None or piece.scope != walk.scope else walk.frame.hints(old.operands[0])
-    # What every member has computed whole is computed in parts where these are wanted.
+    # A value that every member has computed whole is recomputed in parts if parts are requested.
     tiling = hints[0] if hints and piece.is_whole and piece.source is not None else piece.tiling
     walk.program.inspected[old] = _sharding(tiling, piece.scope)
     return operand
 
 
 def tell_inspectors(program: Program) -> None:
-    """Tell what has been found, in the order of the program."""
+    """Report the recorded shardings in program order."""
     for instruction, sharding in program.inspected.items():
         for inspector in _inspectors:
             inspector(instruction.annotations.backend_config or "", sharding)

@@ -1,7 +1,7 @@
-"""Where manual computations begin and end: parts of arrays become arrays of their own, and the other way round.
+"""The boundaries of manual computations: parts of arrays become arrays, and the reverse.
 
-Shardy's form names the mesh and the axes that are manual; the older form says a sharding of HLO, which is manual in all
-or in part.
+Shardy's form names the mesh and the manual axes; the older form has an HLO sharding that is manual completely or
+partly.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ def scope_of(walk: Walk, boundary: Instruction) -> Scope:
 
 @dataclass(frozen=True)
 class _Border:
-    """What an array crosses: how it is split by hand, over all partitions, into what the teams inside have of it.
+    """The boundary that an array crosses: its manual splits over all partitions, which give the parts of the teams
+    inside.
 
-    Where ``unreduced`` gives members of the outer team numbers, the values inside are still to be added.
+    If ``unreduced`` numbers the members of the outer team, the values inside are partial sums.
     """
 
     inner: Scope
@@ -52,7 +53,7 @@ def _end(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
 
 
 def _across(walk: Walk, old: Instruction, operands: tuple[Value, ...], key: str, crossed: _Crossed) -> Value:
-    """Each array of the operands, across the border that an instruction is."""
+    """The values of the operands on the other side of a boundary instruction."""
     given, shapes = _arrays(old, operands)
     said = walk.program.annotations
     stated = said.stated(old, key, len(shapes)) or [Sharding("REPLICATED")] * len(shapes)
@@ -67,7 +68,7 @@ def _across(walk: Walk, old: Instruction, operands: tuple[Value, ...], key: str,
 
 
 def _arrays(old: Instruction, operands: tuple[Value, ...]) -> tuple[list[Piece], list[Shape]]:
-    """The arrays that cross a border, and what they are on the other side."""
+    """The arrays that cross a boundary, and their shapes on the other side."""
     given, shapes = [p for operand in operands for p in leaves(operand)], leaf_shapes(old.shape)
     kinds = [(s.element_type, s.rank if s.is_array else 0) for s in shapes]
     if [(p.shape.element_type, len(p.tiling)) for p in given] != kinds:
@@ -80,7 +81,7 @@ def _arrays(old: Instruction, operands: tuple[Value, ...]) -> tuple[list[Piece],
 
 
 def _to_parts(walk: Walk, piece: Piece, shape: Shape, border: _Border) -> Piece:
-    """What a team has of an array; what that is split in beyond what is done by hand, it stays split in."""
+    """The part of an array that a team has; splits beyond the manual ones are kept."""
     inner, outer = border.inner, walk.scope
     if not shape.is_array:
         return Piece(piece.instruction, piece.tiling, inner, shape)
@@ -98,13 +99,13 @@ def _to_parts(walk: Walk, piece: Piece, shape: Shape, border: _Border) -> Piece:
 
 
 def _inside(own: Split | None, hand: Split | None, outer: Scope, inner: Scope) -> Split | None:
-    """Within a team of the inner scope, which piece of the team's part each member has."""
+    """The subpart of the team's part that each member of the inner scope has."""
     subparts = subparts_of(own, hand)
     return None if subparts is None else inner.agreed(tuple(outer.of_partitions(list(subparts))))
 
 
 def _from_parts(walk: Walk, piece: Piece, shape: Shape, border: _Border) -> Piece:
-    """The array of which teams have these parts."""
+    """The array whose parts the teams have."""
     inner, outer = border.inner, walk.scope
     if not shape.is_array:
         return Piece(piece.instruction, piece.tiling, outer, shape)

@@ -1,4 +1,4 @@
-"""Making the program of one partition: instructions that know which partition they run on."""
+"""Emission of the program of one partition."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from xlakit.passes.spmd.shardings.scopes import Scope
 
 @dataclass
 class Channels:
-    """What the collectives of a program share: their numbers, the devices, and the computations that combine."""
+    """State shared by the collectives of a program: channel numbers, devices, reducer computations."""
 
     last: int
     replicas: int
@@ -34,7 +34,7 @@ class Channels:
     combiners: dict[tuple[Op, PrimitiveType], Computation] = field(default_factory=dict)
 
     def new(self) -> int:
-        """A channel that no other collective has."""
+        """A new channel."""
         self.last += 1
         return self.last
 
@@ -46,7 +46,7 @@ class Channels:
 
 
 class Emitter(ComputationBuilder):
-    """A computation of one partition in the making; collectives that are not needed are left out."""
+    """Builds a computation of one partition; unused collectives are dropped."""
 
     def __init__(self, context: PassContext, channels: Channels) -> None:
         super().__init__(context)
@@ -54,11 +54,11 @@ class Emitter(ComputationBuilder):
         self.channels = channels
         self._numbers: dict[tuple[int, ...], Instruction] = {}
         self._own: set[Instruction] = set()
-        # What must come before the instructions that are made now, because the old program says so.
+        # The control predecessors of the instructions that are emitted now.
         self.predecessors: tuple[Instruction, ...] = ()
 
     def like(self, old: Instruction, op: Op, operands: Sequence[Instruction], shape: Shape) -> Instruction:
-        """What replaces an old instruction."""
+        """Emit the replacement of an old instruction."""
         annotations = dataclasses.replace(Annotations(), metadata=old.annotations.metadata)
         if isinstance(old.op, CustomCall):
             annotations = dataclasses.replace(old.annotations, sharding=None)
@@ -67,7 +67,7 @@ class Emitter(ComputationBuilder):
         return self.append(Instruction(op, operands, shape, name, control_predecessors=before, annotations=annotations))
 
     def done(self, name: str, root: Instruction) -> Computation:
-        """What has been made, without what is not needed."""
+        """The computation, without unused instructions."""
         live = {root}
         for instruction in reversed(self._order):
             kept = instruction.op.has_side_effect and instruction not in self._own
@@ -77,10 +77,10 @@ class Emitter(ComputationBuilder):
                 live.update(instruction.control_predecessors)
         return Computation(name, tuple(i for i in self._order if i in live), root)
 
-    # -- which partition this is -------------------------------------------------------------------
+    # -- the number of a partition -----------------------------------------------------------------
 
     def number(self, of_member: Sequence[int], scope: Scope) -> Instruction:
-        """A number for each member of a team: that of the one that runs."""
+        """An S32 scalar with a value for each member of a team."""
         table = tuple(scope.of_partitions(list(of_member)))
         found = self._numbers.get(table)
         if found is None:
@@ -107,7 +107,7 @@ class Emitter(ComputationBuilder):
     # -- collectives -------------------------------------------------------------------------------
 
     def all_gather(self, value: Instruction, dimension: int, groups: Sequence[Sequence[int]]) -> Instruction:
-        """The parts of all in a group, side by side."""
+        """The parts of all members of a group, concatenated."""
         op = AllGather(
             all_gather_dimension=dimension,
             channel_id=self.channels.new(),
@@ -119,7 +119,7 @@ class Emitter(ComputationBuilder):
         return self._collective(self.add(op, value, shape=Shape(value.shape.element_type, tuple(sizes))))
 
     def all_reduce(self, value: Instruction, combining: Op, groups: Sequence[Sequence[int]]) -> Instruction:
-        """The values of all in a group, combined by an operation on two."""
+        """The values of all members of a group, combined by a binary operation."""
         op = AllReduce(
             to_apply=self._combiner(combining, value.shape.element_type),
             channel_id=self.channels.new(),
@@ -129,7 +129,7 @@ class Emitter(ComputationBuilder):
         return self._collective(self.add(op, value))
 
     def reduce_scatter(self, value: Instruction, dimension: int, groups: Sequence[Sequence[int]]) -> Instruction:
-        """The sum of the values of all in a group, of which each has a part, in the order of the group."""
+        """The sum over all members of a group, scattered in the order of the group."""
         op = ReduceScatter(
             to_apply=self._combiner(Add(), value.shape.element_type),
             scatter_dimension=dimension,
@@ -142,7 +142,7 @@ class Emitter(ComputationBuilder):
         return self._collective(self.add(op, value, shape=Shape(value.shape.element_type, tuple(sizes))))
 
     def all_to_all(self, value: Instruction, groups: Sequence[Sequence[int]]) -> Instruction:
-        """Dimension 0 has a block for each in the group; the result has one from each."""
+        """All-to-all of blocks in dimension 0, one for each member of the group."""
         among = ReplicaGroups(tuple(map(tuple, groups)))
         op = AllToAll(split_dimension=0, channel_id=self.channels.new(), replica_groups=among)
         return self._collective(self.add(op, value))
@@ -159,7 +159,7 @@ class Emitter(ComputationBuilder):
         return self._collective(self.add(op, value))
 
     def _combiner(self, op: Op, kind: PrimitiveType) -> Computation:
-        """The computation of an operation on two numbers, one for all that need it."""
+        """The reducer computation of a binary operation, shared by all uses."""
         known = self.channels.combiners
         found = known.get((op, kind))
         if found is None:

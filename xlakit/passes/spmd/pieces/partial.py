@@ -1,4 +1,4 @@
-"""Sums in parts: what each partition computes of one, and how it comes to the total."""
+"""Partial reductions: the part of each partition, and their combination."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from xlakit.passes.spmd.shardings.tilings import Split
 
 
 def spread(make: Emitter, value: Instruction, numbers: Split, scope: Scope) -> Instruction:
-    """Values that add up to one: itself for members of number 0, zeros for the others."""
+    """Partial sums of a value: the value itself for members with number 0, zeros for the others."""
     shape = value.shape
     number = make.broadcast(make.number(numbers, scope), shape.dimensions)
     zeros = make.zeros(PrimitiveType.S32, shape.dimensions)
@@ -31,7 +31,7 @@ def spread(make: Emitter, value: Instruction, numbers: Split, scope: Scope) -> I
 
 
 def is_plain_sum(old: Instruction, local: list[Instruction]) -> bool:
-    """Whether what the parts give only has to be added."""
+    """Whether the total is the plain sum of the parts."""
     if isinstance(old.op, Reduce):
         return isinstance(reducer_op(old.op.to_apply), Add) and _may_repeat(old.op, local[1])
     if isinstance(old.op, Scatter):
@@ -50,7 +50,7 @@ def contribution(make: Emitter, old: Instruction, local: list[Instruction]) -> l
 
 
 def total(make: Emitter, old: Instruction, made: Instruction, local: list[Instruction]) -> Instruction:
-    """The sum, from all that partitions have given and what it begins with."""
+    """The total of the partial results and the initial value."""
     if isinstance(old.op, Scatter):
         return make.add(Add(), local[0], made)
     if isinstance(old.op, Reduce) and not _may_repeat(old.op, local[1]):
@@ -59,10 +59,10 @@ def total(make: Emitter, old: Instruction, made: Instruction, local: list[Instru
 
 
 def _may_repeat(op: Reduce | Scatter, init: Instruction) -> bool:
-    """Whether each partition may begin with it."""
+    """Whether every partition may start with the initial value."""
     reducer, number = reducer_op(op.to_apply), uniform(init)
     if isinstance(reducer, Idempotent):
-        # Combining twice is as good as once, whatever the sum begins with.
+        # The reducer is idempotent.
         return True
     if reducer is None or number is None:
         return False
@@ -70,7 +70,7 @@ def _may_repeat(op: Reduce | Scatter, init: Instruction) -> bool:
 
 
 def combining(old: Instruction) -> Op:
-    """The operation that combines two partitions' parts."""
+    """The operation that combines the parts of two partitions."""
     return (reducer_op(old.op.to_apply) if isinstance(old.op, (Reduce, Scatter)) else None) or Add()
 
 

@@ -1,4 +1,4 @@
-"""Operations on pieces: which parts they work on, and the operation of one partition."""
+"""Operations on pieces: the choice of tilings, and the emission of the operation of one partition."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ from xlakit.passes.spmd.shardings.tilings import (
 )
 from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leaves, whole_tilings
 
-# So far back whole values are made again in parts; beyond that they are cut.
+# The depth to which whole values are recomputed in parts; beyond that they are sliced.
 _MOST_STEPS_BACK = 48
 
 
 @dataclasses.dataclass(frozen=True)
 class Hint:
-    """How a result had better be split; ``comes_first`` says whether that counts more than how operands are."""
+    """The preferred tilings of a result; ``comes_first``: whether they take precedence over those of operands."""
 
     tiling: Tiling
     comes_first: bool
 
 
 class Pieces:
-    """The values of a computation, and what is made of them."""
+    """The pieces of a computation, and operations on them."""
 
     def __init__(self, context: PassContext, channels: Channels) -> None:
         self.make = Emitter(context, channels)
         self._steps_back = 0
 
-    # -- values in the tiling that is wanted ---------------------------------------------------------
+    # -- values in a requested tiling ----------------------------------------------------------------
 
     def at(self, piece: Piece, tiling: Tiling, scope: Scope) -> Instruction:
         """This partition's part of a value in a tiling over the teams of a scope."""
@@ -73,7 +73,7 @@ class Pieces:
         return found
 
     def summed(self, piece: Piece) -> Piece:
-        """The value itself, of which members may have values that are still to be added."""
+        """The value, after adding partial sums if it is unreduced."""
         if piece.unreduced is None:
             return piece
         made = piece.parts.get(piece.tiling)
@@ -83,7 +83,7 @@ class Pieces:
         return Piece(made, piece.tiling, piece.scope, piece.shape, parts=piece.parts)
 
     def _summed_in_parts(self, piece: Piece, tiling: Tiling, scope: Scope) -> Piece | None:
-        """The sum in the parts that members want, where the members that add are those that share it."""
+        """The sum in the requested parts by reduce-scatter, if the members that add are those that share it."""
         split = piece.unreduced
         if split is None or piece.scope != scope or tiling in piece.parts or piece.tiling in piece.parts:
             return None
@@ -96,7 +96,7 @@ class Pieces:
         return None
 
     def unreduced(self, piece: Piece, tiling: Tiling, numbers: Split | None, scope: Scope) -> Piece:
-        """Values in a tiling that add up to this one, for members of different numbers."""
+        """Partial sums of a value in a tiling, for members with different numbers."""
         if numbers is None or not piece.shape.is_array:
             return self.retiled(piece, tiling, scope)
         if piece.scope == scope and piece.tiling == tiling and same_teams(piece.unreduced, numbers):
@@ -126,7 +126,7 @@ class Pieces:
         return Piece(self.at(piece, whole(rank), piece.scope), whole(rank), scope, piece.shape, piece.source)
 
     def whole(self, piece: Piece) -> Instruction:
-        """All of a value, on every member of its teams."""
+        """The whole value, on every member of its teams."""
         return self.at(piece, whole(len(piece.tiling)), piece.scope)
 
     def retiled(self, piece: Piece, tiling: Tiling, scope: Scope) -> Piece:
@@ -136,7 +136,7 @@ class Pieces:
         return Piece(self.at(piece, tiling, scope), tiling, scope, piece.shape)
 
     def usable(self, wanted: Sequence[Split | None], sizes: Sequence[int]) -> Tiling:
-        """What of a tiling there can be of an array of these sizes: equal parts, and every tile."""
+        """The part of a tiling that is possible for these sizes: equal parts, and every tile present."""
         found = list(whole(len(sizes)))
         for dimension, split in enumerate(wanted):
             if split is not None and sizes[dimension] % parts(split) == 0:
@@ -162,7 +162,7 @@ class Pieces:
     # -- operations --------------------------------------------------------------------------------
 
     def on_whole(self, old: Instruction, operands: Sequence[Value], scope: Scope, op: Op | None = None) -> Value:
-        """The operation on all of its operands, on every member."""
+        """The operation on whole operands, on every member."""
         given = [
             self.bundle(v, iter(whole_tilings(o.shape)), scope) for v, o in zip(operands, old.operands, strict=True)
         ]
@@ -177,7 +177,7 @@ class Pieces:
         wanted: Sequence[Split | None] | None = None,
         hint: Hint | None = None,
     ) -> Value:
-        """The operation on parts where it has a rule for that, else on the whole."""
+        """The operation on parts if it has a rule, else on whole operands."""
         factors = factors_of(old)
         given = [v for v in operands if isinstance(v, Piece)]
         if factors is None or len(given) != len(operands):
@@ -197,7 +197,7 @@ class Pieces:
         wanted: Sequence[Split | None] | None,
         hint: Hint | None,
     ) -> tuple[list[Tiling], list[Tiling]]:
-        """How an operation with these factors would have its operands and its results split."""
+        """The tilings of operands and results for a choice of factors."""
         splits = self._chosen(old, factors, given, scope, wanted, hint).splits
         return [_tiling(dims, splits) for dims in factors.operands], [_tiling(dims, splits) for dims in factors.results]
 
@@ -210,9 +210,9 @@ class Pieces:
         wanted: Sequence[Split | None] | None,
         hint: Hint | None,
     ) -> _Choice:
-        """Which factors of an operation are split, by how its operands are and its result is wanted."""
+        """The choice of split factors, from the tilings of operands and the requested tiling of the result."""
         choice = _Choice(old, factors)
-        # What is whole stays so: it is made in parts where these are wanted, and never gathered.
+        # A whole value stays whole: it is recomputed in parts if these are requested, and never gathered.
         hint = hint if any(p.scope == scope and not is_whole(p.tiling) for p in given) else None
         if hint is not None and hint.comes_first:
             choice.offer(factors.results[0], hint.tiling)
@@ -224,7 +224,7 @@ class Pieces:
         return choice
 
     def _offer_tilings(self, choice: _Choice, factors: Factors, given: Sequence[Piece], scope: Scope) -> None:
-        """How operands are split already, the largest first; what asks for sums comes last."""
+        """Offer the tilings of operands, the largest first; those that need sums last."""
         order = sorted(range(len(given)), key=lambda n: -given[n].shape.num_elements)
         for with_sums in (False, True):
             for n in order:
@@ -233,7 +233,7 @@ class Pieces:
                     choice.offer(dims, given[n].tiling)
 
     def _made_in_parts(self, piece: Piece, tiling: Tiling) -> Piece | None:
-        """What every member has computed whole, computed again in no more than the wanted parts."""
+        """Recompute a whole value in the requested parts only."""
         if piece.source is None or not piece.is_whole or self._steps_back >= _MOST_STEPS_BACK:
             return None
         old, operands = piece.source
@@ -285,7 +285,7 @@ class Pieces:
         summed: Sequence[Split],
         scope: Scope,
     ) -> Instruction:
-        """What the parts give, combined over all that have different ones."""
+        """The partial results, combined over members with different parts."""
         operands = contribution(self.make, old, local)
         made = self.make.like(old, old.op, operands, shape)
         for number, split in enumerate(summed):
@@ -307,7 +307,7 @@ class Pieces:
 
 
 class _Choice:
-    """How the factors of an operation are split."""
+    """The splits of the factors of an operation."""
 
     def __init__(self, old: Instruction, factors: Factors) -> None:
         self.splits: dict[int, Split] = {}
@@ -319,7 +319,7 @@ class _Choice:
                     self._sizes.setdefault(factor, set()).add(size)
 
     def offer(self, dims: Dims, splits: Sequence[Split | None]) -> None:
-        """Take the splits of some dimensions where nothing is said yet, and where they can be."""
+        """Accept the splits of some dimensions for factors without a split, if they are possible."""
         for factor, split in zip(dims, splits, strict=True):
             if factor is None or split is None or factor in self.splits:
                 continue
@@ -333,7 +333,7 @@ def _tiling(dims: Dims, splits: dict[int, Split]) -> Tiling:
 
 
 def _turned(tiling: Tiling, dimensions: Sequence[int]) -> Tiling:
-    """The tiling of parts that were reversed each: the first is the last."""
+    """The tiling after a reversal, in which the first part is the last."""
     return tuple(
         tuple(max(split) - part for part in split) if split is not None and d in dimensions else split
         for d, split in enumerate(tiling)

@@ -1,4 +1,4 @@
-"""From one tiling to another: what has to be cut is cut, what moves is moved, and what is missing is gathered."""
+"""Resharding from one tiling to another by slices, all-to-alls, permutes and all-gathers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xlakit.passes.spmd.shardings.tilings import (
 
 
 def resharded(make: Emitter, value: Instruction, old: Tiling, new: Tiling, scope: Scope) -> Instruction:
-    """The part of ``new`` of an array, of which there is the part of ``old``. Both divide its sizes."""
+    """An array in the tiling ``new``, given its part in the tiling ``old``. Both divide its sizes."""
     moving = _Moving(make, value, old, scope)
     moving.all_to_all(new)
     moving.cut(new)
@@ -34,7 +34,7 @@ def resharded(make: Emitter, value: Instruction, old: Tiling, new: Tiling, scope
 
 
 class _Moving:
-    """An array on its way."""
+    """An array during resharding."""
 
     def __init__(self, make: Emitter, value: Instruction, tiling: Tiling, scope: Scope) -> None:
         self.make = make
@@ -97,7 +97,7 @@ class _Moving:
         self.tiling = with_split(with_split(self.tiling, source, None), target, split)
 
     def permute(self, new: Tiling) -> None:
-        """Where tiles are of the right sizes, but on other devices, each comes from one that has it."""
+        """Collective-permute of tiles that have the right sizes but are on other devices."""
         if self.tiling == new or [parts(s) for s in self.tiling] != [parts(s) for s in new] or not is_proper(new):
             return
         holders: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)

@@ -1,1 +1,1 @@
-"""Which part of an array a partition has: tilings, teams, what programs say of them, and what operations allow."""
+"""Tilings of arrays, teams of partitions, shardings of programs, and the factors of operations."""

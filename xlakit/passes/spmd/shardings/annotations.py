@@ -1,4 +1,4 @@
-"""What programs say about shardings, as splits: shardings of HLO, and those of Shardy in frontend attributes."""
+"""Shardings of programs, as splits: HLO shardings, and Shardy's in frontend attributes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ GROUP_NUMBER: Final = "xla.sdy.sharding_group_id"
 # The custom call at which a manual computation ends.
 END_OF_MANUAL: Final = "xla.sdy.LocalToGlobalShape"
 
-# Custom calls that say how their operands are to be split.
+# Custom calls that constrain the sharding of their operands.
 OF_RESULT: Final = "xla.sdy.FuncResultSharding"
 CONSTRAINT: Final = "Sharding"
 CONSTRAINTS: Final = frozenset({CONSTRAINT, OF_RESULT})
 BARRIER: Final = "xla.sdy.PropagationBarrier"
-# It gives nothing: all operands of one number are to be split alike.
+# A sharding group: all operands with one number have one sharding. It has no result.
 GROUP: Final = "xla.sdy.ShardingGroup"
-# They say something about their operand, and give it as it is.
+# Hints about their operand, which is their result.
 HINTS: Final = frozenset({"LayoutConstraint", "MoveToDevice", "MoveToHost", "annotate_device_placement", BARRIER})
 
 _MESH: Final = re.compile(r"#?(?:sdy\.)?mesh<\[([^\]]*)\](?:, *device_ids=\[([^\]]*)\])?>")
@@ -50,17 +50,17 @@ _SIZE: Final = re.compile(r'"([^"]*)"=(\d+)')
 
 
 class Annotations:
-    """What the annotations of a module mean."""
+    """Interprets the sharding annotations of a module."""
 
     def __init__(self, module: HloModule, partitions: int) -> None:
         self._partitions = partitions
         text = dict(module.frontend_attributes).get(MESHES, "")
         self._meshes = {m[1] or m[2]: _mesh(m[3]) for m in _NAMED_MESH.finditer(text)}
 
-    # -- what is said of instructions --------------------------------------------------------------
+    # -- annotations of instructions ---------------------------------------------------------------
 
     def stated(self, instruction: Instruction, key: str, count: int | None = None) -> list[Sharding] | None:
-        """What a frontend attribute says of each of so many values; None where it says nothing."""
+        """The sharding in a frontend attribute for each of so many values; None if there is none."""
         text = dict(instruction.annotations.frontend_attributes).get(key)
         if text is None:
             return None
@@ -73,7 +73,7 @@ class Annotations:
         return found
 
     def said(self, instruction: Instruction) -> list[Sharding | None]:
-        """What is said of each array and token that an instruction gives; Shardy's word comes first."""
+        """The sharding of each array and token of an instruction's result; Shardy's takes precedence."""
         count = len(leaf_shapes(instruction.shape))
         return [*(self.stated(instruction, SHARDINGS, count) or of_leaves(instruction))]
 
@@ -99,7 +99,7 @@ class Annotations:
         named = NamedSharding(mesh, dimensions, unreduced_axes=unreduced, reduction_op=kind.upper())
         return Sharding("OTHER", named=named)
 
-    # -- what that means ---------------------------------------------------------------------------
+    # -- splits ------------------------------------------------------------------------------------
 
     def along(self, mesh: Mesh, axes: Sequence[AxisRef]) -> Split:
         """For each partition its index along some axes of a mesh, the first counting most."""
@@ -114,7 +114,7 @@ class Annotations:
         return tuple(coordinates)
 
     def splits(self, sharding: Sharding | None, rank: int) -> tuple[Split | None, ...] | None:
-        """For each dimension of an array the parts of all partitions; None where nothing is said."""
+        """For each dimension of an array the split over partitions; None without a sharding."""
         if sharding is None or sharding.kind in ("UNKNOWN", "TUPLE", "MANUAL"):
             return None
         if sharding.kind != "OTHER":
@@ -125,7 +125,7 @@ class Annotations:
         return tuple(split_of(int(n) for n in coordinates[:, d]) for d in range(rank))
 
     def manual_numbers(self, sharding: Sharding) -> Split | None:
-        """For each partition the number of its team, where a sharding is manual in part or in all; else None."""
+        """For each partition the number of its team, for a sharding that is manual completely or partly; else None."""
         if sharding.kind == "MANUAL":
             return tuple(range(self._partitions))
         if sharding.named is not None:
@@ -133,7 +133,7 @@ class Annotations:
         return self._subgroups(sharding, "MANUAL")
 
     def unreduced(self, sharding: Sharding | None) -> Split | None:
-        """For each partition which of the values it has that are still to be added; None where there is one."""
+        """For each partition the number of its partial sum; None if the value is not unreduced."""
         if sharding is None:
             return None
         if sharding.kind == "UNREDUCED":
@@ -181,7 +181,7 @@ class Annotations:
 
 
 def partitions_said(module: HloModule) -> int:
-    """How many partitions the meshes and shardings of a module have, which not every format says; 1 without any."""
+    """The number of partitions of the meshes and shardings of a module, which some formats lack; 1 without any."""
     meshes = dict(module.frontend_attributes).get(MESHES, "")
     found = [1, *(_mesh(m[3]).devices().size for m in _NAMED_MESH.finditer(meshes))]
     said = {i.annotations.sharding for c in module.computations for i in c.instructions}
@@ -198,7 +198,7 @@ def _device_count(sharding: Sharding) -> int:
 
 
 def of_leaves(instruction: Instruction) -> list[Sharding | None]:
-    """What the sharding of an instruction says of each array and token that it gives."""
+    """The sharding of each array and token in the result of an instruction."""
     sharding, count = instruction.annotations.sharding, len(leaf_shapes(instruction.shape))
     if sharding is None or not count:
         return [None] * count
@@ -260,7 +260,7 @@ def with_axes(sharding: Sharding, axes: Sequence[AxisRef]) -> Sharding:
 
 
 def is_open(sharding: Sharding, dimension: int) -> bool:
-    """Whether a dimension may be split further than a sharding says."""
+    """Whether a sharding leaves a dimension open for further splits."""
     said = () if sharding.named is None else sharding.named.dim_shardings
     return bool(said) and not said[dimension][1]
 
@@ -301,7 +301,7 @@ def _axes(mesh: Mesh, text: str) -> list[AxisRef]:
 
 
 def ends_of_calls(computation: Computation) -> dict[Instruction, Instruction]:
-    """For each call of a manual computation where that ends."""
+    """For each call of a manual computation its end."""
     found: dict[Instruction, Instruction] = {}
     for end in computation.instructions:
         if not isinstance(end.op, CustomCall) or end.op.custom_call_target != END_OF_MANUAL:
