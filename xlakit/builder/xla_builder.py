@@ -1,7 +1,7 @@
 """XlaBuilder: programs from Python calls, checked call by call.
 
 The operations themselves are functions on the pages of ``xlakit.ops``; a builder collects what they add. Every
-instruction remembers the person's file and line, and every error is raised at the call that made it.
+instruction records the caller's file and line, and every error is raised at the call that made it.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class XlaBuilder:
         backend_config: str = "",
         frontend_attributes: Sequence[tuple[str, str]] = (),
     ) -> XlaOp:
-        """Add one instruction: what every operation's function ends in. Raises ShapeError, ArgumentError."""
+        """Add one instruction; every function of an operation calls this. Raises ShapeError, ArgumentError."""
         location = caller_location()
         for operand in operands:
             if operand.builder is not self:
@@ -243,7 +243,7 @@ class XlaBuilder:
             )
         return trace(source, parameters).computation
 
-    # -- asking ----------------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------------
 
     @building
     def get_shape(self, op: XlaOp) -> Shape:
@@ -276,12 +276,12 @@ class XlaBuilder:
 
     @building
     def set_op_metadata(self, metadata: OpMetadata) -> None:
-        """Give ``metadata`` to all operations that follow."""
+        """Set ``metadata`` of all operations that follow."""
         self._annotations = replace(self._annotations, metadata=metadata)
 
     @building
     def clear_op_metadata(self) -> None:
-        """End what :meth:`set_op_metadata` began."""
+        """Remove the metadata that :meth:`set_op_metadata` has set."""
         self._annotations = replace(self._annotations, metadata=None)
 
     @building
@@ -290,7 +290,7 @@ class XlaBuilder:
         self._annotations = replace(self._annotations, sharding=sharding)
 
     def clear_sharding(self) -> None:
-        """End what :meth:`set_sharding` began."""
+        """Remove the sharding that :meth:`set_sharding` has set."""
         self._annotations = replace(self._annotations, sharding=None)
 
     @building
@@ -299,27 +299,27 @@ class XlaBuilder:
         self._annotations = replace(self._annotations, frontend_attributes=tuple(attributes.items()))
 
     def clear_frontend_attributes(self) -> None:
-        """End what :meth:`set_frontend_attributes` began."""
+        """Remove the attributes that :meth:`set_frontend_attributes` has set."""
         self._annotations = replace(self._annotations, frontend_attributes=())
 
     @building
     @contextmanager
     def op_metadata(self, metadata: OpMetadata) -> Generator[None]:
-        """Give ``metadata`` to the operations made inside a ``with``."""
+        """Set ``metadata`` of the operations made inside of a ``with`` block."""
         with self._scoped(replace(self._annotations, metadata=metadata)):
             yield
 
     @building
     @contextmanager
     def sharding(self, sharding: Sharding | None) -> Generator[None]:
-        """Give a sharding to the operations made inside a ``with``."""
+        """Set the sharding of the operations made inside of a ``with`` block."""
         with self._scoped(replace(self._annotations, sharding=sharding)):
             yield
 
     @building
     @contextmanager
     def frontend_attributes(self, attributes: Mapping[str, str]) -> Generator[None]:
-        """Give frontend attributes to the operations made inside a ``with``."""
+        """Set frontend attributes of the operations made inside of a ``with`` block."""
         with self._scoped(replace(self._annotations, frontend_attributes=tuple(attributes.items()))):
             yield
 
@@ -345,7 +345,7 @@ class XlaBuilder:
         return f"<XlaBuilder {self.name}: {len(self._instructions)} instructions>"
 
 
-# Beside what has a side effect, such as collectives and what feeds programs.
+# In addition to operations with side effects, such as collectives and feeds.
 _NOT_CONSTANT = (Rng, RngGetAndUpdateState, ReplicaId, PartitionId, CustomCall)
 
 
@@ -389,7 +389,7 @@ def _check_takes(function: Callable[..., Any], name: str, parameters: Sequence[S
     """Raise ArgumentError unless a function takes as many handles as there are parameters."""
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some functions made in C say nothing of themselves
+    except (TypeError, ValueError):  # some functions of C have no signature
         return
     try:
         signature.bind(*parameters)

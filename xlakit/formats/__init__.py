@@ -1,1 +1,1 @@
-"""How a program travels: HLO text, HLO proto, StableHLO."""
+"""Readers and writers of HLO text, HLO protos and StableHLO."""

@@ -1,4 +1,4 @@
-"""Which format a file is in, told from its content."""
+"""Detection of the format of a file from its content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xlakit.formats import hlo_proto, stablehlo
 from xlakit.ir.instruction import HloModule
 
 _GZIP_MAGIC = b"\x1f\x8b"
-# What protobuf can read at most; a small file must not become more than that.
+# The limit of protobuf, which also limits the size of decompressed files.
 _MOST_BYTES = (1 << 31) - 1
 
 # Text has no control characters but these; protos of any length have others.
@@ -18,7 +18,7 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _SPACE = r"(?:\s|//[^\n]*(?:\n|$)|/\*.*?\*/)*"
 _HLO = re.compile(_SPACE + r"(?:HloModule\b|ENTRY\b|%?[\w.-]+\s*(?:\(|\{|=))", re.DOTALL)
 _MLIR = re.compile(_SPACE + r'(?:module\b|"?builtin\.module\b|func\.func\b|#[\w.]+\s*=|![\w.]+\s*=)', re.DOTALL)
-# What XLA dumps beside a module, by how it begins.
+# Other files that XLA dumps, by their beginnings.
 _BESIDE_MODULES = (
     (re.compile(r"\s*(?:BufferAssignment:|Total bytes used:)"), "a buffer assignment"),
     (re.compile(r"\s*HloLiveRange\b"), "a list of live ranges"),

@@ -156,7 +156,7 @@ def _bytecode_module(program: bytes) -> Any:
     from jaxlib.mlir.dialects import stablehlo
 
     context = _context()
-    # MLIR would print the faults of what is no portable artifact; the error of the parser is enough.
+    # MLIR would print errors for data that is no portable artifact; the parser's error is enough.
     with context.attach_diagnostic_handler(lambda fault: True):
         try:
             # Artifacts are in a dialect of their own, which the parser would leave as it is.

@@ -26,7 +26,7 @@ from xlakit.verifier.faults import Program
 from xlakit.verifier.ordering import ordering_faults
 from xlakit.verifier.pairs import pair_faults
 
-# These hand values on as they are, so their declared precision is that of what they hand on.
+# These forward values, so their declared precision is that of their operand.
 _EXACT = (
     *(Parameter, Constant, Tuple, GetTupleElement, OptimizationBarrier, Bitcast, DynamicUpdateSlice),
     *(Call, While, Conditional, CustomCall, Infeed, Outfeed, Send, SendDone, Recv, RecvDone, CopyStart, CopyDone),
@@ -34,7 +34,7 @@ _EXACT = (
 
 
 class Finding(NamedTuple):
-    """A fault as the error that it is, and where: in an instruction, in a computation, or in the module's header."""
+    """A fault: its error, and its location: an instruction, a computation, or the module's header."""
 
     error: XlakitError
     computation: Computation | None = None

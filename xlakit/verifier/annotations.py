@@ -1,4 +1,4 @@
-"""Rules for what instructions carry beside their operation, where a meaning hangs on it.
+"""Rules for annotations of instructions that affect their meaning.
 
 Source: the checks of OpenXLA's HLO verifier for composite calls, known custom calls and original values.
 """

@@ -19,7 +19,7 @@ from xlakit.ops.data import GetTupleElement, Parameter, Tuple
 from xlakit.ops.dynamic import DynamicUpdateSlice
 from xlakit.verifier.faults import Fault, Program
 
-# They hand buffers on; what they give is checked where it is used.
+# They forward buffers; their results are checked at their uses.
 _HANDING_ON = (GetTupleElement, Tuple, AsyncStart, AsyncUpdate, AsyncDone)
 _WRITERS = (Call, CustomCall, Fusion, While, Conditional, DynamicUpdateSlice, AsyncStart)
 _STREAM_MARKER = "_xla_stream_annotation"

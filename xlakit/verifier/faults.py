@@ -1,4 +1,4 @@
-"""What a rule of well-formedness finds, and how a program hangs together, for rules beyond one instruction."""
+"""Faults, and the users and callers of a program, for rules beyond one instruction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of calls that say in which order instructions come."""
+"""Rules of custom calls that order instructions."""
 
 from __future__ import annotations
 

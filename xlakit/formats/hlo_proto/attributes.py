@@ -1,7 +1,7 @@
 """The attributes of operations in HloInstructionProto: one reader and one writer for each Kind.
 
-``Attribute.proto`` says where an attribute stands: a field, or a dotted path through messages. What the kinds do not
-say, the schema does: an int in a repeated field is a list of one, an enumeration in a string field is its word.
+``Attribute.proto`` is the location of an attribute: a field, or a dotted path through messages. The schema determines
+the rest: an int in a repeated field is a list of one, an enumeration in a string field is its word.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from xlakit.ir.enums import HloEnum, Precision
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Attribute, Kind, Op
 
-# What a reader gives where the proto says nothing.
+# The value of a reader for an absent field.
 _UNSAID: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """Where an attribute stands in HloInstructionProto."""
+    """The location of an attribute in HloInstructionProto."""
 
     spec: Attribute
     parents: tuple[str, ...]
@@ -54,7 +54,7 @@ class _Slot:
     presence: bool
 
     def holder(self, instruction: Any) -> Any:
-        """The message that has the field, or None where it is not there."""
+        """The message that has the field, or None if it is absent."""
         for name in self.parents:
             if not instruction.HasField(name):
                 return None
@@ -62,7 +62,7 @@ class _Slot:
         return instruction
 
     def made_holder(self, instruction: Any) -> Any:
-        """The message that has the field, made where it was not there."""
+        """The message that has the field, created if it is absent."""
         for name in self.parents:
             instruction = getattr(instruction, name)
             instruction.SetInParent()

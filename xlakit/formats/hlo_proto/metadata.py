@@ -1,4 +1,4 @@
-"""OpMetadata, OriginalValueProto, StatisticsViz: what instructions carry beside their operation."""
+"""OpMetadata, OriginalValueProto, StatisticsViz: the annotations of instructions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def text_of(data: bytes) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """What :func:`text_of` read."""
+    """The inverse of :func:`text_of`."""
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -61,7 +61,7 @@ def module_from_message(proto: Any, config: Any = None) -> HloModule:
 
 @dataclass
 class _Reading:
-    """One module on its way in: what the instructions refer to."""
+    """State while one module is read: the objects that instructions refer to."""
 
     payloads: tuple[bytes, ...]
     sequences: dict[int, Any]
@@ -186,7 +186,7 @@ class _Instructions:
 
 
 def _upgrade(proto: Any, payloads: Sequence[bytes]) -> None:
-    """Say what older writers said in other fields in the fields of today."""
+    """Move the contents of fields of older writers to the current fields."""
     if proto.opcode in _OLD_COMPARISONS:
         proto.comparison_direction = _OLD_COMPARISONS[proto.opcode]
         proto.opcode = "compare"
@@ -202,12 +202,12 @@ def _upgrade(proto: Any, payloads: Sequence[bytes]) -> None:
 
 
 def read_annotations(proto: Any, payloads: Sequence[bytes]) -> Annotations:
-    """What a HloInstructionProto carries beside its operation. Raises FormatError, ShapeError."""
+    """The annotations of a HloInstructionProto. Raises FormatError, ShapeError."""
     made: dict[str, Any] = {}
     where = ""
     try:
         where = "metadata"
-        # Writers leave empty messages behind.
+        # Some writers write empty messages.
         if proto.metadata.ByteSize():
             made["metadata"] = read_metadata(proto.metadata, payloads)
         where = "sharding"

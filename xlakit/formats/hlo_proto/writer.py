@@ -45,7 +45,7 @@ def module_to_message(module: HloModule) -> Any:
 
 
 class _Writing:
-    """One module on its way out: the ids and names that its parts get."""
+    """State while one module is written: the ids and names of its parts."""
 
     def __init__(self, module: HloModule) -> None:
         self.module = module
@@ -113,7 +113,7 @@ class _Writing:
 
 
 def write_annotations(annotations: Annotations, proto: Any) -> None:
-    """Fill what a HloInstructionProto carries beside its operation."""
+    """Fill the annotations of a HloInstructionProto."""
     if annotations.metadata is not None:
         write_metadata(annotations.metadata, proto.metadata)
     if annotations.sharding is not None:
@@ -131,7 +131,7 @@ def write_annotations(annotations: Annotations, proto: Any) -> None:
 
 
 def _spelled_out(instruction: Instruction) -> Op:
-    """The operation with what readers of the proto insist on and HLO text leaves to the shapes."""
+    """The operation with attributes that readers of the proto require, and that HLO text infers from shapes."""
     op = instruction.op
     if isinstance(op, Constant):
         return Constant(literal=relaid(op.literal, instruction.shape))
@@ -149,7 +149,7 @@ def relaid(literal: Literal, shape: Shape) -> Literal:
     return literal
 
 
-# How protobuf says that a value does not fit its field: out of range, of another type, not UTF-8, nested too deep.
+# The exceptions of protobuf for a value that does not fit its field: range, type, encoding, nesting.
 _REFUSALS = (ValueError, TypeError, ProtobufError, XlakitError)
 
 

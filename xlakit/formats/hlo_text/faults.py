@@ -1,7 +1,7 @@
-"""All faults of HLO text at once: what cannot be read is passed over, and what can is verified.
+"""All faults of HLO text at once: unreadable parts are skipped, and the rest is verified.
 
-An instruction that cannot be read is replaced by a custom call of the shape that is written for it, so that
-what uses it can be looked at; of what has no shape that can be read nothing is said, nor of what uses that.
+An instruction that cannot be read is replaced by a custom call of its declared shape, so that its users can be checked.
+An instruction without a readable shape, and its users, are not checked.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NEXT_COMPUTATION: Final = re.compile(rf"\n(?={_COMPUTATION.pattern})")
 
 @dataclass
 class Checked:
-    """What a text holds, and what is wrong with it, in the order of the text."""
+    """The module of a text, and its faults, in the order of the text."""
 
     module: HloModule | None = None
     faults: list[XlakitError] = field(default_factory=list)
@@ -96,7 +96,7 @@ def _with_position(finding: Finding, linker: _Linker, lexer: Lexer) -> ParseErro
 
 
 class _Reader(Reader):
-    """A reader that goes on behind what it cannot read."""
+    """A reader that continues after parts that it cannot read."""
 
     def __init__(self, lexer: Lexer) -> None:
         super().__init__(lexer)
@@ -182,11 +182,11 @@ class _Reader(Reader):
             lexer = Lexer(self.lexer.source, self.lexer.name, offset)
             return parse_shape(lexer) if at_shape(lexer) else None
         except XlakitError:
-            return None  # the fault of the instruction has been told
+            return None  # the fault of the instruction has been reported
 
 
 class _Linker(Linker):
-    """A linker that puts something instead of what it cannot make."""
+    """A linker that replaces instructions that it cannot make."""
 
     def __init__(self, lexer: Lexer, bodies: dict[str, Body], faults: list[XlakitError], lost: set[str]) -> None:
         super().__init__(lexer, bodies)
@@ -257,7 +257,7 @@ class _Linker(Linker):
         return made
 
     def plain(self, found: Any) -> list[Finding]:
-        """The findings that do not come of what could not be read."""
+        """The findings that do not result from unreadable parts."""
         broken = {c for c in self._made_computations() if not self._unread.isdisjoint(c.instructions)}
         kept: list[Finding] = []
         for finding in found:

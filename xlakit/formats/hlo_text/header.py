@@ -27,7 +27,7 @@ def parse_header(lexer: Lexer) -> dict[str, Any]:
     """The fields of HloModule that stand on its line. Raises ParseError."""
     lexer.expect("HloModule")
     fields: dict[str, Any] = {"name": lexer.expect_name("the module's name")}
-    lexer.accept(":")  # which texts of long ago have
+    lexer.accept(":")  # in old texts
     others: list[tuple[str, str]] = []
     seen: set[str] = set()
     while lexer.accept(","):
@@ -41,7 +41,7 @@ def parse_header(lexer: Lexer) -> dict[str, Any]:
         if parse is not None:
             fields[name] = parse(lexer)
         else:
-            # What xlakit has no use for travels on as it stands.
+            # Attributes that xlakit does not use are kept as text.
             others.append((name, lexer.take_json() if lexer.text == "{" else lexer.take(_WORD, "a value")))
     fields["header"] = tuple(others)
     return fields

@@ -92,11 +92,11 @@ class Linker:
         return computation
 
     def differs(self, rule: str, offset: int) -> None:
-        """Raise ParseError where a computation gives something else than it is said to."""
+        """Raise ParseError if the result of a computation differs from its declared shape."""
         raise self.lexer.error(rule, offset)
 
     def instruction(self, record: Record, made: dict[str, Computation]) -> Instruction:
-        """What a record becomes. Raises ParseError, ShapeError."""
+        """The instruction of a record. Raises ParseError, ShapeError."""
         operands = [operand.made for operand in record.operands]
         op = self._op(record, made)
         shape = record.shape

@@ -1,4 +1,4 @@
-"""What any instruction may carry in HLO text beside its operation: metadata, frontend attributes and the like."""
+"""Annotations of instructions in HLO text: metadata, frontend attributes and so on."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _NUMBERS = frozenset(field for field, parse in _METADATA.values() if parse is _i
 
 
 def _plain_metadata(text: str) -> OpMetadata | None:
-    """Metadata at once; None where something about it is odd."""
+    """Metadata by one regular expression; None if it needs the full parser."""
     fields: dict[str, Any] = {}
     for name, string, number in _PLAIN_FIELD.findall(text):
         field = "payload" if name == "metadata_payload" else name

@@ -35,7 +35,7 @@ _ELIDED = re.compile(r"\{\s*\.\.\.\s*\}")
 
 def unknown(word: str, known: list[str], what: str) -> tuple[str, str]:
     """The rule and the hint of an error about an unknown word."""
-    # The search takes time in the number of names; among very many, chance would find something close anyway.
+    # The search takes time proportional to the number of names, and among very many a close one means nothing.
     close = difflib.get_close_matches(word, known, 3) if len(known) <= 2000 else []
     return f"unknown {what} '{word}'", f"did you mean {' or '.join(close)}?" if close else ""
 

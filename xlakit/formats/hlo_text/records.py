@@ -1,4 +1,4 @@
-"""What the text says, before names of computations are looked up: records of instructions, in bodies."""
+"""Parsed text before names of computations are resolved: records of instructions, in bodies."""
 
 from __future__ import annotations
 
