@@ -292,10 +292,19 @@ from xlakit.runtime.client import Client as Client
 from xlakit.runtime.device import Device as Device
 from xlakit.runtime.executable import LoadedExecutable as LoadedExecutable
 from xlakit.runtime.transfer import HostBufferSemantics as HostBufferSemantics
+from xlakit.tools.bisect import Bisection as Bisection, bisect_module as bisect_module
+from xlakit.tools.diff.modules import ModuleDiff as ModuleDiff, diff_modules as diff_modules
 from xlakit.tools.elided import fill_elided as fill_elided
 from xlakit.tools.numerics.reports import find_divergence as find_divergence
 from xlakit.tools.numerics.shadow import shadow_errors as shadow_errors
 from xlakit.tools.numerics.trace import trace_values as trace_values
+from xlakit.tools.oracles.oracle import (
+    ExternalTest as ExternalTest,
+    Crash as Crash,
+    Disagreement as Disagreement,
+    Slowness as Slowness,
+)
+from xlakit.tools.reduce.reducer import Reduction as Reduction, reduce_module as reduce_module
 
 PRED = PrimitiveType.PRED
 S1, S2, S4, S8 = PrimitiveType.S1, PrimitiveType.S2, PrimitiveType.S4, PrimitiveType.S8

@@ -9,16 +9,17 @@ from collections.abc import Sequence
 
 from xlakit import __version__
 from xlakit.errors import ArgumentError, XlakitError
-from xlakit.tools.commands import cache, check, convert, inspect, machine, ops, opt, run, tune
+from xlakit.tools.commands import bisect, cache, check, convert, diff, inspect, machine, ops, opt, reduce, run, tune
 from xlakit.tools.commands.shared import open_stream, tell
 
 _EPILOG = """\
-exit status: 0 done; 1 the program or its file is at fault, or a comparison differs; 2 the command line is;
+exit status: 0 done; 1 the program or its file is at fault, a comparison differs, or a program does not have what
+reduce and bisect look for; 2 the command line is at fault, and for diff anything that is no difference;
 3 there is nothing to compare with: jaxlib refused the program, died of it, or passed a limit; 130 interrupted.
 """
 
 # In the order of the help.
-_VERBS = (run, check, convert, opt, inspect, cache, machine, tune, ops)
+_VERBS = (run, check, convert, diff, opt, inspect, bisect, reduce, cache, machine, tune, ops)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,8 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.traceback:
             raise
         tell(f"xlakit: {_plain(error)}")
-        # Arguments of other verbs may come from files, which are at fault then.
-        return 2 if isinstance(error, ArgumentError) and options.only_arguments else 1
+        # Arguments of most verbs may come from files, which are at fault then.
+        return 2 if isinstance(error, ArgumentError) and options.only_arguments else options.error_status
     return status
 
 

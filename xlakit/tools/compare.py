@@ -24,6 +24,24 @@ _NARROW = 0.5
 
 
 @dataclass(frozen=True, slots=True)
+class Tolerance:
+    """The errors that an element of a float or complex result may have.
+
+    An element differs if its error is larger than ``absolute`` and, relative to its scale, larger than ``relative``,
+    which is by default that of the type in TOLERANCES. Integers and PRED are always compared exactly.
+    """
+
+    relative: float | None = None
+    absolute: float = 0.0
+
+    @property
+    def options(self) -> str:
+        """The options of the command line that ask for it."""
+        relative = [] if self.relative is None else [f"--rtol {self.relative:g}"]
+        return " ".join(relative + [f"--atol {self.absolute:g}"] * bool(self.absolute))
+
+
+@dataclass(frozen=True, slots=True)
 class LeafComparison:
     """One output compared: the largest absolute error, that error relative to the output's scale, mismatches."""
 
@@ -40,23 +58,24 @@ class LeafComparison:
         return self.mismatches == 0
 
 
-def compare(actual: Any, expected: Any) -> list[LeafComparison]:
+def compare(actual: Any, expected: Any, tolerance: Tolerance = Tolerance()) -> list[LeafComparison]:
     """Compare two results; integers and PRED must be equal, NaN equals NaN, infinities must be the same."""
     left, right = flatten(actual), flatten(expected)
-    return [_compare_leaf(name, left.get(name), right.get(name)) for name in sorted({*left, *right}, key=_index_order)]
+    names = sorted({*left, *right}, key=_index_order)
+    return [_compare_leaf(name, left.get(name), right.get(name), tolerance) for name in names]
 
 
 def _index_order(name: str) -> list[int]:
     return [int(part) if part.isdigit() else -1 for part in name.split(".")]
 
 
-def _compare_leaf(name: str, actual: Array | None, expected: Array | None) -> LeafComparison:
+def _compare_leaf(name: str, actual: Array | None, expected: Array | None, tolerance: Tolerance) -> LeafComparison:
     if actual is None or expected is None or actual.shape != expected.shape or actual.dtype != expected.dtype:
         shown = " and ".join("nothing" if a is None else f"{a.dtype}{list(a.shape)}" for a in (actual, expected))
         return LeafComparison(name, shown, np.inf, np.inf, 1, 1)
     kind = PrimitiveType.from_dtype(actual.dtype)
     shape = f"{kind.hlo_name}[{','.join(map(str, actual.shape))}]"
-    wrong = int(np.count_nonzero(differing(actual, expected)))
+    wrong = int(np.count_nonzero(differing(actual, expected, tolerance)))
     if not (kind.is_floating or kind.is_complex):
         return LeafComparison(name, shape, float(wrong > 0), float(wrong > 0), wrong, actual.size)
     error, relative = _errors(actual, expected, kind)
@@ -65,12 +84,14 @@ def _compare_leaf(name: str, actual: Array | None, expected: Array | None) -> Le
     return LeafComparison(name, shape, worst_absolute, worst_relative, wrong, actual.size)
 
 
-def differing(actual: Array, expected: Array) -> Array:
-    """For each element whether it differs by more than its type allows; the arrays have one type and one shape."""
+def differing(actual: Array, expected: Array, tolerance: Tolerance = Tolerance()) -> Array:
+    """For each element whether it differs by more than is allowed; the arrays have one type and one shape."""
     kind = PrimitiveType.from_dtype(actual.dtype)
     if not (kind.is_floating or kind.is_complex):
         return np.asarray(actual != expected)
-    return _errors(actual, expected, kind)[1] > tolerance_of(kind)
+    error, relative = _errors(actual, expected, kind)
+    allowed = tolerance_of(kind) if tolerance.relative is None else tolerance.relative
+    return (relative > allowed) & (error > tolerance.absolute)
 
 
 def tolerance_of(kind: PrimitiveType) -> float:

@@ -26,6 +26,16 @@ from xlakit.passes.core.framework import with_callees, with_computations
 from xlakit.passes.pipeline import run_pipeline
 
 
+def require_jaxlib() -> None:
+    """Load jaxlib. Raises UnsupportedError where it is not installed."""
+    try:
+        import jaxlib.xla_client  # noqa: F401 # pyright: ignore
+    except ImportError as error:
+        raise UnsupportedError(
+            f"jaxlib cannot be imported: {error}", hint="pip install 'xlakit[jax]' brings it"
+        ) from None
+
+
 class JaxlibBackend:
     """jaxlib's CPU client. Make one and keep it: a client takes a while to start."""
 
@@ -33,12 +43,9 @@ class JaxlibBackend:
         """Start a client with so many devices; raises UnsupportedError where jaxlib is not installed."""
         # Read when jaxlib is loaded: leave out its notes on how it starts.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-        try:
-            from jaxlib import _hlo, _jax, xla_client  # pyright: ignore
-        except ImportError as error:
-            raise UnsupportedError(
-                f"jaxlib cannot be imported: {error}", hint="pip install 'xlakit[jax]' brings it"
-            ) from None
+        require_jaxlib()
+        from jaxlib import _hlo, _jax, xla_client  # pyright: ignore
+
         # Extension modules without typing.
         self._hlo: Any = _hlo
         self._jax: Any = _jax

@@ -83,7 +83,7 @@ def _wait(process: subprocess.Popen[bytes], limits: Limits) -> None:
             raise NothingToCompareError(
                 f"jaxlib gave no result in {limits.seconds:g} s", hint="allow more with --compare-timeout"
             )
-        held = _memory_of(process.pid)
+        held = memory_of(process.pid)
         if held > limits.memory:
             raise NothingToCompareError(
                 f"jaxlib took {held:,} bytes of memory, more than the {limits.memory:,} that it may have",
@@ -92,7 +92,7 @@ def _wait(process: subprocess.Popen[bytes], limits: Limits) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _memory_of(process: int) -> int:
+def memory_of(process: int) -> int:
     """The resident memory of a process in bytes; 0 if the system does not say."""
     try:
         pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])

@@ -37,5 +37,7 @@ def add(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> int:
     from xlakit.tools.inspect import inspect
 
-    open_stream(sys.stdout, "standard output").write(inspect(load_filled(options), options.view, text_options(options)))
+    open_stream(sys.stdout, "standard output").write(
+        inspect(load_filled(options.file, options), options.view, text_options(options))
+    )
     return 0

@@ -88,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
     from xlakit.tools.jaxlib_child import NothingToCompareError
     from xlakit.tools.shards import with_partitions
 
-    module = load_filled(options)
+    module = load_filled(options.file, options)
     _take_captured(options)
     module = module.replace(replica_count=options.replicas or module.replica_count)
     module = (

@@ -28,7 +28,7 @@ def add_command(commands: Commands, name: str, summary: str) -> argparse.Argumen
     description = summary[0].upper() + summary[1:] + "."
     # An abbreviation would mean another option as soon as one is added.
     parser = commands.add_parser(name, help=summary, description=description, allow_abbrev=False)
-    parser.set_defaults(only_arguments=False)
+    parser.set_defaults(only_arguments=False, error_status=1)
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
     return parser
 
@@ -41,6 +41,11 @@ def add_file(parser: argparse.ArgumentParser, *, optional: bool = False) -> None
         metavar="FILE",
         help="HLO text or proto, or StableHLO text or bytecode, told apart by content; - reads standard input",
     )
+
+
+def add_files(parser: argparse.ArgumentParser) -> None:
+    """The files of several programs."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help="programs, in any format that is known; - is stdin")
 
 
 def add_filling(parser: argparse.ArgumentParser) -> None:
@@ -118,9 +123,9 @@ def load(path: str) -> HloModule:
     return load_any(*read(path))
 
 
-def load_filled(options: argparse.Namespace) -> HloModule:
-    """The module of a command that needs the elements of constants."""
-    module = load(options.file)
+def load_filled(path: str, options: argparse.Namespace) -> HloModule:
+    """The module of a verb that needs the elements of constants."""
+    module = load(path)
     if options.fill_elided == "error":
         return module
     from xlakit.tools.elided import fill_elided

@@ -1,0 +1,101 @@
+"""``xlakit bisect``: seeded faults of the compiler are named, with the rewrite that shows them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import xlakit as xla
+from xlakit.ir.instruction import HloModule
+from xlakit.tools import cli
+
+BROKEN = str(Path(__file__).parent / "broken_compiler.py")
+PROGRAM = """HloModule program
+
+ENTRY main {
+  x = f32[8,8] parameter(0)
+  y = f32[8,8] parameter(1)
+  zero = f32[] constant(0)
+  zeros = f32[8,8] broadcast(zero), dimensions={}
+  a = f32[8,8] add(x, zeros)
+  s = f32[8,8] multiply(a, a)
+  t = f32[8,8] tanh(y)
+  u = f32[8,8] transpose(t), dimensions={1,0}
+  v = f32[8,8] transpose(u), dimensions={1,0}
+  ROOT r = f32[8,8] subtract(s, v)
+}
+"""
+
+
+@pytest.fixture
+def bisect(monkeypatch):
+    def found(fault, backend):
+        monkeypatch.setenv("FAULT", fault)
+        oracle = xla.Disagreement((backend, "interpreter"))
+        return xla.bisect_module(HloModule.from_text(PROGRAM), oracle, load=[BROKEN])
+
+    yield found
+    from xlakit.passes.pipeline import PASSES
+
+    table = PASSES["simplify"].rules.rules
+    table[:] = [r for r in table if r.name != "square-is-self"]
+
+
+def test_a_wrong_rule_is_named_with_what_it_did(bisect):
+    found = bisect("rule", "cpu")
+    assert (found.pass_name, found.rule) == ("simplify", "square-is-self")
+    assert found.changes_meaning is True
+    assert "multiply" in found.before
+    assert "multiply" not in found.after
+    assert "square-is-self" in found.without
+    assert 0 < found.fuel <= found.rewrites
+    assert "the rewrite is wrong" in str(found)
+    assert "-  %" in found.diff or "-  s = " in found.diff
+
+
+def test_a_rewrite_that_is_right_may_show_a_fault_of_code_generation(bisect):
+    found = bisect("fused", "broken")
+    assert found.pass_name == "fusion"
+    assert found.changes_meaning is False
+    assert "fusion" in found.after
+    assert "code generation fails" in str(found)
+    assert "fusion" in found.without
+
+
+def test_a_part_of_code_generation_is_named(bisect):
+    found = bisect("part", "broken")
+    assert (found.rule, found.parts) == ("", ("memory",))
+    assert "XLAKIT_PLAIN=memory" in str(found)
+
+
+def test_what_always_fails_is_told(bisect):
+    found = bisect("always", "broken")
+    assert (found.rule, found.parts) == ("", ())
+    assert "a kernel is wrong" in str(found)
+
+
+@pytest.fixture
+def program(tmp_path):
+    path = tmp_path / "program.hlo"
+    path.write_text(PROGRAM)
+    return path
+
+
+def test_the_command_says_how_to_go_on_and_goes_on(program, capsys, monkeypatch):
+    monkeypatch.setenv("FAULT", "part")
+    options = ["bisect", str(program), "--compare", "broken,interpreter", "--load", BROKEN]
+    assert cli.main(options) == 0
+    out = capsys.readouterr().out
+    assert f"xlakit reduce {program} --compare broken,interpreter --load {BROKEN}" in out
+    assert cli.main([*options, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parts"] == ["memory"]
+    assert cli.main([*options, "--reduce"]) == 0
+    assert "-> 1 instructions" in capsys.readouterr().out
+    assert program.with_suffix(".reduced.hlo").exists()
+
+
+def test_a_program_that_does_not_fail_is_refused(program, capsys):
+    assert cli.main(["bisect", str(program), "--compare", "cpu,interpreter"]) == 1
+    assert "the module as given does not give different results on cpu and interpreter" in capsys.readouterr().err
+    assert cli.main(["bisect", str(program), "--crash"]) == 1
+    assert "the program runs" in capsys.readouterr().err

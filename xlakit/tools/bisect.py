@@ -1,0 +1,283 @@
+"""``bisect_module``: which rewrite of the compiler's passes, or part of code generation, makes a program fail.
+
+The number of rewrites that the passes may make is the fuel. With none a program is compiled as it stands; with all it
+fails; the least fuel with which it fails is found by halving, first at the ends of passes, then between two of them.
+Where a program fails without any rewrite, parts of code generation are left out one by one (:data:`options.PLAIN`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Self
+
+from xlakit.api import compile
+from xlakit.errors import ArgumentError
+from xlakit.formats import hlo_text
+from xlakit.ir.instruction import Computation, HloModule
+from xlakit.options import PLAIN
+from xlakit.passes.core.framework import PassContext
+from xlakit.passes.pipeline import run_pipeline
+from xlakit.tools.compare import LeafComparison, Tolerance, compare
+from xlakit.tools.jaxlib_child import Limits
+from xlakit.tools.oracles.arguments import Arguments
+from xlakit.tools.oracles.oracle import Failure, Oracle, Report, Verdict
+from xlakit.tools.oracles.pool import OraclePool
+from xlakit.tools.oracles.server import load_file
+from xlakit.tools.shards import with_partitions
+
+# Parts of code generation that are left out alone, the passes apart.
+_PARTS = tuple(name for name in PLAIN if name != "rewrites")
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """What makes a program fail.
+
+    pass_name, rule: of the rewrite; empty where the program fails without any. fuel: how many rewrites are made up to
+    and with it, of rewrites in all. before, after: the HLO of the computations that it changes. changes_meaning:
+    whether the interpreter gives other results after it than before; None where that could not be told.
+    parts: what of :data:`xlakit.options.PLAIN` makes the program right where that alone is left out.
+    without: switches that make the program right (``XLAKIT_DISABLE_PASSES``), of the rule and the pass.
+    """
+
+    seen: str
+    tries: int
+    pass_name: str = ""
+    pass_number: int = 0
+    rule: str = ""
+    fuel: int = 0
+    rewrites: int = 0
+    before: str = ""
+    after: str = ""
+    changes_meaning: bool | None = None
+    parts: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+    @property
+    def diff(self) -> str:
+        """What the rewrite changes, as a unified difference."""
+        lines = difflib.unified_diff(
+            self.before.splitlines(keepends=True), self.after.splitlines(keepends=True), "before", "after", n=3
+        )
+        return "".join(lines)
+
+    def as_dict(self) -> dict[str, object]:
+        """All of it, for JSON."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def __str__(self) -> str:
+        """The report."""
+        lines = [self._what()]
+        if self.rule:
+            verdict = {
+                True: "The interpreter gives other results after it than before: the rewrite is wrong.",
+                False: "The interpreter gives the same results before and after it: "
+                "the rewrite is right, and code generation fails on what it makes.",
+                None: "",
+            }[self.changes_meaning]
+            lines += [verdict] * bool(verdict) + ["", self.diff.rstrip()]
+        for name in self.without:
+            lines.append(f"The program is right with XLAKIT_DISABLE_PASSES={name}.")
+        for name in self.parts:
+            lines.append(f"The program is right with XLAKIT_PLAIN={name}: without that, {PLAIN[name]}.")
+        return "\n".join(lines)
+
+    def _what(self) -> str:
+        if self.rule:
+            return (
+                f"Rewrite {self.fuel} of {self.rewrites} makes it fail: {self.rule}, in pass {self.pass_number}, "
+                f"{self.pass_name} (XLAKIT_FUEL={self.fuel})."
+            )
+        if self.parts:
+            return "It fails without any rewrite; parts of code generation that make it fail:"
+        return (
+            "It fails without any rewrite, and whatever else is left out: a kernel is wrong, or a pass that is needed."
+        )
+
+
+def bisect_module(
+    module: HloModule,
+    oracle: Oracle,
+    *,
+    jobs: int = 1,
+    limits: Limits | None = None,
+    load: Sequence[str] = (),
+    progress: Callable[[str], None] = lambda _: None,
+) -> Bisection:
+    """The rewrite, or the part of code generation, that makes a program fail.
+
+    module: what fails. oracle, jobs, limits, load: as :func:`reduce_module` takes them; functions are not taken, since
+    the compiler's switches are set in processes of their own; files are loaded in this process, too, since they may add
+    passes. progress: called with a line on what is tried.
+
+    Raises ArgumentError where the oracle's property does not hold of the module as given, UnsupportedError where a
+    backend is not installed, VerificationError for a malformed module.
+    """
+    module.verify()
+    for file in load:
+        load_file(file)
+    with OraclePool(oracle, jobs=jobs, limits=limits, files=load) as pool:
+        first = pool.begin(module)
+        if not first.holds:
+            raise ArgumentError(
+                f"the module as given does not {pool.claim}: {first.seen}",
+                hint="try other arguments (--seed, --input), or another tolerance",
+            )
+        return _Bisecting(module, pool, first, progress).result()
+
+
+class _Bisecting:
+    """A bisection under way."""
+
+    def __init__(self, module: HloModule, pool: OraclePool, first: Verdict, progress: Callable[[str], None]) -> None:
+        self._module = module
+        self._pool = pool
+        self._first = first
+        self._progress = progress
+        self._tries = 1
+
+    def result(self) -> Bisection:
+        """What makes it fail."""
+        if self._fails({"XLAKIT_FUEL": "0"}):
+            return Bisection(self._first.seen, self._tries + len(_PARTS), parts=self._parts())
+        trace = _Trace(self._module)
+        fuel = self._least_fuel(trace)
+        before, after, rule = trace.around(fuel)
+        without = tuple(n for n in dict.fromkeys((rule, after.name)) if not self._fails({"XLAKIT_DISABLE_PASSES": n}))
+        return Bisection(
+            self._first.seen,
+            self._tries,
+            pass_name=after.name,
+            pass_number=after.number,
+            rule=rule,
+            fuel=fuel,
+            rewrites=trace.rewrites,
+            before=_text_of_changed(before.after, after.after),
+            after=_text_of_changed(after.after, before.after),
+            changes_meaning=self._changes_meaning(before.after, after.after),
+            parts=self._parts(),
+            without=without,
+        )
+
+    def _fails(self, environment: dict[str, str]) -> bool:
+        self._tries += 1
+        self._progress(" ".join(f"{name}={value}" for name, value in environment.items()))
+        return self._pool.ask(self._module, environment).holds
+
+    def _parts(self) -> tuple[str, ...]:
+        return tuple(name for name in _PARTS if not self._fails({"XLAKIT_PLAIN": name}))
+
+    def _least_fuel(self, trace: _Trace) -> int:
+        """The least fuel with which it fails: with one less it does not."""
+        # First among the ends of passes, where few are tried.
+        ends = [0, *trace.ends]
+        low, high = 0, len(ends) - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._fails({"XLAKIT_FUEL": str(ends[middle])}) else (middle, high)
+        least, most = ends[low], ends[high]
+        while most - least > 1:
+            middle = (least + most) // 2
+            least, most = (least, middle) if self._fails({"XLAKIT_FUEL": str(middle)}) else (middle, most)
+        return most
+
+    def _changes_meaning(self, before: HloModule, after: HloModule) -> bool | None:
+        """Whether the interpreter gives other results for one module than for the other; None if it does not run."""
+        oracle = self._pool.oracle
+        arguments = getattr(oracle, "arguments", Arguments())
+        self._pool.oracle = _OtherMeaning(before.to_proto(), arguments, getattr(oracle, "tolerance", Tolerance()))
+        report = self._pool.report(after)
+        self._pool.oracle = oracle
+        if report.how != "ended" or isinstance(report.observed, Failure):
+            return None
+        return any(not leaf.agrees for leaf in report.observed)
+
+
+@dataclass(frozen=True)
+class _OtherMeaning:
+    """Whether the interpreter gives other results for a module than for another one, which is a serialized proto."""
+
+    other: bytes
+    arguments: Arguments
+    tolerance: Tolerance
+    claim: str = "have another meaning"
+    options: str = ""
+
+    def observe(self, module: HloModule) -> list[LeafComparison]:
+        values = self.arguments.values(module.entry.program_shape)
+        other = HloModule.from_proto(self.other)
+        found, expected = (
+            compile(m, backend="interpreter", seed=self.arguments.seed)(*values) for m in (module, other)
+        )
+        return compare(found, expected, self.tolerance)
+
+    def judge(self, report: Report) -> Verdict:
+        return Verdict(False, report.detail)
+
+    def like(self, report: Report) -> Self:
+        return self
+
+    def prepare(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A pass that has run: its number and name, the module after it, and its rewrites by rule."""
+
+    number: int
+    name: str
+    after: HloModule
+    rewrites: Counter[str]
+    # The rewrites that took fuel, up to its end.
+    spent: int
+
+
+class _Trace:
+    """The rewrites that the passes make of a module, numbered from 1."""
+
+    def __init__(self, module: HloModule) -> None:
+        self._module = with_partitions(module)
+        self._steps = self._run(None)
+        self.rewrites = self._steps[-1].spent if self._steps else 0
+        # The numbers of the last rewrites of passes that made some.
+        self.ends = sorted({step.spent for step in self._steps} - {0})
+
+    def _run(self, fuel: int | None, until: int | None = None) -> list[_Step]:
+        most = sys.maxsize if fuel is None else fuel
+        context = PassContext(fuel=most)
+        steps: list[_Step] = []
+
+        def note(number: int, name: str, before: HloModule, after: HloModule) -> None:
+            spent = most - (context.fuel or 0)
+            steps.append(_Step(number, name, after, Counter(context.statistics[-1][1]), spent))
+
+        run_pipeline(self._module, until=None if until is None else str(until), dump=note, context=context)
+        return steps
+
+    def around(self, number: int) -> tuple[_Step, _Step, str]:
+        """The pass that makes the rewrite of a number, as it ends with one less and with it, and the rule.
+
+        Where it makes no other rewrite, what comes before it stands for the first.
+        """
+        last = next(step for step in self._steps if step.spent >= number)
+        with_it = next(step for step in self._run(number, last.number) if step.number == last.number)
+        one_less = self._run(number - 1, last.number)
+        before = one_less[-1] if one_less else _Step(0, "", self._module, Counter(), 0)
+        fewer = before.rewrites if before.number == with_it.number else Counter[str]()
+        rules = list((with_it.rewrites - fewer).keys())
+        return before, with_it, rules[0] if rules else with_it.name
+
+
+def _text_of_changed(module: HloModule, other: HloModule) -> str:
+    """The computations of a module that another one does not have in this form, as HLO text without metadata."""
+    there = {_text_of(c) for c in other.computations}
+    return "\n\n".join(text for c in module.computations if (text := _text_of(c)) not in there)
+
+
+def _text_of(computation: Computation) -> str:
+    return hlo_text.print_computation(computation, hlo_text.PrintOptions(short=True, metadata=False, layouts=False))

@@ -1,0 +1,90 @@
+"""``xlakit diff``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from xlakit.tools.commands.shared import Commands, add_command, add_filling, at_least, load_filled, open_stream
+
+if TYPE_CHECKING:
+    from xlakit.ir.instruction import HloModule
+    from xlakit.tools.compare import LeafComparison
+
+_IGNORED = ("names", "layouts", "metadata", "sharding", "attributes", "order")
+
+
+def add(commands: Commands) -> None:
+    """Add the verb."""
+    parser = add_command(commands, "diff", "show what differs between two programs, matched by their structure")
+    parser.add_argument("first", metavar="A", help="a program, in any format that is known; - reads standard input")
+    parser.add_argument("second", metavar="B", help="another one")
+    parser.add_argument(
+        "--ignore", type=_names, default=(), metavar="X,Y", help=f"what does not count: {', '.join(_IGNORED)}, or all"
+    )
+    parser.add_argument("--context", type=at_least(0), default=3, metavar="N", help="lines around each (default 3)")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal")
+    parser.add_argument("--json", action="store_true", help="print the difference as JSON")
+    parser.add_argument(
+        "--run", action="store_true", help="run both on the same arguments, and compare their results; these decide"
+    )
+    parser.add_argument("--backend", default=None, help="for --run (default: cpu, where it can)")
+    parser.add_argument("--input", metavar="X.npz", help="arguments for --run; default: made up from --seed")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of made up arguments (default 0)")
+    add_filling(parser)
+    parser.epilog = "exit status: 0 nothing differs; 1 something does; 2 an error"
+    parser.set_defaults(command=_run, error_status=2)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if names == ("all",):
+        return _IGNORED
+    for name in names:
+        if name not in _IGNORED:
+            raise argparse.ArgumentTypeError(f"'{name}' cannot be ignored; known: {', '.join(_IGNORED)}, all")
+    return names
+
+
+def _run(options: argparse.Namespace) -> int:
+    from xlakit.tools.compare import format_table
+    from xlakit.tools.diff.modules import diff_modules
+    from xlakit.tools.diff.text import as_text
+
+    first, second = (load_filled(path, options) for path in (options.first, options.second))
+    diff = diff_modules(first, second, ignore=options.ignore)
+    leaves = _results(first, second, options) if options.run else None
+    out = open_stream(sys.stdout, "standard output")
+    if options.json:
+        results = {} if leaves is None else {"results": [_as_dict(leaf) for leaf in leaves]}
+        out.write(json.dumps({"first": options.first, "second": options.second, **diff.as_dict(), **results}) + "\n")
+    else:
+        on_terminal = out.isatty() and "NO_COLOR" not in os.environ
+        colored = options.color == "always" or (options.color == "auto" and on_terminal)
+        out.write(as_text(diff, context=options.context, colored=colored, ignore=options.ignore))
+        if leaves is not None:
+            out.write(format_table(leaves) + "\n")
+    if leaves is not None:
+        return 0 if all(leaf.agrees for leaf in leaves) else 1
+    return 0 if diff.is_same else 1
+
+
+def _results(first: HloModule, second: HloModule, options: argparse.Namespace) -> list[LeafComparison]:
+    """The results of both, compared. Raises ArgumentError where they take other arguments."""
+    from xlakit.tools.diff.results import compare_results
+
+    return compare_results(first, second, backend=options.backend, input_path=options.input, seed=options.seed)
+
+
+def _as_dict(leaf: LeafComparison) -> dict[str, object]:
+    return {
+        "output": leaf.name,
+        "shape": leaf.shape,
+        "max_absolute": leaf.max_absolute,
+        "max_relative": leaf.max_relative,
+        "mismatches": leaf.mismatches,
+        "count": leaf.count,
+    }

@@ -1,0 +1,103 @@
+"""The options that ``reduce`` and ``bisect`` share: what is looked for, with which arguments, within which limits."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from xlakit.tools.commands.shared import at_least, seconds, size
+
+if TYPE_CHECKING:
+    from xlakit.ir.instruction import HloModule
+    from xlakit.tools.jaxlib_child import Limits
+    from xlakit.tools.oracles.oracle import Oracle
+
+
+def add_oracle(parser: argparse.ArgumentParser) -> None:
+    """What is looked for; see :func:`oracle_of` and :func:`limits_of`."""
+    group = parser.add_argument_group("what is looked for")
+    group.add_argument(
+        "--test",
+        metavar="CMD",
+        help="a command that is run with the path of a module as its last argument; status 0: it is still interesting",
+    )
+    group.add_argument(
+        "--compare",
+        type=_pair,
+        metavar="A,B",
+        help="two backends that give different results: cpu, interpreter, plain (machine code without optimization), "
+        "jaxlib, or one that --load registers",
+    )
+    group.add_argument("--crash", action="store_true", help="compiling or running it fails as it does now, or hangs")
+    group.add_argument(
+        "--slow", type=_factor, metavar="5x", help="it takes A five times as long as B (--compare; default cpu,jaxlib)"
+    )
+    group.add_argument("--backend", default="cpu", metavar="NAME", help="for --crash (default cpu)")
+    group.add_argument("--rtol", type=_tolerance, metavar="X", help="relative error allowed; default: by type")
+    group.add_argument("--atol", type=_tolerance, default=0.0, metavar="X", help="absolute error allowed (default 0)")
+    group.add_argument("--input", metavar="X.npz", help="arguments by parameter name; default: made up from --seed")
+    group.add_argument("--seed", type=at_least(0), default=0, help="of made up arguments and of rng (default 0)")
+    group.add_argument(
+        "--load", action="append", default=[], metavar="FILE.py", help="Python to run first: register_backend and such"
+    )
+    limits = parser.add_argument_group("limits")
+    jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limits.add_argument("--jobs", type=at_least(1), default=jobs, metavar="N", help=f"runs at a time (default {jobs})")
+    limits.add_argument("--timeout", type=seconds, default=60.0, metavar="SECONDS", help="of a run (default 60)")
+    limits.add_argument("--memory", type=size, default=4 << 30, metavar="SIZE", help="of a run (default 4G)")
+    parser.set_defaults(fail=parser.error)
+
+
+def oracle_of(options: argparse.Namespace, module: HloModule) -> Oracle:
+    """What the options look for in a module. Ends with status 2 where they do not fit each other."""
+    from xlakit.tools.compare import Tolerance
+    from xlakit.tools.oracles.arguments import Arguments
+    from xlakit.tools.oracles.oracle import Crash, Disagreement, ExternalTest, Slowness
+
+    chosen = [name for name in ("test", "compare", "crash", "slow") if getattr(options, name)]
+    if chosen not in (["test"], ["compare"], ["crash"], ["slow"], ["compare", "slow"]):
+        options.fail("say what is looked for: one of --test, --compare, --crash and --slow (which takes --compare)")
+    if options.test:
+        return ExternalTest.of(options.test)
+    program = module.entry.program_shape
+    arguments = Arguments.from_file(options.input, program, options.seed) if options.input else Arguments(options.seed)
+    if options.crash:
+        return Crash(options.backend, arguments)
+    if options.slow:
+        return Slowness(options.slow, options.compare or ("cpu", "jaxlib"), arguments)
+    return Disagreement(options.compare, arguments, Tolerance(options.rtol, options.atol))
+
+
+def limits_of(options: argparse.Namespace) -> Limits:
+    """The limits of a run."""
+    from xlakit.tools.jaxlib_child import Limits
+
+    return Limits(options.timeout, options.memory)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    names = [name.strip() for name in text.split(",")]
+    if len(names) != 2 or not all(names) or names[0] == names[1]:
+        raise argparse.ArgumentTypeError(f"'{text}' is not two backends, such as cpu,interpreter")
+    return names[0], names[1]
+
+
+def _factor(text: str) -> float:
+    try:
+        value = float(text.removesuffix("x"))
+    except ValueError:
+        value = 0.0
+    if not 1 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a factor from 1, such as 5x")
+    return value
+
+
+def _tolerance(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not an error, such as 1e-5")
+    return value

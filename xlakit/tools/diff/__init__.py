@@ -1,0 +1,1 @@
+"""Two modules matched by their structure, and what differs between them."""

@@ -1,0 +1,177 @@
+"""Which instruction of one computation corresponds to which of another.
+
+Instructions are paired by fingerprints, first the surest ones:
+
+1. what they compute (a hash of operation, shape and all that they read), and what becomes of it (of all readers),
+2. what they compute,
+3. what becomes of it, for an operation of the same kind,
+4. the name, for an operation of the same kind,
+5. the place in the source, for an operation of the same kind,
+6. operation and shape, where an operand or a user of the one is paired with one of the other,
+7. shape and paired operands, where the operation is another.
+
+Within equal fingerprints the same name goes first, then the order. Nothing here recurses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from xlakit.data.shape import Shape
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import Kind
+from xlakit.ops.data import Constant, Parameter
+
+_Fingerprint = Callable[[Instruction], Hashable]
+# Pairs of instructions, from the one to the other computation.
+Pairs = dict[Instruction, Instruction]
+
+
+def matched(first: Computation, second: Computation, numbers: Mapping[Computation, int]) -> Pairs:
+    """The pairs of corresponding instructions.
+
+    numbers: equal for computations that are known to correspond; -1 for all others.
+    """
+    left, right = _Fingerprints(first, numbers), _Fingerprints(second, numbers)
+    pairs = _Pairing(first, second)
+    pairs.add_equal(lambda i: (left.up[i], left.down[i]), lambda i: (right.up[i], right.down[i]))
+    pairs.add_equal(left.up.__getitem__, right.up.__getitem__)
+    pairs.add_equal(lambda i: (left.down[i], i.opcode), lambda i: (right.down[i], i.opcode))
+    pairs.add_equal(lambda i: (i.name, i.opcode), lambda i: (i.name, i.opcode))
+    pairs.add_equal(_source, _source)
+    pairs.add_neighbors()
+    pairs.add_replaced()
+    return pairs.found
+
+
+class _Fingerprints:
+    """Hashes of the instructions of a computation, from its parameters down and from its root up."""
+
+    def __init__(self, computation: Computation, numbers: Mapping[Computation, int]) -> None:
+        self.up: dict[Instruction, int] = {}
+        self.down: dict[Instruction, int] = {}
+        own = {i: hash((operation(i, numbers), _plain(i.shape))) for i in computation.instructions}
+        for i in computation.instructions:
+            self.up[i] = hash((own[i], tuple(self.up[o] for o in i.operands)))
+        readers: dict[Instruction, list[int]] = {i: [] for i in computation.instructions}
+        for i in reversed(computation.instructions):
+            mine = tuple(sorted(readers[i]))
+            # What it is itself is left out: an operation that was replaced by another is read as before.
+            self.down[i] = hash((i is computation.root, mine))
+            for place, operand in enumerate(i.operands):
+                readers[operand].append(hash((own[i], place, self.down[i])))
+
+
+def operation(i: Instruction, numbers: Mapping[Computation, int]) -> Hashable:
+    """What an instruction does: opcode and attributes; computations stand for their number."""
+    if isinstance(i.op, Parameter):
+        return i.opcode, i.op.number
+    if isinstance(i.op, Constant):
+        return i.opcode, i.op.literal
+    return i.opcode, tuple(_attribute(getattr(i.op, s.name), s.kind, numbers) for s in i.op.attributes)
+
+
+def _attribute(value: Any, kind: Kind, numbers: Mapping[Computation, int]) -> Hashable:
+    if kind is Kind.COMPUTATION:
+        return None if value is None else numbers.get(value, -1)
+    if kind is Kind.COMPUTATION_LIST:
+        return tuple(numbers.get(c, -1) for c in value or ())
+    # As a number NaN would differ from itself.
+    return value.hex() if isinstance(value, float) else value
+
+
+def _plain(shape: Shape) -> Shape:
+    return shape.without_layout()
+
+
+def _source(i: Instruction) -> Hashable:
+    metadata = i.annotations.metadata
+    return None if metadata is None or not metadata.op_name else (metadata.op_name, metadata.source_line, i.opcode)
+
+
+class _Pairing:
+    """Pairs under construction."""
+
+    def __init__(self, first: Computation, second: Computation) -> None:
+        self._first, self._second = first, second
+        self.found: Pairs = {}
+        self._taken: set[Instruction] = set()
+
+    def add_equal(self, left: _Fingerprint, right: _Fingerprint) -> None:
+        """Pair what is left of instructions with equal fingerprints; None equals nothing."""
+        groups: dict[Hashable, list[Instruction]] = {}
+        for i in self._second.instructions:
+            if i not in self._taken and (key := right(i)) is not None:
+                groups.setdefault(key, []).append(i)
+        late: list[Instruction] = []
+        for i in self._first.instructions:
+            if i not in self.found and (group := groups.get(left(i))):
+                same = next((other for other in group if other.name == i.name), None)
+                if same is None:
+                    late.append(i)
+                else:
+                    group.remove(same)
+                    self._add(i, same)
+        for i in late:
+            group = groups[left(i)]
+            if group:
+                self._add(i, group.pop(0))
+
+    def add_neighbors(self) -> None:
+        """Pair what is left where operands or users are paired."""
+        users = _users(self._second)
+        rest = [i for i in self._first.instructions if i not in self.found]
+        own_users = _users(self._first)
+        for i in rest:
+            near = [u for o in i.operands if o in self.found for u in users[self.found[o]]]
+            near += [o for u in own_users[i] if u in self.found for o in self.found[u].operands]
+            for other in near:
+                alike = other.opcode == i.opcode and _plain(other.shape) == _plain(i.shape)
+                if alike and other not in self._taken:
+                    self._add(i, other)
+                    break
+
+    def add_replaced(self) -> None:
+        """Pair what is left where another operation has the same operands and gives the same shape."""
+        left = {
+            (i.operands, _plain(i.shape)): i for i in self._second.instructions if i not in self._taken and i.operands
+        }
+        for i in self._first.instructions:
+            if i in self.found or not i.operands or any(o not in self.found for o in i.operands):
+                continue
+            other = left.pop((tuple(self.found[o] for o in i.operands), _plain(i.shape)), None)
+            if other is not None:
+                self._add(i, other)
+
+    def _add(self, i: Instruction, other: Instruction) -> None:
+        self.found[i] = other
+        self._taken.add(other)
+
+
+def _users(computation: Computation) -> dict[Instruction, list[Instruction]]:
+    found: dict[Instruction, list[Instruction]] = {i: [] for i in computation.instructions}
+    for i in computation.instructions:
+        for operand in dict.fromkeys(i.operands):
+            found[operand].append(i)
+    return found
+
+
+def in_order(positions: Sequence[int]) -> set[int]:
+    """The places of a longest increasing subsequence: what stands in the same order in both."""
+    import bisect
+
+    ends: list[int] = []
+    ends_at: list[int] = []
+    before: list[int] = []
+    for place, position in enumerate(positions):
+        at = bisect.bisect_left(ends, position)
+        before.append(ends_at[at - 1] if at else -1)
+        ends[at : at + 1] = [position]
+        ends_at[at : at + 1] = [place]
+    found: set[int] = set()
+    place = ends_at[-1] if ends_at else -1
+    while place >= 0:
+        found.add(place)
+        place = before[place]
+    return found

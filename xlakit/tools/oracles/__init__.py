@@ -1,0 +1,1 @@
+"""What ``reduce`` and ``bisect`` ask of a module, and the processes in which it is asked."""

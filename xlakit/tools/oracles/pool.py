@@ -1,0 +1,158 @@
+"""Several servers that observe modules side by side."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from xlakit.errors import InternalError
+from xlakit.ir.instruction import HloModule
+from xlakit.tools.jaxlib_child import Limits
+from xlakit.tools.oracles.oracle import Oracle, Report, Verdict
+from xlakit.tools.oracles.server import receive, send
+
+# A candidate may take so many times as long as the module as given, and a second; many loops lose their end.
+_SLOWER = 5.0
+_SECONDS_MORE = 1.0
+
+
+class OraclePool:
+    """Asks an oracle of modules, in as many processes at a time as there are jobs; a context manager.
+
+    files: files of Python that each process runs first, such as one that registers a backend.
+
+    Raises UnsupportedError where a backend is not installed, ArgumentError where a file cannot be loaded.
+    """
+
+    def __init__(
+        self, oracle: Oracle, *, jobs: int = 1, limits: Limits | None = None, files: Sequence[str] = ()
+    ) -> None:
+        self.oracle = oracle
+        self.limits = Limits() if limits is None else limits
+        self.jobs = jobs
+        self._files = list(files)
+        self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="xlakit-oracle")
+        self._own = threading.local()
+        self._servers: list[_Server] = []
+        # What is wrong with the oracle or the files is told before anything is asked.
+        self._threads.submit(self._server).result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
+    ) -> None:
+        for server in self._servers:
+            server.end()
+        self._threads.shutdown(cancel_futures=True)
+
+    @property
+    def claim(self) -> str:
+        """What a module with the oracle's property does."""
+        return self.oracle.claim
+
+    def begin(self, module: HloModule) -> Verdict:
+        """As :meth:`ask`, of the first module: what is asked later is whether the same is seen, in a time like that."""
+        start = time.monotonic()
+        report = self.report(module)
+        verdict = self.oracle.judge(report)
+        if verdict.holds:
+            self.oracle = self.oracle.like(report)
+            seconds = _SLOWER * (time.monotonic() - start) + _SECONDS_MORE
+            self.limits = replace(self.limits, seconds=min(self.limits.seconds, seconds))
+        return verdict
+
+    def ask(self, module: HloModule, environment: Mapping[str, str] | None = None) -> Verdict:
+        """Whether the oracle's property holds of a module, with environment variables set while it is observed."""
+        return self.oracle.judge(self.report(module, environment))
+
+    def report(self, module: HloModule, environment: Mapping[str, str] | None = None) -> Report:
+        """What became of the process that observed a module."""
+        return self._threads.submit(self._report, module, environment).result()
+
+    def submit(self, module: HloModule) -> Future[Verdict]:
+        """As :meth:`ask`, without waiting."""
+        return self._threads.submit(lambda: self.oracle.judge(self._report(module, None)))
+
+    def _report(self, module: HloModule, environment: Mapping[str, str] | None) -> Report:
+        return self._server().report(module.to_proto(), dict(environment or {}), self.limits, self.oracle)
+
+    def _server(self) -> _Server:
+        """The server of this thread."""
+        found: _Server | None = getattr(self._own, "server", None)
+        if found is None or not found.is_alive:
+            found = self._own.server = _Server(self.oracle, self._files)
+            self._servers.append(found)
+        return found
+
+
+class _Server:
+    """A process that runs :mod:`xlakit.tools.oracles.server`."""
+
+    def __init__(self, oracle: Oracle, files: list[str]) -> None:
+        own = str(Path(__file__).resolve().parents[3])
+        given = os.environ.get("PYTHONPATH")
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([own, given] if given else [own]),
+            # NumPy's BLAS starts its threads when it is loaded, and forked children do not have them.
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "xlakit.tools.oracles.server"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        self._oracle = oracle
+        send(self._requests, (oracle, files))
+        error = receive(self._reports)
+        if error is not None:
+            self.end()
+            raise error
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
+
+    def report(self, module: bytes, environment: dict[str, str], limits: Limits, oracle: Oracle) -> Report:
+        """What the process reports of a serialized module."""
+        replaced = None if oracle is self._oracle else oracle
+        self._oracle = oracle
+        try:
+            send(self._requests, (module, environment, limits, replaced))
+            return receive(self._reports)
+        except (EOFError, BrokenPipeError):
+            raise InternalError("the process that observes modules has ended by itself") from None
+
+    def end(self) -> None:
+        """End the process; what it is doing is lost."""
+        self._process.terminate()
+        self._process.wait()
+        for stream in (self._requests, self._reports):
+            # What was being sent is of no use any more.
+            with suppress(BrokenPipeError):
+                stream.close()
+
+    @property
+    def _requests(self) -> IO[bytes]:
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    @property
+    def _reports(self) -> IO[bytes]:
+        assert self._process.stdout is not None
+        return self._process.stdout

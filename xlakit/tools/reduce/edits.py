@@ -1,0 +1,262 @@
+"""Modules made again with some of their instructions changed: shapes follow by the shape rules, what is dead goes.
+
+An edit gives a module that may be malformed: only the verifier says whether the change fits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+from xlakit.data.shape import Shape
+from xlakit.errors import ArgumentError
+from xlakit.ir.attributes import Annotations
+from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_shape
+from xlakit.ir.operation import Op
+from xlakit.ops.control import Call, Fusion
+from xlakit.ops.data import GetTupleElement, Parameter, Tuple
+from xlakit.passes.core.framework import mark_live
+
+# What becomes of an instruction, of which the draft has the operation and operands as they are already changed: the
+# instruction that takes its place, or None to leave the operation as it is.
+Change = Callable[["Draft", Instruction, Op, tuple[Instruction, ...]], Instruction | None]
+
+
+class Draft:
+    """A computation that is made again."""
+
+    def __init__(self, old: Computation, *, is_entry: bool) -> None:
+        self.old = old
+        self.is_entry = is_entry
+        # What has become of the instructions so far.
+        self.new: dict[Instruction, Instruction] = {}
+        self._order: list[Instruction] = []
+        self._names: set[str] = {i.name for i in old.instructions}
+        self._parameters = len(old.parameters)
+
+    def add(
+        self, op: Op, operands: Sequence[Instruction] = (), shape: Shape | None = None, name: str = ""
+    ) -> Instruction:
+        """Append a new instruction; its shape is inferred. Raises ShapeError."""
+        inferred = infer_shape(op, [o.shape for o in operands], shape)
+        return self.append(Instruction(op, operands, inferred, self.unused_name(name or op.opcode)))
+
+    def append(self, new: Instruction) -> Instruction:
+        """Append an instruction as it is."""
+        self._order.append(new)
+        return new
+
+    def unused_name(self, base: str) -> str:
+        """``base``, with a number where that is taken."""
+        name, number = base, 0
+        while name in self._names:
+            number += 1
+            name = f"{base}.{number}"
+        self._names.add(name)
+        return name
+
+    def parameter(self, shape: Shape, name: str) -> Instruction:
+        """A new parameter of the entry, called as what it replaces."""
+        if not self.is_entry:
+            raise ArgumentError("only the entry takes new parameters")
+        number, self._parameters = self._parameters, self._parameters + 1
+        return self.append(Instruction(Parameter(number=number), (), shape, name))
+
+    def keep(
+        self, old: Instruction, op: Op, operands: tuple[Instruction, ...], before: Sequence[Instruction] = ()
+    ) -> Instruction:
+        """Append an instruction with its new operation, operands and control predecessors; the shape is inferred where
+        it may change.
+        """
+        return self.append(inferred_again(old, op, operands, old.shape).replace(control_predecessors=before))
+
+    def inline(self, callee: Computation, arguments: Sequence[Instruction]) -> Instruction:
+        """Append the instructions of another computation, on arguments; gives its root."""
+        made: dict[Instruction, Instruction] = {}
+        for i in callee.instructions:
+            if isinstance(i.op, Parameter):
+                made[i] = arguments[i.op.number]
+            else:
+                name = self.unused_name(i.name)
+                before = [made[p] for p in i.control_predecessors]
+                new = i.replace(operands=[made[o] for o in i.operands], name=name, control_predecessors=before)
+                made[i] = self.append(new)
+        return made[callee.root]
+
+    def build(self, root: Instruction) -> Computation:
+        """The new computation."""
+        return Computation(self.old.name, tuple(dict.fromkeys(self._order)), root, self.old.execution_thread)
+
+
+def inferred_again(old: Instruction, op: Op, operands: tuple[Instruction, ...], declared: Shape) -> Instruction:
+    """An instruction with a new operation, operands and declared shape; its shape is inferred where it may be another.
+
+    Raises ShapeError.
+    """
+    same = op is old.op and [o.shape for o in operands] == [o.shape for o in old.operands]
+    shape = declared
+    if operands and not (same and declared == old.shape):
+        inferred = infer_shape(op, [o.shape for o in operands], declared)
+        shape = declared if _may_be_declared(inferred, declared) else inferred
+    return old.replace(op=op, operands=operands, shape=shape)
+
+
+def _may_be_declared(inferred: Shape, declared: Shape) -> bool:
+    """Whether a declared shape stands for the inferred one: it says a layout, or another precision of floats."""
+    if inferred.is_tuple or declared.is_tuple:
+        return (
+            inferred.is_tuple
+            and declared.is_tuple
+            and len(inferred.tuple_shapes) == len(declared.tuple_shapes)
+            and all(map(_may_be_declared, inferred.tuple_shapes, declared.tuple_shapes))
+        )
+    if inferred.is_array and declared.is_array and inferred.element_type is not declared.element_type:
+        both_float = inferred.element_type.is_floating and declared.element_type.is_floating
+        return both_float and inferred.same_dimensions(declared)
+    return inferred == declared.without_layout()
+
+
+def edited(
+    module: HloModule,
+    change: Change | None = None,
+    *,
+    results: Sequence[str] | None = None,
+    inner_roots: Mapping[str, str] | None = None,
+) -> HloModule:
+    """The module with what ``change`` makes of its instructions, and without what is dead then.
+
+    results: the names of the instructions of the entry that it gives; by default its root.
+    inner_roots: for other computations, by name, the name of the instruction that is the root.
+
+    Raises XlakitError where a change does not fit the shape rules.
+    """
+    made: dict[Computation, Computation] = {}
+    for old in module.computations:
+        new_root = (inner_roots or {}).get(old.name)
+        given = results if old is module.entry else None if new_root is None else [new_root]
+        made[old] = _edited(old, made, change, is_entry=old is module.entry, results=given)
+    return cleaned(module, made[module.entry])
+
+
+def _edited(
+    old: Computation,
+    made: Mapping[Computation, Computation],
+    change: Change | None,
+    *,
+    is_entry: bool,
+    results: Sequence[str] | None,
+) -> Computation:
+    draft = Draft(old, is_entry=is_entry)
+    new = draft.new
+    for i in old.instructions:
+        op = i.op
+        if op.can_call and any(made[c] is not c for c in op.called_computations):
+            op = op.map_computations(lambda c: made[c])
+        operands = tuple(new[o] for o in i.operands)
+        changed = None if change is None else change(draft, i, op, operands)
+        new[i] = draft.keep(i, op, operands, [new[p] for p in i.control_predecessors]) if changed is None else changed
+    if results is None:
+        return draft.build(new[old.root])
+    chosen = [new[i] for i in old.instructions if i.name in set(results)]
+    root = chosen[0] if len(chosen) == 1 else draft.add(Tuple(), chosen, name="results")
+    return draft.build(root)
+
+
+# -- what is dead ----------------------------------------------------------------------------------
+
+
+def cleaned(module: HloModule, entry: Computation) -> HloModule:
+    """The module with another entry, without dead instructions, computations and parameters."""
+    # Of computations that only calls and fusions run, parameters can go; of others the caller says what they take.
+    order = HloModule(module.name, entry).computations
+    callers = [i for c in order for i in c.callers]
+    fixed = {c for i in callers if not isinstance(i.op, (Call, Fusion)) for c in i.op.called_computations}
+    made: dict[Computation, Computation] = {}
+    taken: dict[Computation, tuple[int, ...]] = {}
+    for old in order:
+        made[old], taken[made[old]] = _without_dead(old, made, taken, keeps_parameters=old in fixed)
+    return _with_entry(module, made[entry])
+
+
+def _without_dead(
+    old: Computation,
+    made: Mapping[Computation, Computation],
+    taken: Mapping[Computation, tuple[int, ...]],
+    *,
+    keeps_parameters: bool,
+) -> tuple[Computation, tuple[int, ...]]:
+    """The computation, and which of its parameters it has kept."""
+    new: dict[Instruction, Instruction] = {}
+    for i in old.instructions:
+        op, operands = i.op, tuple(new[o] for o in i.operands)
+        if isinstance(op, GetTupleElement) and isinstance(operands[0].op, Tuple):
+            new[i] = operands[0].operands[op.index]
+            continue
+        if op.can_call:
+            op = op.map_computations(lambda c: made[c])
+            if isinstance(op, (Call, Fusion)):
+                (callee,) = op.called_computations
+                operands = tuple(operands[n] for n in taken[callee])
+                if isinstance(op, Fusion) and op.output_to_operand_aliasing and len(operands) < len(i.operands):
+                    op = dataclasses.replace(op, output_to_operand_aliasing=())
+        before = [new[p] for p in i.control_predecessors if p in new]
+        new[i] = i.replace(op=op, operands=operands, control_predecessors=before)
+    root = new[old.root]
+    listed = tuple(dict.fromkeys(new[i] for i in old.instructions))
+    live = _live(listed, root, keeps_parameters=keeps_parameters)
+    kept = sorted(i.op.number for i in live if isinstance(i.op, Parameter))
+    return _renumbered(old, [i for i in listed if i in live], root, kept), tuple(kept)
+
+
+def _live(instructions: Sequence[Instruction], root: Instruction, *, keeps_parameters: bool) -> set[Instruction]:
+    if keeps_parameters:
+        return mark_live(instructions, root)
+    return mark_live([i for i in instructions if not isinstance(i.op, Parameter)], root)
+
+
+def _renumbered(old: Computation, order: list[Instruction], root: Instruction, kept: Sequence[int]) -> Computation:
+    """A computation whose kept parameters are numbered without gaps."""
+    numbers = {number: n for n, number in enumerate(kept)}
+    if all(number == n for number, n in numbers.items()):
+        return Computation(old.name, tuple(order), root, old.execution_thread)
+
+    def renumber(i: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
+        op = Parameter(number=numbers[i.op.number]) if isinstance(i.op, Parameter) else i.op
+        return i.replace(op=op, operands=operands)
+
+    return Computation(old.name, tuple(order), root, old.execution_thread).rebuild(renumber)
+
+
+def _with_entry(module: HloModule, entry: Computation) -> HloModule:
+    """The module with an entry and what that calls; its header says nothing of arguments and results that changed."""
+    before, after = module.entry.program_shape, entry.program_shape
+    if before.parameters == after.parameters and before.result == after.result:
+        return module.replace(entry=entry, computations=())
+    return module.replace(
+        entry=entry,
+        computations=(),
+        entry_computation_layout=None,
+        input_output_alias=(),
+        buffer_donor=(),
+        spmd_output_sharding=None,
+        spmd_parameters_shardings=(),
+    )
+
+
+# -- helpers for steps -----------------------------------------------------------------------------
+
+
+def without_annotations(module: HloModule) -> HloModule:
+    """The module without metadata, shardings, attributes of frontends and backends, layouts, aliases and statistics."""
+    made: dict[Computation, Computation] = {}
+
+    def bare(i: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
+        op = i.op.map_computations(lambda c: made[c]) if i.op.can_call else i.op
+        shape = i.shape.without_layout()
+        return i.replace(op=op, operands=operands, shape=shape, annotations=Annotations(), control_predecessors=())
+
+    for old in module.computations:
+        made[old] = old.rebuild(bare)
+    return HloModule(
+        module.name, made[module.entry], replica_count=module.replica_count, num_partitions=module.num_partitions
+    )

@@ -1,0 +1,132 @@
+"""Steps that make the state of loops smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from xlakit.data.literal import Literal
+from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.operation import Op
+from xlakit.ops.control import While
+from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple
+from xlakit.tools.reduce.edits import Draft, edited
+from xlakit.tools.reduce.search import Candidate, Search
+
+
+def freeze_state(search: Search) -> None:
+    """Let elements of a loop's state stay what they are at first."""
+
+    def candidates() -> Iterator[Candidate]:
+        best = search.best
+        for loop, count in _loops(best):
+            for number in range(count):
+                yield partial(_frozen, best, loop.op_as(While).body.name, number)
+
+    while search.first(candidates()) is not None:
+        pass
+
+
+def drop_state(search: Search) -> None:
+    """Drop elements of a loop's state that only they themselves need."""
+
+    def candidates() -> Iterator[Candidate]:
+        best = search.best
+        for loop, count in _loops(best):
+            for number in range(count):
+                yield partial(_without_element, best, loop, number)
+
+    while search.first(candidates()) is not None:
+        pass
+
+
+def _loops(module: HloModule) -> list[tuple[Instruction, int]]:
+    """The loops over tuples whose body ends with one, and how many elements that has."""
+    found = [i for c in module.computations for i in c.callers if isinstance(i.op, While)]
+    return [(i, len(i.shape.tuple_shapes)) for i in found if i.shape.is_tuple and _is_plain(i.op_as(While).body)]
+
+
+def _is_plain(body: Computation) -> bool:
+    return isinstance(body.root.op, Tuple)
+
+
+def _frozen(module: HloModule, body: str, number: int) -> HloModule:
+    def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if draft.old.name != body or i is not draft.old.root:
+            return None
+        (parameter,) = draft.old.parameters
+        if _is_element(i.operands[number], parameter, number) or isinstance(i.operands[number].op, Constant):
+            raise ValueError("it stays what it is already")
+        element = draft.add(GetTupleElement(index=number), [draft.new[parameter]])
+        return draft.keep(i, op, (*operands[:number], element, *operands[number + 1 :]))
+
+    return edited(module, change)
+
+
+def _is_element(i: Instruction, parameter: Instruction, number: int) -> bool:
+    return isinstance(i.op, GetTupleElement) and i.operands == (parameter,) and i.op.index == number
+
+
+def _without_element(module: HloModule, loop: Instruction, number: int) -> HloModule:
+    """The module without an element of a loop's state. Raises ValueError where something else needs it."""
+    op = loop.op_as(While)
+    if _needs(op.body, number, but=number) or _needs(op.condition, number):
+        raise ValueError("the loop needs the element")
+    shape = make_tuple_shape([s for n, s in enumerate(loop.shape.tuple_shapes) if n != number])
+
+    def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
+        is_inside = draft.old in (loop.op_as(While).body, loop.op_as(While).condition)
+        if is_inside and isinstance(op, Parameter):
+            return draft.append(i.replace(shape=shape))
+        if is_inside and i is draft.old.root and isinstance(op, Tuple):
+            return draft.keep(i, op, operands[:number] + operands[number + 1 :])
+        if i is loop:
+            if draft.is_entry and isinstance(operands[0].op, Parameter):
+                return draft.keep(i, op, (draft.parameter(shape, draft.unused_name(operands[0].name)),))
+            state = [draft.add(GetTupleElement(index=n), operands) for n in range(len(loop.shape.tuple_shapes))]
+            new = draft.add(Tuple(), state[:number] + state[number + 1 :])
+            return draft.keep(i, op, (new,))
+        if isinstance(op, GetTupleElement) and (i.operands == (loop,) or (is_inside and _is_parameter(i.operands[0]))):
+            if op.index == number:
+                # Nothing that stays reads it.
+                return draft.append(i.replace(op=Constant(literal=_zero(i.shape)), operands=()))
+            return draft.keep(i, GetTupleElement(index=op.index - (op.index > number)), operands)
+        if loop in i.operands:
+            raise ValueError("the whole state is needed")
+        return None
+
+    if loop in (c.root for c in module.computations[:-1]) or _is_read(module, loop, number):
+        raise ValueError("the element is a result")
+    return edited(module, change)
+
+
+def _is_parameter(i: Instruction) -> bool:
+    return isinstance(i.op, Parameter)
+
+
+def _is_read(module: HloModule, loop: Instruction, number: int) -> bool:
+    return any(_is_element(i, loop, number) for c in module.computations for i in c.instructions)
+
+
+def _needs(computation: Computation, number: int, but: int | None = None) -> bool:
+    """Whether a computation needs an element of its parameter, other than for one element of its result."""
+    (parameter,) = computation.parameters
+    root = computation.root
+    live = {root, *(o for n, o in enumerate(root.operands) if n != but)} if but is not None else {root}
+    for i in reversed(computation.instructions):
+        if i in live or i.op.has_side_effect:
+            live.update(i.operands if i is not root or but is None else ())
+    if any(parameter in i.operands and not isinstance(i.op, GetTupleElement) for i in live):
+        return True
+    return any(_is_element(i, parameter, number) for i in live)
+
+
+def _zero(shape: Shape) -> Literal:
+    if shape.is_tuple:
+        return Literal.make_tuple([_zero(s) for s in shape.tuple_shapes])
+    if not shape.is_array:
+        return Literal.token()
+    return Literal(shape.without_layout(), np.zeros(shape.dimensions, shape.element_type.dtype))

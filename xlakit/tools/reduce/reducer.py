@@ -1,0 +1,182 @@
+"""``reduce_module``: the steps in their order, until none makes the module smaller."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from xlakit.errors import ArgumentError
+from xlakit.ir.instruction import HloModule
+from xlakit.tools.jaxlib_child import Limits
+from xlakit.tools.oracles.oracle import Oracle, Verdict
+from xlakit.tools.oracles.pool import OraclePool
+from xlakit.tools.reduce import loops, steps, values
+from xlakit.tools.reduce.search import BEST, Asked, OutOfTime, Search
+
+# What cuts most comes first. Types and constants come last: they make nothing faster that comes after them.
+STEPS: tuple[steps.Step, ...] = (
+    steps.drop_annotations,
+    steps.cut_end,
+    steps.cut_start,
+    steps.drop_results,
+    steps.take_parameters,
+    steps.inline_calls,
+    steps.move_root,
+    steps.move_inner_root,
+    steps.pass_operands,
+    values.take_constants,
+    loops.freeze_state,
+    loops.drop_state,
+    steps.drop_operands,
+    steps.merge_parameters,
+    values.shrink_dimensions,
+    values.simplify_constants,
+    values.simplify_attributes,
+    values.simplify_types,
+)
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A reduced module, and what it took. Sizes count the bytes of HLO text."""
+
+    module: HloModule
+    instructions_before: int
+    instructions: int
+    bytes_before: int
+    bytes: int
+    tries: int
+    successes: int
+    seconds: float
+    # Whether no step could make it smaller; False where the time was over before.
+    is_minimal: bool
+    # What was seen of the module as given, and of the reduced one.
+    seen_before: str
+    seen: str
+
+    def __str__(self) -> str:
+        """The summary, in a line."""
+        end = "" if self.is_minimal else "; stopped by the limit of time"
+        return (
+            f"{self.instructions_before} -> {self.instructions} instructions, "
+            f"{self.bytes_before} -> {self.bytes} bytes; {self.tries} tries, {self.seconds:.1f} s{end}"
+        )
+
+    def as_dict(self) -> dict[str, object]:
+        """All but the module, for JSON."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "module"}
+
+
+def reduce_module(
+    module: HloModule,
+    test: Oracle | Callable[[HloModule], bool],
+    *,
+    jobs: int = 1,
+    limits: Limits | None = None,
+    max_seconds: float = float("inf"),
+    work: str | None = None,
+    load: Sequence[str] = (),
+    progress: Callable[[Search], None] | None = None,
+) -> Reduction:
+    """The smallest module found of which a test still holds.
+
+    module: what the test holds of.
+    test: an oracle (:class:`Disagreement`, :class:`Crash`, :class:`Slowness`, :class:`ExternalTest`), which is asked in
+        processes of their own that may crash or hang; or a function of a module, which is called in this process.
+    jobs: how many processes run at a time.
+    limits: seconds and memory of a run; seconds are less where the module as given runs fast.
+    max_seconds: about how long all may take; the best module so far is given then.
+    work: a folder where the best module is kept, from which the same call goes on after an interruption.
+    load: files of Python that each process runs first, such as one that registers a backend.
+    progress: called with the search after each try.
+
+    The reduced module is well formed. Raises ArgumentError where the test does not hold of the module as given,
+    UnsupportedError where a backend is not installed, VerificationError for a malformed module.
+    """
+    module.verify()
+    if isinstance(test, Oracle):
+        with OraclePool(test, jobs=jobs, limits=limits, files=load) as pool:
+            return _reduced(module, pool, max_seconds, work, progress)
+    return _reduced(module, _Function(test), max_seconds, work, progress)
+
+
+class _Function:
+    """A function of modules, called where it is asked."""
+
+    jobs = 1
+    claim = "pass the test"
+
+    def __init__(self, function: Callable[[HloModule], bool]) -> None:
+        self._function = function
+
+    def begin(self, module: HloModule) -> Verdict:
+        return Verdict(bool(self._function(module)), "the function's answer")
+
+    def submit(self, module: HloModule) -> Future[Verdict]:
+        answer: Future[Verdict] = Future()
+        answer.set_result(self.begin(module))
+        return answer
+
+
+def _reduced(
+    module: HloModule,
+    asked: Asked,
+    max_seconds: float,
+    work: str | None,
+    progress: Callable[[Search], None] | None,
+) -> Reduction:
+    start = time.monotonic()
+    first = asked.begin(module)
+    if not first.holds:
+        raise ArgumentError(
+            f"the module as given does not {asked.claim}: {first.seen}",
+            hint="try other arguments (--seed, --input), or another tolerance",
+        )
+    search = Search(asked, module, deadline=start + max_seconds, seen=first.seen)
+    if progress is not None:
+        search.progress = progress
+    if work is not None:
+        _resume(search, Path(work))
+    is_minimal = _run_steps(search)
+    best = search.best
+    return Reduction(
+        module=best,
+        instructions_before=module.instruction_count(),
+        instructions=best.instruction_count(),
+        bytes_before=len(module.to_text()),
+        bytes=len(best.to_text()),
+        tries=search.tries,
+        successes=search.successes,
+        seconds=time.monotonic() - start,
+        is_minimal=is_minimal,
+        seen_before=first.seen,
+        seen=search.seen,
+    )
+
+
+def _run_steps(search: Search) -> bool:
+    """Run the steps until none finds anything; whether that was within the time."""
+    try:
+        while True:
+            before = search.successes
+            for step in STEPS:
+                search.step = step.__name__.replace("_", " ")
+                step(search)
+            if search.successes == before:
+                return True
+    except OutOfTime:
+        return False
+
+
+def _resume(search: Search, folder: Path) -> None:
+    """Go on from the best module in a folder, where it still has the property."""
+    folder.mkdir(parents=True, exist_ok=True)
+    search.folder = folder
+    path = folder / BEST
+    if path.exists():
+        kept = HloModule.from_text(path.read_text(encoding="utf-8"), name=str(path))
+        search.step = "go on"
+        search.try_one(lambda: kept)

@@ -1,0 +1,180 @@
+"""The search for smaller modules: the best so far, the candidates that were tried, and delta debugging over them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+from xlakit.errors import XlakitError
+from xlakit.ir.instruction import HloModule
+from xlakit.tools.oracles.oracle import Verdict
+
+# A candidate is made when its turn comes; making one fails where the change does not fit.
+Candidate = Callable[[], HloModule]
+# From a module and some of the items that are to go, a candidate.
+Removal = Callable[[HloModule, Sequence[str]], HloModule]
+
+
+# The file of a search's folder with the best module.
+BEST = "best.hlo"
+
+
+class Asked(Protocol):
+    """What answers whether a module still has the property."""
+
+    @property
+    def claim(self) -> str:
+        """What a module with the property does, to follow "it does"."""
+        ...
+
+    def begin(self, module: HloModule) -> Verdict:
+        """The answer for the module as given, which decides what is the same property later."""
+        ...
+
+    @property
+    def jobs(self) -> int:
+        """How many questions may be open at a time."""
+        ...
+
+    def submit(self, module: HloModule) -> Future[Verdict]:
+        """Ask of a module."""
+        ...
+
+
+class OutOfTime(Exception):
+    """The time of the whole search is over; never leaves the reducer."""
+
+
+@dataclass
+class Search:
+    """The smallest module so far with the property, and how it was found.
+
+    progress: called after each answer. folder: where the best module is kept, for a search that goes on from there.
+    """
+
+    asked: Asked
+    best: HloModule
+    deadline: float = float("inf")
+    progress: Callable[[Search], None] = lambda _: None
+    folder: Path | None = None
+    step: str = ""
+    # What was seen of the best module.
+    seen: str = ""
+    tries: int = 0
+    successes: int = 0
+    start: float = field(default_factory=time.monotonic)
+    _seen: set[int] = field(default_factory=set[int])
+
+    def __post_init__(self) -> None:
+        self._seen.add(_key(self.best))
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken so far."""
+        return time.monotonic() - self.start
+
+    def first(self, candidates: Iterable[Candidate]) -> int | None:
+        """The number of the first candidate that has the property, which is the best module then; None if none has.
+
+        Raises OutOfTime.
+        """
+        fresh = self._fresh(candidates)
+        waiting: list[tuple[int, HloModule, Future[Verdict]]] = []
+        while True:
+            for number, module in islice(fresh, self.asked.jobs - len(waiting)):
+                waiting.append((number, module, self.asked.submit(module)))
+            if not waiting:
+                return None
+            number, module, answer = waiting.pop(0)
+            verdict = answer.result()
+            self.tries += 1
+            if verdict.holds:
+                for _, _, other in waiting:
+                    other.cancel()
+                self.seen = verdict.seen
+                self._accept(module)
+            self.progress(self)
+            if time.monotonic() > self.deadline:
+                raise OutOfTime
+            if verdict.holds:
+                return number
+
+    def try_one(self, candidate: Candidate) -> bool:
+        """Whether a candidate has the property; it is the best module then."""
+        return self.first([candidate]) is not None
+
+    def _fresh(self, candidates: Iterable[Candidate]) -> Iterator[tuple[int, HloModule]]:
+        """The well-formed candidates that were not tried yet, with their numbers."""
+        for number, make in enumerate(candidates):
+            try:
+                module = make()
+                key = _key(module)
+                if key in self._seen:
+                    continue
+                self._seen.add(key)
+                module.verify()
+            except (XlakitError, KeyError, IndexError, ValueError):
+                continue  # the change does not fit this module
+            yield number, module
+
+    def _accept(self, module: HloModule) -> None:
+        self.best = module
+        self.successes += 1
+        if self.folder is not None:
+            # Written beside and renamed, so that an interruption leaves a whole file.
+            path = self.folder / BEST
+            beside = path.with_suffix(".part")
+            beside.write_text(module.to_text(), encoding="utf-8")
+            beside.replace(path)
+
+    def minimize(self, items: Callable[[HloModule], Sequence[str]], remove: Removal) -> None:
+        """Delta debugging: remove as many items as possible, in chunks of half of them, then of half of that.
+
+        items: what there is in a module, by name. remove: a candidate without some of them.
+        """
+        left = list(items(self.best))
+        size = len(left)
+        while size and left:
+            end = len(left)
+            # From the last to the first: what comes late is what needs the most.
+            while end > 0:
+                chunks = [left[max(0, stop - size) : stop] for stop in range(end, 0, -size)]
+                best = self.best
+                found = self.first([partial(remove, best, chunk) for chunk in chunks])
+                if found is None:
+                    break
+                end = max(0, end - size * (found + 1))
+                there = set(items(self.best))
+                gone = set(chunks[found])
+                before = sum(1 for name in left[:end] if name in there and name not in gone)
+                left = [name for name in left if name in there and name not in gone]
+                end = before
+            size = min(size, len(left) + 1) // 2
+
+    def bisect(self, most: int, cut: Callable[[HloModule, int], HloModule]) -> None:
+        """Cut as much as possible, where a larger cut usually fails if a smaller one does.
+
+        cut: a candidate with a cut of a size from 1 to ``most``.
+        """
+        best, low, high = self.best, 0, most + 1
+        while high - low > 1:
+            # Large cuts first; they decide most.
+            middle = (low + high + 1) // 2
+            if middle > most:
+                break
+            if self.try_one(lambda m=middle: cut(best, m)):
+                low = middle
+            else:
+                high = middle
+
+
+def _key(module: HloModule) -> int:
+    """A hash of a module, which tells modules with metadata, too, which are the same program without."""
+    described = any(i.annotations.metadata or i.annotations.origin for c in module.computations for i in c.instructions)
+    return hash((module, described))

@@ -1,0 +1,270 @@
+"""Steps that make shapes, types, constants and attributes of a module smaller or simpler."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from xlakit.data.literal import Array, Literal
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.ir.attributes import Window
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.operation import Kind, Op
+from xlakit.ops.data import Constant, ElidedConstant, Parameter
+from xlakit.ops.movement import Broadcast
+from xlakit.tools.reduce.edits import Draft, cleaned, edited, inferred_again
+from xlakit.tools.reduce.search import Candidate, Search
+
+# Lists of numbers that are sizes of arrays, not numbers of dimensions.
+_SIZES = ("dynamic_slice_sizes", "slice_sizes", "fft_length")
+# Types by what they are replaced with: the common ones of which every backend knows all operations.
+_SIMPLER = {
+    PrimitiveType.F64: PrimitiveType.F32,
+    PrimitiveType.F16: PrimitiveType.F32,
+    PrimitiveType.BF16: PrimitiveType.F32,
+    PrimitiveType.C128: PrimitiveType.C64,
+    PrimitiveType.S64: PrimitiveType.S32,
+    PrimitiveType.U64: PrimitiveType.U32,
+    PrimitiveType.S16: PrimitiveType.S32,
+    PrimitiveType.S8: PrimitiveType.S32,
+    PrimitiveType.U16: PrimitiveType.U32,
+    PrimitiveType.U8: PrimitiveType.U32,
+    PrimitiveType.U32: PrimitiveType.S32,
+    PrimitiveType.C64: PrimitiveType.F32,
+}
+
+
+# -- sizes -----------------------------------------------------------------------------------------
+
+
+def shrink_dimensions(search: Search) -> None:
+    """Make dimensions smaller: all of one size, and of its multiples, in the whole module at once."""
+
+    def candidates() -> Iterator[Candidate]:
+        best = search.best
+        for size in _sizes(best):
+            for smaller in dict.fromkeys((1, 2, 3, 4, 8, size // 4, size // 2, size - 1)):
+                if 0 < smaller < size:
+                    yield partial(resized, best, size, smaller)
+
+    while search.first(candidates()) is not None:
+        pass
+
+
+def _sizes(module: HloModule) -> list[int]:
+    """The sizes of dimensions from 2, those with which the most elements would go first."""
+    found: Counter[int] = Counter()
+    for computation in module.computations:
+        for i in computation.instructions:
+            for _, leaf in i.shape.leaves():
+                if leaf.is_array:
+                    for size in leaf.dimensions:
+                        found[size] += leaf.num_elements
+    return [size for size, _ in found.most_common() if size > 1]
+
+
+def resized(module: HloModule, size: int, smaller: int) -> HloModule:
+    """The module whose dimensions of a size, or multiples of it, are smaller."""
+
+    def scaled(number: int) -> int:
+        return number // size * smaller if number > 0 and number % size == 0 else number
+
+    def shape(old: Shape) -> Shape:
+        if not old.is_array:
+            return old
+        dimensions = [scaled(d) for d in old.dimensions]
+        return old if dimensions == list(old.dimensions) else old.with_dimensions(dimensions, old.dynamic_dimensions)
+
+    def literal(array: Array) -> Array:
+        return array[tuple(slice(scaled(d)) for d in array.shape)]
+
+    return _mapped(module, shape, literal, partial(_scaled, scaled))
+
+
+def _scaled(scaled: Callable[[int], int], op: Op) -> Op:
+    changes: dict[str, Any] = {}
+    for spec in op.attributes:
+        value = getattr(op, spec.name)
+        if not value:
+            continue
+        if spec.kind is Kind.SLICE_RANGES:
+            changes[spec.name] = tuple(dataclasses.replace(s, limit=scaled(s.limit)) for s in value)
+        elif spec.kind is Kind.INT64_LIST and spec.name in _SIZES:
+            changes[spec.name] = tuple(map(scaled, value))
+        elif spec.kind is Kind.WINDOW:
+            changes[spec.name] = Window(tuple(dataclasses.replace(d, size=scaled(d.size)) for d in value.dimensions))
+    return dataclasses.replace(op, **changes) if changes else op
+
+
+# -- types -----------------------------------------------------------------------------------------
+
+
+def simplify_types(search: Search) -> None:
+    """Replace a type by a more common one, in the whole module."""
+
+    def candidates() -> Iterator[Candidate]:
+        best = search.best
+        there = {leaf.element_type for c in best.computations for i in c.instructions for _, leaf in i.shape.leaves()}
+        for old, new in _SIMPLER.items():
+            if old in there:
+                yield partial(retyped, best, old, new)
+
+    while search.first(candidates()) is not None:
+        pass
+
+
+def retyped(module: HloModule, old: PrimitiveType, new: PrimitiveType) -> HloModule:
+    """The module with one type in place of another."""
+
+    def shape(given: Shape) -> Shape:
+        return given.with_element_type(new) if given.is_array and given.element_type is old else given
+
+    def literal(array: Array) -> Array:
+        real: Array = np.real(array) if array.dtype.kind == "c" and not new.is_complex else array
+        with np.errstate(all="ignore"):
+            return real.astype(new.dtype) if array.dtype == old.dtype else array
+
+    return _mapped(module, shape, literal, lambda op: op)
+
+
+def _mapped(
+    module: HloModule,
+    shape: Callable[[Shape], Shape],
+    literal: Callable[[Array], Array],
+    attributes: Callable[[Op], Op],
+) -> HloModule:
+    """The module with all declared shapes, literals and attributes changed; other shapes follow from these."""
+    made: dict[Computation, Computation] = {}
+
+    def change(i: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
+        op = i.op.map_computations(lambda c: made[c]) if i.op.can_call else i.op
+        declared = i.shape.with_leaves(shape)
+        if isinstance(op, Constant):
+            op = Constant(literal=_changed(op.literal, shape, literal))
+            return i.replace(op=op, shape=op.literal.shape)
+        if isinstance(op, Broadcast):
+            declared = _broadcast(op, operands[0].shape, declared)
+        return inferred_again(i, attributes(op), operands, declared)
+
+    for old in module.computations:
+        made[old] = old.rebuild(change)
+    return cleaned(module, made[module.entry])
+
+
+def _broadcast(op: Broadcast, operand: Shape, declared: Shape) -> Shape:
+    """The declared shape of a broadcast with the sizes that its operand has now."""
+    dimensions = list(declared.dimensions)
+    for dimension, size in zip(op.dimensions, operand.dimensions, strict=True):
+        dimensions[dimension] = size
+    return declared if dimensions == list(declared.dimensions) else declared.with_dimensions(dimensions)
+
+
+def _changed(value: Literal, shape: Callable[[Shape], Shape], change: Callable[[Array], Array]) -> Literal:
+    if value.shape.is_tuple:
+        return Literal.make_tuple([_changed(e, shape, change) for e in value.elements])
+    return Literal(shape(value.shape), change(value.array)) if value.shape.is_array else value
+
+
+# -- constants and attributes ----------------------------------------------------------------------
+
+
+def simplify_constants(search: Search) -> None:
+    """Make constants shorter: zero, one, half of a number (as in the count of a loop), one number for all elements."""
+
+    def candidates() -> Iterator[Candidate]:
+        best = search.best
+        for computation in best.computations:
+            for i in computation.instructions:
+                if isinstance(i.op, Constant) and i.shape.is_array and i.op.literal.array.size:
+                    for simpler in _simpler(i.op.literal.array):
+                        yield partial(_with_constant, best, (computation.name, i.name), simpler)
+
+    while search.first(candidates()) is not None:
+        pass
+
+
+def _simpler(array: Array) -> Iterator[Array]:
+    first = array.ravel()[0]
+    tries: list[Array] = [np.zeros_like(array), np.ones_like(array), np.full_like(array, first)]
+    if array.dtype.kind in "iu" and array.size == 1:
+        tries += [np.full_like(array, 2), array // 2]
+    yield from (t for t in tries if _length(t) < _length(array))
+
+
+def _length(array: Array) -> tuple[bool, int, float]:
+    """How much a constant says: whether its elements differ, and how much its first is."""
+    first = array.ravel()[0]
+    differs = bool((array != first).any())
+    with np.errstate(all="ignore"):
+        size = float(abs(first.astype(np.complex128) if hasattr(first, "astype") else first))
+    return differs, len(str(first)), size if size == size else np.inf  # noqa: PLR0124 - NaN differs from itself
+
+
+def _with_constant(module: HloModule, path: tuple[str, str], array: Array) -> HloModule:
+    def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if (draft.old.name, i.name) != path:
+            return None
+        return draft.append(i.replace(op=Constant(literal=Literal(i.shape.without_layout(), array))))
+
+    return edited(module, change)
+
+
+def take_constants(search: Search) -> None:
+    """Replace values inside of loops, branches and fusions by constants: ones, then zeros."""
+    for number in (1, 0):
+        search.minimize(_inner_values, partial(_constants, number=number))
+
+
+def _inner_values(module: HloModule) -> list[str]:
+    return [
+        f"{c.name}\n{i.name}"
+        for c in module.computations
+        if c is not module.entry
+        for i in c.instructions
+        if i.shape.is_array and not isinstance(i.op, (Constant, ElidedConstant, Parameter))
+    ]
+
+
+def _constants(module: HloModule, paths: Sequence[str], number: int) -> HloModule:
+    wanted = set(paths)
+
+    def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if f"{draft.old.name}\n{i.name}" not in wanted:
+            return None
+        shape = i.shape.without_layout()
+        array = np.full(shape.dimensions, number, shape.element_type.dtype)
+        return draft.append(i.replace(op=Constant(literal=Literal(shape, array)), operands=(), shape=shape))
+
+    return edited(module, change)
+
+
+def simplify_attributes(search: Search) -> None:
+    """Give attributes their defaults."""
+
+    def candidates() -> Iterator[Candidate]:
+        best = search.best
+        for computation in best.computations:
+            for i in computation.instructions:
+                for spec in i.op.attributes:
+                    said = not spec.required and spec.kind not in (Kind.COMPUTATION, Kind.COMPUTATION_LIST)
+                    if said and getattr(i.op, spec.name) != spec.default:
+                        yield partial(_with_default, best, (computation.name, i.name), spec.name, spec.default)
+
+    while search.first(candidates()) is not None:
+        pass
+
+
+def _with_default(module: HloModule, path: tuple[str, str], name: str, default: Any) -> HloModule:
+    def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if (draft.old.name, i.name) != path:
+            return None
+        changed: Any = dataclasses.replace(op, **{name: default})
+        return draft.keep(i, changed, operands)
+
+    return edited(module, change)
