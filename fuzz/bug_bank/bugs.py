@@ -256,7 +256,7 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "open-result",
-        "a359475",
+        "d0e6aee",
         "a single result that is an open constraint comes out whole",
         (
             Edit(
