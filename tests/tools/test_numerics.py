@@ -328,6 +328,15 @@ ENTRY e {
     assert "no instruction differs" in found.note
 
 
+def test_two_programs_are_compared_by_structure():
+    renamed = _LOOP.replace("less", "minus").replace("log = ", "result_of_log = ").replace("(log,", "(result_of_log,")
+    renamed = renamed.replace("log(minus)", "log-plus-one(minus)")
+    found = xla.find_divergence(_module(renamed), _X, against=_module(_LOOP))
+    assert found is not None
+    assert found.instruction.name == "result_of_log"
+    assert xla.find_divergence(_module(renamed), _X, against=_module(renamed)) is None
+
+
 def test_two_programs_are_compared_by_names():
     other = _module(_LOOP.replace("log(less)", "sqrt(less)"))
     found = xla.find_divergence(other, _X, against=_module(_LOOP))

@@ -30,6 +30,7 @@ from xlakit.ops.dot import Dot
 from xlakit.ops.elementwise.binary import Add, Subtract
 from xlakit.ops.shared.calling import Calling
 from xlakit.tools.compare import LeafComparison, compare, differing, tolerance_of
+from xlakit.tools.diff.matching import matched
 from xlakit.tools.numerics.errors import difference
 from xlakit.tools.numerics.statistics import widened
 from xlakit.tools.numerics.trace import leaves_of
@@ -134,10 +135,11 @@ def _number(value: float) -> float | str:
 def first_divergence(actual: Side, expected: Side, arguments: Sequence[Any]) -> Divergence | None:
     """The first instruction for which two ways to run a program, or two programs, compute different values.
 
-    actual, expected: programs for one device. They may be two: then instructions are compared that have the same name
-    and shape in both. arguments: one for each parameter. Values agree where :func:`compare` says so: integers and PRED
-    equal, floating point numbers within the tolerance of their type; and sums, products and calls within that tolerance
-    of their largest operands, of which little may be left.
+    actual, expected: programs for one device. They may be two: then instructions of the same shape are compared that
+    correspond to each other (:func:`xlakit.diff_modules`).
+    arguments: one for each parameter. Values agree where :func:`compare` says so: integers and PRED equal, floating
+    point numbers within the tolerance of their type; and sums, products and calls within that tolerance of their
+    largest operands, of which little may be left.
 
     Gives None where no result differs.
     """
@@ -153,7 +155,7 @@ def first_divergence(actual: Side, expected: Side, arguments: Sequence[Any]) -> 
         "no instruction differs when all of them are results: the fault is in what is made of several together; "
         "see xlakit bisect"
         if same
-        else "no instruction of the same name differs before it"
+        else "no corresponding instruction differs before it"
     )
     return search.report(actual.module.entry.root, (), got, wanted, (), note)
 
@@ -266,13 +268,13 @@ class _Search:
 
 
 def _partners(pair: _Pair) -> list[tuple[Instruction, Instruction]]:
-    """The instructions of one computation with those of the other: themselves, or those of the same name and shape."""
+    """The instructions of one computation with those of the other: themselves, or what corresponds to them."""
     ours, theirs = pair
     if ours is theirs:
         return [(i, i) for i in ours.instructions if _is_shown(i)]
-    named = {i.name: i for i in theirs.instructions if _is_shown(i)}
-    found = [(i, named.get(i.name)) for i in ours.instructions if _is_shown(i)]
-    return [(i, j) for i, j in found if j is not None and i.shape.without_layout() == j.shape.without_layout()]
+    found = matched(ours, theirs, {})
+    pairs = [(i, found[i]) for i in ours.instructions if i in found and _is_shown(i) and _is_shown(found[i])]
+    return [(i, j) for i, j in pairs if i.shape.without_layout() == j.shape.without_layout()]
 
 
 def _alone(instruction: Instruction) -> Computation:

@@ -77,8 +77,8 @@ def find_divergence(
 
     module: a program for one device. arguments: one for each parameter, as :class:`xlakit.Executable` takes them.
     against: ``interpreter``, ``plain`` (compiled without memory sharing, fusion and other optimizations), ``cpu``,
-    ``jaxlib`` (in a process of its own), or another program with the same parameters, of which instructions with the
-    same names and shapes are compared; it runs on the same backend. backend: what runs the program, ``cpu`` or
+    ``jaxlib`` (in a process of its own), or another program with the same parameters, of which the instructions are
+    compared that correspond to each other; it runs on the same backend. backend: what runs the program, ``cpu`` or
     ``interpreter``. seed: of random numbers.
 
     An instruction counts where it gives other values for the same operands: integers and PRED that are not equal,
