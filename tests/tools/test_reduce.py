@@ -259,6 +259,42 @@ def test_candidates_that_crash_hang_or_grow_are_what_is_looked_for(chain, capsys
     assert opcodes(reduced) == ["parameter", "tanh"]
 
 
+SLOW = """
+import time
+import xlakit as xla
+
+def make(module, **_):
+    run = xla.compile(module, backend="interpreter")
+    seconds = 0.05 * any(i.opcode == "tanh" for c in module.computations for i in c.instructions)
+
+    def slow(*arguments):
+        time.sleep(seconds)
+        return run(*arguments)
+
+    return slow
+
+xla.register_backend("slow", make)
+"""
+
+
+def test_what_is_slow_on_one_backend_comes_down_to_what_makes_it_so(chain, capsys):
+    load = chain.parent / "slow.py"
+    load.write_text(SLOW)
+    options = ["--slow", "5x", "--compare", "slow,cpu", "--load", str(load), "--jobs", "1"]
+    assert cli.main(["reduce", str(chain), *options]) == 0
+    assert "it does take 5 times as long on slow as on cpu, and at least 500 us: slow takes" in capsys.readouterr().out
+    assert opcodes(HloModule.from_text((chain.parent / "chain.reduced.hlo").read_text())) == ["parameter", "tanh"]
+
+
+@pytest.mark.parametrize("backends", ["cpu,jaxlib", "plain,interpreter"])
+def test_all_backends_are_compared(chain, capsys, backends):
+    assert cli.main(["reduce", str(chain), "--compare", backends]) == 1
+    assert "all outputs agree" in capsys.readouterr().err
+    # A tolerance of nothing finds the roundings of tanh.
+    assert cli.main(["reduce", str(chain), "--compare", backends, "--rtol", "0", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["instructions"] <= 4
+
+
 def test_a_search_goes_on_where_it_was(chain, capsys):
     work = chain.parent / "work"
     options = ["reduce", str(chain), "--test", "grep -q tanh", "--work", str(work), "--json"]
