@@ -38,6 +38,9 @@ def result(seed: str, mesh: Mesh) -> list[Any]:
     # The last word on a result is often a constraint of the program's, or JAX's own on the dimensions of keys.
     steps += drawn.choice([[], [_constrained], [_keys]])
     count, choices = drawn.choice([1, 1, 2]), drawn.getrandbits(32)
+    if count == 2:
+        # Shardy may apply a constraint to the value before it, too, which is then a result of its own.
+        steps = [step for step in steps if step is not _constrained] or [_elements]
 
     def program(x: Any, other: Any) -> Any:
         made, each = [x], random.Random(choices)
