@@ -298,7 +298,7 @@ class ExternalTest:
             path = Path(folder) / "module.hlo"
             path.write_text(module.to_text(), encoding="utf-8")
             try:
-                # Candidates are worth no place in the compile cache, which does not know the fuel of a bisection.
+                # Candidates are not worth entries of the compile cache.
                 environment = {**os.environ, "XLAKIT_CACHE": "off"}
                 done = subprocess.run([*self.words, str(path)], stdin=subprocess.DEVNULL, env=environment, check=False)
             except OSError as error:
