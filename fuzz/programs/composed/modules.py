@@ -16,7 +16,7 @@ from fuzz.programs.values import SMALL
 from fuzz.support.tolerances import EXACT
 
 _FLOATS = ("f32", "f32", "f32", "f64", "bf16", "f16")
-_INTEGERS = ("s32", "s32", "u32", "s8", "s64", "u8", "s16", "u64")
+_INTEGERS = ("s32", "s32", "u32", "s8", "s64", "u8", "s16", "u64", "s4", "u4")
 _OF_FLOATS = ("tanh", "negate", "abs", "sine", "cosine", "logistic")
 _OF_TWO_FLOATS = ("add", "subtract", "multiply", "maximum", "minimum")
 _OF_INTEGERS = ("negate", "not", "abs", "popcnt", "count-leading-zeros", "sign")
@@ -226,6 +226,8 @@ def _reduce(body: Body) -> None:
     made = body.add(value.kind, dims, call)
     if value.is_float and opcode == "add":
         made = body.add(value.kind, dims, f"tanh({made.name})")
+    elif value.kind in ("s4", "u4"):  # bits above the range, which results in memory do not have
+        body.add("s32", dims, f"convert({made.name})")
     if body.draft.chance(0.4):
         kept = [d for d in range(len(value.dims)) if d not in over]
         spread = body.add(value.kind, value.dims, f"broadcast({made.name}), dimensions={{{join(kept)}}}")
@@ -490,7 +492,7 @@ def module(
     steps = _MOVES if moves else (*_STEPS, *_MORE) if wide else _STEPS
     body = Body(draft, draft.emit, [], "", (*steps, *more))
     for _ in range(draft.integer(1, 4)):
-        kind = draft.pick([*_FLOATS, "s32", "u32", "s8"])
+        kind = draft.pick([*_FLOATS, "s32", "u32", "s8", "s4", "u4"])
         dims = _dims(draft, wide=wide)
         name = draft.parameter(kind, dims, SMALL)
         body.values.append(Named(name, kind, tuple(dims)))
