@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from xlakit.cpu.kernels.c_call import is_plain, lies_major_to_minor, operand_shapes
 from xlakit.data.shape import Shape, make_tuple_shape
@@ -28,15 +28,7 @@ class PlainCalls(ComputationPass):
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Change the calls of one computation."""
         chosen = {i for i in computation.instructions if self._is_meant(i) and not lies_major_to_minor(i)}
-        if not chosen:
-            return computation
-        cloner = ComputationCloner(computation, context)
-        for old in computation.instructions:
-            if old in chosen:
-                cloner.substitute(old, _called(old, cloner))
-            else:
-                cloner.clone(old)
-        return cloner.build()
+        return with_calls(computation, chosen, _called, context)
 
     def _is_meant(self, instruction: Instruction) -> bool:
         op = instruction.op
@@ -45,6 +37,24 @@ class PlainCalls(ComputationPass):
         shapes = (*operand_shapes(instruction), instruction.shape)
         arrays = [leaf for shape in shapes for _, leaf in shape.leaves() if leaf.is_array]
         return not op.output_to_operand_aliasing and all(is_plain(a.layout_or_default) for a in arrays)
+
+
+def with_calls(
+    computation: Computation,
+    chosen: Collection[Instruction],
+    called: Callable[[Instruction, ComputationCloner], Instruction],
+    context: PassContext,
+) -> Computation:
+    """The computation with ``called(instruction, cloner)`` for each of the chosen instructions."""
+    if not chosen:
+        return computation
+    cloner = ComputationCloner(computation, context)
+    for old in computation.instructions:
+        if old in chosen:
+            cloner.substitute(old, called(old, cloner))
+        else:
+            cloner.clone(old)
+    return cloner.build()
 
 
 def _called(old: Instruction, cloner: ComputationCloner) -> Instruction:

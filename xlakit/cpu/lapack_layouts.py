@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
-from xlakit.cpu.c_layouts import call_in_memory
+from xlakit.cpu.c_layouts import call_in_memory, with_calls
 from xlakit.data.layout import Layout
 from xlakit.data.shape import Shape
 from xlakit.execution.calls.lapack import batch_rank, transposed_target
@@ -29,15 +29,7 @@ class TransposedMatrices(ComputationPass):
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Change the calls of one computation."""
         chosen = {i for i in computation.instructions if self._is_meant(i)}
-        if not chosen:
-            return computation
-        cloner = ComputationCloner(computation, context)
-        for old in computation.instructions:
-            if old in chosen:
-                cloner.substitute(old, _called(old, cloner))
-            else:
-                cloner.clone(old)
-        return cloner.build()
+        return with_calls(computation, chosen, _called, context)
 
     def _is_meant(self, instruction: Instruction) -> bool:
         op = instruction.op

@@ -10,6 +10,7 @@ import numpy as np
 from xlakit.data.literal import Array
 from xlakit.data.primitive import PrimitiveType
 from xlakit.tools.inputs import flatten
+from xlakit.tools.table import aligned
 
 # Relative error allowed by type: some hundred roundings of the type, since sums of many terms are in no fixed order.
 TOLERANCES = {
@@ -127,7 +128,4 @@ def format_table(leaves: list[LeafComparison]) -> str:
         )
         for leaf in leaves
     )
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return aligned(rows)

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from xlakit.cpu.dumping import MANIFEST, MODULE
 from xlakit.errors import ArgumentError, FormatError
 from xlakit.execution.inputs import make_inputs
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.inputs import read_inputs
 from xlakit.tools.shards import Devices
-
-_MANIFEST, _MODULE = "manifest.json", "module.hlo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +28,16 @@ def read_dump(path: str) -> DumpedProgram:
     """The program in a folder. Raises FormatError where it is none, or damaged; and what reading the module raises."""
     folder = Path(path)
     try:
-        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         replicas, partitions, seed = (int(manifest[k]) for k in ("num_replicas", "num_partitions", "seed"))
     except FileNotFoundError:
         raise FormatError(
-            f"{path} is a folder without {_MANIFEST}", hint="give a file, or a folder that XLAKIT_DUMP_TO wrote"
+            f"{path} is a folder without {MANIFEST}", hint="give a file, or a folder that XLAKIT_DUMP_TO wrote"
         ) from None
     except (ValueError, KeyError, TypeError):
-        raise FormatError(f"{folder / _MANIFEST} is damaged", hint="dump the program again") from None
-    text = (folder / _MODULE).read_text(encoding="utf-8")
-    module = HloModule.from_text(text, name=str(folder / _MODULE))
+        raise FormatError(f"{folder / MANIFEST} is damaged", hint="dump the program again") from None
+    text = (folder / MODULE).read_text(encoding="utf-8")
+    module = HloModule.from_text(text, name=str(folder / MODULE))
     return DumpedProgram(module.replace(replica_count=replicas, num_partitions=partitions), seed, folder / "arguments")
 
 

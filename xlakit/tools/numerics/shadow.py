@@ -36,8 +36,8 @@ from xlakit.ops.sort import Sort, sort_order
 from xlakit.tools.numerics.errors import ErrorSize, error_size, ulps, unit_roundoff
 from xlakit.tools.numerics.frames import Frames, describe_path
 from xlakit.tools.numerics.promotion import Promotion, promoted_type
-from xlakit.tools.numerics.table import aligned
 from xlakit.tools.numerics.trace import leaves_of
+from xlakit.tools.table import aligned
 
 # Operations whose result has no shadow of its own: what comes from elsewhere, or is told in bits.
 _OPAQUE: tuple[type[Op] | type, ...] = (Collective, Permuting, Start, Done, Rng, BitcastConvert)

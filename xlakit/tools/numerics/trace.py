@@ -18,7 +18,7 @@ from xlakit.ir.operation import Array, Value
 from xlakit.ops.data import Constant, GetTupleElement, Tuple
 from xlakit.tools.numerics.frames import Frames, describe_path
 from xlakit.tools.numerics.statistics import Statistics, statistics_of
-from xlakit.tools.numerics.table import aligned
+from xlakit.tools.table import aligned
 
 # Rows of one instruction that are kept, where each iteration has one.
 _MOST_ITERATIONS = 10_000
