@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import zlib
 
@@ -57,6 +58,18 @@ def pytest_generate_tests(metafunc):
     chosen = name.startswith(_MEANINGS) and zlib.crc32(name.encode()) % _SHARE == 0
     if chosen or name.startswith(_ON_BOTH):
         metafunc.parametrize("backend", ["interpreter", "cpu"], indirect=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """What a child process has written stands in the report of the test that it failed."""
+    report = yield
+    error = None if call.excinfo is None else call.excinfo.value
+    for name in ("stdout", "stderr"):
+        if isinstance(error, subprocess.SubprocessError) and (written := getattr(error, name, None)):
+            text = written if isinstance(written, str) else written.decode(errors="replace")
+            report.sections.append((f"{name} of the child process", text))
+    return report
 
 
 @pytest.fixture(autouse=True)

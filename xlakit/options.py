@@ -193,12 +193,23 @@ class Options:
 
     @property
     def tag(self) -> str:
-        """A suffix of the names of common functions, which depends on the options; empty for the default options."""
-        width = f"w{self.vector_bytes}" if self.vector_bytes else ""
+        """A suffix of the names of common functions: the options that their code depends on; empty for the default.
+
+        :func:`of_tag` reads it.
+        """
         # Names of common functions are split at points.
-        level = f"c{self.cpu.replace('.', '_')}" if self.cpu else ""
+        level = [f"c{self.cpu.replace('.', '_')}"] if self.cpu else []
+        width = [f"w{self.vector_bytes}"] if self.vector_bytes else []
         # No level contains capitals.
-        return level + width + "o" * ("llvm" in self.plain) + CHECKED * self.sanitize
+        return "$".join([*level, *width, *["o"] * ("llvm" in self.plain), *[CHECKED] * self.sanitize])
+
+
+def of_tag(tag: str) -> Options:
+    """The options that have a tag; those that no common function depends on are the default ones."""
+    parts = tag.split("$")
+    level = next((part[1:].replace("_", ".") for part in parts if part.startswith("c")), "")
+    width = next((int(part[1:]) for part in parts if part.startswith("w")), 0)
+    return Options(frozenset(["llvm"] if "o" in parts else []), width, sanitize=CHECKED in parts, cpu=level)
 
 
 DEFAULT = Options()

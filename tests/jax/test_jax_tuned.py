@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import xlakit
 
 PROGRAM = """
@@ -18,8 +20,22 @@ print("xlakit.cpu.tuning.tune" in sys.modules)
 """
 
 
-def test_a_program_is_tuned_once(tmp_path):
-    cache = tmp_path / "cache"
+# As if narrow vectors had been the fastest, whichever machine this is.
+NARROW = """
+from xlakit.cpu.tuning import tune
+from xlakit.cpu.tuning.record import VECTOR_BYTES, Tuning
+tune.tune = lambda *arguments, **options: Tuning({VECTOR_BYTES: 16})
+"""
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def tunes(cache):
+    """Runs the program in a process, and says whether it was tuned there."""
     environment = {
         **os.environ,
         "JAX_PLATFORMS": "xlakit",
@@ -27,17 +43,30 @@ def test_a_program_is_tuned_once(tmp_path):
         "XLAKIT_CACHE_DIR": str(cache),
     }
 
-    def tunes(**more: str) -> bool:
-        command = [sys.executable, "-c", PROGRAM]
+    def tunes(program: str = PROGRAM, **more: str) -> bool:
+        command = [sys.executable, "-c", program]
         ended = subprocess.run(
             command, env={**environment, **more}, check=True, capture_output=True, text=True, timeout=300
         )
         return ended.stdout.split()[-1] == "True"
 
+    return tunes
+
+
+def test_a_program_is_tuned_once(cache, tunes):
     assert not tunes()
     assert list(cache.glob("tuning-*")) == []
     assert tunes(XLAKIT_TUNE="1")
     assert list(cache.glob("tuning-*"))
     # What was chosen is found by its bytes.
+    assert not tunes(XLAKIT_TUNE="1")
+    assert not tunes()
+
+
+def test_a_program_with_narrower_vectors_is_loaded_where_they_are_wider(tunes):
+    """It imports common functions for its own vectors, which are to be found, or compiled, in processes with others."""
+    assert not tunes()
+    assert tunes(NARROW + PROGRAM, XLAKIT_TUNE="1")
+    assert not tunes(XLAKIT_TUNE="1")
     assert not tunes(XLAKIT_TUNE="1")
     assert not tunes()

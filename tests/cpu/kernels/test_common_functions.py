@@ -5,14 +5,16 @@ import ctypes
 import numpy as np
 import pytest
 
+from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.kernels import common_families
 from xlakit.cpu.kernels.fft.lanes import Pass
 from xlakit.cpu.kernels.gemm.panels import ACROSS, ALONG, PackRows, PackSlivers
 from xlakit.cpu.kernels.gemm.tile import Tiles, Walk
 from xlakit.cpu.kernels.shared import common, common_code
 from xlakit.cpu.kernels.shared.engine import choose_engine
-from xlakit.cpu.llvm import I64, Effort, Module, engine
+from xlakit.cpu.llvm import I64, Effort, Module, engine, target
 from xlakit.data.primitive import PrimitiveType as P
+from xlakit.options import compiling, current
 
 WORD = ctypes.c_int64
 
@@ -34,6 +36,22 @@ def test_a_name_says_all(function):
     again = common_families.function_of(symbol)
     assert common.symbol_of(again) == symbol
     assert f"define void @{symbol}(" in common_families.text(symbol)
+
+
+OPTIONS = [{}, {"vector_bytes": 16}, {"plain": "llvm"}, {"sanitize": True}, {"sanitize": True, "vector_bytes": 16}]
+
+
+@pytest.mark.parametrize("options", [*OPTIONS, *({"cpu": level} for level in target.levels())])
+def test_a_name_says_the_options_of_the_code(options):
+    """A program that is loaded where other options are in force gets functions made with its own."""
+    with compiling(**options):
+        symbol = common.symbol_of(Walk())
+        told = common_code.options_of(symbol)
+        assert told.tag == current().tag
+        made, key = common_families.text(symbol), runtime_key(symbol)
+    assert common_families.text(symbol) == made
+    assert common_code.key_of(symbol) == key
+    assert common_code.resolve(symbol)
 
 
 def walked(dims, first, count, padded, base=0, scale=1, apart=1, pad=0):

@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
-from xlakit import options
 from xlakit.cpu.kernels.fft.lanes import Pass
 from xlakit.cpu.kernels.gemm.panels import PackRows, PackSlivers
 from xlakit.cpu.kernels.gemm.tile import Tiles, Walk
-from xlakit.cpu.kernels.shared.common_code import PREFIX
+from xlakit.cpu.kernels.shared.common_code import PREFIX, options_of
 from xlakit.cpu.kernels.shared.engine import Engine
 from xlakit.cpu.kernels.sort.common import (
     ChunkPositions,
@@ -26,7 +24,7 @@ from xlakit.cpu.kernels.sort.common import (
 from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst
 from xlakit.cpu.llvm import F16, F32, F64, I8, I16, I32, I64, VOID, Module
 from xlakit.data.primitive import PrimitiveType
-from xlakit.errors import InternalError
+from xlakit.options import compiling, current
 
 _PRODUCTS = (Tiles, Walk, PackRows, PackSlivers)
 _SORTS = (MakeRecords, TakeApart, CountDigits, MoveByDigit, SortRecords, ChunkPositions)
@@ -38,23 +36,20 @@ FAMILIES: Mapping[str, Callable[..., Any]] = {c.family: c for c in (*_PRODUCTS, 
 def function_of(symbol: str) -> Any:
     """The common function that has this name."""
     head, *values = symbol.removeprefix(PREFIX).split(".")
-    family, _, tag = head.partition("$")
-    if tag != options.current().tag:
-        raise InternalError(f"the common function {symbol} is to be made with other options than its program")
-    return FAMILIES[family](*map(_read, values))
+    return FAMILIES[head.partition("$")[0]](*map(_read, values))
 
 
 def text(symbol: str) -> str:
     """The LLVM IR of a common function, by the name that programs import."""
     function = function_of(symbol)
     module = Module(symbol)
-    # Its name tells nothing of knobs.
-    with options.compiling(replace(options.current(), knobs={})):
+    # What is in force may be other options than those of the program that imports it.
+    with compiling(options_of(symbol)):
         fn = module.function(symbol, VOID, function.parameters, external=True)
         function.write(fn)
         fn.ret()
         made = module.text()
-        if not options.current().sanitize:
+        if not current().sanitize:
             return made
         from xlakit.cpu.llvm.bounds_checks import BoundsChecks
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xlakit import compile_cache
 from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.llvm import Effort, engine
-from xlakit.options import CHECKED
+from xlakit.options import Options, compiling, of_tag
 
 PREFIX = "xlakit_common."
 
@@ -25,15 +25,16 @@ def resolve(symbol: str) -> int | None:
     if not symbol.startswith(PREFIX):
         return None
     if not is_there(symbol):
-        missing = Missing([symbol])
-        missing.keep(engine.compile_objects(missing.parts(), threads=1))
+        with compiling(options_of(symbol)):
+            missing = Missing([symbol])
+            missing.keep(engine.compile_objects(missing.parts(), threads=1))
     return _loaded[symbol].address(symbol)
 
 
 def is_there(symbol: str) -> bool:
     """Whether this process has a function, or the disk, from which it is loaded then."""
     if symbol not in _loaded:
-        entry = compile_cache.load(key) if (key := _key(symbol)) is not None else None
+        entry = compile_cache.load(key) if (key := key_of(symbol)) is not None else None
         if entry is None:
             return False
         _load(symbol, bytes(entry.sections["object"]))
@@ -43,7 +44,7 @@ def is_there(symbol: str) -> bool:
 def keep(symbol: str, data: bytes) -> None:
     """Load a function that has been compiled, and keep it for other processes."""
     _load(symbol, data)
-    key = _key(symbol)
+    key = key_of(symbol)
     if key is not None:
         compile_cache.save(key, compile_cache.Entry({}, {"object": data}))
 
@@ -72,8 +73,25 @@ class Missing:
             keep(symbol, data)
 
 
-def _key(symbol: str) -> str | None:
-    return runtime_key(symbol) if compile_cache.is_enabled() else None
+def options_of(symbol: str) -> Options:
+    """The options that a common function is compiled with: its name tells them.
+
+    They are those of the program that imports it, which may be loaded where others are in force: tuning may have chosen
+    a width of vectors for it, or another process may have serialized it.
+    """
+    return of_tag(_tag(symbol))
+
+
+def _tag(symbol: str) -> str:
+    return symbol.removeprefix(PREFIX).partition(".")[0].partition("$")[2]
+
+
+def key_of(symbol: str) -> str | None:
+    """The key of a function in the compile cache; None where nothing is cached."""
+    if not compile_cache.is_enabled():
+        return None
+    with compiling(options_of(symbol)):
+        return runtime_key(symbol)
 
 
 def _load(symbol: str, data: bytes) -> None:
@@ -84,8 +102,7 @@ def _load(symbol: str, data: bytes) -> None:
 
 def _imports(symbol: str) -> Mapping[str, int]:
     """What a function imports: nothing, but where it checks bounds."""
-    tag = symbol.partition("$")[2].partition(".")[0]
-    if CHECKED not in tag:
+    if not options_of(symbol).sanitize:
         return {}
     from xlakit.cpu.runtime.bounds import bounds_symbols
 
