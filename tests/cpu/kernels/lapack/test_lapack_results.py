@@ -1,20 +1,28 @@
-"""Custom calls of LAPACK in machine code, against the interpreter and against what defines the results."""
+"""Custom calls of LAPACK in machine code, against what defines the results and against the interpreter."""
 
-import ctypes
-import itertools
-import os
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
-from evaluating import build, shape_of
+from calling import (
+    KINDS,
+    Calls,
+    adjoint,
+    close,
+    complex_of,
+    is_hessenberg,
+    is_lu,
+    is_qr,
+    is_tridiagonal,
+    like,
+    no_failure,
+    normal,
+    real_of,
+)
 
 import xlakit as xla
 from xlakit.cpu.host_steps import HostRun
-from xlakit.cpu.kernels.shared import blas
-from xlakit.data.layout import Layout
 
-KINDS = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
 SIZES = (0, 1, 2, 5, 33, 130)
 
 
@@ -28,101 +36,10 @@ def no_python(monkeypatch):
     monkeypatch.setattr(HostRun, "step", refuse)
 
 
-def normal(prefix, *sizes):
-    rng = np.random.default_rng(sum(sizes))
-    x = rng.standard_normal(sizes)
-    return (x + 1j * rng.standard_normal(sizes) if prefix in "cz" else x).astype(KINDS[prefix])
-
-
-def real_of(prefix):
-    return KINDS[prefix](0).real.dtype
-
-
-def complex_of(prefix):
-    return np.result_type(KINDS[prefix], np.complex64)
-
-
-def adjoint(x):
-    return x.conj().swapaxes(-1, -2)
-
-
-def epsilon(prefix):
-    return np.finfo(KINDS[prefix]).eps
-
-
-def close(actual, expected, prefix, factor=4000):
-    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
-    if actual.size:
-        size = max(1.0, np.nanmax(abs(expected)))
-        np.testing.assert_allclose(actual, expected, rtol=0, atol=factor * epsilon(prefix) * size)
-
-
-class Calls:
-    """Calls of LAPACK that are compiled as one program."""
-
-    def __init__(self):
-        self._calls = []
-
-    def add(self, prefix, name, operands, results, check=None, **attributes):
-        """Have a routine called; results are dtypes and dimensions, and check looks at what machine code gives.
-
-        Without a check it gives what the interpreter gives, which calls the same routine, up to roundings.
-        """
-        self._calls.append((prefix, name, operands, results, check, attributes))
-
-    def build(self):
-        """The program, and its arguments."""
-        values = [value for _, _, operands, *_ in self._calls for value in operands]
-
-        def program(*parameters):
-            given = iter(parameters)
-            for prefix, name, operands, results, _, attributes in self._calls:
-                own = [next(given) for _ in operands]
-                shapes = [xla.make_shape(np.dtype(dtype), dims) for dtype, dims in results]
-                whole = xla.make_tuple_shape(shapes) if len(shapes) > 1 else shapes[0]
-                config = "{" + ", ".join(f"{k} = {v} : ui8" for k, v in attributes.items()) + "}"
-                call = xla.custom_call(own[0].builder, f"lapack_{prefix}{name}_ffi", own, whole, opaque=config)
-                yield from (xla.get_tuple_element(call, n) for n in range(len(shapes))) if len(shapes) > 1 else [call]
-
-        return build(lambda *parameters: list(program(*parameters)), *map(shape_of, values)), values
-
-    def run(self):
-        """Compile and run; operands stay as they were."""
-        computation, values = self.build()
-        before = [np.array(v) for v in values]
-        executable = xla.compile(computation, backend="cpu")
-        assert executable.host_instructions == ()
-        actual = iter(executable(*values))
-        for value, old in zip(values, before, strict=True):
-            np.testing.assert_array_equal(value, old)
-        is_compared = any(call[4] is None for call in self._calls)
-        expected = iter(xla.compile(computation, backend="interpreter")(*values) if is_compared else ())
-        for prefix, name, _, results, check, attributes in self._calls:
-            found, wanted = (list(itertools.islice(each, len(results))) for each in (actual, expected))
-            try:
-                for value, (dtype, dims) in zip(found, results, strict=True):
-                    assert (value.dtype, value.shape) == (dtype, dims)
-                if check is not None:
-                    check(*found)
-                else:
-                    for one, other in zip(found, wanted, strict=True):
-                        close(one, other, prefix)
-            except AssertionError as error:
-                raise AssertionError(f"{prefix}{name} to {results} {attributes}: {error}") from None
-
-
 def matrices(prefix, size):
     """Square, wide and tall matrices, three of each; of large ones a tall one has to do."""
     shapes = ((size, size), (size, size + 3), (size + 3, size))
     return [normal(prefix, 3, *sizes) for sizes in (shapes if size < 100 else shapes[2:])]
-
-
-def like(array):
-    return array.dtype, array.shape
-
-
-def no_failure(info):
-    assert not info.any()
 
 
 @pytest.mark.parametrize("prefix", "sdcz")
@@ -141,10 +58,12 @@ def test_factorizations(prefix):
             calls.add(prefix, "potrf", [definite], [like(x), (np.int32, (3,))], is_factor, uplo=ord(uplo))
         for a in matrices(prefix, size):
             least = min(a.shape[1:])
-            calls.add(prefix, "getrf", [a], [like(a), (np.int32, (3, least)), (np.int32, (3,))])
-            calls.add(prefix, "geqrf", [a], [like(a), (a.dtype, (3, least))])
+            results = [like(a), (np.int32, (3, least)), (np.int32, (3,))]
+            calls.add(prefix, "getrf", [a], results, partial(is_lu, a, prefix))
+            calls.add(prefix, "geqrf", [a], [like(a), (a.dtype, (3, least))], partial(is_qr, a, prefix))
             pivots = np.zeros((3, a.shape[-1]), np.int32)
-            calls.add(prefix, "geqp3", [a, pivots], [like(a), like(pivots), (a.dtype, (3, least))])
+            results = [like(a), like(pivots), (a.dtype, (3, least))]
+            calls.add(prefix, "geqp3", [a, pivots], results, partial(is_qr, a, prefix))
     calls.run()
 
 
@@ -214,7 +133,8 @@ def test_symmetric(prefix):
                 calls.add(prefix, f"{kind}evd", [given], results, is_decomposition, mode=ord(mode), uplo=ord(uplo))
             if size:
                 vectors = [(real, (3, size)), (real, (3, size - 1)), (a.dtype, (3, size - 1))]
-                calls.add(prefix, f"{kind}trd", [a], [like(a), *vectors, info], uplo=ord(uplo))
+                check = partial(is_tridiagonal, a, prefix, uplo)
+                calls.add(prefix, f"{kind}trd", [a], [like(a), *vectors, info], check, uplo=ord(uplo))
     calls.run()
 
 
@@ -250,7 +170,8 @@ def test_schur_and_hessenberg(prefix):
     for size in SIZES:
         a, info = normal(prefix, 3, size, size), (np.int32, (3,))
         if size:
-            calls.add(prefix, "gehrd", [a], [like(a), (a.dtype, (3, size - 1)), info], low=1, high=size)
+            results, check = [like(a), (a.dtype, (3, size - 1)), info], partial(is_hessenberg, a, prefix)
+            calls.add(prefix, "gehrd", [a], results, check, low=1, high=size)
         values = [(a.dtype, (3, size))] * (1 if prefix in "cz" else 2)
         for mode in "VN":
 
@@ -378,149 +299,3 @@ def test_calls_end_with_what_is_not_finite(prefix, size):
     for one, other in zip(executable(*operands), executable(*operands), strict=True):
         np.testing.assert_array_equal(one, other)
     calls.run()
-
-
-# -- where calls stand ---------------------------------------------------------------------------------
-
-
-def eigenvalues(x):
-    shape = x.shape
-    *batch, size, _ = shape.dimensions
-    kind = shape.element_type
-    results = [
-        xla.make_shape(kind, shape.dimensions),
-        xla.make_shape(kind, (*batch, size)),
-        xla.make_shape(xla.S32, batch),
-    ]
-    return xla.custom_call(
-        x.builder, "lapack_dsyevd_ffi", [x], xla.make_tuple_shape(results), opaque="{mode = 86 : ui8, uplo = 76 : ui8}"
-    )
-
-
-def test_in_a_loop():
-    def loop(a):
-        def body(state):
-            count, matrix = (xla.get_tuple_element(state, i) for i in range(2))
-            return count + 1, xla.get_tuple_element(eigenvalues(matrix), 0) + matrix
-
-        start = (xla.constant(a.builder, 0), a)
-        return xla.get_tuple_element(xla.while_(lambda s: xla.get_tuple_element(s, 0) < 20, body, start), 1)
-
-    x = normal("d", 2, 6, 6)
-    computation = build(loop, shape_of(x))
-    executable = xla.compile(computation, backend="cpu")
-    assert executable.host_instructions == ()
-    np.testing.assert_allclose(executable(x), xla.compile(computation, backend="interpreter")(x), rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("size", [5, 150])
-def test_on_several_devices_at_once_and_on_any_number_of_threads(size):
-    x = normal("d", 8, 5, size, size)
-    computation = build(eigenvalues, shape_of(x[0]))
-    alone = xla.compile(computation, backend="cpu")
-    with xla.threads(1):
-        expected = [[np.asarray(v) for v in alone(row)] for row in x]
-    many = xla.compile(computation, backend="cpu", num_replicas=8)
-    for _ in range(3):
-        for found, wanted in zip(many.execute_replicated([[row] for row in x]), expected, strict=True):
-            for one, other in zip(found, wanted, strict=True):
-                np.testing.assert_array_equal(one, other)
-
-
-def test_programs_that_run_at_once_leave_the_library_s_threads_as_they_were():
-    get, set = (
-        ctypes.CFUNCTYPE(kind, *arguments)(blas.resolve(f"{blas.PREFIX}{name}_threads"))
-        for name, kind, arguments in (("get", ctypes.c_int, ()), ("set", None, (ctypes.c_int,)))
-    )
-    x = normal("d", 40, 40)
-    program = xla.compile(build(eigenvalues, shape_of(x)), backend="cpu")
-    before = get()
-    try:
-        for count in {1, before}:
-            set(count)
-            with ThreadPoolExecutor(4) as pool:
-                list(pool.map(lambda _: program(x), range(40)))
-            assert get() == count
-        # The child of a process in which programs may be running has its own.
-        if hasattr(os, "fork"):
-            child = os.fork()
-            if not child:
-                program(x)
-                os._exit(get() != count)
-            assert os.waitpid(child, 0)[1] == 0
-    finally:
-        set(before)
-
-
-def test_two_calls_that_differ_in_their_attributes_alone():
-    x = normal("d", 4, 4)
-
-    def both(a):
-        b, results = (
-            a.builder,
-            (xla.make_shape(xla.F64, (4, 4)), xla.make_shape(xla.F64, (4,)), xla.make_shape(xla.S32, ())),
-        )
-        calls = [
-            xla.custom_call(
-                b,
-                "lapack_dsyevd_ffi",
-                [a],
-                xla.make_tuple_shape(results),
-                opaque=f"{{mode = 86 : ui8, uplo = {ord(u)} : ui8}}",
-            )
-            for u in "LU"
-        ]
-        return tuple(xla.get_tuple_element(c, 1) for c in calls)
-
-    low, high = xla.compile(build(both, shape_of(x)), backend="cpu")(x)
-    np.testing.assert_allclose(low, np.linalg.eigvalsh(x, "L"))
-    np.testing.assert_allclose(high, np.linalg.eigvalsh(x, "U"))
-
-
-def test_matrices_in_other_layouts():
-    x = normal("d", 2, 5, 3)
-    for layout in (Layout((2, 1, 0)), Layout((1, 2, 0)), Layout((0, 2, 1))):
-        result = xla.make_shape(xla.F64, (2, 5, 3), layout=layout)
-        whole = xla.make_tuple_shape([result, xla.make_shape(xla.F64, (2, 3)).with_default_layout()])
-        computation = build(
-            lambda a, whole=whole, given=(result,): xla.custom_call(
-                a.builder, "lapack_dgeqrf_ffi", [a], whole, operand_shapes_with_layout=list(given)
-            ),
-            shape_of(x),
-        )
-        executable = xla.compile(computation, backend="cpu")
-        assert executable.host_instructions == ()
-        for actual, expected in zip(executable(x), xla.compile(computation, backend="interpreter")(x), strict=True):
-            np.testing.assert_allclose(actual, expected, atol=1e-13)
-
-
-def test_a_function_of_one_s_own_takes_the_place_of_lapack(monkeypatch):
-    monkeypatch.undo()
-    x = normal("d", 3, 3)
-    computation = build(eigenvalues, shape_of(x))
-
-    def own(a):
-        return a, np.full(3, 7.0), np.int32(0)
-
-    for calls, expected in ((None, None), ({"lapack_dsyevd_ffi": own}, 7.0), (None, None)):
-        executable = xla.compile(computation, backend="cpu", custom_calls=calls)
-        assert len(executable.host_instructions) == (calls is not None)
-        wanted = np.linalg.eigvalsh(x) if expected is None else np.full(3, expected)
-        np.testing.assert_allclose(executable(x)[1], wanted)
-
-
-@pytest.mark.parametrize(
-    "results",
-    [
-        [(np.float64, (4, 4)), (np.int32, (3,)), (np.int32, ())],
-        [(np.float64, (4, 4)), (np.int64, (4,)), (np.int32, ())],
-        [(np.float64, (4, 5)), (np.int32, (4,)), (np.int32, ())],
-        [(np.float32, (4, 4)), (np.int32, (4,)), (np.int32, ())],
-    ],
-)
-def test_arrays_that_a_routine_would_not_keep_to_are_left_to_python(monkeypatch, results):
-    monkeypatch.undo()
-    calls = Calls()
-    calls.add("d", "getrf", [normal("d", 4, 4)], results)
-    executable = xla.compile(calls.build()[0], backend="cpu")
-    assert len(executable.host_instructions) == 1
