@@ -16,7 +16,8 @@ from xlakit.cpu.runtime import Context, Status, runtime
 from xlakit.cpu.runtime.call import array_address, execute_member, raise_status, run_devices
 from xlakit.cpu.runtime.rendezvous import ARRIVAL, LEAVE, NOTICE, RUN, SITE, SLOT, WAIT, run_bytes, slot_bytes
 from xlakit.errors import UnsupportedError
-from xlakit.execution.context import ExecutionContext, Wait
+from xlakit.execution.context import ExecutionContext
+from xlakit.execution.deadlocks import Wait
 from xlakit.execution.device import Device
 from xlakit.execution.run import Participant
 from xlakit.execution.run_group import has_group

@@ -13,18 +13,17 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Iterable, Sequence, Set
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, DeadlockError
 from xlakit.execution.channels import Channels
+from xlakit.execution.deadlocks import TIMEOUT_HINT, Wait, deadlock_error, graph_of_waits, stuck_runs
 from xlakit.execution.feeds import Bounds, Feed, Sent, byte_count, from_host, frozen
 from xlakit.execution.run import Participant, Run
 from xlakit.execution.values import to_host
-from xlakit.execution.wait_graph import WaitGraph
 from xlakit.settings import default_timeout
 
 if TYPE_CHECKING:
@@ -37,36 +36,6 @@ if TYPE_CHECKING:
 PAUSE_SECONDS = 0.05
 # The default capacity of a queue between host and device.
 _QUEUE_BYTES = 1 << 30
-
-
-@dataclass(slots=True, eq=False)
-class Wait:
-    """Why a device waits: for ``what``, until ``ready``."""
-
-    device: Participant
-    instruction: Instruction
-    what: Callable[[], str]
-    ready: Callable[[], bool]
-    # The numbers of the devices that must all arrive; None where any other device of the run could end the wait.
-    absent: Callable[[], Sequence[int]] | None = None
-    # Whether a thread outside of the program could bring it.
-    from_outside: bool = False
-    # Tries a fallback when nothing else can end the wait; gives whether it did.
-    second_choice: Callable[[], bool] | None = None
-    # Whether another program that runs in this execution context could bring it.
-    from_programs: bool = False
-    # Sleeps for at most so many seconds without the lock, for a wait that native code ends.
-    sleep: Callable[[float], None] | None = None
-    # Whether it waits for the queue of a device, which continues when the execution before has ended or failed.
-    for_queue: bool = False
-    since: float = 0.0
-
-    def __str__(self) -> str:
-        instruction = self.instruction
-        location = self.device.program.module.location_of(instruction)
-        where = f" at {location}" if location else ""
-        program = f" of {self.device.program.module.name}" if self.device.run.shares_context else ""
-        return f"{self.device}{program} waits in {instruction.opcode} '{instruction.name}'{where} for {self.what()}"
 
 
 class _Queues:
@@ -190,7 +159,7 @@ class ExecutionContext:
     def _take(self, queue: Feed[Any], what: str, timeout: float | None) -> Any:
         def empty(limit: str) -> DeadlockError:
             if limit:
-                return DeadlockError(f"nothing came from {what}{limit}", hint=_TIMEOUT_HINT)
+                return DeadlockError(f"nothing came from {what}{limit}", hint=TIMEOUT_HINT)
             return DeadlockError(
                 f"{what} is empty, and no program runs that could fill it",
                 hint="run the program that fills it first, or in another thread",
@@ -376,7 +345,7 @@ class ExecutionContext:
         """Fail the runs in a deadlock; if no device at all can go on, try the second choices of waits first."""
         if not self._waits:
             return
-        stuck = self._stuck_runs()
+        stuck = stuck_runs(self._waits, self._active)
         if not stuck:
             return
         waits = [wait for run in stuck for wait in stuck[run]]
@@ -385,7 +354,7 @@ class ExecutionContext:
             self._changed()
             return
         late = self._late_runs(stuck, all_stuck=all_stuck)
-        graph = self._wait_graph(stuck, late, nothing_runs=all_stuck and not self._host_threads())
+        graph = graph_of_waits(stuck, late, nothing_runs=all_stuck and not self._host_threads())
         dead = set(graph.deadlocked())
         # A run with a part in the queue of a device waits until the execution before it has ended or failed.
         failed = [
@@ -396,22 +365,9 @@ class ExecutionContext:
         if all_stuck and failed:
             # Runs that wait for other programs wait for one of those that fail.
             failed += [run for run, own in stuck.items() if run not in failed and any(w.from_programs for w in own)]
-        if failed:
-            self._fail_runs(failed, stuck, late, graph)
-
-    def _fail_runs(
-        self, failed: list[Run], stuck: dict[Run, list[Wait]], late: Set[Run], graph: WaitGraph[object]
-    ) -> None:
-        dead = set(graph.deadlocked())
-        is_total = all(wait.device in dead for run in stuck for wait in stuck[run])
-        rule = "all devices wait and none can go on:" if is_total else "devices wait that cannot go on any more:"
-        rule += "".join(f"\n  {line}" for run in stuck for line in _told(run, stuck[run], self._active))
-        cycle = graph.cycle()
-        if len(cycle) > 1:
-            rule += "\n  a cycle: " + " -> ".join(map(_device_name, [*cycle, cycle[0]]))
-        for run in failed:
-            own = [wait for wait in stuck[run] if wait.device in dead]
-            run.fail(DeadlockError(rule, hint=_TIMEOUT_HINT if run in late else _hint(own)))
+        errors = [deadlock_error(run, stuck, graph, self._active, is_late=run in late) for run in failed]
+        for run, error in zip(failed, errors, strict=True):
+            run.fail(error)
 
     def _late_runs(self, stuck: dict[Run, list[Wait]], *, all_stuck: bool) -> set[Run]:
         """The stuck runs that have waited for the host for longer than the timeout."""
@@ -425,74 +381,10 @@ class ExecutionContext:
             and (all_stuck or not any(w.from_programs for w in waits))
         }
 
-    def _wait_graph(self, stuck: dict[Run, list[Wait]], late: Set[Run], *, nothing_runs: bool) -> WaitGraph[object]:
-        """The wait-for graph of the stuck runs, with a node for all that is outside of a run, and one for queues."""
-        outside = {run: ("outside of", run) for run in stuck}
-        queues = "queues"
-        graph = WaitGraph[object](
-            [queues, *(node for run, node in outside.items() if not nothing_runs and run not in late)]
-        )
-        for run, waits in stuck.items():
-            numbered = {device.index: device for device in run.devices}
-            for wait in waits:
-                absent = list(wait.absent()) if wait.absent is not None else []
-                if wait.for_queue:
-                    graph.add(wait.device, [queues])
-                elif absent:
-                    # Members in other processes are outside.
-                    graph.add(wait.device, [numbered.get(n, outside[run]) for n in absent], needs_all=True)
-                else:
-                    others: list[object] = [w.device for w in waits if w is not wait]
-                    if wait.from_programs:
-                        others += [w.device for other in stuck if other is not run for w in stuck[other]]
-                    graph.add(wait.device, [*others, *([outside[run]] if wait.from_outside else [])])
-        return graph
 
-    def _stuck_runs(self) -> dict[Run, list[Wait]]:
-        """The runs all of whose devices wait, with their waits."""
-        runs = {wait.device.run for wait in self._waits.values()}
-        found: dict[Run, list[Wait]] = {}
-        for run in sorted(runs, key=lambda run: run.number):
-            running = [device for device in run.devices if device in self._active]
-            waits = [self._waits[device] for device in running if device in self._waits]
-            if run.failure is None and len(waits) == len(running) and not any(wait.ready() for wait in waits):
-                found[run] = waits
-        return found
-
-
-_TIMEOUT_HINT = "ExecutionContext(timeout=), or the environment variable XLAKIT_TIMEOUT, says how many seconds to wait"
 _FULL_HINT = (
     "run the program that takes from it, in another thread, or make ExecutionContext(queue_items=, queue_bytes=) larger"
 )
-
-
-def _device_name(node: object) -> str:
-    device = cast("Participant", node)
-    return f"{device} of {device.program.module.name}" if device.run.shares_context else f"{device}"
-
-
-def _told(run: Run, waits: list[Wait], active: Set[object]) -> list[str]:
-    """A line for each device of a run that waits, and one for those that have ended."""
-    ended = [str(device) for device in run.devices if device not in active]
-    lines = list(map(str, waits))
-    if ended:
-        program = f" of {run.program.module.name}" if run.shares_context else ""
-        lines.append(f"{', '.join(ended)}{program} {'has' if len(ended) == 1 else 'have'} ended")
-    return lines
-
-
-def _hint(waits: list[Wait]) -> str:
-    opcodes = {wait.instruction.opcode for wait in waits}
-    if "infeed" in opcodes:
-        return "call execution_context.infeed(device, value) before the program runs, or from another thread"
-    if "outfeed" in opcodes:
-        return (
-            "call execution_context.outfeed(device) from another thread, "
-            "or allow more with ExecutionContext(queue_items=, queue_bytes=)"
-        )
-    if "send-done" in opcodes:
-        return "a send is over when its recv has begun: run the program that receives at the same time (run_together)"
-    return "every device of a group must reach the collective, and every recv needs a send"
 
 
 def _checked(device: int) -> int:

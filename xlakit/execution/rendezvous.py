@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlakit.execution.context import ExecutionContext, Wait
+from xlakit.execution.context import ExecutionContext
+from xlakit.execution.deadlocks import Wait
 from xlakit.execution.groups import check_pairs
 from xlakit.execution.run import Box, Participant
 from xlakit.execution.session import RendezvousKey, Session

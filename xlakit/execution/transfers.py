@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, cast
 
 from xlakit.errors import ExecutionError
 from xlakit.execution.channels import Message, Room
-from xlakit.execution.context import ExecutionContext, Wait
+from xlakit.execution.context import ExecutionContext
+from xlakit.execution.deadlocks import Wait
 from xlakit.execution.run import Participant
 from xlakit.execution.values import to_device
 from xlakit.ir.instruction import Instruction

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 from xlakit.data.shape import Shape
 from xlakit.errors import ExecutionError
-from xlakit.execution.context import PAUSE_SECONDS, Wait
+from xlakit.execution.context import PAUSE_SECONDS
+from xlakit.execution.deadlocks import Wait
 from xlakit.execution.program import Stopped
 from xlakit.execution.run import Run
 from xlakit.ir.operation import Array

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from xlakit.cpu.kernels.gemm.areas import make_areas
 from xlakit.cpu.kernels.gemm.check import check_cut
 from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall, Rectangle
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
@@ -27,7 +28,6 @@ from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.shared.engine import Engine, stored_as_packed
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, Function, Loop, Value
-from xlakit.cpu.llvm.bounds import within
 from xlakit.cpu.scalars.memory import is_narrow, memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob
@@ -69,57 +69,28 @@ class GemmEmitter:
         self.direct = not self.begins_with_zeros and _is_stored_by_tiles(
             engine, product, epilogue, local=self.local > 0
         )
-        slivers = -(-min(cut.task_columns, self.columns) // engine.nr)
-        self.sliver = cut.packed_kc * engine.nr * engine.parts
-        self.block_of_slivers = slivers * self.sliver
-        right = self.block_of_slivers * (cut.k_blocks if cut.ahead else 1)
-        left = cut.mc * cut.packed_kc * engine.parts
+        self.areas = make_areas(
+            product, cut, direct=self.direct, local_width=self.local, converted_rows=_TILES.value * engine.mr
+        )
+        self.sliver = cut.sliver_elements
         # The elements of a row of a tile. Rows past the end go to a row of their own.
         self.tile_row = engine.nr * engine.parts
-        rows = cut.mc if self.several else min(cut.mc, _TILES.value * engine.mr)
-        sums = slivers * (engine.nr if self.direct else rows * self.tile_row)
-        self.sums_bytes = sums * engine.acc.bytes
-        pointers = cut.mc * 8
-        sizes = [
-            left * engine.packed.bytes if cut.packs[0] else 0,
-            right * engine.packed.bytes if cut.packs[1] else 0,
-            self.sums_bytes,
-            min(cut.mc, self.rows) * self.local * product.result.byte_width,
-            pointers,
-            pointers if cut.packs[0] else 0,
-            pointers,
-            slivers * engine.nr * 8 if cut.packs[1] else 0,
-            cut.runs * 16,
-            cut.runs * 16 if self._is_mixed else 0,
-        ]
-        # Padding of cache lines lies between them; the sanitizer checks that nothing is written there.
-        self.offsets = [rounded_up(sum(sizes[:n]), 64) + 128 * n for n in range(len(sizes))]
-        self.bytes = self.offsets[-1] + sizes[-1] + 128
-        self.area_bytes = sizes
-
-    @property
-    def _is_mixed(self) -> bool:
-        """Whether one operand is packed and the other is not."""
-        return self.cut.packs[0] != self.cut.packs[1]
 
     def emit(self) -> None:
         """The loop over tasks."""
         fn, cut = self.fn, self.cut
         _, begin, end = fn.parameters
-        small = self.bytes <= _STACK_BYTES.value
-        scratch = fn.alloca(I8, self.bytes, align=64) if small else acquire(fn, self.bytes)
-        left, right, sums, results, *tables = (
-            within(fn, fn.at(scratch, I8, offset), size)
-            for offset, size in zip(self.offsets, self.area_bytes, strict=True)
-        )
-        self.left, self.right, self.sums, self.results = left, right, sums, results
+        areas = self.areas
+        small = areas.bytes <= _STACK_BYTES.value
+        scratch = fn.alloca(I8, areas.bytes, align=64) if small else acquire(fn, areas.bytes)
+        self.left, self.right, self.sums, self.results, *tables = areas.pointers_in(fn, scratch)
         self.sources, self.pointers, self.targets, self.sliver_sources, self.runs, self.packed_runs = tables
         if cut.packs[0]:
             rows = Direction(((cut.mc, cut.packed_kc * self.engine.parts),))
-            self._walk(rows, fn.i64(0), fn.i64(cut.mc), (left, self.engine.packed.bytes), self.pointers)
+            self._walk(rows, fn.i64(0), fn.i64(cut.mc), (self.left, self.engine.packed.bytes), self.pointers)
         else:
             self.pointers = self.sources
-        if self._is_mixed:
+        if cut.is_mixed:
             # Runs of the packed operand lie one after another.
             side = cut.packs.index(True)
             direction = Direction(((cut.runs, cut.kc * (1, self.engine.nr)[side]),))
@@ -291,7 +262,7 @@ class GemmEmitter:
             outer = joined(matrix.along.outer)
             base = block.step * matrix.along.stride
             self._walk(outer, block.run, runs, (None, 1), fn.at(self.runs, I64, side), base=base, apart=2)
-            if self._is_mixed and not self.cut.packs[side]:
+            if self.cut.is_mixed and not self.cut.packs[side]:
                 table = fn.at(self.packed_runs, I64, side)
                 self._walk(outer, block.run, runs, (None, 1), table, base=base, apart=2)
 
@@ -351,7 +322,7 @@ class GemmEmitter:
         return kind if stored_as_packed(self.engine, kind) else self.product.result
 
     def _packed_sliver(self, number: Value, sliver: Value) -> Value:
-        start = number * self.block_of_slivers if self.cut.ahead else self.fn.i64(0)
+        start = number * (self.cut.slivers(self.product) * self.sliver) if self.cut.ahead else self.fn.i64(0)
         return self.fn.at(self.right, self.engine.packed, start + sliver * self.sliver)
 
     # -- tiles -----------------------------------------------------------------------------------
@@ -362,7 +333,7 @@ class GemmEmitter:
         count = last - first
         self._point_rows(first, last)
         if self.begins_with_zeros:
-            fn.fill(self.sums, 0, self.sums_bytes)
+            fn.fill(self.sums, 0, self.areas.sums)
         with self.k_blocks() as loop:
             block = self.block(loop.index)
             self._point_runs(block)
@@ -401,7 +372,7 @@ class GemmEmitter:
         fn, cut, engine = self.fn, self.cut, self.engine
         lhs, rhs = self.product.lhs, self.product.rhs
         sliver, count = slivers
-        runs, kc, table = block.runs, block.kc, self.packed_runs if self._is_mixed else self.runs
+        runs, kc, table = block.runs, block.kc, self.packed_runs if self.cut.is_mixed else self.runs
         if all(cut.packs):
             runs, kc = 1, times(runs, kc)
             table = fn.address(fn.module.shared_data("no_distance", bytes(16), align=8))

@@ -66,6 +66,20 @@ class Blocking:
         """Steps of k in the largest block, padded to a multiple of the engine's group."""
         return -(-self.runs * self.kc // self.engine.group) * self.engine.group
 
+    @property
+    def is_mixed(self) -> bool:
+        """Whether one operand is packed and the other is not."""
+        return self.packs[0] != self.packs[1]
+
+    @property
+    def sliver_elements(self) -> int:
+        """Elements of a packed sliver of the right operand, for the largest block of k."""
+        return self.packed_kc * self.engine.nr * self.engine.parts
+
+    def slivers(self, product: Product) -> int:
+        """The number of slivers, of the engine's nr columns each, in a task."""
+        return -(-min(self.task_columns, product.sizes[1]) // self.engine.nr)
+
     def local_width(self, product: Product) -> int:
         """The distance of rows of a rectangle in temporary memory of the task."""
         return min(self.task_columns, max(1, product.sizes[1]))

@@ -1,0 +1,85 @@
+"""The areas of a product's scratch: packed operands, sums, and tables of addresses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from xlakit.cpu.kernels.gemm.operands import rounded_up
+from xlakit.cpu.kernels.gemm.product import Blocking, Product
+from xlakit.cpu.llvm import I8, Function, Value
+from xlakit.cpu.llvm.bounds import within
+
+_LINE = 64
+# Two cache lines between areas; the sanitizer checks that nothing is written there.
+_GAP = 2 * _LINE
+
+
+@dataclass(frozen=True, slots=True)
+class Areas:
+    """The bytes of each area, in the order in which they lie in scratch; 0 for what a blocking does not need.
+
+    left, right: packed blocks of the operands. sums: sums of tiles that are not yet results. results: a rectangle of
+    the result for the epilogue. sources, pointers, targets: where each row of a block begins, before and after it is
+    packed, and its sums. sliver_sources: where each column begins that is to be packed. runs, packed_runs: distances
+    of the runs of k in both operands, as they lie in memory, and as the micro-kernel reads them.
+    """
+
+    left: int
+    right: int
+    sums: int
+    results: int
+    sources: int
+    pointers: int
+    targets: int
+    sliver_sources: int
+    runs: int
+    packed_runs: int
+
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of all areas, in order."""
+        return [getattr(self, field.name) for field in fields(self)]
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where the areas begin, in bytes: in cache lines of their own."""
+        sizes = self.sizes
+        return [rounded_up(sum(sizes[:n]), _LINE) + _GAP * n for n in range(len(sizes))]
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of scratch for all of them."""
+        return self.offsets[-1] + self.sizes[-1] + _GAP
+
+    def pointers_in(self, fn: Function, scratch: Value) -> list[Value]:
+        """The addresses of all areas, in order."""
+        return [
+            within(fn, fn.at(scratch, I8, offset), size) for offset, size in zip(self.offsets, self.sizes, strict=True)
+        ]
+
+
+def make_areas(product: Product, cut: Blocking, *, direct: bool, local_width: int, converted_rows: int) -> Areas:
+    """The areas for a product.
+
+    direct: sums of tiles are results. local_width: elements of a row of the epilogue's rectangle, 0 without one.
+    converted_rows: how many rows are converted to results at a time if there is one block of k.
+    """
+    engine = cut.engine
+    slivers = cut.slivers(product)
+    right = slivers * cut.sliver_elements * (cut.k_blocks if cut.ahead else 1)
+    left = cut.mc * cut.packed_kc * engine.parts
+    rows = cut.mc if cut.k_blocks > 1 else min(cut.mc, converted_rows)
+    sums = slivers * (engine.nr if direct else rows * engine.nr * engine.parts)
+    pointers = cut.mc * 8
+    return Areas(
+        left=left * engine.packed.bytes if cut.packs[0] else 0,
+        right=right * engine.packed.bytes if cut.packs[1] else 0,
+        sums=sums * engine.acc.bytes,
+        results=min(cut.mc, product.sizes[0]) * local_width * product.result.byte_width,
+        sources=pointers,
+        pointers=pointers if cut.packs[0] else 0,
+        targets=pointers,
+        sliver_sources=slivers * engine.nr * 8 if cut.packs[1] else 0,
+        runs=cut.runs * 16,
+        packed_runs=cut.runs * 16 if cut.is_mixed else 0,
+    )
