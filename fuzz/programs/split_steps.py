@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import xlakit as xla
-from fuzz.programs.composed.modules import Body
+from fuzz.programs.composed.body import Body
 from fuzz.programs.draft import join
 
 Array = np.ndarray[Any, Any]
