@@ -6,7 +6,7 @@ import pytest
 import xlakit as xla
 from xlakit import distributed
 from xlakit.ir.attributes import ReplicaGroups
-from xlakit.passes.pipeline import PASSES, rules_of, run_pipeline
+from xlakit.passes.pipeline import PASSES, RENAMED_RULES, rules_of, run_pipeline
 
 S32 = xla.make_shape(xla.S32)
 SLICED = """HloModule sliced
@@ -79,6 +79,12 @@ def test_rules_are_switched_off_by_their_old_names(old, new):
     with pytest.deprecated_call(match=f"'{old}' is now '{new}'"):
         left = run_pipeline(module, ["dynamic-slices"], disabled=[old])
     assert ("dynamic-slice(" in left.to_text()) is old.startswith("dynamic-slice")
+
+
+def test_every_old_name_of_a_rule_stands_for_a_rule_of_today():
+    known = {rule.name for rule in rules_of(PASSES.values())}
+    assert set(RENAMED_RULES.values()) <= known
+    assert not RENAMED_RULES.keys() & known
 
 
 def test_functions_with_a_context_know_the_old_name():

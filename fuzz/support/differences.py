@@ -139,7 +139,7 @@ def _powers_below_f32(mismatch: Mismatch) -> bool:
     return mismatch.agree(rest, mismatch.expected)
 
 
-def _all_reduce_extremes(mismatch: Mismatch) -> bool:
+def _all_reduce_min_max(mismatch: Mismatch) -> bool:
     if mismatch.program.opcode != "all-reduce" or not re.search(r"maximum|minimum", mismatch.program.text):
         return False
     rest: Leaves = []
@@ -268,10 +268,10 @@ DIFFERENCES: dict[str, Difference] = {
         "f8e8m0fnu has no 0; xlakit gives the least power of two",
         _powers_below_f32,
     ),
-    "all-reduce extremes": Difference(
+    "all-reduce minimum and maximum": Difference(
         "jaxlib's CPU all-reduce takes the maximum and the minimum by one comparison, so a NaN that meets a number is "
         "lost, and the sign of a zero is that of the last; in HLO NaN propagates and 0 is greater than -0",
-        _all_reduce_extremes,
+        _all_reduce_min_max,
     ),
     "empty index vectors": Difference(
         "jaxlib's CPU scatter combines only the last update where the index vectors are empty; all of them go to one "

@@ -239,7 +239,7 @@ def _combine(
             if fold.ufunc is None:
                 combine = _combine_in_rounds
             else:
-                combine = _combine_extremes if fold.blurs_zeros else _combine_runs
+                combine = _combine_min_max if fold.blurs_zeros else _combine_runs
             combine(fold, flat, targets[order], sources, firsts)
     return tuple(f.reshape(a.shape) for f, a in zip(flat, arrays, strict=True))
 
@@ -255,21 +255,21 @@ def _combine_runs(fold: Folder, flat: Sequence[Array], targets: Array, updates: 
     _store(flat[0], where, fold.finish([totals])[0])
 
 
-def _combine_extremes(
+def _combine_min_max(
     fold: Folder, flat: Sequence[Array], targets: Array, updates: Sequence[Array], firsts: Array
 ) -> None:
     """Maximum or minimum of floats: each run by itself, since the order does not matter, then with what was there."""
     where, (values,) = targets[firsts], updates
     ufunc: Any = fold.ufunc
     with np.errstate(all="ignore"):
-        extremes = ufunc.reduceat(values, firsts, axis=0)
-    if not extremes.all():
+        chosen = ufunc.reduceat(values, firsts, axis=0)
+    if not chosen.all():
         # To NumPy 0 and -0 are equal: the greater, or lesser, of the two counts where a run has it.
         least = ufunc is np.minimum
         wins = np.logical_or.reduceat((values == 0) & (np.signbit(values) == least), firsts, axis=0)
         zeros = np.where(wins == least, -0.0, 0.0)
-        extremes = np.where(extremes == 0, zeros, extremes)
-    _store(flat[0], where, fold.finish(fold.combine(*fold.widen([flat[0][where]]), extremes))[0])
+        chosen = np.where(chosen == 0, zeros, chosen)
+    _store(flat[0], where, fold.finish(fold.combine(*fold.widen([flat[0][where]]), chosen))[0])
 
 
 def _combine_in_rounds(

@@ -108,14 +108,32 @@ PIPELINE: tuple[Pass, ...] = (
     Rematerialize(),
 )
 
-# The passes by name: those of the pipeline; partition, which comes before all where a program is to be split; and each
-# table as one of its own, for tests and for a look at what it does.
 # Old names of rules, which switch the rules off for one more version.
-_RENAMED = {
+RENAMED_RULES = {
     "dynamic-slice-of-known-place": "dynamic-slice-of-known-start",
     "update-of-known-place": "update-of-known-start",
     "scatter-at-known-place": "scatter-at-known-index",
+    "extreme-of-itself": "min-max-of-itself",
+    "extreme-that-never-wins": "min-max-with-identity",
+    "extreme-that-always-wins": "min-max-with-absorbing-bound",
+    "extreme-of-extreme": "min-max-twice",
+    "constants-meet": "reassociate-constants",
+    "reshape-later": "sink-reshape",
+    "broadcast-later": "sink-broadcast",
+    "pad-takes-away": "negative-pad-as-slice",
+    "window-one-dimension-after-another": "separate-window-dimensions",
+    "long-window-in-two": "split-long-window",
+    "reshape-nothing": "identity-reshape",
+    "transpose-nothing": "identity-transpose",
+    "broadcast-nothing": "identity-broadcast",
+    "reverse-nothing": "identity-reverse",
+    "slice-nothing": "identity-slice",
+    "scatter-nothing": "empty-scatter",
+    "conditional-of-untouched": "conditional-of-identity-branches",
+    "conditional-of-quick-branches": "conditional-of-cheap-branches",
 }
+# The passes by name: those of the pipeline; partition, which comes before all where a program is to be split; and each
+# table as one of its own, for tests and for a look at what it does.
 PASSES: dict[str, Pass] = {p.name: p for p in (Partition(), *PIPELINE, *(RulePass(t.name, t) for t in TABLES))}
 
 # What is called after each pass: its number from 1, its name, and the module before and after it.
@@ -193,9 +211,9 @@ def _known(names: Sequence[str]) -> Sequence[str]:
     rules = rules_of(PASSES.values())
     parts = (name for step in PASSES.values() for name in step.parts)
     known = {*PASSES, *(r.name for r in rules), *(r.table for r in rules), *parts}
-    for name in _RENAMED.keys() & names:
-        warn_renamed(f"the rule '{name}'", f"'{_RENAMED[name]}'")
-    names = [_RENAMED.get(name, name) for name in names]
+    for name in RENAMED_RULES.keys() & names:
+        warn_renamed(f"the rule '{name}'", f"'{RENAMED_RULES[name]}'")
+    names = [RENAMED_RULES.get(name, name) for name in names]
     for name in names:
         if name not in known:
             raise ArgumentError(f"there is no pass and no rule '{name}'", hint="'xlakit opt --list-passes' lists them")

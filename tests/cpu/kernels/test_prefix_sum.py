@@ -53,7 +53,7 @@ def test_element_types(kind, sizes):
 
 @pytest.mark.parametrize("kind", [np.int8, ml_dtypes.bfloat16, np.float32])
 @pytest.mark.parametrize("sizes", [(70_000,), (20, 50)])
-def test_extremes(kind, sizes):
+def test_running_minima_and_maxima(kind, sizes):
     x = np.random.default_rng(0).permutation(np.prod(sizes)).reshape(sizes).astype(kind)
     agree(cumulative(xla.max, -100, 0), x)
     agree(cumulative(xla.min, 100, 0, reverse=True), x)

@@ -62,7 +62,7 @@ def test_of_what_is_computed_in_the_same_kernel():
     agree(lambda x, y: xla.add(place(x * y + x, 1, xla.gt, -np.inf)[1], np.int32(3)), x, y)
 
 
-def test_which_computations_keep_an_extreme():
+def test_which_reducers_are_arg_min_max():
     shapes = [shape(xla.F32), shape(xla.S32)] * 2
     assert arg_min_max_of(trace(first_of(xla.gt), shapes).computation) == Maximum()
     assert arg_min_max_of(trace(first_of(xla.lt), shapes).computation) == Minimum()

@@ -120,7 +120,7 @@ def _mulhi(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
 # -- both ----------------------------------------------------------------------------------------
 
 
-def _extreme(word: str) -> Binary:
+def _min_max(word: str) -> Binary:
     def function(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
         if _is_bool(kind):
             return a | b if word == "max" else a & b
@@ -135,12 +135,12 @@ def _extreme(word: str) -> Binary:
 
 def maximum(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
     """The greater of two; NaN where one is NaN."""
-    return _extreme("max")(fn, kind, a, b)
+    return _min_max("max")(fn, kind, a, b)
 
 
 def minimum(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
     """The lesser of two; NaN where one is NaN."""
-    return _extreme("min")(fn, kind, a, b)
+    return _min_max("min")(fn, kind, a, b)
 
 
 def _add(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:

@@ -129,7 +129,7 @@ def write_layout(layout: Layout, proto: Any, kind: PrimitiveType) -> None:
     proto.dynamic_shape_metadata_prefix_bytes = layout.dynamic_shape_metadata_prefix_bytes
 
 
-def _extremes(kind: PrimitiveType) -> tuple[float, float]:
+def _bounds(kind: PrimitiveType) -> tuple[float, float]:
     if kind.is_integral:
         limits = ml_dtypes.iinfo(kind.dtype)
         return int(limits.min), int(limits.max)
@@ -137,12 +137,12 @@ def _extremes(kind: PrimitiveType) -> tuple[float, float]:
 
 
 def _read_padding(number: int, kind: PrimitiveType) -> float | None:
-    lowest, highest = _extremes(kind)
+    lowest, highest = _bounds(kind)
     return {1: 0, 2: 1, _LOWEST: lowest, _HIGHEST: highest}.get(number)
 
 
 def _padding_number(value: float, kind: PrimitiveType) -> int:
-    lowest, highest = _extremes(kind)
+    lowest, highest = _bounds(kind)
     number = _PADDING_NUMBERS.get(int(value)) if value in _PADDING_NUMBERS else None
     number = number or {lowest: _LOWEST, highest: _HIGHEST}.get(value)
     if number is None:

@@ -143,15 +143,15 @@ def limits(kind: PrimitiveType) -> tuple[int, int]:
 
 def lowest(kind: PrimitiveType) -> Array | None:
     """The number that no other is below: -infinity where there is one; None for complex numbers."""
-    return _extreme(kind, -1)
+    return _bound(kind, -1)
 
 
 def highest(kind: PrimitiveType) -> Array | None:
     """The number that no other is above."""
-    return _extreme(kind, 1)
+    return _bound(kind, 1)
 
 
-def _extreme(kind: PrimitiveType, sign: int) -> Array | None:
+def _bound(kind: PrimitiveType, sign: int) -> Array | None:
     if kind is PrimitiveType.PRED:
         return np.asarray(sign > 0)
     if kind.is_integral:

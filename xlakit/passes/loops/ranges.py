@@ -184,7 +184,7 @@ def clamp_inside(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 @_rule("maximum", "minimum")
-def greater_of_ranges(x: Instruction, make: Rewriter) -> Instruction | None:
+def min_max_of_ranges(x: Instruction, make: Rewriter) -> Instruction | None:
     """max(i, j) -> i, min(i, j) -> j, where i is never below j, and the other way round."""
     left, right = (_range(o, make) for o in x.operands)
     if left is None or right is None or not (left[0] >= right[1] or right[0] >= left[1]):

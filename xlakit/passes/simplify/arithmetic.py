@@ -331,14 +331,14 @@ def power_of_small_exponent(x: Instruction, make: Rewriter) -> Instruction | Non
 
 
 @_rule("maximum", "minimum")
-def extreme_of_itself(x: Instruction, make: Rewriter) -> Instruction | None:
+def min_max_of_itself(x: Instruction, make: Rewriter) -> Instruction | None:
     """max(x, x) -> x, and min."""
     left, right = x.operands
     return left if left is right else None
 
 
 @_rule("maximum", "minimum")
-def extreme_that_never_wins(x: Instruction, make: Rewriter) -> Instruction | None:
+def min_max_with_identity(x: Instruction, make: Rewriter) -> Instruction | None:
     """max(x, lowest) -> x, min(x, highest) -> x; the lowest of floats is -infinity. NaN x gives NaN, as it is."""
     left, right = x.operands
     number = uniform(right)
@@ -347,7 +347,7 @@ def extreme_that_never_wins(x: Instruction, make: Rewriter) -> Instruction | Non
 
 
 @_rule("maximum", "minimum")
-def extreme_that_always_wins(x: Instruction, make: Rewriter) -> Instruction | None:
+def min_max_with_absorbing_bound(x: Instruction, make: Rewriter) -> Instruction | None:
     """max(x, highest) -> highest, min(x, lowest) -> lowest, of integers and PRED. Of floats NaN would win."""
     right = x.operands[1]
     number = uniform(right)
@@ -359,7 +359,7 @@ def extreme_that_always_wins(x: Instruction, make: Rewriter) -> Instruction | No
 
 
 @_rule("maximum", "minimum")
-def extreme_of_extreme(x: Instruction, make: Rewriter) -> Instruction | None:
+def min_max_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """max(max(x, y), y) -> max(x, y), on either side, and min."""
     left, right = x.operands
     for inner, other in ((left, right), (right, left)):
@@ -369,7 +369,7 @@ def extreme_of_extreme(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 @_rule(Associative)
-def constants_meet(x: Instruction, make: Rewriter) -> Instruction | None:
+def reassociate_constants(x: Instruction, make: Rewriter) -> Instruction | None:
     """(x + c) + d -> x + (c + d), of integers and PRED; of floats for maximum and minimum only, which do not round."""
     left, right = x.operands
     kind = x.shape.element_type

@@ -75,7 +75,7 @@ def conditional_of_equal_branches(x: Instruction, make: Rewriter) -> Instruction
 
 
 @_rule("conditional")
-def conditional_of_untouched(x: Instruction, make: Rewriter) -> Instruction | None:
+def conditional_of_identity_branches(x: Instruction, make: Rewriter) -> Instruction | None:
     """conditional(p, x, f, x, g) -> x, where all branches give their argument as it is."""
     branches = x.op_as(Conditional).branch_computations
     if any(not isinstance(b.root.op, Parameter) for b in branches) or any(
@@ -93,7 +93,7 @@ _QUICK = (DataMovement, Iota)
 
 
 @_rule("conditional")
-def conditional_of_quick_branches(x: Instruction, make: Rewriter) -> Instruction | None:
+def conditional_of_cheap_branches(x: Instruction, make: Rewriter) -> Instruction | None:
     """conditional(p, x, f, y, g) -> select(p, f(x), g(y)), where f and g are a few operations on small arrays."""
     branches = x.op_as(Conditional).branch_computations
     shapes = x.shape.tuple_shapes if x.shape.is_tuple else (x.shape,)

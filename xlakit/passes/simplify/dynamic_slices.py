@@ -142,7 +142,7 @@ def gather_one(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 @_rule("scatter")
-def scatter_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
+def empty_scatter(x: Instruction, make: Rewriter) -> Instruction | None:
     """scatter(x, i, u) -> x, where u has no elements."""
     if len(x.operands) != 3 or 0 not in x.operands[2].shape.dimensions or not x.shape.is_array:
         return None

@@ -36,7 +36,7 @@ def _proper_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 @_rule("reshape")
-def reshape_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
+def identity_reshape(x: Instruction, make: Rewriter) -> Instruction | None:
     """reshape(x) -> x, where it has those dimensions already."""
     (inner,) = x.operands
     return inner if inner.shape.dimensions == x.shape.dimensions else None
@@ -88,7 +88,7 @@ def reshape_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 @_rule("transpose")
-def transpose_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
+def identity_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
     """transpose(x) -> x, or reshape(x), where only dimensions of size 1 are moved."""
     (inner,) = x.operands
     permutation = x.op_as(Transpose).dimensions
@@ -123,7 +123,7 @@ def transpose_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 @_rule("broadcast")
-def broadcast_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
+def identity_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
     """broadcast(x) -> x, or reshape(transpose(x)), where nothing is repeated."""
     (inner,) = x.operands
     if len(_proper(inner.shape.dimensions)) != len(_proper(x.shape.dimensions)):
@@ -178,7 +178,7 @@ def iota_of_one(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 @_rule("reverse")
-def reverse_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
+def identity_reverse(x: Instruction, make: Rewriter) -> Instruction | None:
     """reverse(x) -> x along dimensions of size 1, and along those that a broadcast has added."""
     (inner,) = x.operands
     dimensions = x.op_as(Reverse).dimensions
@@ -206,7 +206,7 @@ def _reverse(operand: Instruction, dimensions: Sequence[int], make: Rewriter) ->
 
 
 @_rule(*_POINTWISE)
-def reshape_later(x: Instruction, make: Rewriter) -> Instruction | None:
+def sink_reshape(x: Instruction, make: Rewriter) -> Instruction | None:
     """f(reshape(x)[n,1], reshape(y)[n,1]) -> reshape(f(x, y))[n,1]: dimensions of size 1 come as late as they can.
 
     So what is reduced, and spread out again later, keeps the dimensions that it has in between. Broadcast scalars go
@@ -234,7 +234,7 @@ def reshape_later(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 @_rule(*_POINTWISE)
-def broadcast_later(x: Instruction, make: Rewriter) -> Instruction | None:
+def sink_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
     """f(broadcast(x), broadcast(y)) -> broadcast(f(x, y)), where that makes fewer elements.
 
     All arrays must be repeated in the same way; scalars go with any. An operation on elements gives the same for

@@ -30,7 +30,7 @@ def _ranges(x: Instruction) -> tuple[SliceDimension, ...]:
 
 
 @_rule("slice")
-def slice_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
+def identity_slice(x: Instruction, make: Rewriter) -> Instruction | None:
     """slice(x) -> x, where it takes all."""
     (inner,) = x.operands
     return inner if inner.shape.dimensions == x.shape.dimensions else None
@@ -180,7 +180,7 @@ def pad_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 @_rule("pad")
-def pad_takes_away(x: Instruction, make: Rewriter) -> Instruction | None:
+def negative_pad_as_slice(x: Instruction, make: Rewriter) -> Instruction | None:
     """pad(x, v) -> slice(x), where it only takes away."""
     operand = x.operands[0]
     padding = x.op_as(Pad).padding

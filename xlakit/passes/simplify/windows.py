@@ -48,7 +48,7 @@ def _may_regroup(x: Instruction) -> bool:
 
 
 @_rule("reduce-window")
-def window_one_dimension_after_another(x: Instruction, make: Rewriter) -> Instruction | None:
+def separate_window_dimensions(x: Instruction, make: Rewriter) -> Instruction | None:
     """reduce-window(x, a*b) -> reduce-window(reduce-window(x, a), b), where the window has more than 16 elements."""
     axes = _moving(x)
     if len(axes) < 2 or not _may_regroup(x):
@@ -65,7 +65,7 @@ def window_one_dimension_after_another(x: Instruction, make: Rewriter) -> Instru
 
 
 @_rule("reduce-window")
-def long_window_in_two(x: Instruction, make: Rewriter) -> Instruction | None:
+def split_long_window(x: Instruction, make: Rewriter) -> Instruction | None:
     """reduce-window(x, p*q) -> reduce-window(reduce-window(x, p), q with p - 1 holes), along one dimension."""
     axes = _moving(x)
     if len(axes) != 1 or not _may_regroup(x):

@@ -211,7 +211,7 @@ def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced, op
         and isinstance(first, Constant)
         and first.value == 0
     ):
-        raise DeclinedError("not the position of an extreme element")
+        raise DeclinedError("not the position of a minimum or maximum")
     known = {**sources, reduce: given_source(reduce, row, frozenset(rows))}
     tracer = Tracer(known, space)
     stores: list[Output] = []

@@ -45,9 +45,9 @@ def emit_reduction(
     reduced = Reduced(tuple(reduces), sizes, over, tuple(roots), len(sources))
     major = max((d for d in range(len(sizes)) if sizes[d] > 1), default=0)
     if major in over:
-        extreme = emit_arg_min_max(module, name, sources, reduced)
-        if extreme is not None:
-            return extreme
+        arg_min_max = emit_arg_min_max(module, name, sources, reduced)
+        if arg_min_max is not None:
+            return arg_min_max
         return emit_rows(module, name, sources, reduced)
     return emit_columns(module, name, sources, reduced)
 

@@ -79,7 +79,7 @@ def check_functions_that_write_into_buffers():
     tell = buffer_callback(lambda context, out, x: called.append(float(np.asarray(x))), (), has_side_effect=True)
     jax.jit(lambda x: (tell(x), x)[1])(3.0)
     assert called == [3.0]
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r"gives nothing back[^$]*test_jax_later.py"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"gives nothing back[^$]*test_jax_deferred_rules.py"):
         jax.jit(buffer_callback(lambda context, out, x: 1, like))(x)
 
 

@@ -15,8 +15,7 @@ import pytest
 def empty_cache():
     """A cache of its own, and a list that grows with each program that is not found by JAX's bytes."""
     from xlakit.cpu import cache_key, executable
-    from xlakit.jax import compiling
-    from xlakit.jax import program_cache as kept
+    from xlakit.jax import compiling, program_cache
 
     read, compiled = compiling._compiled, []
 
@@ -28,7 +27,7 @@ def empty_cache():
         with mock.patch.object(compiling, "_compiled", compile_now):
             # The compiler's sources may be edited while its tests run.
             with mock.patch.multiple(cache_key, compiler_has_changed=lambda: False):
-                for module in (executable, kept):
+                for module in (executable, program_cache):
                     module.compiler_has_changed = cache_key.compiler_has_changed
                 cache_key._of_compiler.cache_clear()
                 os.environ.pop("XLAKIT_CACHE", None)
