@@ -304,6 +304,7 @@ from xlakit.tools.oracles.oracle import (
     Disagreement as Disagreement,
     Slowness as Slowness,
 )
+from xlakit.tools.profile import profile as profile
 from xlakit.tools.reduce.reducer import Reduction as Reduction, reduce_module as reduce_module
 
 PRED = PrimitiveType.PRED

@@ -18,6 +18,8 @@ program with itself under two settings.
                                                         (:mod:`xlakit.memory.checker`)
     XLAKIT_TUNE=1                                       alternatives for each kernel are timed when a program is first
                                                         compiled, and the best are kept (:mod:`xlakit.cpu.tuning`)
+    XLAKIT_PROFILE=DIR                                  programs take the times of their steps, and the process writes
+                                                        them when it ends (:mod:`xlakit.cpu.profiling`)
 
 The environment is read when a program is compiled. One process compiles both ways with :func:`compiling`::
 
@@ -51,7 +53,17 @@ PLAIN = {
 _WIDTHS = (16, 32, 64)
 # In tags: code that checks the bounds of what it accesses.
 CHECKED = "B"
-_VARIABLES = ("PLAIN", "VECTOR_BYTES", "VERIFY", "SANITIZE", "CHECK_MEMORY", "CPU", "FLUSH_SUBNORMALS", "TUNE")
+_VARIABLES = (
+    "PLAIN",
+    "VECTOR_BYTES",
+    "VERIFY",
+    "SANITIZE",
+    "CHECK_MEMORY",
+    "CPU",
+    "FLUSH_SUBNORMALS",
+    "TUNE",
+    "PROFILE",
+)
 
 
 _Number = TypeVar("_Number", int, float)
@@ -172,6 +184,7 @@ class Options:
     of the machine's own. flush_subnormals: whether products of BF16 may take subnormal numbers for zero. tune: whether
     and how long alternatives are timed for programs for which nothing was chosen yet. kernels: knobs of single kernels,
     by their digests, as tuning chose them. These two are part of no key: what was chosen is kept under the program's.
+    profile: whether programs take the times of their steps.
     """
 
     plain: frozenset[str] = frozenset()
@@ -184,12 +197,19 @@ class Options:
     flush_subnormals: bool = False
     tune: Tune | None = None
     kernels: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
+    profile: bool = False
 
     @property
     def text(self) -> str:
         """All options, as part of the keys of the compile cache."""
         text = f"{','.join(sorted(self.plain))} {self.vector_bytes} {sorted(self.knobs.items())}"
-        return text + f" {self.cpu}" + " flush" * self.flush_subnormals + " sanitize" * self.sanitize
+        return (
+            text
+            + f" {self.cpu}"
+            + " flush" * self.flush_subnormals
+            + " sanitize" * self.sanitize
+            + " profile" * self.profile
+        )
 
     @property
     def tag(self) -> str:
@@ -242,6 +262,7 @@ def compiling(
     cpu: str | None = None,
     flush_subnormals: bool | None = None,
     tune: Tune | bool | None = None,
+    profile: bool | None = None,
 ) -> Generator[Options]:
     """Use these options for compilations inside of the block; those not given stay as they are.
 
@@ -274,6 +295,8 @@ def compiling(
         made = replace(made, flush_subnormals=flush_subnormals)
     if tune is not None:
         made = replace(made, tune=Tune() if tune is True else tune or None)
+    if profile is not None:
+        made = replace(made, profile=profile)
     token = _chosen.set(made)
     try:
         yield made
@@ -283,7 +306,15 @@ def compiling(
 
 @lru_cache(maxsize=64)
 def _of_environment(
-    plain: str, width: str, verify: str, sanitize: str, check_memory: str, cpu: str, flush: str, tune: str
+    plain: str,
+    width: str,
+    verify: str,
+    sanitize: str,
+    check_memory: str,
+    cpu: str,
+    flush: str,
+    tune: str,
+    profile: str,
 ) -> Options:
     verified = _names("all" if verify == "plain" else verify, "XLAKIT_VERIFY")
     names, bytes = _names(plain, "XLAKIT_PLAIN"), _width(width, "XLAKIT_VECTOR_BYTES")
@@ -298,6 +329,7 @@ def _of_environment(
         cpu=_level(cpu),
         flush_subnormals=flushes,
         tune=Tune() if _switch(tune, "XLAKIT_TUNE") else None,
+        profile=bool(profile),
     )
 
 

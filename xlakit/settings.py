@@ -80,6 +80,12 @@ def dump_request() -> Dump | None:
     return Dump(Path(folder), frozenset(parts), _names("XLAKIT_DUMP_FILTER")) if folder else None
 
 
+def profile_folder() -> Path | None:
+    """The folder that XLAKIT_PROFILE names, for the times of all programs; None where it names none."""
+    folder = os.environ.get("XLAKIT_PROFILE", "")
+    return Path(folder) if folder else None
+
+
 def _names(variable: str) -> tuple[str, ...]:
     """The names in a variable, by commas."""
     return tuple(name.strip() for name in os.environ.get(variable, "").split(",") if name.strip())

@@ -14,14 +14,14 @@ from xlakit.cpu.cache_key import compiler_has_changed, program_key
 from xlakit.cpu.executable import CpuExecutable
 from xlakit.cpu.llvm.target import processor
 from xlakit.cpu.program import Program, Target
-from xlakit.errors import FormatError, UnsupportedError, internal_errors
+from xlakit.errors import ArgumentError, FormatError, UnsupportedError, internal_errors
 from xlakit.execution.calls.custom_calls import c_functions_of, lapack_calls_of
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.groups import Grid
 from xlakit.interpreter.executable import compile_module as interpret
 from xlakit.ir.instruction import HloModule
 from xlakit.options import is_plain
-from xlakit.settings import debugged, dump_request
+from xlakit.settings import debugged, dump_request, profile_folder
 
 if TYPE_CHECKING:
     from xlakit.cpu.compile import Code
@@ -50,20 +50,31 @@ def compile_module(
         "cache": cache,
     }
     compiled = partial(_executable, module, **arguments, execution_context=execution_context)
-    if options.current().sanitize:
+    asked = options.current()
+    if asked.profile and (asked.sanitize or asked.verify):
+        other = "XLAKIT_SANITIZE" if asked.sanitize else "XLAKIT_VERIFY"
+        raise ArgumentError(
+            f"XLAKIT_PROFILE does not go with {other}, under which programs run otherwise", hint=f"unset {other}"
+        )
+    if asked.sanitize:
         from xlakit.cpu.sanitizer import SanitizedExecutable, sanitizing
 
         with options.compiling(sanitizing()):
             made: CpuExecutable = SanitizedExecutable(compiled())
     else:
         made = compiled()
-    verify = options.current().verify
-    if verify and not options.current().sanitize:
+    verify = asked.verify
+    if verify and not asked.sanitize:
         from xlakit.cpu.verified import VerifiedExecutable, can_be_repeated
 
         if can_be_repeated(module):
             with options.compiling(plain=verify):
                 made = VerifiedExecutable(made, compiled())
+    folder = profile_folder() if asked.profile else None
+    if folder is not None:
+        from xlakit.cpu.profiling.process import profiled_programs
+
+        profiled_programs(folder).add(made)
     request = dump_request()
     if request is not None and request.wants(module.name):
         from xlakit.cpu.dumping import dump
@@ -93,6 +104,7 @@ def _executable(
     lapack_calls = lapack_calls_of(module, custom_calls)
     target = Target(grid, c_functions, native_collectives=is_one_process, lapack_calls=lapack_calls)
     key = _key(module, target) if cache else None
+    tuning_key = _tuning_key(module, target) if cache and options.current().profile else key
     asked = options.current().tune
     loaded = None if key is None or (asked and asked.again) else _load(key, module, tuned=asked is not None)
     program, is_tuned = loaded or (None, False)
@@ -108,9 +120,9 @@ def _executable(
     )
     if program is not None:
         generate = partial(_generated, module, target)
-        with _as_tuned(_tuning_of(key) if is_tuned else None) as tuning:
+        with _as_tuned(_tuning_of(tuning_key) if is_tuned else None) as tuning:
             return CpuExecutable(reference, program, target, generate, key=key, tuning=tuning)
-    with _as_tuned(_chosen(module, target, key)) as tuning:
+    with _as_tuned(_chosen(module, target, tuning_key)) as tuning:
         code, program = _compiled(module, target)
         is_saved = key is not None and not compiler_has_changed() and _save(key, program, module, tuning)
         return CpuExecutable(reference, program, target, lambda: code, key=key if is_saved else None, tuning=tuning)
@@ -122,6 +134,12 @@ def _chosen(module: HloModule, target: Target, key: str | None) -> Tuning | None
     found = None if asked and asked.again else _tuning_of(key)
     if found is not None or asked is None or is_plain("llvm"):
         return found
+    with options.compiling(profile=False):
+        return _tuned(module, target, key, asked)
+
+
+def _tuned(module: HloModule, target: Target, key: str | None, asked: options.Tune) -> Tuning:
+    """What tuning chooses for a program; it is kept under the key, if there is one."""
     from xlakit.cpu.tuning.progress import progress_bar
     from xlakit.cpu.tuning.tune import tune
 
@@ -142,6 +160,12 @@ def _tuning_of(key: str | None) -> Tuning | None:
     from xlakit.cpu.tuning import record
 
     return None if key is None else record.load(key)
+
+
+def _tuning_key(module: HloModule, target: Target) -> str | None:
+    """The key under which tuning keeps what it chose: that of the program that is not profiled."""
+    with options.compiling(profile=False):
+        return _key(module, target)
 
 
 @contextmanager
@@ -247,7 +271,8 @@ def _measure_for(module: HloModule) -> None:
     if kinds:
         from xlakit.cpu.measuring import measure_products
 
-        measure_products(kinds, _compile_text)
+        with options.compiling(profile=False):
+            measure_products(kinds, _compile_text)
 
 
 def _compile_text(text: str) -> CpuExecutable:

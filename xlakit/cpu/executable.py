@@ -37,6 +37,7 @@ from xlakit.ir.operation import Array, Value
 
 if TYPE_CHECKING:
     from xlakit.cpu.compile import Code
+    from xlakit.cpu.profiling.recorder import Recorder
     from xlakit.cpu.tuning.record import Tuning, TuningReport
     from xlakit.memory.plan import MemoryPlan
 
@@ -138,6 +139,11 @@ class CpuExecutable(Repeatable):
         """The key of its entry in the compile cache; None where it was not to be kept there."""
         return self._key
 
+    @property
+    def recorder(self) -> Recorder | None:
+        """The times of its steps, where it was compiled with the option ``profile``."""
+        return self._linked.recorder
+
     # -- what it is made of ----------------------------------------------------------------------
 
     @cached_property
@@ -152,6 +158,10 @@ class CpuExecutable(Repeatable):
         """The optimized program as HLO text, with its fusions; see :meth:`HloModule.to_text`."""
         module = self._generated_code.module
         return module.to_text(short=short, metadata=metadata, layouts=layouts, large_constants=large_constants)
+
+    def optimized_module(self) -> HloModule:
+        """The program that its steps are made of."""
+        return self._generated_code.module
 
     def llvm_ir(self, *, optimized: bool = True) -> str:
         """The program as LLVM IR; ``optimized=False``: before LLVM's own passes."""

@@ -15,6 +15,7 @@ from xlakit.cpu.program import c_symbol
 from xlakit.cpu.runtime import CONTEXT, Context, runtime_symbols
 
 if TYPE_CHECKING:
+    from xlakit.cpu.profiling.recorder import Recorder
     from xlakit.cpu.program import Program
     from xlakit.execution.random_state import RandomState
     from xlakit.ir.operation import Array
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _numbers = itertools.count(1)
 # What code that checks bounds imports; only the sanitizer has such code.
 _BOUNDS = "xlakit_bounds_"
+# What profiled code imports.
+_PROFILE = "xlakit_profile_"
 
 
 class Linked:
@@ -31,7 +34,11 @@ class Linked:
         self, program: Program, c_functions: Mapping[str, int] | None = None, functions: Sequence[str] = ()
     ) -> None:
         """``functions`` are those beside the entry that are asked for."""
+        # The times of a profiled program.
+        self.recorder = _recorder(program.imports)
         symbols = _addresses(program.imports, c_functions or {})
+        if self.recorder is not None:
+            symbols |= self.recorder.symbols
         names = [program.entry, *functions]
         self._library = engine.Library(f"program{next(_numbers)}", program.objects, names, symbols)
         self._entry = self._library.address(program.entry)
@@ -61,6 +68,14 @@ def readable(array: Array) -> Array:
     return np.require(array, requirements=["C", "A"])
 
 
+def _recorder(imports: Sequence[str]) -> Recorder | None:
+    if not any(name.startswith(_PROFILE) for name in imports):
+        return None
+    from xlakit.cpu.profiling.recorder import Recorder
+
+    return Recorder.of_imports(imports)
+
+
 def _addresses(imports: Sequence[str], c_functions: Mapping[str, int]) -> dict[str, int]:
     """The addresses of what a program imports."""
     symbols = {**runtime_symbols(), **{c_symbol(name): address for name, address in c_functions.items()}}
@@ -69,7 +84,7 @@ def _addresses(imports: Sequence[str], c_functions: Mapping[str, int]) -> dict[s
 
         symbols |= bounds_symbols()
     for name in imports:
-        if name.startswith("xlakit_") and name not in symbols:
+        if name.startswith("xlakit_") and name not in symbols and not name.startswith(_PROFILE):
             found = common_code.resolve(name)
             if found is None:
                 # Few programs call it, and the interpreter has other things to load before its first call.

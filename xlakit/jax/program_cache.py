@@ -41,8 +41,10 @@ def key_of(code: bytes, format: str, assignment: bytes) -> str | None:
     """
     import jaxlib.version
 
-    # Debug output needs passes that run, a dump needs compilation, and verification compiles a program twice.
-    is_watched = _options.current().verify or _options.current().sanitize or dump_request() is not None
+    # Debug output needs passes that run, a dump needs compilation, verification compiles a program twice, and a profile
+    # needs the program.
+    current = _options.current()
+    is_watched = current.verify or current.sanitize or current.profile or dump_request() is not None
     if not cache.is_enabled() or debugged() or is_watched:
         return None
     return source_key(format, [jaxlib.version.__version__], [code, assignment])

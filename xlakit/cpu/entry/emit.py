@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from xlakit.cpu.entry.collective_step import emit_collective
 from xlakit.cpu.entry.effort import lessen_efforts, phases_in
+from xlakit.cpu.entry.probes import Probes
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.kernels.shared.parallel import grain_of, is_parallel
 from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Effort, Module, Value
@@ -27,7 +28,7 @@ from xlakit.memory.steps import (
     WhileStep,
 )
 from xlakit.memory.values import HloValue
-from xlakit.options import is_plain, knob
+from xlakit.options import current, is_plain, knob
 
 ENTRY = "xlakit_entry"
 _THREADS = ("xlakit_blas_get_threads", "xlakit_blas_set_threads")
@@ -60,6 +61,7 @@ class EntryWriter:
         self._inlines = True
         self._is_cold, self._is_in_loop = True, False
         self._shared_table: Value | None = None
+        self._probes = Probes(module, self._fn, plan.steps) if current().profile else None
         for name, result, parameters in (
             ("xlakit_parallel", VOID, [PTR, PTR, I64, I64]),
             ("xlakit_host_call", I64, [PTR, I64, PTR]),
@@ -75,7 +77,10 @@ class EntryWriter:
         self._constants = fn.load(PTR, CONTEXT.at(fn, context, "spare"))
         lessen_efforts(self._module, steps)
         self._inlines = not is_plain("inline") and self._is_short(steps)
+        begin = self._probes.begin() if self._probes else None
         self._steps(steps)
+        if self._probes and begin:
+            self._probes.end(None, begin)
         fn.ret(fn.i64(0))
         # Next to kernels that take longer than a call, its own time is nothing; nor is it where each step comes once.
         fn.effort = Effort.LITTLE if self._is_cold else Effort.ALL
@@ -145,23 +150,30 @@ class EntryWriter:
     # -- steps -----------------------------------------------------------------------------------
 
     def _steps(self, steps: Sequence[Step]) -> None:
+        probes = self._probes
+        now = probes.begin() if probes and steps else None
         for step in steps:
-            if isinstance(step, KernelStep):
-                self._kernel(step)
-            elif isinstance(step, CopyStep):
-                self._copy(step)
-            elif isinstance(step, HostStep):
-                self._host(step)
-            elif isinstance(step, RandomStep):
-                self._random(step)
-            elif isinstance(step, CollectiveStep):
-                self._collective(step)
-            elif isinstance(step, NumberStep):
-                self._number(step)
-            elif isinstance(step, WhileStep):
-                self._while(step)
-            else:
-                self._conditional(step)
+            self._step(step)
+            if probes and now:
+                now = probes.end(step, now)
+
+    def _step(self, step: Step) -> None:
+        if isinstance(step, KernelStep):
+            self._kernel(step)
+        elif isinstance(step, CopyStep):
+            self._copy(step)
+        elif isinstance(step, HostStep):
+            self._host(step)
+        elif isinstance(step, RandomStep):
+            self._random(step)
+        elif isinstance(step, CollectiveStep):
+            self._collective(step)
+        elif isinstance(step, NumberStep):
+            self._number(step)
+        elif isinstance(step, WhileStep):
+            self._while(step)
+        else:
+            self._conditional(step)
 
     def _kernel(self, step: KernelStep) -> None:
         fn = self._fn
@@ -178,11 +190,12 @@ class EntryWriter:
             else:
                 _add(kernel.attributes, APART)
                 kernel.is_apart = True
+            function = self._probes.kernel(step, phase) if self._probes else phase.function
             if is_parallel(phase):
                 grain = grain_of(phase)
-                fn.call("xlakit_parallel", VOID, fn.address(phase.function), table, fn.i64(phase.tasks), fn.i64(grain))
+                fn.call("xlakit_parallel", VOID, fn.address(function), table, fn.i64(phase.tasks), fn.i64(grain))
             else:
-                fn.call(phase.function, VOID, table, fn.i64(0), fn.i64(phase.tasks))
+                fn.call(function, VOID, table, fn.i64(0), fn.i64(phase.tasks))
             if is_parallel(phase) or phase.cost > _POLL_NANOSECONDS.value:
                 # Nothing may look at what a job that was given up has left out.
                 status = fn.call("xlakit_poll", I64, fn.parameters[2])

@@ -67,6 +67,11 @@ def cost_of(module: HloModule) -> Cost:
     return _Counting().computation(module.entry)
 
 
+def cost_of_instruction(instruction: Instruction) -> Cost:
+    """What one execution of an instruction costs, with all that it calls."""
+    return _Counting().instruction(instruction)
+
+
 def flops_of(computation: Computation) -> float:
     """The operations of one run of a computation."""
     return _Counting().computation(computation).flops

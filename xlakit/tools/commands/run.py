@@ -37,7 +37,10 @@ def add(commands: Commands) -> None:
     parser.add_argument("--seed", type=at_least(0), help="of made up arguments and of rng instructions (default 0)")
     parser.add_argument("--output", metavar="Y.npz", help="save the results there instead of printing them")
     parser.add_argument(
-        "--iterations", type=at_least(1), default=1, metavar="N", help="run N times and print the median time"
+        "--iterations",
+        type=at_least(1),
+        metavar="N",
+        help="run N times and print the median time (default 1; with --profile 10)",
     )
     parser.add_argument(
         "--replicas", type=at_least(1), metavar="N", help="how many replicas run; default: what the program says"
@@ -64,7 +67,7 @@ def add(commands: Commands) -> None:
 
 
 def _add_reports(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("reports on the numbers, instead of the results")
+    group = parser.add_argument_group("reports on the numbers or the time, instead of the results")
     either = group.add_mutually_exclusive_group()
     either.add_argument(
         "--trace",
@@ -79,6 +82,14 @@ def _add_reports(parser: argparse.ArgumentParser) -> None:
         metavar="B",
         help="the first instruction that differs from another way to run the program (interpreter, plain, jaxlib, "
         "cpu), or from another program in a FILE",
+    )
+    either.add_argument(
+        "--profile",
+        action="store_true",
+        help="the time of every step, instruction, line and thread, with bytes, operations and roofline",
+    )
+    group.add_argument(
+        "--profile-output", metavar="FILE.json", help="with --profile: a timeline for Perfetto or Chrome (Trace Event)"
     )
     group.add_argument("--each-iteration", action="store_true", help="with --trace: every iteration of loops, too")
     group.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -130,7 +141,7 @@ def _results(module: HloModule, options: argparse.Namespace) -> int:
         input_path=options.input,
         seed=options.seed,
         output_path=options.output,
-        iterations=options.iterations,
+        iterations=options.iterations or 1,
         backend=options.backend,
         compare_with=options.compare,
         limits=Limits(options.compare_timeout, options.compare_memory),
@@ -138,11 +149,18 @@ def _results(module: HloModule, options: argparse.Namespace) -> int:
 
 
 def _wants_report(options: argparse.Namespace) -> bool:
-    wants = bool(options.trace or options.shadow or options.against is not None)
+    numbers = bool(options.trace or options.shadow or options.against is not None)
+    wants = numbers or options.profile
     if not wants and (options.json or options.each_iteration):
         option = "--json" if options.json else "--each-iteration"
-        raise ArgumentError(f"{option} is for reports", hint="give --trace, --shadow f64 or --against B with it")
-    if wants and (options.output or options.compare or options.iterations > 1):
+        hint = "give --trace, --shadow f64, --against B or --profile with it"
+        raise ArgumentError(f"{option} is for reports", hint=hint)
+    if options.profile_output is not None and not options.profile:
+        raise ArgumentError("--profile-output is for --profile", hint="give --profile with it")
+    if options.profile and (options.backend or "cpu") != "cpu":
+        raise ArgumentError(f"--profile does not go with --backend {options.backend}", hint="it is for machine code")
+    repeated = numbers and (options.iterations or 1) > 1
+    if wants and (options.output or options.compare or repeated):
         option = "--output" if options.output else "--compare" if options.compare else "--iterations"
         raise ArgumentError(f"{option} does not go with a report, which has no results", hint="run it apart")
     return wants
@@ -152,6 +170,8 @@ def _report(module: HloModule, options: argparse.Namespace) -> int:
     from xlakit.tools.jaxlib_child import Limits
     from xlakit.tools.numerics import reports
 
+    if options.profile:
+        return _profile(module, options)
     if options.trace:
         print(
             reports.trace(
@@ -177,3 +197,19 @@ def _report(module: HloModule, options: argparse.Namespace) -> int:
     )
     print(text)
     return int(differs)
+
+
+def _profile(module: HloModule, options: argparse.Namespace) -> int:
+    from xlakit.tools.profile import profile_file
+
+    print(
+        profile_file(
+            module,
+            input_path=options.input,
+            seed=options.seed,
+            iterations=options.iterations or 10,
+            trace_path=options.profile_output,
+            as_json=options.json,
+        )
+    )
+    return 0

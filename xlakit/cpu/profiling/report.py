@@ -1,0 +1,141 @@
+"""Profiles: the times of a program's steps, added up by step, by instruction, by line and by thread."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xlakit.cpu.profiling.recorder import Recorder, Totals
+from xlakit.cpu.profiling.roofline import Roofline
+from xlakit.cpu.profiling.rows import StepRow
+from xlakit.cpu.profiling.tables import profile_text
+from xlakit.cpu.profiling.threads import thread_times
+from xlakit.cpu.profiling.times import InstructionTimes, LineTimes, Overhead, StepTimes, Times
+from xlakit.cpu.profiling.trace_events import trace_json
+from xlakit.errors import Location
+from xlakit.ir.instruction import Instruction
+
+
+@dataclass(frozen=True, slots=True)
+class Profile(Times):
+    """The times of a program's steps; ``print`` shows them as tables.
+
+    name: of the module. runs: how many calls of the program, on all of its devices, were timed; nanoseconds: of these
+    together. steps: in the order of the schedule, each before those inside of it. instructions, lines: the most
+    expensive first; their times are those of the steps, each counted once. threads: of the runs whose events were
+    kept. events: the executions that were kept, for a timeline; dropped: how many there was no room for.
+    """
+
+    def as_dict(self) -> dict[str, Any]:
+        """All but the events, for JSON."""
+        machine = self.roofline.machine
+        return {
+            "module": self.name,
+            "runs": self.runs,
+            "nanoseconds": self.nanoseconds,
+            "nanoseconds_between_steps": self.between,
+            "overhead": None if self.overhead is None else self.overhead.as_dict(),
+            "machine": {
+                "processor": machine.processor,
+                "threads": self.roofline.threads,
+                "measured": bool(machine.measured),
+            },
+            "steps": [times.as_dict() for times in self.steps],
+            "instructions": [times.as_dict() for times in self.instructions],
+            "lines": [times.as_dict() for times in self.lines],
+            "threads": [times.as_dict() for times in self.threads],
+            "events": len(self.events),
+            "dropped_events": self.dropped,
+        }
+
+    def as_json(self) -> str:
+        """All but the events as a JSON object."""
+        return json.dumps(self.as_dict(), indent=1)
+
+    def as_trace(self) -> str:
+        """The events as a JSON object in the Trace Event format, which Perfetto and Chrome open as a timeline."""
+        return trace_json([self])
+
+    def __str__(self) -> str:
+        """Tables of the steps, and of the most expensive instructions, lines and threads."""
+        return profile_text(self)
+
+
+def make_profile(
+    name: str, rows: Sequence[StepRow], recorder: Recorder, roofline: Roofline, overhead: Overhead | None = None
+) -> Profile:
+    """The profile of a program, given its steps and the recorder that it wrote to."""
+    totals = recorder.totals()
+    steps = tuple(_step_times(row, totals) for row in _flat(rows))
+    events = tuple(recorder.events())
+    instructions = _instruction_times(steps)
+    return Profile(
+        name,
+        totals[0].count,
+        totals[0].total,
+        steps,
+        instructions,
+        _line_times(instructions),
+        thread_times(events, {times.row.number for times in steps if times.row.shared}, _holders(steps)),
+        events,
+        recorder.dropped,
+        roofline,
+        overhead,
+    )
+
+
+def _flat(rows: Sequence[StepRow]) -> Iterator[StepRow]:
+    for row in rows:
+        yield row
+        yield from _flat(row.inside)
+
+
+def _holders(steps: Sequence[StepTimes]) -> frozenset[int]:
+    """The numbers of the steps whose time is that of others."""
+    return frozenset({0, *(times.row.number for times in steps if times.row.inside)})
+
+
+def _step_times(row: StepRow, totals: Sequence[Totals]) -> StepTimes:
+    own = totals[row.number]
+    inside = sum(totals[inner.number].total for inner in row.inside)
+    bound = row.bound.nanoseconds * own.count
+    return StepTimes(
+        row,
+        own.count,
+        own.total,
+        # Clocks are read one after the other: the steps of a short loop may seem longer than the loop.
+        max(0, own.total - inside),
+        own.least,
+        own.most,
+        bound / own.total if bound and own.total and not row.inside else None,
+        own.busy / own.total if row.shared and own.total else None,
+    )
+
+
+def _instruction_times(steps: Sequence[StepTimes]) -> tuple[InstructionTimes, ...]:
+    times: dict[Instruction, float] = {}
+    places: dict[Instruction, Location | None] = {}
+    estimated: set[Instruction] = set()
+    for step in steps:
+        for part in step.row.parts:
+            instruction = part.instruction
+            times[instruction] = times.get(instruction, 0.0) + part.share * step.own
+            places[instruction] = part.location
+            if len(step.row.parts) > 1:
+                estimated.add(instruction)
+    found = [InstructionTimes(i, places[i], spent, i in estimated) for i, spent in times.items() if spent]
+    return tuple(sorted(found, key=lambda one: -one.nanoseconds))
+
+
+def _line_times(instructions: Sequence[InstructionTimes]) -> tuple[LineTimes, ...]:
+    lines: dict[tuple[str | None, int], list[InstructionTimes]] = {}
+    for one in instructions:
+        place = (None, 0) if one.location is None else (one.location.file, one.location.line)
+        lines.setdefault(place, []).append(one)
+    found = [
+        LineTimes(file, line, sum(o.nanoseconds for o in own), any(o.estimated for o in own), len(own))
+        for (file, line), own in lines.items()
+    ]
+    return tuple(sorted(found, key=lambda one: -one.nanoseconds))

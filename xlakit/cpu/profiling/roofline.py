@@ -1,0 +1,48 @@
+"""The roofline: the least time that work can take on a machine, from its peak rate and its bandwidths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.machine import Machine
+from xlakit.passes.analysis.cost import Cost
+
+# Fused products and sums that an elementary function takes, as the cost model has it for a lane of a vector.
+_TRANSCENDENTAL = 44.8
+
+
+class Bound(NamedTuple):
+    """The least time of some work in nanoseconds, and what bounds it: ``compute``, ``memory``, or nothing."""
+
+    nanoseconds: float
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """The rates of a machine on all threads that a program may use, as its description has them.
+
+    Arrays that fit into a cache are read at the bandwidth of that cache; larger ones at that of memory, which is the
+    better of one thread's reads and all threads' copies.
+    """
+
+    machine: Machine
+    threads: int
+
+    def least(self, cost: Cost, kind: PrimitiveType) -> Bound:
+        """The least time of work on elements of a type. Types of up to 32 bits count as F32, others as F64."""
+        fused = self.machine.rate(f"fused_per_nanosecond_{'f64' if kind.byte_width > 4 else 'f32'}") * self.threads
+        compute = (cost.flops / 2 + cost.transcendentals * _TRANSCENDENTAL) / fused
+        memory = cost.bytes_accessed / self.bandwidth(cost.bytes_accessed)
+        if not compute and not memory:
+            return Bound(0.0, "")
+        return Bound(compute, "compute") if compute >= memory else Bound(memory, "memory")
+
+    def bandwidth(self, bytes: float) -> float:
+        """Bytes a nanosecond in which so many bytes can be moved."""
+        if bytes <= self.machine.l3:
+            return self.machine.bandwidth(bytes / self.threads) * self.threads
+        copied = self.machine.rate("copy_bytes_per_nanosecond_all_threads")
+        return max(2 * copied, self.machine.rate("read_bytes_per_nanosecond_memory"))

@@ -1,0 +1,98 @@
+"""The threads of a profile: how long each was at work, waited, and took to wake up."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+from xlakit.cpu.profiling.recorder import Event
+
+
+@dataclass(slots=True)
+class ThreadTimes:
+    """A thread that took part, in nanoseconds.
+
+    thread: its identifier, as Python and the system have it. calls: whether it called the program; others are workers
+    of the pool. busy: at work on steps that it did alone and on ranges of tasks; ranges: how many of these. shared: of
+    how many executions of shared steps it did a part. waiting: in these, without a range. waking: from their beginning
+    until its first range. The last two are None where several threads called the program: whose step a range belongs to
+    is not known then.
+    """
+
+    thread: int
+    calls: bool
+    busy: int = 0
+    ranges: int = 0
+    shared: int = 0
+    waiting: int | None = 0
+    waking: int | None = 0
+
+    @property
+    def name(self) -> str:
+        """``caller`` or ``worker``."""
+        return "caller" if self.calls else "worker"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "thread": self.thread,
+            "calls": self.calls,
+            "busy_nanoseconds": self.busy,
+            "ranges": self.ranges,
+            "shared_steps": self.shared,
+            "waiting_nanoseconds": self.waiting,
+            "waking_nanoseconds": self.waking,
+        }
+
+
+@dataclass(slots=True)
+class _Part:
+    """What one thread did of one execution of a shared step."""
+
+    busy: int = 0
+    first: int = field(default=(1 << 63) - 1)
+
+
+def thread_times(events: Sequence[Event], shared: Set[int], holders: Set[int]) -> tuple[ThreadTimes, ...]:
+    """The threads of some events: those that called the program first, then workers, the busiest first.
+
+    shared: the numbers of steps that threads share. holders: the numbers of those whose time is that of other steps.
+    """
+    callers = dict.fromkeys(event.thread for event in events if not event.is_range)
+    found = {thread: ThreadTimes(thread, calls=True) for thread in callers}
+    for event in events:
+        own = found.setdefault(event.thread, ThreadTimes(event.thread, calls=False))
+        if event.is_range:
+            own.busy += event.end - event.begin
+            own.ranges += 1
+        elif event.step not in shared and event.step not in holders:
+            own.busy += event.end - event.begin
+    if len(callers) == 1:
+        _add_waits(events, shared, found)
+    else:
+        for own in found.values():
+            own.waiting = own.waking = None
+    return tuple(sorted(found.values(), key=lambda own: (not own.calls, -own.busy)))
+
+
+def _add_waits(events: Sequence[Event], shared: Set[int], found: dict[int, ThreadTimes]) -> None:
+    """Add how long threads waited in shared steps. Steps of one caller follow each other, so a range lies in one."""
+    executions = sorted((e for e in events if not e.is_range and e.step in shared), key=lambda e: e.begin)
+    begins = [e.begin for e in executions]
+    parts: dict[tuple[int, int], _Part] = {}
+    for event in events:
+        if not event.is_range:
+            continue
+        index = bisect_right(begins, event.begin) - 1
+        if index < 0 or event.end > executions[index].end:
+            continue
+        part = parts.setdefault((event.thread, index), _Part())
+        part.busy += event.end - event.begin
+        part.first = min(part.first, event.begin)
+    for (thread, index), part in parts.items():
+        own, execution = found[thread], executions[index]
+        own.shared += 1
+        own.waiting = (own.waiting or 0) + execution.end - execution.begin - part.busy
+        own.waking = (own.waking or 0) + part.first - execution.begin
