@@ -37,6 +37,7 @@ class Bug:
             path.write_text(text.replace(edit.old, edit.new))
 
 
+_COMMON_CODE = "xlakit/cpu/kernels/shared/common_code.py"
 _COALESCING = "xlakit/memory/coalescing.py"
 _LIVE_RANGES = "xlakit/memory/live_ranges.py"
 
@@ -263,6 +264,26 @@ BUGS: tuple[Bug, ...] = (
                 "xlakit/passes/spmd/shardings/annotations.py",
                 "return [None] * len(said) if _is_open_constraint(root) else said",
                 "return said",
+            ),
+        ),
+    ),
+    Bug(
+        "options-of-others",
+        "b1531de",
+        "functions that programs share are made with the options in force, not with those of the program",
+        (
+            Edit(_COMMON_CODE, "return of_tag(_tag(symbol))", "return current()"),
+            Edit(
+                _COMMON_CODE,
+                "from xlakit.options import Options, compiling, of_tag",
+                "from xlakit.options import Options, compiling, current, of_tag",
+            ),
+            Edit(
+                "xlakit/cpu/kernels/common_families.py",
+                '    head, *values = symbol.removeprefix(PREFIX).split(".")\n',
+                '    head, *values = symbol.removeprefix(PREFIX).split(".")\n'
+                '    if head.partition("$")[2] != current().tag:\n'
+                '        raise ValueError(f"{symbol} is to be made with other options than its program")\n',
             ),
         ),
     ),

@@ -14,7 +14,8 @@ import numpy as np
 from fuzz.jax_programs.control import arguments, program
 
 
-def _values(seed: str) -> list[Any]:
+def values(seed: str) -> list[Any]:
+    """The arguments of a program: small whole numbers."""
     random_numbers = np.random.default_rng(random.Random(f"{seed} values").getrandbits(32))
     found: list[Any] = []
     for kind, shape in arguments(seed):
@@ -36,7 +37,7 @@ def judge(seed: str) -> dict[str, Any]:
     """What became of a program: its times, and what is wrong."""
     if seed.startswith("sharded"):
         return judge_sharded(seed)
-    given = _values(seed)
+    given = values(seed)
     try:
         expected, of_cpu = _run(seed, "cpu", given)
     except Exception as error:  # a program that JAX itself refuses says nothing
