@@ -1,4 +1,4 @@
-"""StableHLO to HLO, through jaxlib: MLIR text, bytecode and portable artifacts.
+"""StableHLO to HLO and back, through jaxlib: MLIR text, bytecode and portable artifacts.
 
 MLIR's parser and StableHLO's conversion to HLO live in jaxlib, which is not needed for anything else:
 ``pip install 'xlakit[jax]'``.
@@ -7,10 +7,13 @@ MLIR's parser and StableHLO's conversion to HLO live in jaxlib, which is not nee
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
+from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import FormatError, Location, UnsupportedError
-from xlakit.formats.hlo_proto import read_module, schema
+from xlakit.formats.hlo_proto import read_module, schema, write_module
 from xlakit.ir.instruction import HloModule
 
 BYTECODE_MAGIC = b"ML\xefR"
@@ -20,14 +23,20 @@ _NO_NAME = b"\x1a\x01-"
 
 _ERROR = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+):(?P<column>\d+): error: (?P<fault>.*)")
 _FATAL_CONSTANT = re.compile(r"\bstablehlo\.constant\b[^:]*:\s*tensor<[\dx]*(f6E2M3FN|f6E3M2FN)\b")
+_FATAL_TYPES = frozenset({PrimitiveType.F6E2M3FN, PrimitiveType.F6E3M2FN, PrimitiveType.S1, PrimitiveType.U1})
 _MEMORY_KIND = "mhlo.memory_kind"
 _COUNT = re.compile(r"\bmhlo\.num_(replicas|partitions)\s*=\s*(\d+)")
 
 
-def read_stablehlo(program: str | bytes, *, name: str = "<stablehlo>") -> HloModule:
+def read_stablehlo(
+    program: str | bytes, *, name: str = "<stablehlo>", use_tuple_args: bool = False, return_tuple: bool = False
+) -> HloModule:
     """The HLO of a StableHLO module: MLIR text, MLIR bytecode, or a portable artifact as ``jax.export`` makes it.
 
-    ``name`` stands for the file in errors. Raises FormatError with the line where MLIR finds a fault, and
+    ``name`` stands for the file in errors. ``use_tuple_args`` makes one tuple of all parameters, ``return_tuple`` one
+    of all results.
+
+    Raises FormatError with the line where MLIR finds a fault, and
     UnsupportedError where jaxlib is not installed, or cannot read the program.
     """
     mlir = _mlir()
@@ -50,7 +59,9 @@ def read_stablehlo(program: str | bytes, *, name: str = "<stablehlo>") -> HloMod
         ) from None
     _check_constants(text, name)
     try:
-        computation = mlir.mlir_module_to_xla_computation(program, use_tuple_args=False, return_tuple=False)
+        computation = mlir.mlir_module_to_xla_computation(
+            program, use_tuple_args=use_tuple_args, return_tuple=return_tuple
+        )
     except (RuntimeError, ValueError) as error:
         raise _as_format_error(error, name) from None
     counts = _counts(text)
@@ -59,6 +70,87 @@ def read_stablehlo(program: str | bytes, *, name: str = "<stablehlo>") -> HloMod
         replica_count=counts.get("replicas", module.replica_count),
         num_partitions=counts.get("partitions", module.num_partitions),
     )
+
+
+def stablehlo_text(module: HloModule) -> str:
+    """The text of a module in StableHLO. Raises UnsupportedError where jaxlib, or StableHLO, lacks something."""
+    mlir = _mlir()
+    import jaxlib._hlo as hlo
+
+    _check_elements(module)
+    with _unconverted(module):
+        return mlir.xla_computation_to_mlir_module(hlo.XlaComputation(write_module(module)))
+
+
+def stablehlo_bytecode(module: HloModule) -> bytes:
+    """The bytecode of a module in StableHLO. Raises what :func:`stablehlo_text` raises."""
+    mlir = _mlir()
+    _check_elements(module)
+    with _unconverted(module):
+        return mlir.hlo_to_stablehlo(write_module(module))
+
+
+@contextmanager
+def _unconverted(module: HloModule) -> Generator[None]:
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        first = str(error).strip().split("\n")[0]
+        raise UnsupportedError(
+            f"jaxlib does not convert module '{module.name}' to StableHLO: {first}",
+            hint="keep the program as HLO text or as a proto",
+        ) from None
+
+
+def _check_elements(module: HloModule) -> None:
+    """Raise UnsupportedError for element types on which jaxlib does not fail, but ends the process."""
+    shapes = (i.shape for computation in module.computations for i in computation.instructions)
+    kinds = {leaf.element_type for shape in shapes for _, leaf in shape.leaves()}
+    unknown = sorted(kind.name for kind in kinds & _FATAL_TYPES)
+    if unknown:
+        raise UnsupportedError(
+            f"jaxlib has no StableHLO type for {', '.join(unknown)}",
+            hint="keep the program as HLO text or as a proto",
+        )
+
+
+def artifact_text(program: bytes) -> str:
+    """The text of bytecode or of a portable artifact. Raises UnsupportedError, FormatError."""
+    _mlir()
+    try:
+        return _bytecode_module(program).operation.get_asm()
+    except ValueError as error:
+        raise FormatError(
+            f"not StableHLO bytecode: {error}", hint="write it with stablehlo.serialize_portable_artifact"
+        ) from None
+
+
+def portable_artifact(program: str | bytes, version: str = "") -> bytes:
+    """A portable artifact of a StableHLO module, for readers of a version of StableHLO; by default the current one.
+
+    Raises UnsupportedError, FormatError.
+    """
+    _mlir()
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.dialects import stablehlo
+
+    try:
+        module: Any = ir.Module.parse(program, _context())
+        return stablehlo.serialize_portable_artifact(module, version or stablehlo.get_current_version())
+    except (ValueError, ir.MLIRError) as error:
+        raise FormatError(f"no portable artifact: {error}", hint="give a module in the StableHLO dialect") from None
+
+
+def refine_shapes(program: str | bytes, **options: bool) -> bytes:
+    """A module whose unknown dimensions are known from its arguments; ``options`` are those of jaxlib's function.
+
+    Raises UnsupportedError, FormatError.
+    """
+    mlir = _mlir()
+    try:
+        return mlir.refine_polymorphic_shapes(program, **options)
+    except (RuntimeError, ValueError) as error:
+        raise _as_format_error(error, "<stablehlo>") from None
 
 
 def _mlir() -> Any:

@@ -1,0 +1,202 @@
+"""XlaBuilder, XlaOp and XlaComputation.
+
+As in XLA, an operation that is not well formed raises nothing where it is added: the builder keeps its first error, and
+raises it when the computation is built or the operation's shape is asked for. It names the line of the operation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from xlakit.builder import XlaBuilder as OurBuilder
+from xlakit.builder import XlaComputation as OurComputation
+from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
+from xlakit.compat.xla_client.hlo_module import HloModule
+from xlakit.compat.xla_client.records import OpMetadata
+from xlakit.compat.xla_client.shapes import ProgramShape, Shape, laid_out
+from xlakit.compat.xla_client.sharding import OpSharding
+from xlakit.errors import ArgumentError, XlakitError
+from xlakit.ir.attributes import OpMetadata as OurMetadata
+from xlakit.ir.instruction import HloModule as OurModule
+from xlakit.ops.handle import XlaOp as OurOp
+
+
+class XlaOp:
+    """An operation of a builder; without an operation of xlakit where it was not well formed."""
+
+    __slots__ = ("builder", "wrapped")
+
+    def __init__(self, builder: XlaBuilder, wrapped: OurOp | None) -> None:
+        self.builder = builder
+        self.wrapped = wrapped
+
+
+class XlaComputation:
+    """A built computation. Made by :meth:`XlaBuilder.build`, or of a serialized HloModuleProto."""
+
+    __slots__ = ("wrapped",)
+
+    @with_status
+    def __init__(self, serialized_hlo_module_proto: bytes, /) -> None:
+        self.wrapped = OurModule.from_proto(serialized_hlo_module_proto)
+
+    @staticmethod
+    def of(module: OurModule) -> XlaComputation:
+        """The computation that is the entry of a module of xlakit."""
+        made = XlaComputation.__new__(XlaComputation)
+        made.wrapped = module
+        return made
+
+    def as_ours(self) -> OurComputation:
+        """The computation as xlakit's, which other operations call."""
+        return OurComputation(self.wrapped.entry, self.wrapped.input_output_alias)
+
+    def to_module(self, *, replica_count: int = 1, num_partitions: int = 1) -> OurModule:
+        """The module for xlakit, whose :func:`xlakit.compile` takes a computation as it is."""
+        return self.wrapped.replace(replica_count=replica_count, num_partitions=num_partitions)
+
+    def get_hlo_module(self) -> HloModule:
+        """The module whose entry this is."""
+        return HloModule.of(self.wrapped)
+
+    as_hlo_module = get_hlo_module
+
+    def name(self) -> str:
+        """The name of the computation."""
+        return self.wrapped.name
+
+    def program_shape(self) -> ProgramShape:
+        """The shapes of parameters and result."""
+        return ProgramShape.of(self.wrapped.program_shape)
+
+    @with_status
+    def as_serialized_hlo_module_proto(self) -> bytes:
+        """A serialized HloModuleProto."""
+        return self.wrapped.to_proto()
+
+    def as_hlo_text(self, print_large_constants: bool = False) -> str:
+        """HLO text in its short form; constants of more than ten elements are ``{...}`` unless they are asked for."""
+        return self.wrapped.to_text(short=True, large_constants=print_large_constants)
+
+    def as_hlo_dot_graph(self) -> str:
+        """The graph of the computation in Graphviz's language."""
+        return self.get_hlo_module().to_dot_graph()
+
+    @with_status
+    def hash(self) -> int:
+        """A number that is the same for the same computation, in all processes."""
+        return int.from_bytes(hashlib.sha256(self.wrapped.to_proto()).digest()[:8], "little")
+
+
+class FrontendAttributes:
+    """Names and values for operations to carry; :meth:`XlaBuilder.set_frontend_attributes` takes them."""
+
+    __slots__ = ("wrapped",)
+
+    def __init__(self) -> None:
+        self.wrapped: dict[str, str] = {}
+
+    def __setitem__(self, name: str, value: str, /) -> None:
+        self.wrapped[name] = value
+
+
+class XlaBuilder:
+    """Collects the operations of one computation; the functions of ``ops`` add to it."""
+
+    __slots__ = ("error", "wrapped")
+
+    def __init__(self, name: str, /) -> None:
+        self.wrapped = OurBuilder(name)
+        # The first error of an operation.
+        self.error: XlakitError | None = None
+
+    def build(self, root: XlaOp | None = None) -> XlaComputation:
+        """The computation whose result is ``root``, by default the operation that was added last.
+
+        Raises XlaRuntimeError with the first error of an operation.
+        """
+        self._raise_error()
+        with status_errors():
+            built = self.wrapped.build(None if root is None else self._own(root))
+            return XlaComputation.of(built.to_module())
+
+    Build = build
+
+    def get_shape(self, op: XlaOp, /) -> Shape:
+        """The shape of an operation."""
+        return Shape.of(laid_out(self._own(op).shape))
+
+    GetShape = get_shape
+
+    def get_program_shape(self, root: XlaOp | None = None) -> ProgramShape:
+        """The shapes of the parameters and the result, were the computation built now."""
+        self._raise_error()
+        with status_errors():
+            return ProgramShape.of(self.wrapped.get_program_shape(None if root is None else self._own(root)))
+
+    def is_constant(self, op: XlaOp, /) -> bool:
+        """Whether a value depends on constants only."""
+        with status_errors():
+            return self.wrapped.is_constant(self._own(op))
+
+    def set_op_metadata(self, metadata: OpMetadata, /) -> None:
+        """Set the metadata of all operations that follow."""
+        self.wrapped.set_op_metadata(
+            OurMetadata(
+                op_type=metadata.op_type or "",
+                op_name=metadata.op_name or "",
+                source_file=metadata.source_file or "",
+                source_line=metadata.source_line or 0,
+            )
+        )
+
+    def clear_op_metadata(self) -> None:
+        """Give no metadata to the operations that follow."""
+        self.wrapped.clear_op_metadata()
+
+    @with_status
+    def set_sharding(self, sharding: OpSharding, /) -> None:
+        """Give a sharding to all operations that follow."""
+        self.wrapped.set_sharding(sharding.as_ours())
+
+    def clear_sharding(self) -> None:
+        """Give no sharding to the operations that follow."""
+        self.wrapped.clear_sharding()
+
+    def set_frontend_attributes(self, attributes: FrontendAttributes, /) -> None:
+        """Give frontend attributes to all operations that follow."""
+        self.wrapped.set_frontend_attributes(attributes.wrapped)
+
+    def clear_frontend_attributes(self) -> None:
+        """Give no frontend attributes to the operations that follow."""
+        self.wrapped.clear_frontend_attributes()
+
+    @with_status
+    def setup_alias(
+        self, output_index: Sequence[int], parameter_number: int, parameter_index: Sequence[int], /
+    ) -> None:
+        """Let an output lie in the memory of a parameter, where it can."""
+        self.wrapped.setup_alias(tuple(output_index), parameter_number, tuple(parameter_index))
+
+    def keep_error(self, error: XlakitError) -> None:
+        """Keep the error of an operation, if it is the first."""
+        self.error = self.error or error
+
+    def _raise_error(self) -> None:
+        if self.error is not None:
+            raise as_status(self.error) from self.error
+
+    def _own(self, op: XlaOp) -> OurOp:
+        if not isinstance(op, XlaOp):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"the operation is an XlaOp, not {type(op).__name__}")
+        if op.wrapped is None:
+            op.builder._raise_error()
+        if op.builder is not self or op.wrapped is None:
+            raise as_status(
+                ArgumentError(
+                    f"the operation belongs to builder '{op.builder.wrapped.name}', not to '{self.wrapped.name}'",
+                    hint="pass values into another computation as parameters",
+                )
+            )
+        return op.wrapped

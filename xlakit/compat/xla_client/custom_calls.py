@@ -1,0 +1,150 @@
+"""Functions that custom calls run, registered by name and platform."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Protocol
+
+from xlakit.compat.xla_client.enums import CustomCallTargetTraits
+from xlakit.compat.xla_client.errors import with_status
+from xlakit.errors import ArgumentError, UnsupportedError
+from xlakit.execution.calls.custom_calls import register_c_custom_call, register_custom_call
+
+xla_platform_names = {"cpu": "Host", "gpu": "CUDA"}
+
+_lock = threading.RLock()
+_registered: dict[str, dict[str, Any]] = {}
+_waiting: dict[str, list[tuple[str, Any, int, CustomCallTargetTraits]]] = {}
+_waiting_types: dict[str, list[tuple[str, Any]]] = {}
+_type_handlers: dict[str, CustomTypeIdHandler] = {}
+
+
+class CustomCallHandler(Protocol):
+    """Registers functions for one platform."""
+
+    def __call__(
+        self,
+        name: str,
+        fn: Any,
+        platform: str,
+        /,
+        api_version: int = ...,
+        traits: CustomCallTargetTraits = ...,
+    ) -> None:
+        """Register one function."""
+        ...
+
+
+class CustomTypeIdHandler(Protocol):
+    """Registers types of XLA's FFI for one platform."""
+
+    def __call__(self, name: str, capsule: Any) -> None:
+        """Register one type."""
+        ...
+
+
+@with_status
+def register_on_host(
+    fn_name: str | bytes,
+    fn: Any,
+    platform: str = "Host",
+    api_version: int = 0,
+    traits: CustomCallTargetTraits | int = CustomCallTargetTraits.DEFAULT,
+) -> None:
+    """Let custom calls of a name run a function on this machine's processors.
+
+    fn: a PyCapsule, or an address or ctypes function, of ``void fn(void* out, const void** in)``; or a Python function
+        of NumPy's arrays.
+
+    Raises XlaRuntimeError for another platform, and for functions of XLA's typed FFI (api_version 1).
+    """
+    name = fn_name.decode() if isinstance(fn_name, bytes) else fn_name
+    if xla_platform_names.get(platform, platform) != "Host":
+        raise UnsupportedError(f"there is no platform '{platform}' here", hint="register functions for cpu")
+    if api_version not in (0, 1):
+        raise ArgumentError(f"api_version is {api_version}", hint="give 0, for void fn(void* out, const void** in)")
+    if api_version == 1 or isinstance(fn, dict):
+        raise UnsupportedError(
+            f"custom call '{name}' is of XLA's typed FFI, which is called by a header of XLA",
+            hint="register void fn(void* out, const void** in), with api_version=0",
+        )
+    if callable(fn) and not hasattr(fn, "argtypes"):
+        register_custom_call(name, fn)
+    else:
+        register_c_custom_call(name, fn)
+    _registered.setdefault("Host", {})[name] = fn
+
+
+_handlers: dict[str, CustomCallHandler] = {"Host": register_on_host}
+
+
+def register_custom_call_target(
+    name: str | bytes,
+    fn: Any,
+    platform: str = "cpu",
+    api_version: int = 0,
+    traits: CustomCallTargetTraits = CustomCallTargetTraits.DEFAULT,
+) -> None:
+    """Register a function for a platform; see :func:`register_on_host`. Those of others wait for a handler."""
+    platform = xla_platform_names.get(platform, platform)
+    text = name.decode() if isinstance(name, bytes) else name
+    with _lock:
+        handler = _handlers.get(platform)
+        if handler is None:
+            _waiting.setdefault(platform, []).append((text, fn, api_version, traits))
+        else:
+            handler(text, fn, platform, api_version, traits)
+
+
+def register_custom_call_handler(platform: str, handler: CustomCallHandler) -> None:
+    """Let a function register the custom calls of a platform, those that wait first; the first handler stays."""
+    platform = xla_platform_names.get(platform, platform)
+    with _lock:
+        if platform not in _handlers:
+            _handlers[platform] = handler
+            for name, fn, api_version, traits in _waiting.pop(platform, []):
+                handler(name, fn, platform, api_version, traits)
+
+
+def register_custom_type_id(type_name: str, type_id: Any, platform: str = "cpu") -> None:
+    """Keep a type of XLA's FFI, for a handler of its platform."""
+    platform = xla_platform_names.get(platform, platform)
+    with _lock:
+        handler = _type_handlers.get(platform)
+        if handler is None:
+            _waiting_types.setdefault(platform, []).append((type_name, type_id))
+        else:
+            handler(type_name, type_id)
+
+
+def register_custom_type_id_handler(platform: str, handler: CustomTypeIdHandler) -> None:
+    """Let a function register the types of a platform, those that wait first; the first handler stays."""
+    platform = xla_platform_names.get(platform, platform)
+    with _lock:
+        if platform not in _type_handlers:
+            _type_handlers[platform] = handler
+            for name, capsule in _waiting_types.pop(platform, []):
+                handler(name, capsule)
+
+
+def custom_call_targets(platform: str) -> dict[str, Any]:
+    """The functions that were registered here for a platform, by name."""
+    return dict(_registered.get(xla_platform_names.get(platform, platform), {}))
+
+
+@with_status
+def register_custom_call_partitioner(name: str, *_: Any, **__: Any) -> None:
+    """Raises XlaRuntimeError: xlakit does not split custom calls by functions of the program."""
+    raise UnsupportedError(
+        f"custom call '{name}' cannot have a partitioner", hint="its operands are gathered, and it runs on all of them"
+    )
+
+
+def register_custom_call_as_batch_partitionable(target_name: str, c_api: Any = None) -> None:
+    """Let custom calls of a name be split along their leading dimensions; xlakit computes them whole."""
+
+
+@with_status
+def encode_inspect_sharding_callback(handler: Any, /) -> bytes:
+    """Raises XlaRuntimeError: xlakit calls nothing back with shardings."""
+    raise UnsupportedError("shardings are not inspected by callbacks", hint="xlakit inspect prints the split program")

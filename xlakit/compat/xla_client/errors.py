@@ -1,0 +1,69 @@
+"""XlaRuntimeError, and xlakit's errors as errors of it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+from xlakit.errors import (
+    ArgumentError,
+    DeletedBufferError,
+    ExecutionError,
+    FormatError,
+    LiteralError,
+    ResourceError,
+    ShapeError,
+    UnsupportedError,
+    VerificationError,
+    XlakitError,
+)
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+# The status codes of absl, by the kind of error; the first that fits counts.
+_CODES: tuple[tuple[type[XlakitError], str], ...] = (
+    (UnsupportedError, "UNIMPLEMENTED"),
+    (ResourceError, "RESOURCE_EXHAUSTED"),
+    (ShapeError, "INVALID_ARGUMENT"),
+    (VerificationError, "INVALID_ARGUMENT"),
+    (LiteralError, "INVALID_ARGUMENT"),
+    (FormatError, "INVALID_ARGUMENT"),
+    (ArgumentError, "INVALID_ARGUMENT"),
+    (DeletedBufferError, "INVALID_ARGUMENT"),
+    (ExecutionError, "INTERNAL"),
+)
+
+
+class XlaRuntimeError(RuntimeError):
+    """The one error of this interface. Its text is a status code, a colon, and xlakit's message."""
+
+
+def as_status(error: XlakitError) -> XlaRuntimeError:
+    """An error of xlakit as an XlaRuntimeError with the status code that XLA would give."""
+    code = next((code for kind, code in _CODES if isinstance(error, kind)), "INTERNAL")
+    return XlaRuntimeError(f"{code}: {error}")
+
+
+@contextmanager
+def status_errors() -> Generator[None]:
+    """Raise errors of xlakit inside the block as XlaRuntimeError."""
+    try:
+        yield
+    except XlakitError as error:
+        raise as_status(error) from error
+
+
+def with_status(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """A function whose errors of xlakit are raised as XlaRuntimeError."""
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return function(*args, **kwargs)
+        except XlakitError as error:
+            raise as_status(error) from error
+
+    return call

@@ -1,0 +1,324 @@
+"""HloModule, its printing, its graph and its cost, and the passes that jaxlib offers one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from xlakit.compat.xla_client.dot_graph import dot_graph
+from xlakit.compat.xla_client.errors import with_status
+from xlakit.compat.xla_client.sharding import OpSharding
+from xlakit.errors import UnsupportedError
+from xlakit.ir.instruction import Computation as OurComputation
+from xlakit.ir.instruction import HloModule as OurModule
+
+
+class HloPrintOptions:
+    """What of a module is printed."""
+
+    # jaxlib's defaults. HLO that lacks names, ids or results cannot be told apart any more: xlakit prints those always.
+    _DEFAULTS = {  # noqa: RUF012
+        "canonicalize_computations": False,
+        "canonicalize_instruction_names": False,
+        "compact_operands": False,
+        "include_layout_in_shapes": True,
+        "indent_amount": 0,
+        "is_in_nested_computation": 0,
+        "print_backend_config": True,
+        "print_control_dependencies": True,
+        "print_extra_attributes": True,
+        "print_ids": True,
+        "print_large_constants": False,
+        "print_metadata": True,
+        "print_operand_names": True,
+        "print_operand_shape": False,
+        "print_percent": True,
+        "print_program_shape": True,
+        "print_result_shape": True,
+    }
+    __slots__ = tuple(_DEFAULTS)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
+    def __init__(self) -> None:
+        for name, value in self._DEFAULTS.items():
+            setattr(self, name, value)
+
+    @staticmethod
+    def short_parsable() -> HloPrintOptions:
+        """The shortest text that parses to the same program."""
+        made = _options("backend_config", "control_dependencies", "metadata", "percent", "program_shape")
+        made.print_large_constants = True
+        return made
+
+    @staticmethod
+    def canonical() -> HloPrintOptions:
+        """Text in which names and metadata do not count."""
+        made = _options(
+            "backend_config", "control_dependencies", "metadata", "operand_names", "percent", "program_shape"
+        )
+        made.print_operand_shape = made.canonicalize_instruction_names = True
+        return made
+
+    @staticmethod
+    def fingerprint() -> HloPrintOptions:
+        """Text for fingerprints: as :meth:`canonical`, without names of computations."""
+        made = HloPrintOptions.canonical()
+        made.canonicalize_computations, made.print_ids = True, False
+        return made
+
+
+def _options(*without: str) -> HloPrintOptions:
+    made = HloPrintOptions()
+    for name in without:
+        setattr(made, f"print_{name}", False)
+    return made
+
+
+class HloComputation:
+    """A computation of a module."""
+
+    __slots__ = ("wrapped",)
+
+    def __init__(self, wrapped: OurComputation) -> None:
+        self.wrapped = wrapped
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.wrapped.name
+
+    def render_html(self, filename: str, /) -> None:
+        """Write a page that shows the computation's text and its graph in Graphviz's language."""
+        from html import escape
+
+        from xlakit.formats.hlo_text import print_computation
+
+        text, graph = print_computation(self.wrapped), dot_graph(self.wrapped)
+        with open(filename, "w", encoding="utf-8") as file:
+            file.write(f"<!doctype html><title>{escape(self.name)}</title><pre>{escape(text)}</pre>")
+            file.write(f"<details><summary>Graphviz</summary><pre>{escape(graph)}</pre></details>\n")
+
+
+class HloModule:
+    """A module; passes change it in place."""
+
+    __slots__ = ("wrapped",)
+
+    def __init__(self) -> None:
+        raise TypeError("HloModule has no constructor; use hlo_module_from_text or from_serialized_hlo_module_proto")
+
+    @staticmethod
+    def of(module: OurModule) -> HloModule:
+        """The HloModule around xlakit's."""
+        made = HloModule.__new__(HloModule)
+        made.wrapped = module
+        return made
+
+    @staticmethod
+    @with_status
+    def from_serialized_hlo_module_proto(serialized_hlo_module_proto: bytes, /) -> HloModule:
+        """The module of a serialized HloModuleProto."""
+        return HloModule.of(OurModule.from_proto(serialized_hlo_module_proto))
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.wrapped.name
+
+    @property
+    def spmd_output_sharding(self) -> OpSharding | None:
+        """The sharding of the result of a partitioned module."""
+        found = self.wrapped.spmd_output_sharding
+        return None if found is None else OpSharding.of(found)
+
+    @property
+    def spmd_parameters_shardings(self) -> list[OpSharding] | None:
+        """The shardings of the parameters of a partitioned module."""
+        found = self.wrapped.spmd_parameters_shardings
+        return [OpSharding.of(sharding) for sharding in found] if found else None
+
+    @with_status
+    def to_string(self, options: HloPrintOptions | None = None) -> str:
+        """HLO text."""
+        return _printed(self.wrapped, options or HloPrintOptions())
+
+    @with_status
+    def as_serialized_hlo_module_proto(self) -> bytes:
+        """A serialized HloModuleProto."""
+        return self.wrapped.to_proto()
+
+    def computations(self) -> list[HloComputation]:
+        """Its computations, those that are called first."""
+        return [HloComputation(computation) for computation in self.wrapped.computations]
+
+    def to_dot_graph(self) -> str:
+        """The graph of the entry in Graphviz's language."""
+        return dot_graph(self.wrapped.entry)
+
+
+def _printed(module: OurModule, options: HloPrintOptions) -> str:
+    if options.canonicalize_instruction_names:
+        module = _with_canonical_names(module)
+    text = module.to_text(
+        short=not options.print_percent and not options.print_program_shape,
+        metadata=options.print_metadata,
+        layouts=options.include_layout_in_shapes,
+        large_constants=options.print_large_constants,
+    )
+    lines = text.split("\n")
+    if not options.print_backend_config:
+        lines = [re.sub(r', backend_config=(?:"(?:[^"\\]|\\.)*"|\{.*\})', "", line) for line in lines]
+    if not options.print_control_dependencies:
+        lines = [re.sub(r", control-predecessors=\{[^}]*\}", "", line) for line in lines]
+    pad = "  " * int(options.indent_amount)
+    return "\n".join(pad + line if line and not line.startswith("HloModule") else line for line in lines)
+
+
+def _with_canonical_names(module: OurModule) -> OurModule:
+    """The module whose instructions are named by their number in their computation."""
+    from xlakit.ir.instruction import Instruction
+
+    made: dict[OurComputation, OurComputation] = {}
+    for computation in module.computations:
+        numbers = {instruction: number for number, instruction in enumerate(computation.instructions)}
+
+        def renamed(instruction: Instruction, operands: tuple[Instruction, ...], numbers: Any = numbers) -> Instruction:
+            op = instruction.op.map_computations(made.__getitem__)
+            return instruction.replace(op=op, operands=operands, name=f"tmp_{numbers[instruction]}")
+
+        made[computation] = computation.rebuild(renamed)
+    return module.replace(entry=made[module.entry])
+
+
+@with_status
+def hlo_module_from_text(hlo_module_text: str, /) -> HloModule:
+    """The module of HLO text."""
+    return HloModule.of(OurModule.from_text(hlo_module_text))
+
+
+def hlo_module_to_dot_graph(hlo_module: HloModule, /) -> str:
+    """The graph of a module's entry in Graphviz's language."""
+    return hlo_module.to_dot_graph()
+
+
+@with_status
+def hlo_module_cost_analysis(client: object, module: HloModule, /) -> dict[str, float]:
+    """What a run of a module costs: "flops", "transcendentals" and "bytes accessed"."""
+    from xlakit.passes.analysis.cost import cost_of
+
+    return {name: value for name, value in cost_of(module.wrapped).as_dict().items() if value or name == "flops"}
+
+
+class HloModuleGroup:
+    """Several modules with one name."""
+
+    __slots__ = ("_modules", "_name")
+
+    def __init__(self, name: str, modules: Sequence[HloModule], /) -> None:
+        self._name, self._modules = name, list(modules)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._name
+
+    def to_modules(self) -> list[HloModule]:
+        """The modules."""
+        return list(self._modules)
+
+    def to_string(self) -> str:
+        """The text of all modules."""
+        return f"HloModuleGroup {self._name}\n\n" + "".join(module.to_string() for module in self._modules)
+
+
+class HloPassInterface:
+    """A pass that changes a module in place."""
+
+    name = "pass"
+
+    def is_pass_pipeline(self) -> bool:
+        """Whether this is a pipeline of passes."""
+        return False
+
+    @with_status
+    def run(self, module: HloModule, /) -> bool:
+        """Run on a module; tells whether that changed it."""
+        before = module.wrapped
+        module.wrapped = self.changed(before)
+        return module.wrapped is not before
+
+    def run_on_module_group(self, module_group: HloModuleGroup, /) -> bool:
+        """Run on all modules of a group; tells whether one of them changed."""
+        changed = [self.run(module) for module in module_group.to_modules()]
+        return True in changed
+
+    def changed(self, module: OurModule) -> OurModule:
+        """The module after the pass; the same object where nothing changes."""
+        raise UnsupportedError(f"{type(self).__name__} is no pass", hint="use HloDCE, CallInliner or TupleSimplifier")
+
+
+class HloDCE(HloPassInterface):
+    """Leave out instructions and computations that are not used."""
+
+    name = "dce"
+
+    def changed(self, module: OurModule) -> OurModule:
+        """The module without what is not used."""
+        from xlakit.passes.core.framework import PassContext
+        from xlakit.passes.simplify.dead_code import DeadCode
+
+        context = PassContext()
+        context.begin(self.name)
+        return _if_rewritten(DeadCode().run(module, context), module, context.rewrites)
+
+
+class CallInliner(HloPassInterface):
+    """Replace calls by the instructions of what they call."""
+
+    name = "call-inliner"
+
+    def changed(self, module: OurModule) -> OurModule:
+        """The module with calls inlined."""
+        from xlakit.passes.canonicalize.inline_calls import InlineCalls
+        from xlakit.passes.core.framework import PassContext
+
+        context = PassContext(disabled=("map", "fusion"))
+        context.begin(self.name)
+        return _if_rewritten(InlineCalls().run(module, context), module, context.rewrites)
+
+
+class FlattenCallGraph(HloPassInterface):
+    """Give each call a computation of its own. xlakit's passes share no state between calls: nothing is to be done."""
+
+    name = "flatten-call-graph"
+
+    def changed(self, module: OurModule) -> OurModule:
+        """The same module."""
+        return module
+
+
+class TupleSimplifier(HloPassInterface):
+    """Replace elements of tuples that are made in the same computation, and tuples of all elements of one."""
+
+    name = "tuple-simplifier"
+
+    def changed(self, module: OurModule) -> OurModule:
+        """The module with simpler tuples."""
+        from xlakit.passes.core.framework import PassContext
+        from xlakit.passes.core.rules import RulePass, Rules
+        from xlakit.passes.simplify.control_flow import CONTROL_FLOW
+
+        chosen = [rule for rule in CONTROL_FLOW if rule.name in ("element-of-tuple", "tuple-of-elements")]
+        context = PassContext()
+        context.begin(self.name)
+        changed = RulePass(self.name, Rules(self.name, chosen), "simplify tuples").run(module, context)
+        return _if_rewritten(changed, module, context.rewrites)
+
+
+def _if_rewritten(changed: OurModule, module: OurModule, rewrites: int) -> OurModule:
+    return changed if rewrites else module

@@ -1,0 +1,129 @@
+"""Operations on elements. Operands of binary operations broadcast as in XlaBuilder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xlakit.compat.xla_client.ops.operations import Ints, Kind, Op, Record, operation
+from xlakit.compat.xla_client.ops.records import accuracy_of
+from xlakit.ops.elementwise import binary, compare, convert, elementary, math_library, select, unary
+
+
+def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(arg: Op, /) -> Op:
+        return function(arg)
+
+    return _named(name, function, apply)
+
+
+def _elementary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(operand: Op, result_accuracy: Record | None = None) -> Op:
+        return function(operand, accuracy_of(result_accuracy))
+
+    return _named(name, function, apply)
+
+
+def _binary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(lhs: Op, rhs: Op, broadcast_dimensions: Ints | None = None) -> Op:
+        return function(lhs, rhs, tuple(broadcast_dimensions or ()))
+
+    return _named(name, function, apply)
+
+
+def _named(name: str, function: Callable[..., Any], apply: Callable[..., Any]) -> Callable[..., Any]:
+    apply.__name__ = apply.__qualname__ = name
+    apply.__doc__ = function.__doc__
+    return operation(apply)
+
+
+Abs = _unary("Abs", unary.abs)
+Ceil = _unary("Ceil", unary.ceil)
+Clz = _unary("Clz", unary.clz)
+Conj = _unary("Conj", unary.conj)
+Floor = _unary("Floor", unary.floor)
+Imag = _unary("Imag", unary.imag)
+IsFinite = _unary("IsFinite", unary.is_finite)
+Neg = _unary("Neg", unary.neg)
+Not = _unary("Not", unary.not_)
+PopulationCount = _unary("PopulationCount", unary.population_count)
+Real = _unary("Real", unary.real)
+Round = _unary("Round", unary.round)
+Sign = _unary("Sign", unary.sign)
+Reciprocal = _unary("Reciprocal", math_library.reciprocal)
+Square = _unary("Square", math_library.square)
+Acos = _unary("Acos", elementary.acos)
+Acosh = _unary("Acosh", elementary.acosh)
+Asin = _unary("Asin", elementary.asin)
+Asinh = _unary("Asinh", elementary.asinh)
+Atan = _unary("Atan", binary.atan)
+Atanh = _unary("Atanh", elementary.atanh)
+Cosh = _unary("Cosh", elementary.cosh)
+Sinh = _unary("Sinh", elementary.sinh)
+
+Cbrt = _elementary("Cbrt", elementary.cbrt)
+Cos = _elementary("Cos", elementary.cos)
+Erf = _elementary("Erf", elementary.erf)
+Exp = _elementary("Exp", elementary.exp)
+Expm1 = _elementary("Expm1", elementary.expm1)
+Log = _elementary("Log", elementary.log)
+Log1p = _elementary("Log1p", elementary.log1p)
+Logistic = _elementary("Logistic", elementary.logistic)
+Rsqrt = _elementary("Rsqrt", elementary.rsqrt)
+Sin = _elementary("Sin", elementary.sin)
+Sqrt = _elementary("Sqrt", elementary.sqrt)
+Tan = _elementary("Tan", elementary.tan)
+Tanh = _elementary("Tanh", elementary.tanh)
+
+Add = _binary("Add", binary.add)
+And = _binary("And", binary.and_)
+Atan2 = _binary("Atan2", binary.atan2)
+Complex = _binary("Complex", binary.complex)
+Div = _binary("Div", binary.div)
+Max = _binary("Max", binary.max)
+Min = _binary("Min", binary.min)
+Mul = _binary("Mul", binary.mul)
+Or = _binary("Or", binary.or_)
+Pow = _binary("Pow", binary.pow)
+Rem = _binary("Rem", binary.rem)
+ShiftLeft = _binary("ShiftLeft", binary.shift_left)
+ShiftRightArithmetic = _binary("ShiftRightArithmetic", binary.shift_right_arithmetic)
+ShiftRightLogical = _binary("ShiftRightLogical", binary.shift_right_logical)
+Sub = _binary("Sub", binary.sub)
+Xor = _binary("Xor", binary.xor)
+Eq = _binary("Eq", compare.eq)
+Ge = _binary("Ge", compare.ge)
+Gt = _binary("Gt", compare.gt)
+Le = _binary("Le", compare.le)
+Lt = _binary("Lt", compare.lt)
+Ne = _binary("Ne", compare.ne)
+
+
+@operation
+def BitcastConvertType(operand: Op, new_element_type: Kind) -> Op:
+    """The bits of the elements as another type."""
+    return convert.bitcast_convert_type(operand, new_element_type)
+
+
+@operation
+def ConvertElementType(operand: Op, new_element_type: Kind) -> Op:
+    """The elements converted to another type."""
+    return convert.convert_element_type(operand, new_element_type)
+
+
+@operation
+def ReducePrecision(operand: Op, exponent_bits: int, mantissa_bits: int) -> Op:
+    """The elements rounded to a floating point format of fewer bits."""
+    return convert.reduce_precision(operand, exponent_bits, mantissa_bits)
+
+
+@operation
+def Clamp(min: Op, operand: Op, max: Op) -> Op:
+    """The elements, at least ``min`` and at most ``max``; these are of the same dimensions, or scalars."""
+    return select.clamp(min, operand, max)
+
+
+@operation
+def Select(pred: Op, on_true: Op, on_false: Op) -> Op:
+    """Elements of ``on_true`` where ``pred`` holds, and of ``on_false`` elsewhere."""
+    return select.select(pred, on_true, on_false)

@@ -1,0 +1,151 @@
+"""TraceMe, and sessions that collect what it traces."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from xlakit.compat.xla_client.errors import as_status, with_status
+from xlakit.errors import ExecutionError, UnsupportedError
+
+
+class ProfileOptions:
+    """Options of a session. Only Python's TraceMe is traced; the options are kept."""
+
+    __slots__ = (
+        "duration_ms",
+        "enable_hlo_proto",
+        "host_tracer_level",
+        "include_dataset_ops",
+        "python_tracer_level",
+        "raise_error_on_start_failure",
+        "repository_path",
+        "start_timestamp_ns",
+    )
+
+    def __init__(self) -> None:
+        self.duration_ms = 0
+        self.enable_hlo_proto = True
+        self.host_tracer_level = 2
+        self.include_dataset_ops = True
+        self.python_tracer_level = 1
+        self.raise_error_on_start_failure = False
+        self.repository_path = ""
+        self.start_timestamp_ns = 0
+
+
+class ProfilerSession:
+    """Collects the blocks that TraceMe traces, until it is stopped. One at a time."""
+
+    _lock = threading.Lock()
+    current: ProfilerSession | None = None
+
+    def __init__(self, options: ProfileOptions | None = None) -> None:
+        self.options = options or ProfileOptions()
+        self._events: list[dict[str, Any]] = []
+        with ProfilerSession._lock:
+            if ProfilerSession.current is not None:
+                raise as_status(
+                    ExecutionError("a profiler session is active already", hint="stop it before another one")
+                )
+            ProfilerSession.current = self
+
+    def add(self, event: dict[str, Any]) -> None:
+        """Add an event in the form of Chrome's traces."""
+        self._events.append(event)
+
+    def stop(self) -> bytes:
+        """End the session; gives the events as JSON, in the form of Chrome's traces, and no XSpace."""
+        with ProfilerSession._lock:
+            if ProfilerSession.current is not self:
+                raise as_status(ExecutionError("the profiler session is stopped already", hint="start another one"))
+            ProfilerSession.current = None
+        return json.dumps({"traceEvents": self._events}).encode()
+
+    def export(self, xspace: bytes, tensorboard_dir: str) -> None:
+        """Write what :meth:`stop` gave into a folder, as ``trace.json``."""
+        os.makedirs(tensorboard_dir, exist_ok=True)
+        with open(os.path.join(tensorboard_dir, "trace.json"), "wb") as file:
+            file.write(xspace)
+
+    def stop_and_export(self, tensorboard_dir: str) -> None:
+        """End the session and write its events into a folder."""
+        self.export(self.stop(), tensorboard_dir)
+
+
+class TraceMe:
+    """A block of code with a name and metadata; a context manager. Sessions record how long it took."""
+
+    __slots__ = ("_metadata", "_name", "_start")
+
+    def __init__(self, name: str, **kwargs: Any) -> None:
+        self._name = name
+        self._metadata = kwargs
+        self._start = 0
+
+    def __enter__(self) -> Self:
+        self._start = time.perf_counter_ns()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        session = ProfilerSession.current
+        if session is not None:
+            end = time.perf_counter_ns()
+            event = {"name": self._name, "ph": "X", "ts": self._start / 1000, "dur": (end - self._start) / 1000}
+            arguments = {name: str(value) for name, value in self._metadata.items()}
+            session.add({**event, "pid": os.getpid(), "tid": threading.get_ident(), "args": arguments})
+
+    def set_metadata(self, **kwargs: Any) -> None:
+        """Add metadata."""
+        self._metadata.update(kwargs)
+
+    @staticmethod
+    def is_enabled() -> bool:
+        """Whether a session records."""
+        return ProfilerSession.current is not None
+
+
+class ProfilerServer:
+    """A server of profiles; there is none in xlakit."""
+
+
+@with_status
+def start_server(port: int) -> ProfilerServer:
+    """Raises XlaRuntimeError: there is no server of profiles."""
+    raise UnsupportedError("there is no profiler server", hint="use ProfilerSession, or xlakit profile")
+
+
+@with_status
+def register_plugin_profiler(c_api: Any, /) -> None:
+    """Raises XlaRuntimeError: profilers of plugins are not called."""
+    raise UnsupportedError("profilers of plugins are not supported", hint="use ProfilerSession")
+
+
+@with_status
+def get_fdo_profile(xspace: bytes, as_textproto: bool = False) -> bytes | str:
+    """Raises XlaRuntimeError: xlakit is not guided by profiles of runs."""
+    raise UnsupportedError("there are no profiles for optimization", hint="xlakit tune times alternatives of kernels")
+
+
+@with_status
+def get_profiled_instructions_proto(tensorboard_dir: str) -> bytes:
+    """Raises XlaRuntimeError: xlakit is not guided by profiles of runs."""
+    raise UnsupportedError("there are no profiles of instructions", hint="xlakit profile shows what a program does")
+
+
+@with_status
+def get_instructions_profile(tensorboard_dir: str) -> list[tuple[str, float]]:
+    """Raises XlaRuntimeError: xlakit is not guided by profiles of runs."""
+    raise UnsupportedError("there are no profiles of instructions", hint="xlakit profile shows what a program does")
+
+
+@with_status
+def aggregate_profiled_instructions(profiles: list[bytes], percentile: int) -> str:
+    """Raises XlaRuntimeError: xlakit is not guided by profiles of runs."""
+    raise UnsupportedError("there are no profiles of instructions", hint="xlakit profile shows what a program does")

@@ -1,0 +1,1 @@
+"""Clients, devices, arrays and executables, on xlakit's runtime."""

@@ -1,0 +1,248 @@
+"""ArrayImpl: an array on a device; and DLPack."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from xlakit.compat.xla_client.errors import as_status, status_errors
+from xlakit.compat.xla_client.runtime.device import Device
+from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
+from xlakit.compat.xla_client.runtime.tracebacks import Traceback
+from xlakit.compat.xla_client.shapes import Shape
+from xlakit.errors import ArgumentError, DeletedBufferError
+from xlakit.runtime.buffer import Buffer
+
+
+class Array:
+    """The base of arrays."""
+
+    __slots__ = ()
+
+
+class ArrayImpl(Array):
+    """An array on a device, there or still to come. ``np.asarray`` reads it without a copy where it can."""
+
+    __slots__ = ("__weakref__", "_device", "_npy_value", "_traceback", "aval", "wrapped")
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __init__(self, device: Device, wrapped: Buffer) -> None:
+        self._device = device
+        self.wrapped = wrapped
+        self.aval: Any = None
+        self._npy_value: Any = None
+        self._traceback = Traceback.get_traceback()
+        device.client.track(self)
+
+    # -- properties ------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions."""
+        return self.wrapped.shape.dimensions
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype."""
+        return self.wrapped.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.wrapped.shape.num_elements
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the elements."""
+        return self.wrapped.shape.byte_size
+
+    @property
+    def traceback(self) -> Traceback | None:
+        """Where the array was made; None where tracebacks are not enabled."""
+        return self._traceback
+
+    @property
+    def client(self) -> Any:
+        """The client of its device."""
+        return self._device.client
+
+    @property
+    def _arrays(self) -> list[Self]:
+        return [self]
+
+    @property
+    def _committed(self) -> bool:
+        return False
+
+    @property
+    def _sharding(self) -> Any:
+        from xlakit.compat.xla_client.runtime.array_shardings import SingleDeviceSharding
+
+        return SingleDeviceSharding(self._device)
+
+    @property
+    def _pjrt_layout(self) -> PjRtLayout:
+        return PjRtLayout(self.wrapped.shape.layout_or_default)
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        raise AttributeError("__cuda_array_interface__ is for arrays on GPUs")
+
+    def device(self) -> Device:
+        """Its device."""
+        return self._device
+
+    def xla_shape(self) -> Shape:
+        """Its shape."""
+        return Shape.of(self.wrapped.shape)
+
+    def platform(self) -> str:
+        """``"cpu"``."""
+        return self._device.platform
+
+    def on_device_size_in_bytes(self) -> int:
+        """The bytes that it takes."""
+        self._check()
+        return self.wrapped.on_device_size_in_bytes()
+
+    def unsafe_buffer_pointer(self) -> int:
+        """The address of the first element, once it is there."""
+        self._check()
+        with status_errors():
+            return self.wrapped.unsafe_buffer_pointer()
+
+    # -- readiness and the end -------------------------------------------------------------------
+
+    def block_until_ready(self) -> Self:
+        """Wait for the values; gives the array. Raises XlaRuntimeError with the error of the program."""
+        self._check()
+        with status_errors():
+            self.wrapped.block_until_ready()
+        return self
+
+    def is_ready(self) -> bool:
+        """Whether the values are there, so that reading them does not wait."""
+        self._check()
+        with status_errors():
+            return self.wrapped.is_ready()
+
+    def delete(self) -> None:
+        """Free the memory, as soon as no program and no view reads it."""
+        self.wrapped.delete()
+        self._npy_value = None
+
+    def is_deleted(self) -> bool:
+        """Whether it was deleted, or donated to a program."""
+        return self.wrapped.is_deleted()
+
+    def _check(self) -> None:
+        try:
+            self.wrapped.check_usable()
+        except DeletedBufferError as error:
+            raise as_status(error) from error
+
+    # -- values ----------------------------------------------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        self._check()
+        with status_errors():
+            return self.wrapped.__array__(None if dtype is None else np.dtype(dtype), copy)
+
+    def to_py(self) -> np.ndarray[Any, Any]:
+        """The values as an array of NumPy."""
+        return np.asarray(self)
+
+    def copy_to_host_async(self) -> None:
+        """Begin to bring the values to the host, where those of processors are already."""
+        self._check()
+
+    _copy_single_device_array_to_host_async = copy_to_host_async
+
+    def _single_device_array_to_np_array_did_copy(self) -> tuple[np.ndarray[Any, Any], bool]:
+        return np.asarray(self), False
+
+    def _fully_replicated_shard(self) -> ArrayImpl:
+        return self.clone()
+
+    def _replace_with(self, other: ArrayImpl, /) -> None:
+        self.wrapped = other.wrapped
+
+    def clone(self) -> ArrayImpl:
+        """Another name for the same values; deleting one leaves the other."""
+        self._check()
+        with status_errors():
+            return ArrayImpl(self._device, self.wrapped.copy_to_device(self._device.wrapped))
+
+    def copy_to_device(self, device: Device) -> ArrayImpl:
+        """The values on another device."""
+        self._check()
+        with status_errors():
+            return ArrayImpl(device, self.wrapped.copy_to_device(device.wrapped))
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self._check()
+        with status_errors():
+            return self.wrapped.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.wrapped.__dlpack_device__()
+
+
+class _Capsule:
+    """A DLPack capsule as an object that knows the protocol."""
+
+    def __init__(self, capsule: object) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: object) -> object:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+def buffer_to_dlpack_managed_tensor(buffer: ArrayImpl, stream: int | None = None) -> Any:
+    """A DLPack capsule with the memory of an array."""
+    if stream is not None:
+        raise as_status(ArgumentError("processors have no streams", hint="leave stream out"))
+    return buffer.__dlpack__()
+
+
+def dlpack_managed_tensor_to_buffer(
+    dlpack: Any,
+    device: Any = None,
+    stream: int | None = None,
+    *,
+    cpu_backend: Any = None,
+    gpu_backend: Any = None,
+) -> ArrayImpl:
+    """An array in the memory of a DLPack capsule, on a device, or on the first device of a client.
+
+    Raises XlaRuntimeError for a capsule that was used before, or without a device.
+    """
+    given = device if device is not None else cpu_backend
+    where = given if given is None or isinstance(given, Device) else given.local_devices()[0]
+    if where is None:
+        raise as_status(ArgumentError("no device is given for the tensor", hint="give a device, or cpu_backend"))
+    with status_errors():
+        return ArrayImpl(where, where.wrapped.from_dlpack(_Capsule(dlpack)))
+
+
+def cuda_array_interface_to_buffer(
+    cai: dict[str, Any], gpu_backend: Any = None, device_id: int | None = None
+) -> ArrayImpl:
+    """Raises XlaRuntimeError: there are no GPUs."""
+    raise as_status(ArgumentError("there is no GPU backend", hint="bring the array to the host, or use DLPack"))
+
+
+def batched_block_until_ready(arrays: Any, /) -> None:
+    """Wait for the values of arrays."""
+    for array in arrays:
+        array.block_until_ready()

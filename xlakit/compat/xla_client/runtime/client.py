@@ -1,0 +1,296 @@
+"""Client: the devices of this process, and programs compiled for them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlakit.builder import XlaComputation as OurComputation
+from xlakit.compat.xla_client.computation import XlaComputation
+from xlakit.compat.xla_client.enums import HostBufferSemantics
+from xlakit.compat.xla_client.errors import with_status
+from xlakit.compat.xla_client.hlo_module import HloModule
+from xlakit.compat.xla_client.mlir import program_of
+from xlakit.compat.xla_client.runtime.array import ArrayImpl
+from xlakit.compat.xla_client.runtime.device import Device
+from xlakit.compat.xla_client.runtime.executable import LoadedExecutable, refuse_callbacks
+from xlakit.compat.xla_client.runtime.ifrt_programs import Program, XlaCompileOptions
+from xlakit.compat.xla_client.runtime.options import CompileOptions
+from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
+from xlakit.data.layout import Layout as OurLayout
+from xlakit.errors import ArgumentError, FormatError, UnsupportedError
+from xlakit.ir.instruction import HloModule as OurModule
+from xlakit.runtime.client import Client as OurClient
+
+_MAGIC = b"xlakit executable\n"
+_DEVICE_COUNT = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
+
+
+class Client:
+    """Devices for arrays to be on and programs to run on."""
+
+    __slots__ = ("__weakref__", "_arrays", "_devices", "_executables", "wrapped")
+
+    def __init__(self, wrapped: OurClient) -> None:
+        self.wrapped = wrapped
+        self._devices = [Device(self, device) for device in wrapped.devices()]
+        # By identity: arrays cannot be hashed.
+        self._arrays: dict[int, weakref.ref[ArrayImpl]] = {}
+        self._executables = weakref.WeakSet[LoadedExecutable]()
+
+    @property
+    def platform(self) -> str:
+        """``"cpu"``."""
+        return "cpu"
+
+    _raw_platform = platform
+
+    @property
+    def platform_version(self) -> str:
+        """Xlakit's version."""
+        import xlakit
+
+        return f"xlakit {xlakit.__version__}"
+
+    @property
+    def runtime_type(self) -> str:
+        """``"xlakit"``."""
+        return "xlakit"
+
+    def devices(self) -> list[Device]:
+        """All devices."""
+        return list(self._devices)
+
+    _get_all_devices = devices
+
+    def local_devices(self) -> list[Device]:
+        """The devices of this process."""
+        return [self._devices[device.id] for device in self.wrapped.local_devices()]
+
+    def device_count(self) -> int:
+        """How many devices there are."""
+        return self.wrapped.device_count()
+
+    def local_device_count(self) -> int:
+        """How many devices of this process there are."""
+        return self.wrapped.local_device_count()
+
+    def process_index(self) -> int:
+        """The number of this process."""
+        return self.wrapped.process_index()
+
+    # Older names.
+    host_id = process_index
+    task_id = process_index
+
+    @with_status
+    def device_from_local_hardware_id(self, number: int, /) -> Device:
+        """The device of this process with a hardware number."""
+        for device in self.local_devices():
+            if device.local_hardware_id == number:
+                return device
+        raise ArgumentError(f"there is no device with the local hardware id {number}", hint="ask local_devices()")
+
+    @with_status
+    def get_default_device_assignment(self, num_replicas: int, num_partitions: int | None = None) -> list[Any]:
+        """The devices for replicas, or for the partitions of each replica: the first ones, in order."""
+        rows = self.wrapped.get_default_device_assignment(num_replicas, num_partitions or 1)
+        found = [[self._devices[device.id] for device in row] for row in rows]
+        return [row[0] for row in found] if num_partitions is None else found
+
+    # -- arrays ----------------------------------------------------------------------------------
+
+    @with_status
+    def buffer_from_pyval(
+        self,
+        argument: Any,
+        device: Device | None = None,
+        force_copy: bool = False,
+        host_buffer_semantics: HostBufferSemantics = HostBufferSemantics.ZERO_COPY,
+    ) -> ArrayImpl:
+        """A number or an array on a device, the first one by default.
+
+        force_copy: whether the memory of an array is never used in place.
+        host_buffer_semantics: what is promised of that memory otherwise.
+        """
+        where = self._devices[0] if device is None else device
+        if isinstance(argument, ArrayImpl):
+            return ArrayImpl(where, argument.wrapped.copy_to_device(where.wrapped))
+        if not isinstance(argument, (np.ndarray, np.generic, bool, int, float, complex)):
+            raise ArgumentError(f"a {type(argument).__name__} is no array and no number", hint="give an array of NumPy")
+        array = np.array(argument) if force_copy else np.asarray(argument)
+        made = where.wrapped.put(array, host_buffer_semantics=HostBufferSemantics(host_buffer_semantics).name.lower())
+        return ArrayImpl(where, made)
+
+    def track(self, array: ArrayImpl) -> None:
+        """Count an array among the live ones as long as it is there."""
+        key, arrays = id(array), self._arrays
+        arrays[key] = weakref.ref(array, lambda _: arrays.pop(key, None))
+
+    def live_arrays(self) -> list[ArrayImpl]:
+        """The arrays that are not deleted."""
+        found = [reference() for reference in list(self._arrays.values())]
+        return [array for array in found if array is not None and not array.is_deleted()]
+
+    live_buffers = live_arrays
+
+    @with_status
+    def defragment(self) -> None:
+        """Raises XlaRuntimeError: memory is that of the process, whose allocator cannot move arrays."""
+        raise UnsupportedError("memory of processors is not defragmented", hint="delete arrays that are not needed")
+
+    def heap_profile(self) -> bytes:
+        """What the live arrays take: JSON that is compressed with gzip, and no protocol buffer of pprof."""
+        entries = [
+            {"bytes": array.nbytes, "traceback": str(array.traceback or ""), "device": array.device().id}
+            for array in self.live_arrays()
+        ]
+        return gzip.compress(json.dumps(entries).encode())
+
+    def get_default_layout(self, dtype: Any, shard_shape: Sequence[int], device: Device) -> PjRtLayout:
+        """The layout of an array of a dtype and a shape: major to minor."""
+        return PjRtLayout(OurLayout.default(len(shard_shape)))
+
+    # -- programs --------------------------------------------------------------------------------
+
+    @with_status
+    def compile(
+        self,
+        computation: str | bytes | XlaComputation | HloModule | OurModule,
+        compile_options: CompileOptions | None = None,
+        host_callbacks: Sequence[Any] = (),
+    ) -> LoadedExecutable:
+        """A program for devices of this client.
+
+        computation: an MLIR module, as text or bytecode; here also a computation, a module, or HLO text.
+        """
+        refuse_callbacks(host_callbacks)
+        return self._compiled(_module_of(computation), compile_options or CompileOptions())
+
+    def _compiled(self, module: OurModule, options: CompileOptions) -> LoadedExecutable:
+        if not isinstance(options, CompileOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"compile_options is {type(options).__name__}", hint="give CompileOptions")
+        if options.executable_build_options.use_spmd_partitioning and options.num_partitions > 1:
+            module = module.replace(num_partitions=options.num_partitions)
+        assignment = options.device_assignment
+        made = self.wrapped.compile(
+            module,
+            num_replicas=max(options.num_replicas, module.replica_count),
+            num_partitions=max(options.num_partitions, module.num_partitions),
+            device_assignment=None if assignment is None else assignment.devices,
+        )
+        loaded = LoadedExecutable(self, made, options)
+        self._executables.add(loaded)
+        return loaded
+
+    @with_status
+    def compile_ifrt_program(self, program: Program, options: XlaCompileOptions, /) -> LoadedExecutable:
+        """The program of ``ifrt_programs.make_hlo_program`` for devices of this client."""
+        refuse_callbacks(options.host_callbacks)
+        return self._compiled(program_of(program.mlir_module), options.options)
+
+    def live_executables(self) -> list[LoadedExecutable]:
+        """The executables that are still there."""
+        return list(self._executables)
+
+    @with_status
+    def serialize_executable(self, executable: LoadedExecutable, /) -> bytes:
+        """The program and its options, for :meth:`deserialize_executable`; the machine code is in xlakit's cache."""
+        options = executable.options.SerializeAsString()
+        return _MAGIC + len(options).to_bytes(8, "little") + options + executable.wrapped.module.to_proto()
+
+    @with_status
+    def deserialize_executable(
+        self,
+        serialized: bytes,
+        compile_options: CompileOptions | None = None,
+        host_callbacks: Sequence[Any] = (),
+    ) -> LoadedExecutable:
+        """The executable of serialized bytes, with other options where some are given."""
+        refuse_callbacks(host_callbacks)
+        start = len(_MAGIC)
+        if not serialized.startswith(_MAGIC) or len(serialized) < start + 8:
+            raise FormatError("not an executable that was serialized by this package", hint="compile the program")
+        end = start + 8 + int.from_bytes(serialized[start : start + 8], "little")
+        options = compile_options or CompileOptions.ParseFromString(serialized[start + 8 : end])
+        return self._compiled(OurModule.from_proto(serialized[end:]), options)
+
+    @with_status
+    def make_python_callback_from_host_send_and_recv(self, *_: Any, **__: Any) -> Any:
+        """Raises XlaRuntimeError: call Python with a custom call instead."""
+        raise UnsupportedError(
+            "callbacks by send and recv are not supported", hint="use xlakit.register_custom_call and a custom call"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a client of platform cpu has no attribute '{name}'")
+
+
+def _module_of(program: Any) -> OurModule:
+    if isinstance(program, XlaComputation | HloModule):
+        return program.wrapped
+    if isinstance(program, OurModule):
+        return program
+    if isinstance(program, OurComputation):
+        return program.to_module()
+    if not isinstance(program, (str, bytes)):
+        raise TypeError(f"compile() takes an MLIR module as str or bytes, not {type(program).__name__}")
+    return program_of(program)
+
+
+@with_status
+def make_cpu_client(
+    asynchronous: bool = True,
+    distributed_client: Any = None,
+    node_id: int = 0,
+    num_nodes: int = 1,
+    collectives: Any = None,
+    num_devices: int | None = None,
+) -> Client:
+    """A client with ``num_devices`` devices; by default as many as XLA_FLAGS or XLAKIT_DEVICES say, or 1.
+
+    asynchronous: has no effect; programs always run asynchronously. Raises XlaRuntimeError for several nodes, of which
+    :mod:`xlakit.distributed` takes care.
+    """
+    if distributed_client is not None or num_nodes != 1 or collectives is not None:
+        raise UnsupportedError(
+            "a client of several processes is not made here",
+            hint="use xlakit.distributed.initialize and xlakit.Client(distributed=...)",
+        )
+    flagged = _DEVICE_COUNT.search(os.environ.get("XLA_FLAGS", ""))
+    if num_devices is None and flagged is not None:
+        num_devices = int(flagged[1])
+    return Client(OurClient(num_devices))
+
+
+def heap_profile(client: Client) -> bytes:
+    """What the live arrays take; see :meth:`Client.heap_profile`."""
+    return client.heap_profile()
+
+
+# -- conveniences of older releases --------------------------------------------------------------------
+
+
+def execute_with_python_values(executable: LoadedExecutable, arguments: Sequence[Any], backend: Client) -> list[Any]:
+    """Run a program on its one device with values of the host; gives a list of arrays of NumPy."""
+    device = executable.local_devices()[0]
+    placed = [backend.buffer_from_pyval(argument, device) for argument in arguments]
+    return [np.asarray(array) for array in executable.execute(placed)]
+
+
+def execute_with_python_values_replicated(
+    executable: LoadedExecutable, arguments: Sequence[Sequence[Any]], backend: Client
+) -> list[list[Any]]:
+    """Run a program with a list of values for each device; gives a list of arrays of NumPy for each."""
+    devices = executable.local_devices()
+    placed = [[backend.buffer_from_pyval(a, d) for a in values] for values, d in zip(arguments, devices, strict=True)]
+    shards = [list(column) for column in zip(*placed, strict=True)] if placed and placed[0] else []
+    results = executable.execute_sharded(shards).disassemble_into_single_device_arrays()
+    return [[np.asarray(arrays[i]) for arrays in results] for i in range(len(devices))]

@@ -1,0 +1,81 @@
+"""DebugOptions: XLA's flags, as fields that are kept and, but for the dumps, have no effect on xlakit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xlakit.compat.xla_client.enums import AutotuneCacheMode
+
+_DEFAULTS: dict[str, Any] = {
+    "xla_backend_optimization_level": 3,
+    "xla_cpu_enable_fast_math": False,
+    "xla_cpu_enable_xprof_traceme": False,
+    "xla_cpu_fast_math_honor_division": True,
+    "xla_cpu_fast_math_honor_functions": True,
+    "xla_cpu_fast_math_honor_infs": True,
+    "xla_cpu_fast_math_honor_nans": True,
+    "xla_detailed_logging": True,
+    "xla_disable_hlo_passes": "",
+    "xla_dump_compress_protos": False,
+    "xla_dump_disable_metadata": False,
+    "xla_dump_fusion_visualization": False,
+    "xla_dump_hlo_as_dot": False,
+    "xla_dump_hlo_as_html": False,
+    "xla_dump_hlo_as_long_text": True,
+    "xla_dump_hlo_as_proto": False,
+    "xla_dump_hlo_as_text": False,
+    "xla_dump_hlo_as_url": False,
+    "xla_dump_hlo_module_re": "",
+    "xla_dump_hlo_pass_re": "",
+    "xla_dump_hlo_pipeline_re": "",
+    "xla_dump_hlo_snapshots": False,
+    "xla_dump_max_hlo_modules": -1,
+    "xla_dump_module_metadata": False,
+    "xla_dump_to": "",
+    "xla_enable_dumping": True,
+    "xla_enable_hlo_passes_only": "",
+    "xla_force_host_platform_device_count": 1,
+    "xla_gpu_cuda_data_dir": "./cuda_sdk_lib",
+    "xla_gpu_dump_autotune_logs_to": "",
+    "xla_gpu_dump_autotune_results_to": "",
+    "xla_gpu_enable_fast_min_max": False,
+    "xla_gpu_enable_llvm_module_compilation_parallelism": False,
+    "xla_gpu_experimental_autotune_cache_mode": AutotuneCacheMode.UPDATE,
+    "xla_gpu_kernel_cache_file": "",
+    "xla_gpu_load_autotune_results_from": "",
+    "xla_gpu_per_fusion_autotune_cache_dir": "",
+    "xla_llvm_disable_expensive_passes": False,
+    "xla_test_all_input_layouts": False,
+}
+
+
+class DebugOptions:
+    """XLA's flags that jaxlib lets programs set. A value of another type than the default's raises TypeError."""
+
+    __slots__ = tuple(_DEFAULTS)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __init__(self) -> None:
+        for name, value in _DEFAULTS.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _DEFAULTS and type(value) is not type(_DEFAULTS[name]):
+            raise TypeError(f"{name} is {type(_DEFAULTS[name]).__name__}, got {value!r}")
+        object.__setattr__(self, name, value)
+
+    def changed(self) -> dict[str, Any]:
+        """The fields that are not at their defaults, by name."""
+        return {name: getattr(self, name) for name in _DEFAULTS if getattr(self, name) != _DEFAULTS[name]}
+
+    def __repr__(self) -> str:
+        return "".join(f"{name}: {_text(getattr(self, name))}\n" for name in _DEFAULTS if getattr(self, name))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else getattr(value, "name", str(value))

@@ -1,0 +1,280 @@
+"""LoadedExecutable and the results of its runs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
+from xlakit.compat.xla_client.hlo_module import HloModule
+from xlakit.compat.xla_client.runtime.array import ArrayImpl
+from xlakit.compat.xla_client.runtime.device import MEMORY_KIND, Device
+from xlakit.compat.xla_client.runtime.memory_stats import CompiledMemoryStats
+from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
+from xlakit.compat.xla_client.runtime.tracebacks import Traceback
+from xlakit.compat.xla_client.shapes import laid_out
+from xlakit.compat.xla_client.sharding import OpSharding
+from xlakit.data.shape import Shape as OurShape
+from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError
+from xlakit.ir.attributes import Sharding
+from xlakit.runtime.buffer import Buffer
+from xlakit.runtime.executable import LoadedExecutable as OurExecutable
+
+
+class Token:
+    """Is ready when a run is done."""
+
+    __slots__ = ("_arrays",)
+
+    def __init__(self, arrays: Sequence[ArrayImpl]) -> None:
+        self._arrays = list(arrays)
+
+    def block_until_ready(self) -> None:
+        """Wait for the run. Raises XlaRuntimeError with its error."""
+        for array in self._arrays:
+            with status_errors():
+                array.wrapped.block_until_ready()
+
+
+class ShardedToken:
+    """The tokens of a run on several devices."""
+
+    __slots__ = ("_tokens",)
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._tokens = list(tokens)
+
+    def block_until_ready(self) -> None:
+        """Wait for the run on all devices."""
+        for token in self._tokens:
+            token.block_until_ready()
+
+    def get_token(self, device_id: int, /) -> Token:
+        """The token of one device, by its position among those of the run."""
+        return self._tokens[device_id]
+
+
+class ExecuteResults:
+    """The results of a run: for each result, an array on each device."""
+
+    __slots__ = ("_arrays", "_tokens")
+
+    def __init__(self, arrays: Sequence[Sequence[ArrayImpl]], *, with_tokens: bool) -> None:
+        # By device, then by result.
+        self._arrays = [list(part) for part in arrays]
+        self._tokens = [Token(part) for part in self._arrays] if with_tokens else None
+
+    def __len__(self) -> int:
+        return len(self._arrays[0]) if self._arrays else 0
+
+    def disassemble_into_single_device_arrays(self) -> list[list[ArrayImpl]]:
+        """For each result a list of its arrays, one for each device."""
+        return self.disassemble_prefix_into_single_device_arrays(len(self))
+
+    def disassemble_prefix_into_single_device_arrays(self, n: int, /) -> list[list[ArrayImpl]]:
+        """The first ``n`` results."""
+        if not 0 <= n <= len(self):
+            raise as_status(ArgumentError(f"there are {len(self)} results, {n} are asked for"))
+        return [[part[i] for part in self._arrays] for i in range(n)]
+
+    def consume_with_handlers(self, handlers: Sequence[Callable[[list[ArrayImpl]], Any]], /) -> list[Any]:
+        """What a function for each result makes of the list of its arrays."""
+        results = self.disassemble_into_single_device_arrays()
+        if len(handlers) != len(results):
+            raise as_status(ArgumentError(f"{len(handlers)} handlers are given for {len(results)} results"))
+        return [handler(result) for handler, result in zip(handlers, results, strict=True)]
+
+    def consume_token(self) -> ShardedToken:
+        """The tokens of the run; it must have been asked for them."""
+        if self._tokens is None:
+            raise as_status(ExecutionError("the run has no tokens", hint="call execute_sharded with with_tokens=True"))
+        return ShardedToken(self._tokens)
+
+
+class LoadedExecutable:
+    """A program that devices run. Its parameters and results are flat: tuples are taken apart."""
+
+    __slots__ = ("__weakref__", "_client", "_deleted", "_devices", "_kept", "_traceback", "options", "wrapped")
+
+    def __init__(self, client: Any, wrapped: OurExecutable, options: Any) -> None:
+        self._client = client
+        self.wrapped = wrapped
+        self.options = options
+        self._devices = [client.devices()[device.id] for device in wrapped.local_devices()]
+        self._traceback = Traceback.get_traceback()
+        self._kept: list[object] = []
+        self._deleted = False
+
+    @property
+    def client(self) -> Any:
+        """The client whose devices run it."""
+        return self._client
+
+    @property
+    def traceback(self) -> Traceback | None:
+        """Where it was compiled."""
+        return self._traceback
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Bytes that tell programs apart."""
+        return hashlib.sha256(self.wrapped.module.to_proto()).hexdigest().encode()
+
+    def local_devices(self) -> list[Device]:
+        """The devices of this process that run it."""
+        return list(self._devices)
+
+    def keep_alive(self, value: object, /) -> None:
+        """Keep an object as long as the executable."""
+        self._kept.append(value)
+
+    def delete(self) -> None:
+        """Take no more calls."""
+        self._deleted = True
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def execute(self, arguments: Sequence[ArrayImpl], device: Device | None = None) -> list[ArrayImpl]:
+        """Run the program on its one device; gives its results, which may still be computed."""
+        del device
+        return [arrays[0] for arrays in self.execute_sharded(arguments).disassemble_into_single_device_arrays()]
+
+    def execute_with_token(
+        self, arguments: Sequence[ArrayImpl], device: Device | None = None
+    ) -> tuple[list[ArrayImpl], Token]:
+        """Run the program on its one device; gives its results and a token that is ready when it is done."""
+        del device
+        results = self.execute_sharded(arguments, with_tokens=True)
+        arrays = [arrays[0] for arrays in results.disassemble_into_single_device_arrays()]
+        return arrays, results.consume_token().get_token(0)
+
+    def execute_sharded(
+        self, arguments: Sequence[ArrayImpl] | Sequence[Sequence[ArrayImpl]], with_tokens: bool = False
+    ) -> ExecuteResults:
+        """Run the program on all of its devices.
+
+        arguments: for each argument a list of its arrays, one for each device; or, on one device, its array.
+
+        Raises TypeError for what is no array, XlaRuntimeError for arguments that do not fit.
+        """
+        given = [self._on_devices(argument) for argument in arguments]
+        with status_errors():
+            if self._deleted:
+                raise ExecutionError(f"'{self.wrapped.name}' was deleted", hint="compile it again")
+            shards = [[argument[i] for argument in given] for i in range(len(self._devices))]
+            if len(self._devices) == 1:
+                runs = [self.wrapped.execute(self._nested(shards[0]))]
+            else:
+                runs = self.wrapped.execute_sharded([self._nested(shard) for shard in shards])
+        pairs = zip(self._devices, runs, strict=True)
+        return ExecuteResults(
+            [[ArrayImpl(device, buffer) for buffer in _flat(run)] for device, run in pairs], with_tokens=with_tokens
+        )
+
+    def execute_sharded_on_local_devices(self, arguments: Sequence[Sequence[ArrayImpl]]) -> list[list[ArrayImpl]]:
+        """As :meth:`execute_sharded`, with the arrays of each result in a list."""
+        return self.execute_sharded(arguments).disassemble_into_single_device_arrays()
+
+    def _on_devices(self, argument: object) -> list[Buffer]:
+        """The buffers of an argument, one for each device, in the order of the devices."""
+        arrays = [argument] if isinstance(argument, ArrayImpl) else argument
+        if not isinstance(arrays, (list, tuple)) or not all(isinstance(a, ArrayImpl) for a in cast("Any", arrays)):
+            raise TypeError(f"an argument is an array of this package or a list of them, not {type(argument).__name__}")
+        found = cast("Sequence[ArrayImpl]", arrays)
+        if len(found) != len(self._devices):
+            raise as_status(
+                ArgumentError(
+                    f"an argument has {len(found)} arrays, '{self.wrapped.name}' runs on {len(self._devices)} devices",
+                    hint="give an array for each device",
+                )
+            )
+        return [array.wrapped for array in found]
+
+    def _nested(self, buffers: Sequence[Buffer]) -> list[Any]:
+        """Flat arguments as the parameters of the program have them."""
+        shapes = self.wrapped.module.program_shape.parameters
+        count = sum(1 for shape in shapes for _ in shape.leaves())
+        if len(buffers) != count:
+            raise ArgumentError(
+                f"'{self.wrapped.name}' takes {count} arrays, got {len(buffers)}",
+                hint="give an array for each parameter, and for each element of a parameter that is a tuple",
+            )
+        rest = iter(buffers)
+
+        def nested(shape: OurShape) -> Any:
+            return tuple(nested(part) for part in shape.tuple_shapes) if shape.is_tuple else next(rest)
+
+        return [nested(shape) for shape in shapes]
+
+    # -- what is known of it ---------------------------------------------------------------------
+
+    def hlo_modules(self) -> list[HloModule]:
+        """The program in a list, as it was given to the compiler."""
+        return [HloModule.of(self.wrapped.module)]
+
+    @with_status
+    def cost_analysis(self) -> dict[str, Any]:
+        """What a run costs: "flops", "transcendentals", "bytes accessed"."""
+        return dict(self.wrapped.compiled.cost_analysis())
+
+    @with_status
+    def get_compiled_memory_stats(self) -> CompiledMemoryStats:
+        """The memory of a run."""
+        return CompiledMemoryStats(self.wrapped.compiled.memory_analysis(), self.wrapped.module)
+
+    def size_of_generated_code_in_bytes(self) -> int:
+        """The bytes of machine code; 0 where they are not known."""
+        with status_errors():
+            return self.wrapped.compiled.memory_analysis().generated_code_size_in_bytes
+
+    def get_parameter_layouts(self) -> list[PjRtLayout]:
+        """The layouts of all arrays that it takes."""
+        return _layouts(self.wrapped.module.program_shape.parameters)
+
+    def get_output_layouts(self) -> list[PjRtLayout]:
+        """The layouts of all arrays that it gives."""
+        return _layouts([self.wrapped.module.program_shape.result])
+
+    def get_output_memory_kinds(self) -> list[list[str]]:
+        """The kinds of memory of all arrays that it gives."""
+        return [[MEMORY_KIND for _ in self.wrapped.module.program_shape.result.leaves()]]
+
+    def get_parameter_shardings(self) -> list[OpSharding] | None:
+        """How its parameters are split; None where nothing is said of one."""
+        found = [parameter.annotations.sharding for parameter in self.wrapped.module.entry.parameters]
+        return _shardings(found)
+
+    def get_output_shardings(self) -> list[OpSharding] | None:
+        """How its results are split; None where nothing is said."""
+        root = self.wrapped.module.entry.root
+        whole = root.annotations.sharding
+        return _shardings(list(whole.elements) if whole is not None and whole.elements else [whole])
+
+    def serialize(self) -> bytes:
+        """The program in the form that :meth:`Client.deserialize_executable` takes."""
+        return self._client.serialize_executable(self)
+
+
+def _flat(result: Any) -> list[Buffer]:
+    if isinstance(result, tuple):
+        return [buffer for part in cast("tuple[Any, ...]", result) for buffer in _flat(part)]
+    return [result]
+
+
+def _layouts(shapes: Sequence[OurShape]) -> list[PjRtLayout]:
+    leaves = [leaf for shape in shapes for _, leaf in laid_out(shape).leaves()]
+    return [PjRtLayout(leaf.layout_or_default) for leaf in leaves if leaf.is_array]
+
+
+def _shardings(found: Sequence[Sharding | None]) -> list[OpSharding] | None:
+    known = [sharding for sharding in found if sharding is not None]
+    return [OpSharding.of(sharding) for sharding in known] if known and len(known) == len(found) else None
+
+
+def refuse_callbacks(host_callbacks: Sequence[object]) -> None:
+    """Raise UnsupportedError for callbacks of the host, which are capsules of another runtime."""
+    if host_callbacks:
+        raise UnsupportedError(
+            "host_callbacks are not supported", hint="call Python with a custom call: xlakit.register_custom_call"
+        )

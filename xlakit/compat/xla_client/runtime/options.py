@@ -1,0 +1,254 @@
+"""DeviceAssignment, ExecutableBuildOptions and CompileOptions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlakit.compat.xla_client.enums import AutotuneCacheMode
+from xlakit.compat.xla_client.errors import with_status
+from xlakit.compat.xla_client.runtime.debug_options import DebugOptions
+from xlakit.compat.xla_client.shapes import Shape
+from xlakit.errors import FormatError
+
+
+class DeviceAssignment:
+    """The number of the device for each computation of each replica."""
+
+    __slots__ = ("devices",)
+
+    def __init__(self) -> None:
+        raise TypeError("DeviceAssignment has no constructor; use DeviceAssignment.create(array)")
+
+    @staticmethod
+    def create(array: np.ndarray[Any, Any], /) -> DeviceAssignment:
+        """An assignment from an array of integers, [replica, computation]. Raises TypeError for anything else."""
+        if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "iu":  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a device assignment is a two-dimensional array of integers, not {array!r}")
+        made = DeviceAssignment.__new__(DeviceAssignment)
+        made.devices = array.astype(np.int64)
+        return made
+
+    def replica_count(self) -> int:
+        """How many replicas there are."""
+        return int(self.devices.shape[0])
+
+    def computation_count(self) -> int:
+        """How many computations a replica has."""
+        return int(self.devices.shape[1])
+
+    def serialize(self) -> bytes:
+        """A serialized DeviceAssignmentProto."""
+        from xlakit.formats.hlo_proto import schema
+
+        message = schema.new("DeviceAssignmentProto")
+        message.replica_count, message.computation_count = self.devices.shape
+        for column in self.devices.T:
+            message.computation_devices.add().replica_device_ids.extend(int(d) for d in column)
+        return message.SerializeToString(deterministic=True)
+
+    def __repr__(self) -> str:
+        lines = [f"Computations: {self.computation_count()} Replicas: {self.replica_count()}"]
+        for number, column in enumerate(self.devices.T):
+            lines.append(f"Computation {number}: " + "".join(f"{d} " for d in column))
+        return "\n".join(lines) + "\n"
+
+
+class ExecutableBuildOptions:
+    """How a program is compiled: replicas and partitions, layouts, and XLA's flags."""
+
+    __slots__ = (
+        "allow_spmd_sharding_propagation_to_output",
+        "allow_spmd_sharding_propagation_to_parameters",
+        "auto_spmd_partitioning_mesh_ids",
+        "auto_spmd_partitioning_mesh_shape",
+        "compilation_environments",
+        "debug_options",
+        "device_assignment",
+        "exec_time_optimization_effort",
+        "fdo_profile",
+        "memory_fitting_effort",
+        "memory_fitting_level",
+        "num_partitions",
+        "num_replicas",
+        "optimization_level",
+        "result_layout",
+        "use_auto_spmd_partitioning",
+        "use_shardy_partitioner",
+        "use_spmd_partitioning",
+    )
+
+    def __init__(self) -> None:
+        self.result_layout: Shape | None = None
+        self.num_replicas = 1
+        self.num_partitions = 1
+        self.device_assignment: DeviceAssignment | None = None
+        self.debug_options = DebugOptions()
+        self.use_spmd_partitioning = False
+        self.use_auto_spmd_partitioning = False
+        self.use_shardy_partitioner = False
+        self.auto_spmd_partitioning_mesh_shape: Sequence[int] = []
+        self.auto_spmd_partitioning_mesh_ids: Sequence[int] = []
+        self.allow_spmd_sharding_propagation_to_parameters: Sequence[bool] = [False]
+        self.allow_spmd_sharding_propagation_to_output: Sequence[bool] = [False]
+        self.exec_time_optimization_effort = 0.0
+        self.memory_fitting_effort = 0.0
+        self.optimization_level = 0
+        self.memory_fitting_level = 0
+        self.fdo_profile = b""
+        self.compilation_environments = b""
+
+    def compilation_environments_from_serialized_proto(self, serialized_proto: bytes, /) -> None:
+        """Keep compilation environments; xlakit has none of its own."""
+        self.compilation_environments = serialized_proto
+
+    def __repr__(self) -> str:
+        layout = "nullopt" if self.result_layout is None else self.result_layout
+        return (
+            f"ExecutableBuildOptions{{device_ordinal=-1, result_layout={layout}, num_replicas={self.num_replicas}, "
+            f"num_partitions={self.num_partitions}}}"
+        )
+
+
+_BUILD_PREFIX = "build."
+_FORMAT = "xlakit.compat.xla_client.CompileOptions"
+
+
+class CompileOptions:
+    """Options of :meth:`Client.compile`. Serialized, they are JSON that this class reads, and no protocol buffer."""
+
+    __slots__ = (
+        "argument_layouts",
+        "compile_portable_executable",
+        "env_option_overrides",
+        "executable_build_options",
+        "parameter_is_tupled_arguments",
+        "profile_version",
+    )
+
+    def __init__(self) -> None:
+        self.argument_layouts: Sequence[Shape] | None = None
+        self.parameter_is_tupled_arguments = False
+        self.executable_build_options = ExecutableBuildOptions()
+        self.compile_portable_executable = False
+        self.profile_version = 0
+        self.env_option_overrides: Sequence[tuple[str, str | bool | int | float]] = []
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kinds = {"compile_portable_executable": bool, "parameter_is_tupled_arguments": bool, "profile_version": int}
+        if name in kinds and not isinstance(value, kinds[name]):
+            raise TypeError(f"{name} is {kinds[name].__name__}, got {value!r}")
+        object.__setattr__(self, name, value)
+
+    @property
+    def tuple_arguments(self) -> bool:
+        """Another name of ``parameter_is_tupled_arguments``."""
+        return self.parameter_is_tupled_arguments
+
+    @tuple_arguments.setter
+    def tuple_arguments(self, value: bool) -> None:
+        self.parameter_is_tupled_arguments = value
+
+    @property
+    def num_replicas(self) -> int:
+        """How many replicas run the program."""
+        return self.executable_build_options.num_replicas
+
+    @num_replicas.setter
+    def num_replicas(self, value: int) -> None:
+        self.executable_build_options.num_replicas = _count("num_replicas", value)
+
+    @property
+    def num_partitions(self) -> int:
+        """How many partitions run the program."""
+        return self.executable_build_options.num_partitions
+
+    @num_partitions.setter
+    def num_partitions(self, value: int) -> None:
+        self.executable_build_options.num_partitions = _count("num_partitions", value)
+
+    @property
+    def device_assignment(self) -> DeviceAssignment | None:
+        """The devices that run the program; None for the first ones."""
+        return self.executable_build_options.device_assignment
+
+    @device_assignment.setter
+    def device_assignment(self, value: DeviceAssignment | None) -> None:
+        self.executable_build_options.device_assignment = value
+
+    def SerializeAsString(self) -> bytes:
+        """All options, for :meth:`ParseFromString`."""
+        build = self.executable_build_options
+        fields: dict[str, Any] = {name: _plain(getattr(self, name)) for name in self.__slots__ if "build" not in name}
+        for name in build.__slots__:
+            if name != "debug_options":
+                fields[_BUILD_PREFIX + name] = _plain(getattr(build, name))
+        debug = {name: _plain(value) for name, value in build.debug_options.changed().items()}
+        return json.dumps({"format": _FORMAT, "options": fields, "debug": debug}, sort_keys=True).encode()
+
+    @staticmethod
+    @with_status
+    def ParseFromString(data: bytes, /) -> CompileOptions:
+        """The options that :meth:`SerializeAsString` has written."""
+        try:
+            found = json.loads(data)
+            fields, debug = found["options"], found["debug"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatError(
+                f"not options that were serialized by this package: {error}",
+                hint="set them on a new CompileOptions; protocol buffers of jaxlib are not read",
+            ) from None
+        made = CompileOptions()
+        for name, value in fields.items():
+            owner: Any = made.executable_build_options if name.startswith(_BUILD_PREFIX) else made
+            setattr(owner, name.removeprefix(_BUILD_PREFIX), _value(value))
+        for name, value in debug.items():
+            setattr(made.executable_build_options.debug_options, name, _value(value))
+        return made
+
+    def __getstate__(self) -> tuple[bytes]:
+        return (self.SerializeAsString(),)
+
+    def __setstate__(self, state: tuple[bytes]) -> None:
+        made = CompileOptions.ParseFromString(state[0])
+        for name in self.__slots__:
+            setattr(self, name, getattr(made, name))
+
+
+def _count(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} is an int, got {value!r}")
+    return int(value)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON, with a name for each type that JSON lacks."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]  # pyright: ignore
+    if isinstance(value, Shape):
+        return {"shape": str(value)}
+    if isinstance(value, DeviceAssignment):
+        return {"devices": value.devices.tolist()}
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
+    if isinstance(value, AutotuneCacheMode):
+        return {"autotune": value.value}
+    return value
+
+
+def _value(plain: Any) -> Any:
+    if isinstance(plain, list):
+        items: list[Any] = [_value(item) for item in plain]  # pyright: ignore
+        # The overrides are pairs of a name and a value.
+        return tuple(items) if len(items) == 2 and isinstance(items[0], str) else items
+    if not isinstance(plain, dict):
+        return plain
+    ((kind, value),) = plain.items()  # pyright: ignore
+    if kind == "shape":
+        return Shape(value)
+    if kind == "devices":
+        return DeviceAssignment.create(np.asarray(value, np.int64))
+    return bytes.fromhex(value) if kind == "bytes" else AutotuneCacheMode(value)

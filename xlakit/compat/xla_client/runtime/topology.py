@@ -1,0 +1,123 @@
+"""DeviceTopology, and plugins of other platforms, of which there are none here."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xlakit.compat.xla_client.errors import with_status
+from xlakit.compat.xla_client.runtime.device import Device
+from xlakit.errors import UnsupportedError
+
+
+class DeviceTopology:
+    """The devices of a client, without the client."""
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        self._devices = list(devices)
+
+    @property
+    def platform(self) -> str:
+        """``"cpu"``."""
+        return "cpu"
+
+    @property
+    def platform_version(self) -> str:
+        """Xlakit's version."""
+        import xlakit
+
+        return f"xlakit {xlakit.__version__}"
+
+    def serialize(self) -> bytes:
+        """The numbers of the devices, as JSON."""
+        return json.dumps({"platform": "cpu", "devices": [device.id for device in self._devices]}).encode()
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a topology of platform cpu has no attribute '{name}'")
+
+
+def get_topology_for_devices(devices: Sequence[Device], /) -> DeviceTopology:
+    """The topology of some devices."""
+    return DeviceTopology(devices)
+
+
+def _no_plugins(what: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{what}: xlakit loads no plugins of other platforms", hint="use make_cpu_client, or JAX for those"
+    )
+
+
+@with_status
+def make_tfrt_tpu_c_api_device_topology(topology_name: str = "", **kwargs: Any) -> DeviceTopology:
+    """Raises XlaRuntimeError: there are no TPUs."""
+    raise _no_plugins(f"TPU topology '{topology_name}'")
+
+
+@with_status
+def make_c_api_device_topology(c_api: Any, topology_name: str = "", **kwargs: Any) -> DeviceTopology:
+    """Raises XlaRuntimeError: xlakit loads no plugins."""
+    raise _no_plugins(f"topology '{topology_name}'")
+
+
+def pjrt_plugin_loaded(plugin_name: str) -> bool:
+    """Whether a plugin is loaded: never."""
+    return False
+
+
+def pjrt_plugin_initialized(plugin_name: str) -> bool:
+    """Whether a plugin is initialized: never."""
+    return False
+
+
+@with_status
+def load_pjrt_plugin_dynamically(plugin_name: str, library_path: str) -> Any:
+    """Raises XlaRuntimeError: xlakit loads no plugins."""
+    raise _no_plugins(f"plugin '{plugin_name}'")
+
+
+@with_status
+def load_pjrt_plugin_with_c_api(plugin_name: str, c_api: Any) -> None:
+    """Raises XlaRuntimeError: xlakit loads no plugins."""
+    raise _no_plugins(f"plugin '{plugin_name}'")
+
+
+@with_status
+def initialize_pjrt_plugin(plugin_name: str) -> None:
+    """Raises XlaRuntimeError: xlakit loads no plugins."""
+    raise _no_plugins(f"plugin '{plugin_name}'")
+
+
+@with_status
+def make_c_api_client(
+    plugin_name: str, options: Mapping[str, Any] | None = None, distributed_client: Any = None
+) -> Any:
+    """Raises XlaRuntimeError: xlakit loads no plugins."""
+    raise _no_plugins(f"plugin '{plugin_name}'")
+
+
+@with_status
+def make_tpu_client(library_path: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
+    """Raises XlaRuntimeError: there are no TPUs."""
+    raise _no_plugins("a TPU client")
+
+
+def generate_pjrt_gpu_plugin_options() -> dict[str, Any]:
+    """The options that the environment gives for clients of GPUs. Raises ValueError for an unknown allocator."""
+    environment = os.environ
+    allocator = environment.get("XLA_PYTHON_CLIENT_ALLOCATOR", "default").lower()
+    known = ("default", "platform", "bfc", "cuda_async")
+    if allocator not in known:
+        raise ValueError(f"XLA_PYTHON_CLIENT_ALLOCATOR is {allocator!r}; known: {', '.join(known)}")
+    old, new = environment.get("XLA_PYTHON_CLIENT_MEM_FRACTION", ""), environment.get("XLA_CLIENT_MEM_FRACTION", "")
+    if old and new:
+        raise ValueError("XLA_PYTHON_CLIENT_MEM_FRACTION and XLA_CLIENT_MEM_FRACTION are both set; unset the former")
+    options: dict[str, Any] = {"platform_name": "cuda", "allocator": allocator}
+    if old or new:
+        options["memory_fraction"] = float(old or new)
+    if preallocate := environment.get("XLA_PYTHON_CLIENT_PREALLOCATE", ""):
+        options["preallocate"] = preallocate not in ("false", "False", "0")
+    if megabytes := environment.get("XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB", ""):
+        options["collective_memory_size"] = int(megabytes) << 20
+    return options

@@ -1,0 +1,131 @@
+"""Traceback and Frame: where in Python something was made."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from types import CodeType, FrameType, TracebackType
+from typing import Any, ClassVar
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class Frame:
+    """A line of a function."""
+
+    __slots__ = ("file_name", "function_name", "function_start_line", "line_num")
+
+    def __init__(self, file_name: str, function_name: str, function_start_line: int, line_num: int, /) -> None:
+        self.file_name = file_name
+        self.function_name = function_name
+        self.function_start_line = function_start_line
+        self.line_num = line_num
+
+    def __repr__(self) -> str:
+        return f"{self.function_name};{self.file_name}:{self.line_num}"
+
+
+class Traceback:
+    """The Python stack of a thread, the innermost frame first, without frames of this package."""
+
+    __slots__ = ("_codes", "_offsets")
+
+    enabled: ClassVar[bool] = True
+
+    def __init__(self, codes: Sequence[CodeType], offsets: Sequence[int]) -> None:
+        self._codes = tuple(codes)
+        self._offsets = tuple(offsets)
+
+    @staticmethod
+    def get_traceback() -> Traceback | None:
+        """That of the calling thread; None where they are not enabled."""
+        if not Traceback.enabled:
+            return None
+        codes: list[CodeType] = []
+        offsets: list[int] = []
+        frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        while frame is not None:
+            if not frame.f_code.co_filename.startswith(_PACKAGE):
+                codes.append(frame.f_code)
+                offsets.append(frame.f_lasti)
+            frame = frame.f_back
+        return Traceback(codes, offsets)
+
+    @property
+    def frames(self) -> list[Frame]:
+        """The lines, the innermost first."""
+        return [
+            Frame(code.co_filename, code.co_name, code.co_firstlineno, Traceback.code_addr2line(code, offset))
+            for code, offset in zip(self._codes, self._offsets, strict=True)
+        ]
+
+    def raw_frames(self) -> tuple[list[CodeType], list[int]]:
+        """The code objects and the offsets of their instructions."""
+        return list(self._codes), list(self._offsets)
+
+    def as_python_traceback(self) -> Any:
+        """A traceback of Python; the outermost frame comes first."""
+        return Traceback.traceback_from_frames(self.frames)
+
+    @staticmethod
+    def traceback_from_frames(frames: Sequence[Frame], /) -> Any:
+        """A traceback of Python with the given lines, the innermost first in ``frames``."""
+        made: TracebackType | None = None
+        for frame in frames:
+            made = TracebackType(made, _frame_at(frame), 0, frame.line_num)
+        return made
+
+    @staticmethod
+    def code_addr2line(code: CodeType, lasti: int, /) -> int:
+        """The line of an instruction of a code object."""
+        for start, end, line in code.co_lines():
+            if start <= lasti < end and line is not None:
+                return line
+        return code.co_firstlineno
+
+    @staticmethod
+    def code_addr2location(code: CodeType, lasti: int, /) -> tuple[int, int, int, int]:
+        """First line and column, and last line and column, of an instruction of a code object."""
+        for number, position in enumerate(code.co_positions()):
+            if number == lasti // 2:
+                line, end_line, column, end_column = position
+                return line or code.co_firstlineno, column or 0, end_line or line or 0, end_column or 0
+        return code.co_firstlineno, 0, code.co_firstlineno, 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Traceback) and (self._codes, self._offsets) == (other._codes, other._offsets)
+
+    def __hash__(self) -> int:
+        return hash((self._codes, self._offsets))
+
+    def __str__(self) -> str:
+        return "\n".join(f"{f.file_name}:{f.line_num} ({f.function_name})" for f in self.frames)
+
+
+def _frame_at(frame: Frame) -> FrameType:
+    """A frame of a function of that name and file, which Python prints with the line of a traceback."""
+    code = compile("import sys\nframe = sys._getframe()", frame.file_name, "exec")
+    scope: dict[str, Any] = {"__name__": frame.file_name}
+    exec(code.replace(co_name=frame.function_name, co_firstlineno=max(1, frame.function_start_line)), scope)
+    return scope["frame"]
+
+
+@contextmanager
+def tracebacks(enabled: bool = True) -> Generator[None]:
+    """Enable or disable the collection of tracebacks inside a ``with`` block."""
+    saved = Traceback.enabled
+    Traceback.enabled = enabled
+    try:
+        yield
+    finally:
+        Traceback.enabled = saved
+
+
+def replace_thread_exc_traceback(traceback: Any, /) -> None:
+    """Give the exception that is being handled another traceback."""
+    error = sys.exc_info()[1]
+    if error is None:
+        raise RuntimeError("no exception is being handled")
+    error.__traceback__ = traceback

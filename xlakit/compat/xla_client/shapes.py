@@ -1,0 +1,339 @@
+"""Layout, Shape, ProgramShape and ShapeIndex with the methods that xla_client gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from xlakit.compat.xla_client.enums import PrimitiveType
+from xlakit.compat.xla_client.errors import status_errors, with_status
+from xlakit.data.layout import Layout as OurLayout
+from xlakit.data.layout import Tile
+from xlakit.data.primitive import PrimitiveType as OurPrimitiveType
+from xlakit.data.shape import (
+    TOKEN_SHAPE,
+    make_shape,
+    make_tuple_shape,
+)
+from xlakit.data.shape import (
+    ProgramShape as OurProgramShape,
+)
+from xlakit.data.shape import (
+    Shape as OurShape,
+)
+from xlakit.errors import ShapeError, UnsupportedError
+
+
+class Layout:
+    """The order of an array's dimensions in memory, from minor to major; tiles and a size of elements in bits."""
+
+    __slots__ = ("wrapped",)
+
+    @with_status
+    def __init__(
+        self, minor_to_major: Sequence[int], tiling: Sequence[Sequence[int]] = (), element_size_in_bits: int = 0, /
+    ) -> None:
+        tiles = tuple(Tile(tuple(int(n) for n in tile)) for tile in tiling)
+        order = tuple(int(d) for d in minor_to_major)
+        self.wrapped = OurLayout(order, tiles=tiles, element_size_in_bits=int(element_size_in_bits))
+
+    @staticmethod
+    def of(layout: OurLayout) -> Layout:
+        """The Layout around xlakit's."""
+        made = Layout.__new__(Layout)
+        made.wrapped = layout
+        return made
+
+    def minor_to_major(self) -> tuple[int, ...]:
+        """The dimensions from the fastest varying to the slowest."""
+        return self.wrapped.minor_to_major
+
+    def tiling(self) -> list[tuple[int, ...]]:
+        """The tiles."""
+        return [tile.dimensions for tile in self.wrapped.tiles]
+
+    def element_size_in_bits(self) -> int:
+        """The bits of an element; 0 where the type says it."""
+        return self.wrapped.element_size_in_bits
+
+    def to_string(self) -> str:
+        """HLO text, such as ``{1,0}``."""
+        return str(self.wrapped)
+
+    __str__ = to_string
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and self.wrapped == other.wrapped
+
+    def __hash__(self) -> int:
+        return hash(self.wrapped)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Layout.of, (self.wrapped,)
+
+
+class Shape:
+    """An array's element type, dimensions and layout; a tuple of shapes; or a token. Made by parsing HLO text."""
+
+    __slots__ = ("wrapped",)
+
+    @with_status
+    def __init__(self, text: str, /) -> None:
+        from xlakit.formats.hlo_text import parse_shape
+
+        self.wrapped = laid_out(parse_shape(text))
+
+    @staticmethod
+    def of(shape: OurShape) -> Shape:
+        """The Shape around xlakit's."""
+        made = Shape.__new__(Shape)
+        made.wrapped = shape
+        return made
+
+    @staticmethod
+    @with_status
+    def array_shape(
+        type: PrimitiveType | np.dtype[Any],
+        dims: Sequence[int],
+        layout: Sequence[int] | None = None,
+        dynamic_dimensions: Sequence[bool] | None = None,
+    ) -> Shape:
+        """An array's shape; ``layout`` is its minor_to_major, major to minor if left out."""
+        sizes = tuple(int(d) for d in dims)
+        order = None if layout is None else tuple(int(d) for d in layout)
+        made = make_shape(_kind(type), sizes, layout=order, dynamic_dimensions=tuple(dynamic_dimensions or ()))
+        return Shape.of(made)
+
+    @staticmethod
+    def scalar_shape(type: PrimitiveType | np.dtype[Any]) -> Shape:
+        """The shape of a scalar."""
+        return Shape.array_shape(type, ())
+
+    @staticmethod
+    def tuple_shape(shapes: Sequence[Shape], /) -> Shape:
+        """A tuple of shapes."""
+        return Shape.of(make_tuple_shape([shape.wrapped for shape in shapes]))
+
+    @staticmethod
+    def token_shape() -> Shape:
+        """The shape of a token."""
+        return Shape.of(TOKEN_SHAPE)
+
+    @staticmethod
+    def from_pyval(pyval: Any) -> Shape:
+        """The shape of a (nested) tuple of arrays."""
+        if isinstance(pyval, tuple):
+            return Shape.tuple_shape([Shape.from_pyval(part) for part in pyval])  # pyright: ignore
+        array = np.asarray(pyval)
+        return Shape.array_shape(array.dtype, array.shape)
+
+    def dimensions(self) -> tuple[int, ...]:
+        """The sizes of an array's dimensions; of a dynamic one its bound."""
+        return self._array("dimensions").dimensions
+
+    def layout(self) -> Layout:
+        """The layout of an array."""
+        return Layout.of(self._array("layout").layout_or_default)
+
+    def xla_element_type(self) -> PrimitiveType:
+        """The element type; TUPLE or TOKEN for those."""
+        return PrimitiveType(self.wrapped.element_type.value)
+
+    @with_status
+    def element_type(self) -> np.dtype[Any]:
+        """The NumPy dtype of an array's elements."""
+        return _dtype(self.wrapped)
+
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of an array's elements; dtype('O') for a tuple."""
+        return np.dtype(object) if self.wrapped.is_tuple else self.element_type()
+
+    def is_tuple(self) -> bool:
+        """Whether this is a tuple."""
+        return self.wrapped.is_tuple
+
+    def is_array(self) -> bool:
+        """Whether this is an array."""
+        return self.wrapped.is_array
+
+    def is_token(self) -> bool:
+        """Whether this is a token."""
+        return self.wrapped.is_token
+
+    def is_static(self) -> bool:
+        """Whether no dimension is dynamic."""
+        return not self.wrapped.is_dynamic
+
+    def is_dynamic(self) -> bool:
+        """Whether a dimension is dynamic."""
+        return self.wrapped.is_dynamic
+
+    @with_status
+    def is_dynamic_dimension(self, dimension: int) -> bool:
+        """Whether a dimension is dynamic."""
+        return self.wrapped.dynamic_dimensions[self._number(dimension)]
+
+    @with_status
+    def set_dynamic_dimension(self, dimension: int, is_dynamic: bool) -> None:
+        """Change whether a dimension is dynamic; its size becomes the bound."""
+        marks = list(self.wrapped.dynamic_dimensions)
+        marks[self._number(dimension)] = bool(is_dynamic)
+        self.wrapped = replace(self.wrapped, dynamic_dimensions=tuple(marks))
+
+    def rank(self) -> int:
+        """The number of dimensions of an array."""
+        return len(self._array("rank").dimensions)
+
+    def to_serialized_proto(self) -> bytes:
+        """A serialized ShapeProto."""
+        from xlakit.formats.hlo_proto import schema
+        from xlakit.formats.hlo_proto.shapes import write_shape
+
+        message = schema.new("ShapeProto")
+        write_shape(self.wrapped, message)
+        return message.SerializeToString()
+
+    def tuple_shapes(self) -> list[Shape]:
+        """The shapes of a tuple's elements."""
+        with status_errors():
+            if not self.wrapped.is_tuple:
+                raise ShapeError(f"{self.wrapped} has no tuple shapes", hint="ask is_tuple() first")
+        return [Shape.of(shape) for shape in self.wrapped.tuple_shapes]
+
+    def leaf_count(self) -> int:
+        """How many arrays and tokens there are."""
+        return sum(1 for _ in self.wrapped.leaves())
+
+    def with_major_to_minor_layout_if_absent(self) -> Shape:
+        """The same shape with the default layout wherever none is given."""
+        return Shape.of(laid_out(self.wrapped))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Shape) and self.wrapped == other.wrapped
+
+    def __hash__(self) -> int:
+        return hash(self.wrapped)
+
+    def __repr__(self) -> str:
+        return str(self.wrapped)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shape.of, (self.wrapped,)
+
+    def _array(self, what: str) -> OurShape:
+        with status_errors():
+            if not self.wrapped.is_array:
+                raise ShapeError(f"{self.wrapped} has no {what}; only arrays do", hint="ask is_array() first")
+        return self.wrapped
+
+    def _number(self, dimension: int) -> int:
+        if not 0 <= dimension < self.rank():
+            raise ShapeError(
+                f"dimension {dimension} is out of range for {self.wrapped}", hint=f"give 0 to {self.rank() - 1}"
+            )
+        return dimension
+
+
+def laid_out(shape: OurShape) -> OurShape:
+    """A shape with the default layout for each array that has none."""
+    return shape.with_leaves(lambda leaf: leaf if leaf.layout or not leaf.is_array else leaf.with_default_layout())
+
+
+def _kind(kind: object) -> OurPrimitiveType:
+    if isinstance(kind, PrimitiveType):
+        if kind is PrimitiveType.PRIMITIVE_TYPE_INVALID:
+            raise ShapeError("PRIMITIVE_TYPE_INVALID is no element type", hint="give a type such as PrimitiveType.F32")
+        return kind.wrapped
+    if isinstance(kind, np.dtype):
+        return OurPrimitiveType.from_dtype(kind)
+    raise TypeError(f"the element type is a PrimitiveType or a NumPy dtype, not {type(kind).__name__}")
+
+
+def _dtype(shape: OurShape) -> np.dtype[Any]:
+    if not shape.is_array:
+        raise UnsupportedError(
+            f"{shape.element_type.name} has no NumPy dtype", hint="ask for the shapes in tuple_shapes()"
+        )
+    return shape.element_type.dtype
+
+
+class ProgramShape:
+    """The shapes of the parameters and of the result of a computation."""
+
+    __slots__ = ("wrapped",)
+
+    def __init__(self, parameters: Sequence[Shape], result: Shape, /) -> None:
+        self.wrapped = OurProgramShape(tuple(shape.wrapped for shape in parameters), result.wrapped)
+
+    @staticmethod
+    def of(shape: OurProgramShape) -> ProgramShape:
+        """The ProgramShape around xlakit's."""
+        made = ProgramShape.__new__(ProgramShape)
+        made.wrapped = shape
+        return made
+
+    def parameter_shapes(self) -> list[Shape]:
+        """The shapes of the parameters."""
+        return [Shape.of(laid_out(shape)) for shape in self.wrapped.parameters]
+
+    def result_shape(self) -> Shape:
+        """The shape of the result."""
+        return Shape.of(laid_out(self.wrapped.result))
+
+    def __repr__(self) -> str:
+        names = self.wrapped.parameter_names or ("(unknown)",) * len(self.wrapped.parameters)
+        parts = [
+            f"{name}: {shape.to_string(with_layout=False)}"
+            for name, shape in zip(names, self.wrapped.parameters, strict=True)
+        ]
+        return f"({', '.join(parts)}) -> {self.wrapped.result.to_string(with_layout=False)}"
+
+
+class ShapeIndex:
+    """The path to a shape inside of nested tuples."""
+
+    __slots__ = ("wrapped",)
+
+    def __init__(self, indices: Sequence[int], /) -> None:
+        self.wrapped = tuple(int(i) for i in indices)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShapeIndex) and self.wrapped == other.wrapped
+
+    def __hash__(self) -> int:
+        return hash(self.wrapped)
+
+    def __repr__(self) -> str:
+        return "{" + ",".join(map(str, self.wrapped)) + "}"
+
+
+class Literal:
+    """An array of a shape, zeros at first; NumPy's view of it can be written to."""
+
+    __slots__ = ("_array", "_shape")
+
+    @with_status
+    def __init__(self, shape: Shape, /) -> None:
+        self._shape = shape
+        self._array = None if shape.is_tuple() else np.zeros(shape.dimensions(), _dtype(shape.wrapped))
+
+    def shape(self) -> Shape:
+        """The shape."""
+        return self._shape
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        with status_errors():
+            if self._array is None:
+                raise UnsupportedError("a tuple is no array", hint="make a literal for each element")
+        array = self._array
+        if dtype is not None and np.dtype(dtype) != array.dtype:
+            if copy is False:
+                raise ValueError(f"a {array.dtype} literal as {np.dtype(dtype)} is a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __repr__(self) -> str:
+        return f"{self._shape.wrapped.to_string(with_layout=False)} {self._array}"

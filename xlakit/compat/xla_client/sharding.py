@@ -1,0 +1,318 @@
+"""OpSharding, the message, and HloSharding, the value: how arrays are split over devices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from xlakit.compat.xla_client.enums import OpSharding_ShardGroupType, OpSharding_Type
+from xlakit.compat.xla_client.errors import with_status
+from xlakit.compat.xla_client.shapes import Shape
+from xlakit.errors import ShapeError
+from xlakit.ir.attributes import IotaTileAssignment
+from xlakit.ir.attributes import Sharding as OurSharding
+
+_LISTS = (
+    "tile_assignment_dimensions",
+    "tile_assignment_devices",
+    "iota_reshape_dims",
+    "iota_transpose_perm",
+    "last_tile_dims",
+)
+
+
+class OpSharding:
+    """The protocol buffer OpSharding: a sharding in fields that can be set."""
+
+    __slots__ = (
+        "iota_reshape_dims",
+        "iota_transpose_perm",
+        "is_shard_group",
+        "last_tile_dims",
+        "replicate_on_last_tile_dim",
+        "shard_group_id",
+        "shard_group_type",
+        "tile_assignment_devices",
+        "tile_assignment_dimensions",
+        "tuple_shardings",
+        "type",
+    )
+
+    Type: ClassVar[type[OpSharding_Type]] = OpSharding_Type
+    ShardGroupType: ClassVar[type[OpSharding_ShardGroupType]] = OpSharding_ShardGroupType
+
+    def __init__(self) -> None:
+        self.type = OpSharding_Type.REPLICATED
+        self.tile_assignment_dimensions: Sequence[int] = []
+        self.tile_assignment_devices: Sequence[int] = []
+        self.iota_reshape_dims: Sequence[int] = []
+        self.iota_transpose_perm: Sequence[int] = []
+        self.last_tile_dims: Sequence[int] = []
+        self.tuple_shardings: Sequence[OpSharding] = []
+        self.replicate_on_last_tile_dim = False
+        self.is_shard_group = False
+        self.shard_group_id = 0
+        self.shard_group_type = OpSharding_ShardGroupType.AS
+
+    @with_status
+    def ParseFromString(self, data: bytes, /) -> None:
+        """Take the fields of a serialized message."""
+        from xlakit.formats.hlo_proto import schema
+
+        self._take(schema.parse("OpSharding", data))
+
+    def SerializeToString(self) -> bytes:
+        """The serialized message."""
+        return self.message().SerializeToString(deterministic=True)
+
+    def clone(self) -> OpSharding:
+        """A copy."""
+        made = OpSharding()
+        made._take(self.message())
+        return made
+
+    def message(self) -> Any:
+        """The message of xlakit's classes."""
+        from xlakit.formats.hlo_proto import schema
+
+        made = schema.new("OpSharding")
+        made.type = int(self.type)
+        for name in _LISTS:
+            getattr(made, name).extend(int(n) for n in getattr(self, name))
+        made.tuple_shardings.extend(part.message() for part in self.tuple_shardings)
+        made.replicate_on_last_tile_dim = self.replicate_on_last_tile_dim
+        made.is_shard_group = self.is_shard_group
+        made.shard_group_id = self.shard_group_id
+        made.shard_group_type = self.shard_group_type.value
+        return made
+
+    def _take(self, message: Any) -> None:
+        self.type = OpSharding_Type(message.type)
+        for name in _LISTS:
+            setattr(self, name, list(getattr(message, name)))
+        parts: list[OpSharding] = []
+        for part in message.tuple_shardings:
+            parts.append(OpSharding())
+            parts[-1]._take(part)
+        self.tuple_shardings = parts
+        self.replicate_on_last_tile_dim = message.replicate_on_last_tile_dim
+        self.is_shard_group = message.is_shard_group
+        self.shard_group_id = message.shard_group_id
+        self.shard_group_type = OpSharding_ShardGroupType(message.shard_group_type)
+
+    def as_ours(self) -> OurSharding:
+        """The sharding as xlakit's value. Raises ShapeError, FormatError."""
+        from xlakit.formats.hlo_proto.shardings import read_sharding
+
+        return read_sharding(self.message())
+
+    @staticmethod
+    def of(sharding: OurSharding) -> OpSharding:
+        """The message of a sharding of xlakit."""
+        from xlakit.formats.hlo_proto import schema
+        from xlakit.formats.hlo_proto.shardings import write_sharding
+
+        message = schema.new("OpSharding")
+        write_sharding(sharding, message)
+        made = OpSharding()
+        made._take(message)
+        return made
+
+    def __repr__(self) -> str:
+        return str(self.message())
+
+    def __getstate__(self) -> tuple[bytes]:
+        return (self.SerializeToString(),)
+
+    def __setstate__(self, state: tuple[bytes]) -> None:
+        self.ParseFromString(state[0])
+
+
+class HloSharding:
+    """A sharding: replicated, manual, unknown, on one device, in tiles, or one for each element of a tuple."""
+
+    __slots__ = ("wrapped",)
+
+    def __init__(self, wrapped: OurSharding) -> None:
+        self.wrapped = wrapped
+
+    @staticmethod
+    @with_status
+    def from_proto(proto: OpSharding, /) -> HloSharding:
+        """The sharding of a message."""
+        return HloSharding(proto.as_ours())
+
+    @staticmethod
+    @with_status
+    def from_string(text: str, /) -> HloSharding:
+        """A sharding in HLO text, such as ``{devices=[2,1]0,1}``."""
+        from xlakit.formats.hlo_text import parse_sharding
+
+        return HloSharding(parse_sharding(text))
+
+    @staticmethod
+    def tuple_sharding(shape: Shape, shardings: Sequence[HloSharding], /) -> HloSharding:
+        """A sharding for each element of a tuple."""
+        return HloSharding(OurSharding("TUPLE", elements=tuple(s.wrapped for s in shardings)))
+
+    @staticmethod
+    @with_status
+    def iota_tile(
+        dims: Sequence[int],
+        reshape_dims: Sequence[int] = (),
+        transpose_perm: Sequence[int] = (),
+        subgroup_types: Sequence[OpSharding_Type] = (),
+    ) -> HloSharding:
+        """Tiles in the order of the devices, or of their numbers reshaped and transposed."""
+        reshaped = tuple(reshape_dims) or (math.prod(dims),)
+        permutation = tuple(transpose_perm) or tuple(range(len(reshaped)))
+        iota = IotaTileAssignment(tuple(dims), reshaped, permutation)
+        return _tiled(OurSharding("OTHER", tuple(dims), iota=iota), subgroup_types)
+
+    @staticmethod
+    @with_status
+    def subgroup_with_device_ordering(
+        tile_assignment: np.ndarray[Any, Any], subgroup_types: Sequence[OpSharding_Type] = ()
+    ) -> HloSharding:
+        """Tiles on the devices of an array, whose last dimensions are subgroups of the kinds given."""
+        devices = tuple(int(d) for d in tile_assignment.ravel())
+        return _tiled(OurSharding("OTHER", tile_assignment.shape, devices), subgroup_types)
+
+    @staticmethod
+    def replicate() -> HloSharding:
+        """The whole value on every device."""
+        return HloSharding(OurSharding("REPLICATED"))
+
+    @staticmethod
+    def manual() -> HloSharding:
+        """A value that the program splits by itself."""
+        return HloSharding(OurSharding("MANUAL"))
+
+    @staticmethod
+    def unknown() -> HloSharding:
+        """A value of which nothing is known."""
+        return HloSharding(OurSharding("UNKNOWN"))
+
+    def is_replicated(self) -> bool:
+        """Whether every device has the whole value."""
+        return self._all("REPLICATED")
+
+    def is_manual(self) -> bool:
+        """Whether the program splits the value by itself."""
+        return self._all("MANUAL")
+
+    def is_unknown(self) -> bool:
+        """Whether nothing is known."""
+        return self._all("UNKNOWN")
+
+    def is_tiled(self) -> bool:
+        """Whether the value is split into tiles."""
+        return self.wrapped.kind == "OTHER"
+
+    def is_maximal(self) -> bool:
+        """Whether the whole value is on one device, or on each."""
+        return self.wrapped.kind in ("REPLICATED", "MAXIMAL")
+
+    def _all(self, kind: str) -> bool:
+        parts = self.wrapped.elements or (self.wrapped,)
+        return all(part.kind == kind for part in parts)
+
+    def tuple_elements(self) -> list[HloSharding]:
+        """The shardings of a tuple's elements."""
+        return [HloSharding(part) for part in self.wrapped.elements]
+
+    def num_devices(self) -> int:
+        """How many devices the tiles name; 0 where the sharding names none."""
+        return len(self.tile_assignment_devices())
+
+    def num_dimensions(self) -> int:
+        """How many dimensions the array of tiles has."""
+        return len(self.tile_assignment_dimensions())
+
+    def tile_assignment_dimensions(self) -> list[int]:
+        """Into how many tiles each dimension is split, with those of subgroups at the end."""
+        if self.wrapped.kind == "MAXIMAL":
+            return [1]
+        return list(self.wrapped.tile_dimensions) or [0]
+
+    def tile_assignment_devices(self) -> list[int]:
+        """The numbers of the devices of the tiles, in order."""
+        iota = self.wrapped.iota
+        return [int(d) for d in iota.devices()] if iota is not None else list(self.wrapped.devices)
+
+    def subgroup_types(self) -> list[OpSharding_Type]:
+        """The kinds of the subgroups, in order."""
+        return [OpSharding_Type[name] for name in self.wrapped.last_tile_dims]
+
+    def replicate_on_last_tile_dim(self) -> bool:
+        """Whether the devices along the last dimension of the array of tiles have the same tile."""
+        return self.wrapped.replicate_on_last_tile_dim
+
+    @with_status
+    def tile(self, shape: Shape, /) -> Shape:
+        """The shape of a tile of an array."""
+        if self.wrapped.kind != "OTHER":
+            return shape
+        counts = self.wrapped.tile_dimensions
+        rank = len(counts) - len(self.wrapped.last_tile_dims) - self.wrapped.replicate_on_last_tile_dim
+        whole = shape.wrapped
+        if not whole.is_array or rank != whole.rank:
+            raise ShapeError(f"{self} does not split {whole}", hint=f"give an array of rank {rank}")
+        sizes = tuple(-(-size // count) for size, count in zip(whole.dimensions, counts, strict=False))
+        return Shape.of(replace(whole, dimensions=sizes))
+
+    def to_proto(self) -> OpSharding:
+        """The message."""
+        return OpSharding.of(self.wrapped)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HloSharding) and _plain(self.wrapped) == _plain(other.wrapped)
+
+    def __hash__(self) -> int:
+        return hash(_plain(self.wrapped))
+
+    def __repr__(self) -> str:
+        from xlakit.formats.hlo_text import print_sharding
+
+        return print_sharding(self.wrapped)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return HloSharding, (self.wrapped,)
+
+
+def _tiled(sharding: OurSharding, subgroup_types: Sequence[OpSharding_Type]) -> HloSharding:
+    kinds = tuple(kind.name for kind in subgroup_types)
+    if kinds == ("REPLICATED",):
+        return HloSharding(replace(sharding, replicate_on_last_tile_dim=True))
+    return HloSharding(replace(sharding, last_tile_dims=kinds))
+
+
+def _plain(sharding: OurSharding) -> OurSharding:
+    """The sharding with its devices written out, and without what does not matter to it."""
+    devices = tuple(int(d) for d in sharding.iota.devices()) if sharding.iota is not None else sharding.devices
+    return replace(sharding, devices=devices, iota=None, metadata=(), elements=tuple(map(_plain, sharding.elements)))
+
+
+def partially_replicate_tiled_sharding_on_dims(sharding: HloSharding, dims: Sequence[int]) -> HloSharding:
+    """The sharding that no longer splits some dimensions: the devices along them have the same tile."""
+    ours = sharding.wrapped
+    if ours.kind != "OTHER":
+        return sharding
+    extra = len(ours.last_tile_dims) + ours.replicate_on_last_tile_dim
+    counts = ours.tile_dimensions
+    rank = len(counts) - extra
+    grid = np.asarray(sharding.tile_assignment_devices()).reshape(counts)
+    merged = [d for d in range(rank) if d in set(dims)]
+    kept = [1 if d in merged else counts[d] for d in range(rank)]
+    order = [d for d in range(rank) if d not in merged] + list(range(rank, len(counts))) + merged
+    tail = list(counts[rank:])
+    replicas = math.prod(counts[d] for d in merged)
+    moved = grid.transpose(order).reshape(*kept, *tail, replicas)
+    if ours.replicate_on_last_tile_dim:
+        moved = moved.reshape(*kept, -1)
+        return HloSharding.subgroup_with_device_ordering(moved, [OpSharding_Type.REPLICATED])
+    return HloSharding.subgroup_with_device_ordering(moved, [*sharding.subgroup_types(), OpSharding_Type.REPLICATED])
