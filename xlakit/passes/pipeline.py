@@ -128,6 +128,7 @@ RENAMED_RULES = {
     "broadcast-nothing": "identity-broadcast",
     "reverse-nothing": "identity-reverse",
     "slice-nothing": "identity-slice",
+    "pad-nothing": "identity-pad",
     "scatter-nothing": "empty-scatter",
     "conditional-of-untouched": "conditional-of-identity-branches",
     "conditional-of-quick-branches": "conditional-of-cheap-branches",

@@ -24,6 +24,7 @@ from xlakit.passes.core.framework import with_callees, with_computations
 from xlakit.passes.spmd import is_split, is_to_be_split, split_over
 from xlakit.passes.spmd.shardings.annotations import CONSTRAINTS, HINTS, Annotations, partitions_said
 from xlakit.passes.spmd.shardings.tilings import Split, local_sizes, parts
+from xlakit.passes.spmd.shardings.values import leaf_shapes
 
 # For one array: the split of each dimension, and numbers where values of different numbers are to be added.
 _Parts = tuple[tuple[Split | None, ...] | None, Split | None]
@@ -63,7 +64,7 @@ class Devices:
             leaves = [
                 self._cut(array, leaf, local, said, own.name)
                 for array, leaf, local, said in zip(
-                    _leaves(value, whole), _shapes(whole), _shapes(own.shape), splits, strict=True
+                    _leaves(value, whole), leaf_shapes(whole), leaf_shapes(own.shape), splits, strict=True
                 )
             ]
             for partition, arguments in enumerate(given):
@@ -104,7 +105,7 @@ class Devices:
             flat = [list(_leaves(r, own)) for r in results[start : start + partitions]]
             joined = [
                 _join([row[n] for row in flat], said, leaf)
-                for n, (said, leaf) in enumerate(zip(self.result, _shapes(whole), strict=True))
+                for n, (said, leaf) in enumerate(zip(self.result, leaf_shapes(whole), strict=True))
             ]
             found.append(_nested(whole, iter(joined)))
         return found[0] if len(found) == 1 else tuple(found)
@@ -123,7 +124,7 @@ def on_devices(module: HloModule) -> Devices:
         return Devices(split, module.entry.program_shape, whole, tuple(parameters), found)
     own = module.entry.program_shape
     if count == 1 or not is_split(module):
-        nothing = tuple(((None, None),) * len(_shapes(s)) for s in own.parameters)
+        nothing = tuple(((None, None),) * len(leaf_shapes(s)) for s in own.parameters)
         return Devices(module, own, None, nothing, None)
     stated = module.spmd_parameters_shardings or tuple(p.annotations.sharding for p in module.entry.parameters)
     parameters = [_said(s, p.shape, module) for s, p in zip(stated, module.entry.parameters, strict=True)]
@@ -177,16 +178,12 @@ def _is_hint(op: CustomCall) -> bool:
 
 
 def _said(sharding: Sharding | None, shape: Shape, module: HloModule) -> tuple[_Parts, ...]:
-    said, leaves = Annotations(module, module.num_partitions), _shapes(shape)
+    said, leaves = Annotations(module, module.num_partitions), leaf_shapes(shape)
     given = sharding.elements if sharding is not None and sharding.kind == "TUPLE" else (sharding,) * len(leaves)
     return tuple(
         (said.splits(one, leaf.rank) if leaf.is_array else None, said.unreduced(one))
         for one, leaf in zip(given, leaves, strict=bool(leaves))
     )
-
-
-def _shapes(shape: Shape) -> list[Shape]:
-    return [leaf for _, leaf in shape.leaves()]
 
 
 def _whole_shape(shape: Shape, said: Sequence[_Parts]) -> Shape:

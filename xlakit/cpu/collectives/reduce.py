@@ -145,9 +145,8 @@ def _flat(
     tile = combining.tile
 
     def body(members: Members, task: Value) -> None:
-        fn = members.fn
         begin = task * tile
-        end = fn.intrinsic("llvm.smin", I64, begin + tile, fn.i64(elements))
+        end = (begin + tile).smin(elements)
         targets = 1 if only_first else members.count
         made = Tile(combining, number, arrays + number, begin, end, targets)
         _combine(members, made)
@@ -180,11 +179,10 @@ def _blocks(
     pieces = max(1, -(-length // tile))
 
     def body(members: Members, task: Value) -> None:
-        fn = members.fn
         piece, rest = task.integer("urem", pieces), task.integer("udiv", pieces)
         row, member = rest.integer("urem", max(1, rows)), rest.integer("udiv", max(1, rows))
         begin = piece * tile
-        end = fn.intrinsic("llvm.smin", I64, begin + tile, fn.i64(length))
+        end = (begin + tile).smin(length)
         origin = (row * count + member) * length
         target = row * length
         one = members.array(member, arrays + number)

@@ -17,7 +17,8 @@ class Value:
     """A typed value inside a function. ``constant`` is its number where that is known while code is written.
 
     ``+ - * / %`` are those of the type (integer division and remainder are signed), ``& | ^ << >>`` take integers
-    (``>>`` is logical), comparisons are signed and ordered; unsigned ones and others have names.
+    (``>>`` is logical), comparisons are signed and ordered; unsigned ones and others have names, as have minima
+    and maxima.
     """
 
     __slots__ = ("constant", "function", "text", "type")
@@ -91,6 +92,25 @@ class Value:
         if not self.type.is_int:
             raise InternalError(f"{opcode} of {self.type}")
         return self._binary(opcode, other)
+
+    def smin(self, other: Operand) -> Value:
+        """The lesser of two signed integers."""
+        return self._min_max("smin", other)
+
+    def smax(self, other: Operand) -> Value:
+        """The greater of two signed integers."""
+        return self._min_max("smax", other)
+
+    def umin(self, other: Operand) -> Value:
+        """The lesser of two unsigned integers."""
+        return self._min_max("umin", other)
+
+    def umax(self, other: Operand) -> Value:
+        """The greater of two unsigned integers."""
+        return self._min_max("umax", other)
+
+    def _min_max(self, name: str, other: Operand) -> Value:
+        return self.function.intrinsic(f"llvm.{name}", self.type, self, self._lift(other))
 
     def _arithmetic(self, of_integers: str, of_floats: str, other: Operand) -> Value:
         return self._binary(of_floats if self.type.is_float else of_integers, other)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xlakit.cpu.llvm import I64, Value
+from xlakit.cpu.llvm import Value
 from xlakit.cpu.math.arithmetic import (
     absolute,
     bits_of,
@@ -161,7 +161,7 @@ def _normalized(a: Complex) -> tuple[Complex, Value]:
     ordinary = (exponent > -1023) & (exponent < 1024)
     fn = exponent.function
     # 2^-1023 is not a normal number.
-    exponent = where(ordinary, fn.intrinsic("llvm.smin", I64, exponent, fn.i64(1022)), fn.i64(0))
+    exponent = where(ordinary, exponent.smin(1022), fn.i64(0))
     factor = _power_of_two(-exponent)
     lifted = where(tiny, exponent - _STEP, exponent)
     return (a[0] * lift * factor, a[1] * lift * factor), lifted
@@ -169,8 +169,7 @@ def _normalized(a: Complex) -> tuple[Complex, Value]:
 
 def _power_of_two(exponent: Value) -> Value:
     """2^exponent, for exponents of normal numbers and a bit below, which give 0."""
-    fn = exponent.function
-    bounded = fn.intrinsic("llvm.smax", I64, fn.intrinsic("llvm.smin", I64, exponent, fn.i64(1024)), fn.i64(-1023))
+    bounded = exponent.smin(1024).smax(-1023)
     return float_of((bounded + 1023) << 52)
 
 

@@ -174,7 +174,7 @@ def _concatenate(operands: Sequence[Instruction], dimension: int, make: Rewriter
 
 
 @_rule("pad")
-def pad_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
+def identity_pad(x: Instruction, make: Rewriter) -> Instruction | None:
     """pad(x, v) -> x, where nothing is added or taken."""
     return x.operands[0] if all(p == PaddingDimension() for p in x.op_as(Pad).padding) else None
 

@@ -221,8 +221,8 @@ def _met(fn: Function, axis: Axis, base: Value) -> tuple[Value, Value]:
     """The taps that meet elements of the input, of a placement whose tap 0 is at ``base``."""
 
     def rounded_up(distance: Value) -> Value:
-        bounded = fn.intrinsic("llvm.smax", I64, distance, fn.i64(0))
+        bounded = distance.smax(0)
         taps = (bounded + (axis.dilation - 1)).integer("udiv", axis.dilation)
-        return fn.intrinsic("llvm.smin", I64, taps, fn.i64(axis.taps))
+        return taps.smin(axis.taps)
 
     return rounded_up(-base), rounded_up(fn.i64(axis.size) - base)

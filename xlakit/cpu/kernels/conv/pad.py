@@ -117,7 +117,7 @@ def emit_pad(module: Module, padded: Padded, scratch: int, name: str) -> Functio
     source = fn.load(PTR, fn.at(table, PTR, padded.array))
     into = fn.at(fn.load(PTR, fn.at(table, PTR, scratch)), I8, padded.first)
     each = padded.lines_per_task
-    last = fn.intrinsic("llvm.smin", I64, end * each, fn.i64(padded.lines))
+    last = (end * each).smin(padded.lines)
     with fn.loop(begin * each, last, hints=NO_UNROLL) as line:
         (_write_line if padded.groups == 1 else _write_groups)(fn, padded, source, into, line.index)
     fn.ret()

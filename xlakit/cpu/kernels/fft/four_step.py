@@ -59,7 +59,7 @@ class FourStep:
         other = fn.at(memory, I8, size)
         with fn.loop(begin, end, hints=NO_UNROLL) as chunks:
             first = chunks.index * lanes
-            count = fn.intrinsic("llvm.umin", I64, fn.i64(self._b) - first, fn.i64(lanes))
+            count = (fn.i64(self._b) - first).umin(lanes)
             count = fn.i64(lanes) if self._b % lanes == 0 else count
             moves.load_columns(fn.at(source, part, first * 2), self._b, count, memory, self._a, swaps)
             fn.call(transform, VOID, memory, other)
@@ -91,7 +91,7 @@ class FourStep:
             self._load(fn, moves, source, first, memory)
             fn.call(transform, VOID, memory, other)
             found = other if is_moved(self._b) else memory
-            count = fn.intrinsic("llvm.umin", I64, fn.i64(self._a) - first, fn.i64(lanes))
+            count = (fn.i64(self._a) - first).umin(lanes)
             count = fn.i64(lanes) if self._a % lanes == 0 else count
             moves.store_columns(found, fn.at(target, part, first * 2), self._a, count, self._b, scale, swaps)
         release(fn, memory)

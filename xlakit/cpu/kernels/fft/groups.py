@@ -86,7 +86,7 @@ class _Writer:
         groups = -(-axis.inner // lanes)
         outer, first = task.integer("udiv", groups), task.integer("urem", groups) * lanes
         left = fn.i64(axis.inner) - first
-        count = fn.i64(lanes) if axis.inner % lanes == 0 else fn.intrinsic("llvm.umin", I64, left, fn.i64(lanes))
+        count = fn.i64(lanes) if axis.inner % lanes == 0 else left.umin(lanes)
         offset = (outer * (axis.length * axis.inner) + first) * 2
         other = fn.at(memory, I8, self.bytes)
         start = fn.at(source, axis.part, offset)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from xlakit.cpu.kernels.fft.butterfly import Point
 from xlakit.cpu.kernels.fft.lanes import NO_UNROLL, lane_count, load_point, store_point, transpose
-from xlakit.cpu.llvm import I64, Function, Type, Value, vector
+from xlakit.cpu.llvm import Function, Type, Value, vector
 
 
 class Moves:
@@ -76,7 +76,7 @@ class Moves:
         fn = self.fn
         found: list[Value] = []
         for lane in range(self.lanes):
-            row = fn.intrinsic("llvm.umin", I64, first + lane, fn.i64(rows - 1))
+            row = (first + lane).umin(rows - 1)
             found.append(fn.at(base, self.part, row * distance))
         return found
 
@@ -152,7 +152,7 @@ class Moves:
 
     def _tile_start(self, index: Value, points: int, tile: int) -> Value:
         # The last square reaches back to points that were moved before.
-        return index if points % tile == 0 else self.fn.intrinsic("llvm.umin", I64, index, self.fn.i64(points - tile))
+        return index if points % tile == 0 else index.umin(points - tile)
 
     def _gathered(self, rows: Sequence[Value], index: int) -> Value:
         fn = self.fn

@@ -10,7 +10,7 @@ from xlakit.cpu.kernels.fft.butterfly import Point
 from xlakit.cpu.kernels.fft.lanes import NO_UNROLL
 from xlakit.cpu.kernels.fft.real import tangle_ends, tangle_point, untangle_ends, untangle_point
 from xlakit.cpu.kernels.fft.tables import LongRoots, Tables, chirp, chirp_spectrum
-from xlakit.cpu.llvm import I64, Function, Value
+from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.scalars.complex_arithmetic import plain_product
 from xlakit.options import knob
 
@@ -41,13 +41,12 @@ class Points:
         begin, end = fn.parameters[2:]
         with fn.loop(begin, end, hints=NO_UNROLL) as chunks:
             first = chunks.index * CHUNK
-            yield chunks.index, first, fn.intrinsic("llvm.smin", I64, first + CHUNK, fn.i64(count))
+            yield chunks.index, first, (first + CHUNK).smin(count)
 
     def _load(self, index: Value | int) -> Point:
-        pair = self._fn.at(self._source, self._part, index * 2)
-        return self._fn.load(self._part, pair), self._fn.load(self._part, self._fn.at(pair, self._part, 1))
+        return self._entry(self._source, index)
 
-    def _entry(self, table: Value, index: Value) -> Point:
+    def _entry(self, table: Value, index: Value | int) -> Point:
         pair = self._fn.at(table, self._part, index * 2)
         return self._fn.load(self._part, pair), self._fn.load(self._part, self._fn.at(pair, self._part, 1))
 
@@ -57,7 +56,7 @@ class Points:
         self._fn.store(point[1], self._fn.at(pair, self._part, 1))
 
     def _from(self, first: Value, least: int) -> Value:
-        return self._fn.intrinsic("llvm.smax", I64, first, self._fn.i64(least))
+        return first.smax(least)
 
     # -- real rows -------------------------------------------------------------------------------
 
@@ -80,7 +79,7 @@ class Points:
         """The other half, and the parts exchanged; the first point is real."""
         fn, count, half = self._fn, self._axis.length, self._axis.spectrum
         with self._chunks(count) as (_, first, stop):
-            middle = fn.intrinsic("llvm.smin", I64, stop, fn.i64(half))
+            middle = stop.smin(half)
             with fn.loop(first, middle, independent=True) as loop:
                 real, imag = self._load(loop.index)
                 imag = fn.select(loop.index.eq(0), fn.constant(self._part, 0.0), imag)
@@ -108,7 +107,7 @@ class Points:
                 self._store(start, 0)
             with fn.if_(stop.eq(count)):
                 self._store(last, half)
-            self._each_root(chunk, first, fn.intrinsic("llvm.smin", I64, stop, fn.i64(half)), untangle=True)
+            self._each_root(chunk, first, stop.smin(half), untangle=True)
         return count
 
     def tangle(self) -> int:
@@ -152,7 +151,7 @@ class Points:
         entry, scale = self._chirp(), 1.0 / length
         with self._chunks(length) as (_, first, stop):
             spans = (
-                (first, fn.intrinsic("llvm.smin", I64, stop, fn.i64(count)), False),
+                (first, stop.smin(count), False),
                 (self._from(first, length - count + 1), stop, True),
             )
             fn.fill(fn.at(self._target, self._part, first * 2), 0, (stop - first) * (2 * self._part.bytes))
@@ -167,7 +166,7 @@ class Points:
         fn, count = self._fn, self._axis.points
         entry = self._chirp()
         with self._chunks(self._length) as (_, first, stop):
-            middle = fn.intrinsic("llvm.smin", I64, stop, fn.i64(count))
+            middle = stop.smin(count)
             with fn.loop(first, middle, independent=True) as loop:
                 point = self._exchanged(self._load(loop.index * self._axis.inner))
                 self._store(plain_product(point, entry(loop.index)), loop.index)

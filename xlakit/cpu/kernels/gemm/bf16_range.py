@@ -51,8 +51,8 @@ class Seen:
         least, greatest, *single = self.state
         least = fn.intrinsic("llvm.vector.reduce.umin", I16, least, of=least.type)
         greatest = fn.intrinsic("llvm.vector.reduce.umax", I16, greatest, of=greatest.type)
-        least = fn.intrinsic("llvm.umin", I16, least, single[0])
-        greatest = fn.intrinsic("llvm.umax", I16, greatest, single[1])
+        least = least.umin(single[0])
+        greatest = greatest.umax(single[1])
         return (least.cast("zext", I32) + 1) >> _FRACTION, greatest.cast("zext", I32) >> _FRACTION
 
 
@@ -60,8 +60,8 @@ def _with(fn: Function, before: Sequence[Value], bits: Value) -> tuple[Value, Va
     """The range with one number more in each lane."""
     magnitude = bits & _MAGNITUDE
     # Minus 1, zero becomes the greatest of all.
-    least = fn.intrinsic("llvm.umin", bits.type, before[0], magnitude - 1)
-    return least, fn.intrinsic("llvm.umax", bits.type, before[1], magnitude)
+    least = before[0].umin(magnitude - 1)
+    return least, before[1].umax(magnitude)
 
 
 def is_harmless(left: tuple[Value, Value], right: tuple[Value, Value]) -> Value:

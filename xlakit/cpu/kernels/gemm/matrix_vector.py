@@ -68,7 +68,7 @@ def emit_matrix_vector(
             values = scratch
         packer = Packer(fn, engine, matrix, bases[0], result)
         output = Output(result, Direction(()), Direction(((rows, 1),)), bases[2], epilogue)
-        last = fn.intrinsic("llvm.smin", I64, first + task_rows, fn.i64(rows))
+        last = (first + task_rows).smin(rows)
         _rows(packer, values, output, first, last)
     if not in_place:
         release(fn, scratch)

@@ -190,7 +190,7 @@ def smaller(fn: Function, a: Value, b: Value) -> Value:
     """The smaller of two signed integers."""
     if a.constant is not None and b.constant is not None:
         return a if a.constant <= b.constant else b
-    return fn.intrinsic("llvm.smin", a.type, a, b)
+    return a.smin(b)
 
 
 def rounded_up(number: int, multiple: int) -> int:

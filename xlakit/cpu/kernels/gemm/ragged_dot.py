@@ -175,7 +175,7 @@ class _Writer(GemmEmitter):
     def clamped(self, position: Value) -> Value:
         """A position along the ragged dimension."""
         fn = self.fn
-        return smaller(fn, larger(fn, position, fn.i64(0)), fn.i64(self.plan.ragged))
+        return smaller(fn, position.smax(0), fn.i64(self.plan.ragged))
 
     def clear(self, batch: Value, column: Value, first: Value, last: Value) -> None:
         """Zeros for rows from ``first`` below ``last`` of the columns of one task."""
@@ -207,14 +207,14 @@ class _Rows(_Writer):
             sum, reached = loop.carried
             sum = sum + self.size(batch, loop.index)
             end = self.clamped(sum)
-            low = larger(fn, first, reached * plan.inner)
+            low = first.smax(reached * plan.inner)
             high = smaller(fn, last, end * plan.inner)
             with fn.if_(low < high):
                 self.group = loop.index
                 super().part(batch, column, low, high)
-            loop.next(sum, larger(fn, reached, end))
+            loop.next(sum, reached.smax(end))
         self.group = zero
-        self.clear(batch, column, larger(fn, first, loop.results[1] * plan.inner), last)
+        self.clear(batch, column, first.smax(loop.results[1] * plan.inner), last)
 
 
 class _Batches(_Writer):
@@ -266,8 +266,3 @@ class _Sums(_Writer):
 
 
 _WRITERS: dict[str, type[_Rows | _Batches | _Sums]] = {"rows": _Rows, "batches": _Batches, "sums": _Sums}
-
-
-def larger(fn: Function, a: Value, b: Value) -> Value:
-    """The larger of two signed integers."""
-    return fn.intrinsic("llvm.smax", I64, a, b)

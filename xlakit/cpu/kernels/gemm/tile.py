@@ -157,7 +157,7 @@ class Walk:
                 own = outer.carried[0].integer("urem", extent) * fn.load(I64, fn.at(dims, I64, entry + 1))
                 outer.next(outer.carried[0].integer("udiv", extent), outer.carried[1] + own)
             start = fn.at(base, I8, outer.results[1] * scale)
-            in_run = fn.intrinsic("llvm.smin", I64, size - inner, end - number)
+            in_run = (size - inner).smin(end - number)
             with fn.loop(0, in_run, hints=NO_UNROLL) as each:
                 fn.store(fn.at(start, I8, each.index * step), fn.at(out, I64, (number - first + each.index) * apart))
             loop.next(number + in_run)

@@ -148,7 +148,7 @@ class BlockedCholesky:
         return self._at(fn, matrix, row, column) if self._upper else self._at(fn, matrix, column, row)
 
     def _rows(self, fn: Function, first: Value, most: int) -> Value:
-        return fn.intrinsic("llvm.smin", I64, fn.i64(self._size) - first, fn.i64(most))
+        return (fn.i64(self._size) - first).smin(most)
 
     def _factor(self, arguments: blas.Arguments, number: float) -> Value:
         parts = (number, 0.0)[: 2 if self._kind.is_complex else 1]

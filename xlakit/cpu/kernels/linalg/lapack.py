@@ -246,8 +246,8 @@ class _Kernel:
             value = fn.load(real, fn.at(imaginary, real, column))
             is_first, is_second = value > 0.0, value < 0.0
             # A pair that is cut by the ends would be none; nothing is read beyond them whatever LAPACK gives.
-            after = fn.intrinsic("llvm.smin", I64, column + 1, fn.i64(order - 1))
-            before = fn.intrinsic("llvm.smax", I64, column - 1, fn.i64(0))
+            after = (column + 1).smin(order - 1)
+            before = (column - 1).smax(0)
             reals = fn.select(is_second, before, column) * order
             imaginaries = fn.select(is_first, after, column) * order
             with fn.loop(0, order, hints=NO_UNROLL) as rows:

@@ -74,7 +74,7 @@ def emit_triangular_solve(module: Module, instruction: Instruction) -> Emitted:
     with fn.loop(begin, end, hints=NO_UNROLL) as task:
         matrix = task.index.integer("udiv", blocks)
         first = task.index.integer("urem", blocks) * problem.block
-        count = fn.intrinsic("llvm.umin", I64, fn.i64(sides) - first, fn.i64(problem.block))
+        count = (fn.i64(sides) - first).umin(problem.block)
         width = 2 if problem.kind.is_complex else 1
         type = memory_type(problem.kind)
         start = matrix * (size * sides) + (first if op.left_side else first * size)

@@ -156,11 +156,11 @@ class _Writer:
         step = self.lanes * per_block
         with fn.loop(begin, end) as task:
             first = task.index * _TASK.value
-            last = fn.intrinsic("llvm.umin", I64, first + _TASK.value, fn.i64(layout.blocks))
+            last = (first + _TASK.value).umin(layout.blocks)
             with fn.loop(first, last, self.lanes, hints=_NO_UNROLL) as loop:
                 elements = interleaved(fn, self._elements(fn, words(counters(fn, loop.index))))
                 position = loop.index * per_block
-                count = fn.intrinsic("llvm.umin", I64, fn.i64(layout.total) - position, fn.i64(step))
+                count = (fn.i64(layout.total) - position).umin(step)
                 self._store(fn, elements, fn.at(bits, self.type, position), count)
         return -(-layout.blocks // _TASK.value)
 
@@ -172,11 +172,11 @@ class _Writer:
             row, chunk = task.index.integer("udiv", chunks), task.index.integer("urem", chunks)
             target, has_second = self._row(fn, bits, row)
             low = chunk * _TASK.value
-            high = fn.intrinsic("llvm.umin", I64, low + _TASK.value, fn.i64(layout.inner))
+            high = (low + _TASK.value).umin(layout.inner)
             base = row * layout.inner
             with fn.loop(low, high, self.lanes, hints=_NO_UNROLL) as loop:
                 first, second = self._elements(fn, words(counters(fn, base + loop.index)))
-                count = fn.intrinsic("llvm.umin", I64, high - loop.index, fn.i64(self.lanes))
+                count = (high - loop.index).umin(self.lanes)
                 self._store(fn, first, fn.at(target, self.type, loop.index), count)
                 with fn.if_(has_second):
                     self._store(fn, second, fn.at(target, self.type, loop.index + layout.inner), count)
@@ -188,7 +188,7 @@ class _Writer:
         blocks = [fn.alloca(self.type, _BLOCK.value, align=64) for _ in range(2)]
         with fn.loop(begin, end) as task:
             first = task.index * _BLOCK.value
-            count = fn.intrinsic("llvm.umin", I64, fn.i64(layout.blocks) - first, fn.i64(_BLOCK.value))
+            count = (fn.i64(layout.blocks) - first).umin(_BLOCK.value)
             with fn.loop(0, count, self.lanes, hints=_NO_UNROLL) as loop:
                 elements = self._elements(fn, words(counters(fn, first + loop.index)))
                 for element, block in zip(elements, blocks, strict=True):

@@ -84,13 +84,13 @@ def emit_random_numbers(module: Module, instruction: Instruction) -> Emitted:
 
     with fn.loop(begin, end, hints=_NO_UNROLL) as task:
         block = task.index * _TASK.value
-        count = fn.intrinsic("llvm.umin", I64, fn.i64(blocks) - block, fn.i64(_TASK.value))
+        count = (fn.i64(blocks) - block).umin(_TASK.value)
         with fn.loop(0, count, lane_count(), hints=_NO_UNROLL) as loop:
             found = words(counters(fn, block + loop.index))
             found = interleaved(fn, found if recipe.width == 32 else joined(found))
             fn.store(found, fn.at(memory, word, loop.index * recipe.words_of_block))
         first = block * recipe.elements_of_block
-        left = fn.intrinsic("llvm.umin", I64, fn.i64(total) - first, fn.i64(_TASK.value * recipe.elements_of_block))
+        left = (fn.i64(total) - first).umin(_TASK.value * recipe.elements_of_block)
         groups = left.integer("udiv", recipe.made)
         with fn.loop(0, groups, independent=True) as loop:
             elements(loop.index, first, recipe.made)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from xlakit.cpu.kernels.scan.vectors import RunningTotals, running_totals
 from xlakit.cpu.kernels.shared.preconditions import require
-from xlakit.cpu.llvm import I8, I64, VOID, Module, Value
+from xlakit.cpu.llvm import I8, VOID, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter, regrouped
 from xlakit.cpu.loops.emit.kernel import Emitted, Phase, task_function
 from xlakit.cpu.loops.nests.transpose import block_transposer
@@ -262,12 +262,12 @@ class _Writer:
             return (
                 first * plan.length,
                 first,
-                fn.intrinsic("llvm.smin", I64, fn.i64(plan.strip), fn.i64(plan.outer) - first),
+                fn.i64(plan.strip).smin(fn.i64(plan.outer) - first),
             )
         blocks = -(-plan.inner // plan.strip)
         low = number.integer("urem", blocks) * plan.strip
         outer = number.integer("udiv", blocks)
-        size = fn.intrinsic("llvm.smin", I64, fn.i64(plan.strip), fn.i64(plan.inner) - low)
+        size = fn.i64(plan.strip).smin(fn.i64(plan.inner) - low)
         return outer * (plan.length * plan.inner) + low, outer * plan.inner + low, size
 
     def emit_totals(self) -> Phase:
@@ -412,7 +412,7 @@ class _Writer:
         """Sequences that are rows of memory."""
         fn, plan = emitter.fn, self.plan
         with fn.loop(0, plan.length, _DEPTH) as tile:
-            depth = fn.intrinsic("llvm.smin", I64, fn.i64(plan.length) - tile.index, fn.i64(_DEPTH))
+            depth = (fn.i64(plan.length) - tile.index).smin(_DEPTH)
             start = fn.i64(plan.length) - tile.index - depth if plan.reverse else tile.index
             sources, targets = (self._shifted(emitter, a, start) for a in arrays)
             there = self._transposed(emitter, buffers, (sources, targets), (lanes, depth), fn.i64(plan.length))

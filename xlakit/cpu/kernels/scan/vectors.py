@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.scatter.plan import neutral
-from xlakit.cpu.llvm import I64, Function, Value, vector
+from xlakit.cpu.llvm import Function, Value, vector
 from xlakit.cpu.llvm.target import vector_bytes
 from xlakit.cpu.scalars import register_type
 from xlakit.cpu.scalars.memory import memory_type
@@ -60,7 +60,7 @@ class RunningTotals:
         most = self.block * _BLOCKS.value
         with fn.loop(*span, most, carried=[fn.splat(before, self.lanes)], hints=NO_UNROLL) as chunk:
             nothing = fn.constant(type, self.start)
-            size = fn.intrinsic("llvm.smin", I64, span[1] - chunk.index, fn.i64(most))
+            size = (span[1] - chunk.index).smin(most)
             with fn.loop(0, size, self.block, carried=[nothing], hints=NO_UNROLL) as block:
                 first = chunk.index + block.index
                 own = self._block(fn, arrays, length, first, self._after(fn, chunk.carried[0], block.carried[0]))

@@ -260,15 +260,15 @@ class _Writer:
         fn, plan = self.fn, self.plan
         if plan.minor.outputs % plan.strip == 0:
             return fn.i64(plan.strip)
-        return fn.intrinsic("llvm.smin", I64, fn.i64(plan.strip), fn.i64(plan.minor.outputs) - first)
+        return fn.i64(plan.strip).smin(fn.i64(plan.minor.outputs) - first)
 
     def _reached(self, dimension: _Dimension, start: Value, before: Value) -> Value:
         """Up to where elements have been reached by the windows at ``start`` and by those before."""
         fn, window = self.fn, dimension.window
         if window.base_dilation > 1:
             return fn.i64(dimension.size)
-        end = fn.intrinsic("llvm.smax", I64, start + window.dilated_size, before)
-        return fn.intrinsic("llvm.smin", I64, end, fn.i64(dimension.size))
+        end = (start + window.dilated_size).smax(before)
+        return end.smin(dimension.size)
 
     def _fill(self, element: Value, span: tuple[Value, Value], rows: tuple[Value, Value]) -> None:
         """Begin with the initial value: all of ``rows``, along the first dimension along which windows move."""
@@ -402,8 +402,8 @@ class _Writer:
             high = _divided_up(fn.i64(minor.size) - shift, stride) - lanes.first
             act(
                 number,
-                fn.intrinsic("llvm.smax", I64, low, fn.i64(0)),
-                fn.intrinsic("llvm.smin", I64, high, lanes.count),
+                low.smax(0),
+                high.smin(lanes.count),
                 lambda lane: base + ((lanes.first + lane) * stride + shift) * minor.stride,
                 held,
             )
@@ -413,10 +413,10 @@ class _Writer:
         """The loop over those positions of a window at ``start`` that are inside along one dimension."""
         fn, window = self.fn, dimension.window
         before = fn.i64(-around[0]) - start
-        low = fn.intrinsic("llvm.smax", I64, _divided_up(before, window.window_dilation), fn.i64(0))
+        low = _divided_up(before, window.window_dilation).smax(0)
         extent = (dimension.size - 1) * window.base_dilation + 1 + around[1]
         high = _divided_up(fn.i64(extent) - start, window.window_dilation)
-        with fn.loop(low, fn.intrinsic("llvm.smin", I64, high, fn.i64(window.size))) as loop:
+        with fn.loop(low, high.smin(window.size)) as loop:
             yield loop.index
 
     def _choose(

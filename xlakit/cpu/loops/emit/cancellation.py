@@ -37,6 +37,6 @@ def in_strips(
         [begin, *running], lambda loop: (loop.carried[0] < end) & fn.call("xlakit_is_to_stop", I64).eq(0)
     ) as loop:
         first, *before = loop.carried
-        after = fn.intrinsic("llvm.smin", I64, first + iterations, end)
+        after = (first + iterations).smin(end)
         loop.next(after, *body(first, after, before))
     return loop.results[1:]

@@ -245,8 +245,8 @@ class Emitter:
         wide = value.cast("sext" if kind.is_signed else "zext", I64)
         limit = fn.constant(I64, node.limit)
         if kind.is_signed:
-            return fn.intrinsic("llvm.smin", I64, fn.intrinsic("llvm.smax", I64, wide, fn.constant(I64, 0)), limit)
-        return fn.intrinsic("llvm.umin", I64, wide, limit)
+            return wide.smax(0).smin(limit)
+        return wide.umin(limit)
 
     def within(self, bounds: Iterable[Bound]) -> Value | None:
         """A condition that indices are within their bounds; None if that is known at compile time."""
@@ -303,8 +303,8 @@ class Emitter:
             return self.address(node.array, node.offset)
         index = self.index(node.offset)
         last = self.fn.constant(I64, node.count - width)
-        index = self.fn.intrinsic("llvm.smax", I64, index, self.fn.constant(I64, 0))
-        return self.arrays[node.array], self.fn.intrinsic("llvm.smin", I64, index, last)
+        index = index.smax(0)
+        return self.arrays[node.array], index.smin(last)
 
     def _alone(self, node: Guarded, one: Node) -> tuple[Value, ...]:
         with self.scope():

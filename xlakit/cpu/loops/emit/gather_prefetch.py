@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from xlakit import machine
-from xlakit.cpu.llvm import I64, Value
+from xlakit.cpu.llvm import Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Node, Opaque
@@ -43,11 +43,7 @@ def strips(emitter: Emitter, level: Level, nodes: Sequence[Node]) -> Generator[L
     begin, end = (_number(emitter, n) for n in (level.begin, level.end))
     with fn.loop(begin, end, _ITERATIONS.value) as strip, emitter.scope():
         even = level.count > 0 and level.count % _ITERATIONS.value == 0
-        last = (
-            strip.index + _ITERATIONS.value
-            if even
-            else fn.intrinsic("llvm.smin", I64, strip.index + _ITERATIONS.value, end)
-        )
+        last = strip.index + _ITERATIONS.value if even else (strip.index + _ITERATIONS.value).smin(end)
         with fn.loop(strip.index, last) as loop, emitter.scope():
             emitter.bind_group(level.group, loop.index)
             for node in far:

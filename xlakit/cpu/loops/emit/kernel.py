@@ -83,10 +83,7 @@ def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
             called = module.functions[phase.function]
             called.attributes.append(APART)
             called.is_apart = True
-        bounds = [
-            fn.intrinsic("llvm.smin", I64, fn.intrinsic("llvm.smax", I64, b - first, fn.i64(0)), fn.i64(phase.tasks))
-            for b in (begin, end)
-        ]
+        bounds = [(b - first).smax(0).smin(phase.tasks) for b in (begin, end)]
         with fn.if_(bounds[0] < bounds[1]):
             fn.call(phase.function, VOID, table, *bounds)
         first += phase.tasks
@@ -213,9 +210,7 @@ class Split:
                 low = (number.integer("urem", blocks) if self.outer else number) * self.block
                 number = number.integer("udiv", blocks)
                 even = first.extent % self.block == 0
-                high = (
-                    low + self.block if even else fn.intrinsic("llvm.umin", I64, low + self.block, fn.i64(first.extent))
-                )
+                high = low + self.block if even else (low + self.block).umin(first.extent)
                 levels[0] = Level(first, low, high, self.block * even, math.gcd(first.extent, self.block))
             for position, group in enumerate(reversed(self.outer)):
                 last = position == len(self.outer) - 1

@@ -76,7 +76,7 @@ def streamed(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> Gener
     buffers = [fn.alloca(I8, iterations * o.kind.byte_width, align=64) for o in chosen]
     emitter.streams = True
     with fn.loop(begin, end, iterations) as strip, emitter.scope():
-        last = strip.index + iterations if even else fn.intrinsic("llvm.smin", I64, strip.index + iterations, end)
+        last = strip.index + iterations if even else (strip.index + iterations).smin(end)
         with emitter.scope():
             # Where the strip begins in each result, which is where its buffer begins.
             emitter.bind_group(level.group, strip.index)

@@ -260,12 +260,12 @@ def _best(emitter: Emitter, plan: _Plan, begin: Value, end: Value) -> tuple[Valu
         return best, begin + _first(emitter, plan, begin, end, best)
     with fn.loop(begin, end, _BLOCK.value, carried=[start, begin]) as loop:
         best, block = loop.carried
-        last = fn.intrinsic("llvm.smin", I64, loop.index + _BLOCK.value, end)
+        last = (loop.index + _BLOCK.value).smin(end)
         found = _best_of_block(emitter, plan, loop.index, last, start)
         better = _is_better(fn, plan, found, best)
         loop.next(fn.select(better, found, best), fn.select(better, loop.index, block))
     best, block = loop.results
-    last = fn.intrinsic("llvm.smin", I64, block + _BLOCK.value, end)
+    last = (block + _BLOCK.value).smin(end)
     return best, block + _first(emitter, plan, block, last, best)
 
 
@@ -297,7 +297,7 @@ def _first(emitter: Emitter, plan: _Plan, begin: Value, end: Value, best: Value)
             # Where the best is a number, the block has no NaN; where it is none, nothing is equal to it.
             found = found | element.is_nan()
         position = (loop.index - begin).cast("trunc", I32)
-        loop.next(fn.intrinsic("llvm.umin", I32, loop.carried[0], fn.select(found, position, nowhere)))
+        loop.next(loop.carried[0].umin(fn.select(found, position, nowhere)))
     return loop.results[0].cast("zext", I64)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.llvm import I64, Effort, Module, Type, Value, vector
+from xlakit.cpu.llvm import Effort, Module, Type, Value, vector
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Emitted, Phase, store_all, task_function
@@ -137,7 +137,7 @@ def _write(
             low = number.integer("urem", blocks) * strip
             number = number.integer("udiv", blocks)
             even = last.extent % strip == 0
-            high = low + strip if even else fn.intrinsic("llvm.umin", I64, low + strip, fn.i64(last.extent))
+            high = low + strip if even else (low + strip).umin(last.extent)
             level = Level(last, low, high, strip * even, math.gcd(strip, last.extent))
             for group in reversed(outer):
                 emitter.bind_group(group, number.integer("urem", group.extent))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from xlakit.cpu.llvm import I8, I64, Function, Module, Value
+from xlakit.cpu.llvm import I8, Function, Module, Value
 from xlakit.cpu.loops.emit.kernel import Phase, task_function
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.movement import Concatenate, Reshape
@@ -86,13 +86,10 @@ def _write_long(fn: Function, arrays: list[Value], pieces: list[_Piece], begin: 
     first = 0
     for piece in pieces:
         tasks = -(-piece.bytes // _TASK_BYTES.value)
-        low, high = (
-            fn.intrinsic("llvm.smin", I64, fn.intrinsic("llvm.smax", I64, b - first, fn.i64(0)), fn.i64(tasks))
-            for b in (begin, end)
-        )
+        low, high = ((b - first).smax(0).smin(tasks) for b in (begin, end))
         with fn.if_(low < high):
             at = low * _TASK_BYTES.value
-            after = fn.intrinsic("llvm.umin", I64, high * _TASK_BYTES.value, fn.i64(piece.bytes))
+            after = (high * _TASK_BYTES.value).umin(piece.bytes)
             target = fn.at(arrays[-1], I8, at + piece.offset)
             fn.copy(target, fn.at(arrays[piece.array], I8, at), after - at)
         first += tasks

@@ -7,7 +7,6 @@ is accumulated in the cache while the loops over the reduced dimensions run: :mo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from xlakit.cpu.llvm import Module
@@ -19,9 +18,7 @@ from xlakit.cpu.loops.nests.reduced import Reduced, Root
 from xlakit.cpu.loops.nests.rows import emit_rows
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.reduction import Reduce
-
-# Reductions of fewer elements are written out inside of the loop over their results.
-_SMALL = 16
+from xlakit.passes.fusion.cluster import is_large_reduction
 
 
 def emit_reduction(
@@ -32,7 +29,8 @@ def emit_reduction(
     roots: Sequence[Root],
 ) -> Emitted | None:
     """A kernel for a fusion whose reductions all go over the same dimensions; None where there is none."""
-    reduces = [i for i in computation.instructions if isinstance(i.op, Reduce) and _size(i) > _SMALL]
+    # Smaller reductions are written out inside of the loop over their results.
+    reduces = [i for i in computation.instructions if is_large_reduction(i)]
     if not reduces:
         return None
     sizes = reduces[0].operands[0].shape.dimensions
@@ -50,8 +48,3 @@ def emit_reduction(
             return arg_min_max
         return emit_rows(module, name, sources, reduced)
     return emit_columns(module, name, sources, reduced)
-
-
-def _size(instruction: Instruction) -> int:
-    sizes = instruction.operands[0].shape.dimensions
-    return math.prod(sizes[d] for d in instruction.op_as(Reduce).dimensions)

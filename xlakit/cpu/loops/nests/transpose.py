@@ -59,9 +59,9 @@ def _by_squares(fn: Function, width: int, square: int) -> None:
     element = integer(8 * width)
     row_type = vector(element, square)
     with fn.loop(0, rows, square) as down:
-        row = fn.intrinsic("llvm.smin", I64, down.index, rows - square)
+        row = down.index.smin(rows - square)
         with fn.loop(0, columns, square) as along:
-            column = fn.intrinsic("llvm.smin", I64, along.index, columns - square)
+            column = along.index.smin(columns - square)
             read = fn.at(source, element, row * source_stride + column)
             written = fn.at(target, element, column * target_stride + row)
             loaded: list[Value] = []
