@@ -7,7 +7,7 @@ the program is loaded; ``common_families.py`` does that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import Field, fields
 from typing import Any, ClassVar, Protocol
 
 from xlakit import options
@@ -21,6 +21,7 @@ from xlakit.errors import InternalError
 class Common(Protocol):
     """A function that many programs need: a dataclass whose fields are all that it depends on."""
 
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     family: ClassVar[str]
     parameters: ClassVar[Sequence[Type]]
 
@@ -29,17 +30,17 @@ class Common(Protocol):
         ...
 
 
-def call(fn: Function, function: Any, *arguments: Value) -> None:
+def call(fn: Function, function: Common, *arguments: Value) -> None:
     """Call a common function."""
     fn.call(declared(fn.module, function), VOID, *arguments)
 
 
-def declared(module: Module, function: Any) -> str:
+def declared(module: Module, function: Common) -> str:
     """The symbol of a common function, which the module imports."""
     return module.declare(symbol_of(function), VOID, function.parameters)
 
 
-def symbol_of(function: Any) -> str:
+def symbol_of(function: Common) -> str:
     """The name by which programs import a common function: it has the tag of the options that it is made with."""
     values = [_written(getattr(function, f.name)) for f in fields(function)]
     return PREFIX + ".".join([f"{function.family}${options.current().tag}", *values])
