@@ -93,7 +93,7 @@ def _executable(
     execution_context: ExecutionContext | None,
     cache: bool,
 ) -> CpuExecutable:
-    # What this machine cannot run is told before anything is compiled for it.
+    # Programs that this machine cannot run are refused before anything is compiled.
     processor()
     c_functions = c_functions_of(module, custom_calls)
     grid = Grid(

@@ -32,7 +32,7 @@ _Known = tuple[ExecutionContext, Sequence[Participant]]
 
 
 class RunRecord:
-    """The memory in which the devices of a run meet. It can be used for one run after the other, if none has failed."""
+    """The memory that the devices of a run share. Later runs reuse it, unless one has failed."""
 
     def __init__(self, devices: int, slots: Sequence[int]) -> None:
         begin = run_bytes(devices)

@@ -57,7 +57,7 @@ class _ModuleText:
     def _computation(self, computation: Computation) -> None:
         numbers = {instruction: number for number, instruction in enumerate(computation.instructions)}
         names = {i.name for i in computation.instructions}
-        # Two instructions of one name are a fault that is to be told, whatever the names are.
+        # Two instructions of one name are an error to be reported even though names do not matter here.
         unique = len(names) == len(computation.instructions)
         name = computation.name if self._named else ""
         self._parts.append(f"{name} {unique} {numbers[computation.root]} {computation.execution_thread}")

@@ -42,7 +42,7 @@ class Convolution(Op):
     """Sums of products of a kernel with every placement of it on the input.
 
     Sparse operands are followed by arrays that tell where their elements are. ``convolution_kind`` tells what the
-    convolution is for; ``dgrad`` turns the kernel around besides.
+    convolution is for; ``dgrad`` also reverses the kernel.
     """
 
     window: Window = attribute(Kind.WINDOW, default=Window())
@@ -198,7 +198,7 @@ class Convolution(Op):
         lhs, rhs = lhs.transpose(inputs), rhs.transpose(kernel)
         if self.feature_group_count == 1:
             lhs, rhs = common_part(lhs, rhs, [1], [1])
-        # A dynamic kernel is as large as it is now.
+        # A kernel of dynamic size has its current size.
         window = [replace(d, size=size) for d, size in zip(self.window.dimensions, rhs.shape[2:], strict=True)]
         if self.convolution_kind is ConvolutionKind.CONVOLUTION_KIND_DGRAD:
             # The gradient of the input takes the kernel as the convolution took it, and turns it around itself.
@@ -255,7 +255,7 @@ def _grouped_input(lhs: Array, features: int, batches: int) -> Array:
 
 
 def _grouped_kernel(rhs: Array, window: Sequence[WindowDimension], groups: int) -> Array:
-    """The kernel as group, output feature, input feature, spatial, turned around where the window is reversed."""
+    """The kernel as group, output feature, input feature, spatial; reversed as window_reversal says."""
     rhs = np.flip(rhs, tuple(axis + 2 for axis, d in enumerate(window) if d.window_reversal))
     return rhs.reshape(groups, rhs.shape[0] // groups, *rhs.shape[1:])
 

@@ -40,7 +40,7 @@ class Fft(Op):
         length, bound = self.fft_length[-1], operand.dimensions[-1]
         wanted = list(self.fft_length)
         if self.fft_type is FftType.IRFFT:
-            # What a signal of this length leaves when the mirrored half is dropped; nothing stays nothing.
+            # The spectrum of a real signal of this length, without its mirrored half; that of an empty one is empty.
             wanted[-1] = length // 2 + 1 if length or bound else 0
         given = operand.dimensions[-len(wanted) :]
         if not all(map(self._fits, given, wanted)):

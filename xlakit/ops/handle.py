@@ -63,7 +63,7 @@ ComputationLike: TypeAlias = HasComputation | Computation | Callable[..., Any]
 
 
 class XlaOp:
-    """An instruction in the making: what every function of this interface takes and gives."""
+    """A handle of an instruction that a builder has added: operand and result of all functions of this interface."""
 
     __slots__ = ("builder", "instruction")
 

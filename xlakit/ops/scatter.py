@@ -258,7 +258,7 @@ def _combine_runs(fold: Folder, flat: Sequence[Array], targets: Array, updates: 
 def _combine_min_max(
     fold: Folder, flat: Sequence[Array], targets: Array, updates: Sequence[Array], firsts: Array
 ) -> None:
-    """Maximum or minimum of floats: each run by itself, since the order does not matter, then with what was there."""
+    """Maximum or minimum of floats: their order does not matter, so each run is reduced first."""
     where, (values,) = targets[firsts], updates
     ufunc: Any = fold.ufunc
     with np.errstate(all="ignore"):

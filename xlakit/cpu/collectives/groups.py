@@ -1,4 +1,4 @@
-"""The groups that meet at a collective, from its attributes and the devices that run the program."""
+"""The groups of a collective, from its attributes and the devices that run the program."""
 
 from __future__ import annotations
 

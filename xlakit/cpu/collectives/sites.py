@@ -1,4 +1,4 @@
-"""Sites: the points in a program where groups meet, the slots that they meet in, and the table that tells devices."""
+"""Sites: the collectives of a program as points of rendezvous, their slots, and the table that devices read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proof of a memory plan, with what the checker has to know of this backend: its kernels, and who meets whom."""
+"""The proof of a memory plan; the checker gets the kernels and the groups of collectives of this backend."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def prove_memory_plan(plan: MemoryPlan, grid: Grid) -> None:
     """
 
     def is_identity(instruction: Instruction) -> bool:
-        """Whether each device meets itself alone, and takes what it gives."""
+        """Whether every group has one device, so that the result is the operand."""
         op = instruction.op
         if not isinstance(op, (Collective, Permuting)) or isinstance(op, RaggedAllToAll):
             return False

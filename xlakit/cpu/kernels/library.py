@@ -40,7 +40,7 @@ class Kernel:
 
 
 class KernelLibrary:
-    """Makes the kernels of a module as they are asked for.
+    """Makes the kernels of a module on demand.
 
     c_functions: the names of custom calls that are C functions.
     """
@@ -54,7 +54,7 @@ class KernelLibrary:
         """The kernel of an instruction; None where there is none, and the interpreter has to do it."""
         key: Any = fingerprint(instruction)
         if isinstance(instruction.op, CustomCall):
-            # It sees layouts, too, and what is said beside its attributes.
+            # Custom calls also see layouts and backend_config.
             key = key, lies_major_to_minor(instruction), instruction.annotations.backend_config
         if key not in self._made:
             before = len(self.module.functions)

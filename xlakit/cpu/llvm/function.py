@@ -122,7 +122,7 @@ class Function:
         self.emit_void(f"store {value.type.name} {value.text}, ptr {pointer.text}{tail}")
 
     def prefetch(self, pointer: Value) -> None:
-        """Ask for the line of the cache that has an address; what is not the program's is asked for in vain."""
+        """Prefetch the cache line of an address; an address outside of the program's memory has no effect."""
         self.module.declare("llvm.prefetch.p0", VOID, [PTR, I32, I32, I32])
         self.call("llvm.prefetch.p0", VOID, pointer, self.i32(0), self.i32(3), self.i32(1))
 
@@ -479,9 +479,10 @@ class Function:
         self.call(name, VOID, target, source, number, self.constant(I1, 0))
 
     def copy_words(self, target: Value, source: Value, type: Type, count: int) -> None:
-        """Copy so many words, each by itself: one that was just written is read from where it waits to be written.
+        """Copy so many words with one load and one store each, never as vectors.
 
-        A processor hands it on only to a load of no more than one store has written.
+        Words that were just stored are then forwarded from the store buffer; a wider load of several stores would have
+        to wait until all of them are in the cache.
         """
         words = [self.load(type, self.at(source, type, n), alone=True) for n in range(count)]
         for number, word in enumerate(words):

@@ -36,6 +36,6 @@ class Loop:
 
 
 def for_few_iterations(begin: object, end: object) -> list[str]:
-    """What LLVM is told of a loop of few iterations: it would make a vector with a mask, and masked stores are slow."""
+    """Hints for a loop of few iterations: LLVM would vectorize it with a mask, and masked stores are slow."""
     few = isinstance(begin, int) and isinstance(end, int) and end - begin < _LEAST_LANES
     return [SCALAR, '"llvm.loop.unroll.full"'] if few else []

@@ -32,8 +32,8 @@ def split(x: Value) -> tuple[Value, Value, Value]:
     if x.type.element is F32:
         n = moved.integer("ashr", form.fraction)
         return m, n, n.cast("sitofp", x.type)
-    # Vectors of 64-bit integers have neither that shift nor that conversion everywhere: both are had by a number in
-    # whose low bits the exponent, made positive, is put.
+    # Not all processors have arithmetic shifts and conversions of vectors of 64-bit integers. So the exponent is made
+    # positive, shifted as unsigned, and put into the low bits of the fraction of 2^fraction, which is then subtracted.
     positive = (moved + (form.bias << form.fraction)) >> form.fraction
     n = positive - form.bias
     magic = (form.bias + form.fraction) << form.fraction

@@ -192,7 +192,7 @@ def stored_again(fn: Function, primitive_type: PrimitiveType, value: Value) -> V
 def as_bf16(value: Value) -> Value:
     """An F32 rounded to what BF16 has, still an F32.
 
-    What NaNs come of arithmetic with BF16 have no bits that would carry, so they stay NaNs without being asked for;
+    NaNs that arithmetic with BF16 gives have no fraction bits that would carry, so they stay NaNs without a test;
     :func:`from_f32` gives them the bits that they are stored with.
     """
     return float_of(_rounded(bits_of(value), 16) << 16)

@@ -1,4 +1,4 @@
-"""Context: what a compiled program is told beside its arguments, and how it ends.
+"""Context: the state of one call of a compiled program, and the status with which it ends.
 
 An entry is ``i64 entry(ptr arguments, ptr results, ptr context)``: two arrays of pointers, to the data of each argument
 and of each result, and the context. It returns a Status.
@@ -37,7 +37,7 @@ class Status(IntEnum):
 # Eight bytes each:
 #   arena         where this call keeps its intermediate values; aligned to 64 bytes
 #   origin        the context that this one was copied from
-#   polled        when this call last asked for signals, in nanoseconds
+#   polled        when this call last checked for signals, in nanoseconds
 #   stopped       the status that a job was given up with, else 0: all later ones of the call do nothing
 #   host          the key of the Python object that answers the program's host calls, 0 for none
 #   ordinal       the number of the device that runs the program
@@ -97,7 +97,7 @@ def emit_context(module: Module) -> None:
 
 
 def _emit_execute(module: Module) -> None:
-    """``xlakit_execute``, as told at the top of this file; it gives the entry's status.
+    """``xlakit_execute``, described at the top of this file; it returns the entry's status.
 
     ``execute_in(ptr origin, ptr arguments, ptr results, ptr run)`` does it for one of several devices.
     """

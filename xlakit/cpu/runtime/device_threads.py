@@ -278,7 +278,7 @@ def _emit_await_all(module: Module) -> None:
 
 
 def _emit_run_devices(module: Module) -> None:
-    """``xlakit_run_devices``, as told at the top; OUT_OF_MEMORY where there are no threads, else await_all's status.
+    """``xlakit_run_devices``, described at the top; OUT_OF_MEMORY where there are no threads, else await_all's status.
 
     The statuses of the devices stand in the run's ``statuses``.
     """

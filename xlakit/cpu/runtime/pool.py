@@ -356,7 +356,10 @@ def _emit_run_job(module: Module) -> None:
 
 
 def _emit_alone(module: Module) -> None:
-    """``run_alone(ptr function, ptr table, i64 tasks, i64 grain)``: a job by one thread, in ever longer ranges."""
+    """``run_alone(ptr function, ptr table, i64 tasks, i64 grain)``: a job on the calling thread alone.
+
+    Ranges double while one takes less than _ALONE_NANOSECONDS, so that cancellation is checked often and costs little.
+    """
     fn = module.function("run_alone", VOID, [PTR, PTR, I64, I64])
     function, table, tasks, grain = fn.parameters
     start = (fn.i64(0), grain, waiting.clock(fn), fn.constant(I1, 0))
@@ -372,7 +375,7 @@ def _emit_alone(module: Module) -> None:
 
 
 def _emit_parallel(module: Module) -> None:
-    """``xlakit_parallel``, as told at the top of this file."""
+    """``xlakit_parallel``, described at the top of this file."""
     fn = module.function("xlakit_parallel", VOID, [PTR, PTR, I64, I64], external=True)
     function, table, tasks, grain = fn.parameters
     zero, one = fn.i64(0), fn.i64(1)

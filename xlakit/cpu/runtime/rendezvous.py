@@ -64,7 +64,7 @@ SITE = Record(slot=1, index=1, count=1, members=1, source=1)
 # Host calls by number: a wait at a collective that takes long, and the end of a device that Python knows.
 WAIT = 1 << 32
 LEAVE = 1 << 33
-# What a host call is told: addresses, the device's number, and the generation.
+# The arguments of a host call: addresses, the device's number, and the generation.
 NOTICE = Record(run=1, ordinal=1, slot=1, generation=1, site=1)
 
 # How long a device looks for the others before it sleeps, and sleeps before it asks Python.
@@ -368,7 +368,7 @@ def _outcome(fn: Function, slot: Value) -> Value:
 
 
 def _emit_collective(module: Module) -> None:
-    """``xlakit_collective``, as told above, and ``alone`` for a device that is all of its group."""
+    """``xlakit_collective``, described above, and ``alone`` for a device that is all of its group."""
     fn = module.function("alone", I64, [PTR, PTR, PTR, I64, I64], attributes=(APART,))
     site, table, kernel, tasks, grain = fn.parameters
     slot = fn.alloca(I64, slot_bytes(1) // 8)

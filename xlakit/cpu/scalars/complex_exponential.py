@@ -115,7 +115,7 @@ def power(a: Complex, b: Complex) -> Complex:
     spread = function("exp", -d * angle) * where(absolute(c) < 2.0**40, fma(c, rest, 1.0), 1.0)
     turn = c * angle + where(d.eq(0.0), 0.0, d * (function("log", size) + rest))
     length = function("pow", size, c)
-    # Nothing stays nothing, but beside infinity, and has no direction.
+    # A length of 0 stays 0 whatever the factor, unless d is infinite; at radius 0 the angle is not defined.
     radius = where(length.eq(0.0) & ~is_infinite(d), length, length * spread)
     turn = where(radius.eq(0.0), 0.0, turn)
     found = radius * function("cos", turn), radius * function("sin", turn)

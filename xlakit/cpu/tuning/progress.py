@@ -16,7 +16,7 @@ _NAME = 32
 
 @contextmanager
 def progress_bar(title: str, stream: TextIO | None = None) -> Generator[Progress]:
-    """A function that is told of progress; what it draws is gone at the end."""
+    """A callback for progress; the bar that it draws is erased at the end."""
     out = sys.stderr if stream is None else stream
     # Python has None for a stream that was closed before it started.
     if out is None or not out.isatty():  # pyright: ignore[reportUnnecessaryComparison]

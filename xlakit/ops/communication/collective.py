@@ -155,7 +155,7 @@ def concatenated(arrays: Sequence[Array], dimension: int) -> Array:
 
 
 def different_sizes(one: Sequence[int], other: Sequence[int]) -> ExecutionError:
-    """What is wrong where arrays of dynamic sizes meet that should have the same ones."""
+    """The error for members of a group whose arrays have different dynamic sizes."""
     return ExecutionError(
         f"devices bring different sizes, {list(one)} and {list(other)}",
         hint="give all devices of a group the same size, padded if need be",

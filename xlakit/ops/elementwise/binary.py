@@ -101,7 +101,7 @@ def _static(function: Function) -> staticmethod[[Array, Array], Array]:
 
 
 class Arithmetic(Binary):
-    """An operation that is told by a function for each kind of number that it takes."""
+    """An operation defined by one function for each kind of number: PRED, integers, floats, complex."""
 
     __slots__ = ()
 

@@ -122,7 +122,7 @@ def power(a: Complex, b: Complex) -> Complex:
 
 
 def _polar_power(a: Complex, b: Complex) -> Complex:
-    """|a|^c e^(-d arg a), turned by c arg a + d log |a|, for b = c + id; what is 0 has no direction."""
+    """|a|^c e^(-d arg a), turned by c arg a + d log |a|, for b = c + id; 0 has no argument."""
     size: Array = np.abs(a)
     angle: Array = np.angle(a)
     c, d = b.real, b.imag

@@ -103,7 +103,7 @@ def normals(draw: Draw, mean: np.generic, deviation: np.generic, kind: Primitive
     bits = 64 if kind is PrimitiveType.F64 else 32
     words = draw.words(count + count % 2, bits).reshape(-1, 2)
     radius = np.sqrt(-2.0 * np.log((words[:, 0].astype(np.float64) + 0.5) * 2.0**-bits))
-    # Two bits say by how many quarters of a turn, the others by which part of one, within half of one either way.
+    # The angle: the top two bits count quarter turns, the others are an offset of at most an eighth of a turn.
     quarter = words[:, 1] >> words.dtype.type(bits - 2)
     rest = (words[:, 1] << words.dtype.type(2)).view(f"int{bits}").astype(np.float64)
     angle = rest * (2.0**-bits * (math.pi / 2))

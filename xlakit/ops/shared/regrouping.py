@@ -115,7 +115,7 @@ def check_same_count(operand: Shape, sizes: Sequence[int]) -> None:
 def sizes_after_reshape(sizes: Sequence[int], bounds: Sequence[int], result: Shape) -> list[int]:
     """The dimensions of a reshaped array that holds ``sizes`` of its ``bounds``: each group fills its dynamic one.
 
-    A size of 1 that has become 0 may be a group by itself, of nothing in the result; then the whole array is one.
+    If a dimension of bound 1 is now empty and has no counterpart in the result, all dimensions are one group.
     """
     current = list(result.dimensions)
     factors = (

@@ -1,7 +1,7 @@
 """Precision: every operation takes floats of one type, and gives what its rule says.
 
-A program may declare a result in another floating point precision than the rule gives, and let floats of different
-precisions meet. It means a conversion there. Code for arrays is made by their types, so the conversions are written.
+HLO lets a program mix floats of different precisions in one operation, and declare a result in another precision than
+its rule gives; both mean a conversion. Code generation goes by the types of arrays, so this pass inserts the converts.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ from xlakit.ops.movement import Broadcast, Reshape, Slice, Transpose
 
 
 class HloBuilder(ABC):
-    """Makes instructions by what they are to be: subclasses say where these go, and where they are said to come from.
+    """Makes instructions by operation; subclasses decide where they are inserted, and their source location.
 
-    What would give an operand unchanged gives the operand.
+    An instruction that would be the identity is not made: its operand is returned.
     """
 
     @abstractmethod

@@ -16,7 +16,7 @@ _rule = ALGEBRA.rule
 
 @_rule("dot")
 def dot(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """What is not there along contracting dimensions, of either operand, is zero in both."""
+    """Padding of either operand along contracting dimensions is zero in both."""
     op, (x, y) = old.op_as(Dot), operands
     pairs = list(zip(op.lhs_contracting_dims, op.rhs_contracting_dims, strict=True))
     values = [_contracted(x, y, pairs, make), _contracted(y, x, [(b, a) for a, b in pairs], make)]
@@ -29,12 +29,12 @@ def dot(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
 
 
 def _in_both(a: Instruction | None, b: Instruction | None, make: Padder) -> Instruction | None:
-    """The smaller size, or the one that there is."""
+    """The smaller size, or the only one."""
     return a or b if a is None or b is None else make.instruction(make.least(a, b))
 
 
 def _contracted(x: Padded, other: Padded, pairs: Sequence[tuple[int, int]], make: Padder) -> Instruction:
-    """The array with zeros where it, or what it is multiplied with, is not there along contracting dimensions."""
+    """The array with zeros where it, or the other operand, is padding along contracting dimensions."""
     own, others = {a: x.dims.get(a) for a, _ in pairs}, {a: other.dims.get(b) for a, b in pairs}
     value = make.zeroed(array(x.value, {d: size for d, size in own.items() if size is not None}))
     rest = {d: size for d, size in others.items() if size is not None and size is not own[d]}
@@ -43,7 +43,7 @@ def _contracted(x: Padded, other: Padded, pairs: Sequence[tuple[int, int]], make
 
 @_rule("convolution")
 def convolution(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """What is not there is zero, as padding is; there are as many placements of the window as the sizes allow."""
+    """Padding becomes zero, as the padding of windows is; the sizes give the number of placements of the window."""
     op, (x, kernel) = old.op_as(Convolution), operands[:2]
     numbers = op.dim_labels
     batch, features = numbers.input_batch_dimension, numbers.input_feature_dimension
@@ -79,21 +79,21 @@ def triangular_solve(old: Instruction, operands: Sequence[Padded], make: Padder)
 
 
 def _with_unit(x: Padded, make: Padder) -> Instruction:
-    """Matrices with ones on the diagonal and zeros elsewhere instead of what is not there."""
+    """Matrices whose padding has ones on the diagonal and zeros elsewhere."""
     rank, sizes = x.shape.rank, x.shape.dimensions
-    there = make.there(sizes, {d: n for d, n in x.dims.items() if d >= rank - 2})
-    if there is None:
+    valid = make.valid(sizes, {d: n for d, n in x.dims.items() if d >= rank - 2})
+    if valid is None:
         return x.value
     kind = x.shape.element_type
     diagonal = make.compare(make.positions(sizes, rank - 2), make.positions(sizes, rank - 1), "EQ")
     one = make.broadcast(make.scalar(1, kind), sizes)
     unit = make.apply("select", diagonal, one, make.broadcast(make.zero(kind), sizes))
-    return make.chosen(there, x.value, unit)
+    return make.chosen(valid, x.value, unit)
 
 
 @_rule("fft")
 def fft(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """Each transform by itself: along the other dimensions it does not matter what is there."""
+    """Transforms are independent: padding along the other dimensions gives padding."""
     (x,) = operands
     first = x.shape.rank - len(old.op_as(Fft).fft_length)
     if any(d >= first for d in x.dims):

@@ -1,4 +1,4 @@
-"""Operations that no rule makes something of on padded arrays: Python does them, on the arrays that are there.
+"""Operations without a rule for padded arrays: host calls in Python do them on the valid elements.
 
 They become calls of ``xlakit.AtSizes``, see ``execution/calls/at_sizes.py``, with a computation that is the operation
 alone, on arrays of dynamic dimensions as it was before.
@@ -50,7 +50,10 @@ def parted(joined: Instruction, shape: Shape, dynamic_dims: Sequence[DynamicDime
 
 
 def at_sizes(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """x, sizes of x -> the operation on what is there of x, padded, and the sizes of that."""
+    """A custom call that takes padded arrays and sizes, does the operation on the valid elements, and pads the result.
+
+    Its results are the padded value and its sizes.
+    """
     inner = make.apart()
     shapes = [_marked(o.shape, x.sizes) for o, x in zip(old.operands, operands, strict=True)]
     given = [inner.builder.parameter(number, shape) for number, shape in enumerate(shapes)]

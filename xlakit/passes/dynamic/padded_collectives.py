@@ -155,7 +155,7 @@ def _members(operands: Sequence[Padded], shapes: Sequence[Shape], along: int) ->
 def _moved_together(
     value: Instruction, sizes: Instruction, along: int, block: int, make: Padder
 ) -> tuple[Instruction, Instruction]:
-    """Blocks of which only ``sizes`` are there, one after the other; and the size of all."""
+    """Blocks of which ``sizes`` elements are valid, concatenated without gaps; and the size of all."""
     bounds, count = value.shape.dimensions, sizes.shape.num_elements
     sizes = make.reshape(sizes, (count,))
     room = [PaddingDimension()] * len(bounds)

@@ -15,7 +15,7 @@ _ENDLESS = 2**31 - 1
 
 
 def element_wise(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """f(x, y): of each dimension what all operands have is there; one element goes with any number of them."""
+    """f(x, y): along each dimension the smallest size of the operands is valid; a size of 1 is broadcast."""
     rank = old.shape.rank
     values = [x.value for x in operands]
     dims: dict[int, Instruction] = {}
@@ -55,9 +55,9 @@ def _stretched(value: Instruction, dimension: int, size: Instruction, make: Padd
 
 @ELEMENTS.rule("map")
 def map_(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """map(x, f): where f may run for long, or for ever, it is called for elements that are there alone.
+    """map(x, f): an f that may not end on arbitrary values is called for valid elements alone.
 
-    The first element stands in for those that are not. Where there is not even that one, nothing is called.
+    Padding takes the value of the first element. If there is none, f is not called.
     """
     bounds = old.shape.dimensions
     if old.is_pointwise:
@@ -69,13 +69,13 @@ def map_(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     empty = missing[0]
     for other in missing[1:]:
         empty = make.apply("or", empty, other)
-    there = make.there(bounds, dims)
+    valid = make.valid(bounds, dims)
     values: list[Instruction] = []
     for x in operands:
         value = x.value
         if x.shape.dimensions == bounds:
             corner = make.slice(value, (SliceDimension(0, 1),) * len(bounds))
-            value = make.chosen(there, value, make.reshape(corner, ()))
+            value = make.chosen(valid, value, make.reshape(corner, ()))
         values.append(value)
     given = make.tuple(*values)
     branches = (_nothing(given, make), _elements(given, make))

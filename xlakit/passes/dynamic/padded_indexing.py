@@ -1,4 +1,4 @@
-"""Padded values read and written at computed indices: gathers stay inside of what is there, as do scatters."""
+"""Padded values read and written at computed indices: gathers and scatters stay within the valid elements."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _vectors(indices: Padded, vector_dim: int, make: Padder) -> Padded:
 
 @_rule("gather")
 def gather(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """Slices start where they lie inside of what is there; where they are longer than that, the rest is zero."""
+    """Starts are clamped so that slices lie within the valid elements; what a longer slice has beyond them is zero."""
     op, (x, indices) = old.op_as(Gather), operands
     bounds, rank = x.shape.dimensions, x.shape.rank
     vectors = _vectors(indices, op.index_vector_dim, make)
@@ -58,13 +58,13 @@ def gather(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded
     for dimension, d in zip(batch_dims, range(batch), strict=True):
         if d in vectors.dims:
             sizes[dimension] = vectors.dims[d]
-    there = make.there(value.shape.dimensions, rest)
+    valid = make.valid(value.shape.dimensions, rest)
     for d in op.collapsed_slice_dims:
         if d in x.dims:
             some = make.broadcast(make.compare(x.dims[d], make.number(0), "GT"), value.shape.dimensions)
-            there = some if there is None else make.apply("and", there, some)
-    if there is not None:
-        value = make.chosen(there, value, make.zero(value.shape.element_type))
+            valid = some if valid is None else make.apply("and", valid, some)
+    if valid is not None:
+        value = make.chosen(valid, value, make.zero(value.shape.element_type))
     return array(value, {d: make.instruction(size) for d, size in sorted(sizes.items())})
 
 
@@ -85,8 +85,9 @@ def _clamped(vectors: Instruction, limits: Sequence[Size], make: Padder) -> Inst
 
 @_rule("scatter")
 def scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """Index vectors get one more component, for a new dimension of one element, where windows that are not there, or
-    reach beyond what is there, name another one; so they are left out.
+    """Windows that are padding, or reach beyond the valid elements, are left out.
+
+    Index vectors get one more component, for a new dimension of size 1: an index of 1 there is out of bounds.
 
     Where windows are not full, each of their elements becomes a window of its own.
     """
@@ -111,9 +112,9 @@ def scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padde
     outside = _outside(starts, counts, arrays, extents, make, all_dimensions=is_split)
     if is_split:
         starts, outside = _split(starts, outside, split, spanned, make)
-        missing = make.there(split, {d: size for d, size in update_sizes.items() if d >= len(batch)})
-        if missing is not None:
-            outside = make.apply("or", outside, make.apply("not", missing))
+        valid_updates = make.valid(split, {d: size for d, size in update_sizes.items() if d >= len(batch)})
+        if valid_updates is not None:
+            outside = make.apply("or", outside, make.apply("not", valid_updates))
         spanned = []
     batch_sizes = outside.shape.dimensions
     first = make.reshape(make.convert(outside, PrimitiveType.S32), (*batch_sizes, 1))
@@ -164,16 +165,16 @@ def _outside(
     *,
     all_dimensions: bool,
 ) -> Instruction:
-    """For each index vector whether its window is not there, or not inside of what is there of the operands.
+    """For each index vector whether its window is padding, or reaches beyond the valid elements of the operands.
 
-    all_dimensions: look at those too that are full, which a scatter of whole windows does itself.
+    all_dimensions: also check the dimensions without padding, which a scatter of whole windows does itself.
     """
     batch_sizes = starts.shape.dimensions[:-1]
     sizes = {d: size for x in reversed(arrays) for d, size in x.dims.items()}
     total = make.broadcast(make.scalar(False, PrimitiveType.PRED), batch_sizes)
-    there = make.there(batch_sizes, counts)
-    if there is not None:
-        total = make.apply("not", there)
+    valid = make.valid(batch_sizes, counts)
+    if valid is not None:
+        total = make.apply("not", valid)
     bounds = arrays[0].shape.dimensions
     for d, extent in extents.items():
         if all_dimensions or d in sizes or not isinstance(extent, int):

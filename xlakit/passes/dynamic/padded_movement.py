@@ -35,7 +35,7 @@ def get_dimension_size(old: Instruction, operands: Sequence[Padded], make: Padde
 
 @_rule("set-dimension-size")
 def set_dimension_size(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """Another size goes along; what was not there before is zero."""
+    """The size is replaced; elements that were padding before become zero."""
     x, size = operands
     dimension = old.op_as(SetDimensionSize).dimension
     value = make.zeroed(x, [dimension])
@@ -118,16 +118,16 @@ def transpose(old: Instruction, operands: Sequence[Padded], make: Padder) -> Pad
 
 
 def _parts(old: Instruction, sizes: dict[int, Size], value: Instruction, make: Padder) -> Padded:
-    """An array of which only ``sizes`` are there: they go along where declared dynamic, else zeros fill the rest."""
+    """An array of which ``sizes`` are valid: sizes of dimensions declared dynamic; in others zeros fill the rest."""
     marks = old.shape.dynamic_dimensions
-    rest = make.there(value.shape.dimensions, {d: n for d, n in sizes.items() if not marks[d]})
+    rest = make.valid(value.shape.dimensions, {d: n for d, n in sizes.items() if not marks[d]})
     value = make.chosen(rest, value, make.zero(value.shape.element_type)) if rest is not None else value
     return array(value, {d: make.instruction(n) for d, n in sizes.items() if marks[d]})
 
 
 @_rule("slice")
 def slice_(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """What there is from the start to the limit, or to the size where that comes first."""
+    """The valid elements from the start to the limit, or to the size if that comes first."""
     (x,) = operands
     sizes: dict[int, Size] = {}
     for d, size in x.dims.items():
@@ -152,13 +152,13 @@ def _starts(indices: Sequence[Padded], rank: int, make: Padder) -> list[Instruct
 
 
 def _inside(start: Instruction, have: Size, size: Size, make: Padder) -> Instruction:
-    """A start moved so that ``size`` elements from there on are among ``have``, as far as that can be."""
+    """A start clamped so that the ``size`` elements from it lie among ``have``, or at 0 if they are fewer."""
     return make.instruction(make.most(0, make.least(start, make.minus(have, size))))
 
 
 @_rule("dynamic-slice")
 def dynamic_slice(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """It starts so that it lies inside of what is there; where it is longer than that, the rest is zero."""
+    """The start is clamped so that the slice lies within the valid elements; what it has beyond them is zero."""
     x, *indices = operands
     sizes = old.op_as(DynamicSlice).dynamic_slice_sizes
     starts = _starts(indices, len(sizes), make)
@@ -170,10 +170,10 @@ def dynamic_slice(old: Instruction, operands: Sequence[Padded], make: Padder) ->
 
 @_rule("dynamic-update-slice")
 def dynamic_update_slice(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """Of a dynamic update only what is there is written.
+    """Only the valid elements of a dynamic update are written.
 
-    The update is put into an array that has room for all of it behind the last position where it may start; from there
-    what is not there is taken back. An update that may cover a whole dimension also says the result's size there.
+    The update is written into an array padded by the update's bounds, so that it never has to be clamped; its padding
+    is then replaced by the old elements. An update that may cover a whole dimension also gives the result's size.
     """
     x, update, *indices = operands
     bounds = x.shape.dimensions
@@ -195,7 +195,7 @@ def dynamic_update_slice(old: Instruction, operands: Sequence[Padded], make: Pad
     if update.dims:
         written = beginning(written, bounds, make)
         ends: dict[int, Size] = {d: make.plus(starts[d], size) for d, size in update.dims.items()}
-        written = make.chosen(make.there(bounds, ends), written, value)
+        written = make.chosen(make.valid(bounds, ends), written, value)
     return array(written, {d: make.instruction(size) for d, size in sorted(dims.items())})
 
 
@@ -211,7 +211,7 @@ def beginning(x: Instruction, sizes: Sequence[int], make: Padder) -> Instruction
 
 @_rule("pad")
 def pad(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """What is not there becomes the padding value first: then it does not matter where the padding begins."""
+    """Invalid elements take the padding value first, so that the padding may begin at the bounds."""
     x, value = operands
     kind = old.shape.element_type
     padding = old.op_as(Pad).padding
@@ -251,7 +251,7 @@ def concatenate(old: Instruction, operands: Sequence[Padded], make: Padder) -> P
 
 @_rule("reverse")
 def reverse(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """Turned around as a whole the array ends with what is there: that moves to the beginning."""
+    """The reversed array has its padding first: a dynamic slice moves the valid elements to the beginning."""
     (x,) = operands
     bounds = x.shape.dimensions
     turned = [d for d in old.op_as(Reverse).dimensions if d in x.dims]

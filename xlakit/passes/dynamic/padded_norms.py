@@ -1,4 +1,4 @@
-"""Padded values in batch norms: sums over what is there, divided by how much that is."""
+"""Padded values in batch norms: sums over the valid elements, divided by their number."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _PaddedFeatures(Features):
         self._make = make
 
     def sum(self, x: Instruction) -> Instruction:
-        """The sum over all that is there but the features."""
+        """The sum of valid elements over all dimensions but the features."""
         return super().sum(self._make.zeroed(array(x, self._x.dims), self._others))
 
     def counts(self, like: Instruction) -> Instruction:
@@ -32,7 +32,7 @@ class _PaddedFeatures(Features):
 
 @NORMS.rule("batch-norm-training", "batch-norm-inference", "batch-norm-grad")
 def batch_norm(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """The norm written out, with sums and counts of what is there."""
+    """The norm expanded to sums and counts of the valid elements."""
     x = operands[0]
     features = _PaddedFeatures(x, make)
     value = batch_norm_of(old, [o.value for o in operands], features)

@@ -1,4 +1,4 @@
-"""Padded values combined: reductions and windows that ignore what is not there, sorts that put it last."""
+"""Padded values combined: reductions and windows that ignore the padding, sorts that put it last."""
 
 from __future__ import annotations
 
@@ -47,49 +47,49 @@ def _unpadded(
     dimensions: Sequence[int],
     make: Padder,
 ) -> tuple[list[Instruction], Computation, bool]:
-    """Operands and reducer of a reduction along ``dimensions`` that ignores what is not there.
+    """Operands and reducer of a reduction along ``dimensions`` that ignores the padding.
 
-    A known reducer is given its identity there. To others each element comes with a PRED that says whether
-    it is there, and what both are gives one more result: then the last value is true.
+    For a known reducer padding becomes its identity. Others reduce pairs of an element and a PRED, whether it is
+    valid; then the last value returned is true.
     """
     dims = {d: size for d, size in make.common_dims(arrays).items() if d in dimensions}
     plain = [*(x.value for x in arrays), *(x.value for x in inits)]
-    there = make.there(arrays[0].shape.dimensions, dims)
-    if there is None:
+    valid = make.valid(arrays[0].shape.dimensions, dims)
+    if valid is None:
         return plain, computation, False
     if len(arrays) == 1 and not computation.root.shape.is_tuple:
         identity = identity_of(computation, arrays[0].shape.element_type)
         if identity is not None:
-            filled = make.chosen(there, arrays[0].value, make.constant(identity))
+            filled = make.chosen(valid, arrays[0].value, make.constant(identity))
             return [filled, inits[0].value], computation, False
     count = len(arrays)
     true = make.scalar(True, PrimitiveType.PRED)
-    return [*plain[:count], there, *plain[count:], true], _selective(computation, make), True
+    return [*plain[:count], valid, *plain[count:], true], _selective(computation, make), True
 
 
 def _selective(computation: Computation, make: Padder) -> Computation:
-    """f -> g, where g(x, xs, y, ys) is f(x, y) if both are there, else the one that is."""
+    """f -> g, where g(x, xs, y, ys) is f(x, y) if both are valid, else the one that is."""
     old = [p.shape for p in computation.parameters]
     count = len(old) // 2
     flag = Shape(PrimitiveType.PRED)
     inner = make.apart()
     shapes = [*old[:count], flag, *old[count:], flag]
     given = [inner.builder.parameter(i, shape) for i, shape in enumerate(shapes)]
-    left, left_there, right, right_there = given[:count], given[count], given[count + 1 : -1], given[-1]
+    left, left_valid, right, right_valid = given[:count], given[count], given[count + 1 : -1], given[-1]
     kinds = [s.element_type for s in (computation.root.shape.tuple_shapes or (computation.root.shape,))]
     alone = [
-        inner.apply("select", left_there, inner.convert(a, kind), inner.convert(b, kind))
+        inner.apply("select", left_valid, inner.convert(a, kind), inner.convert(b, kind))
         for a, b, kind in zip(left, right, kinds, strict=True)
     ]
-    both = inner.apply("and", left_there, right_there)
+    both = inner.apply("and", left_valid, right_valid)
     if computation.is_pointwise:
         combined = _parts(inner.add(Call(to_apply=computation), *left, *right), inner)
         results = [inner.apply("select", both, c, a) for c, a in zip(combined, alone, strict=True)]
     else:
-        # It may run for ever on what is not there.
+        # It may not end on arbitrary values, such as those of padding.
         results = _called_where(both, computation, [*left, *right], alone, inner)
-    anything = inner.apply("or", left_there, right_there)
-    return inner.computation(f"{computation.name}_there", inner.tuple(*results, anything))
+    anything = inner.apply("or", left_valid, right_valid)
+    return inner.computation(f"{computation.name}_valid", inner.tuple(*results, anything))
 
 
 def _parts(value: Instruction, make: Padder) -> list[Instruction]:
@@ -121,7 +121,7 @@ def _called_where(
 
 
 def _without_flag(value: Instruction, flagged: bool, is_tuple: bool, make: Padder) -> Instruction:
-    """The results without the one that says whether they are there."""
+    """The results without the one that says whether they are valid."""
     if not flagged:
         return value
     parts = _parts(value, make)[:-1]
@@ -133,7 +133,7 @@ def _without_flag(value: Instruction, flagged: bool, is_tuple: bool, make: Padde
 
 @_rule("reduce")
 def reduce(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """What is not there along the reduced dimensions becomes what changes nothing."""
+    """Padding along the reduced dimensions becomes the identity of the reducer."""
     op, count = old.op_as(Reduce), len(operands) // 2
     arrays, inits = operands[:count], operands[count:]
     given, computation, flagged = _unpadded(arrays, inits, op.to_apply, op.dimensions, make)
@@ -159,7 +159,7 @@ def _as_declared(value: Instruction, shape: Shape, make: Padder) -> Instruction:
 
 @_rule("reduce-window")
 def reduce_window(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """The same under each placement of a window; there are as many placements as the sizes allow."""
+    """As for a reduction, under each placement of the window; the sizes give the number of placements."""
     op, count = old.op_as(ReduceWindow), len(operands) // 2
     arrays, inits = operands[:count], operands[count:]
     windows = op.window.dimensions
@@ -178,13 +178,13 @@ def reduce_window(old: Instruction, operands: Sequence[Padded], make: Padder) ->
 
 @_rule("select-and-scatter")
 def select_and_scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """The position of the element that each placement selects among those that are there, then a scatter to it."""
+    """The position of the element that each placement selects among the valid ones, then a scatter to it."""
     op, (x, source, init) = old.op_as(SelectAndScatter), operands
     bounds, placements = x.shape.dimensions, source.shape.dimensions
     position = _selected(x, op, make)
     dims = {**source.dims, **{d: make.placements(n, op.window.dimensions[d]) for d, n in x.dims.items()}}
-    there = make.there(placements, dims)
-    position = make.chosen(there, position, make.number(-1))
+    valid = make.valid(placements, dims)
+    position = make.chosen(valid, position, make.number(-1))
     scatter = Scatter(
         update_window_dims=(),
         inserted_window_dims=(0,),
@@ -202,20 +202,20 @@ def _selected(x: Padded, op: SelectAndScatter, make: Padder) -> Instruction:
     """For each placement the number of its selected element in row-major order; -1 where it has none."""
     bounds = x.shape.dimensions
     numbers = make.reshape(make.positions((x.shape.num_elements,), 0), bounds)
-    there = make.there(bounds, x.dims) or make.broadcast(make.scalar(True, PrimitiveType.PRED), bounds)
+    valid = make.valid(bounds, x.dims) or make.broadcast(make.scalar(True, PrimitiveType.PRED), bounds)
     kind = op.select.parameters[0].shape.element_type
     values = make.convert(x.value, kind)
     inner = make.apart()
     scalars = [Shape(kind), Shape(PrimitiveType.S32), Shape(PrimitiveType.PRED)]
     given = [inner.builder.parameter(i, shape) for i, shape in enumerate([*scalars, *scalars])]
-    (a, _, a_there), (b, _, b_there) = given[:3], given[3:]
+    (a, _, a_valid), (b, _, b_valid) = given[:3], given[3:]
     wins = inner.add(Call(to_apply=op.select), a, b)
-    keeps = inner.apply("and", a_there, inner.apply("or", inner.apply("not", b_there), wins))
+    keeps = inner.apply("and", a_valid, inner.apply("or", inner.apply("not", b_valid), wins))
     root = inner.tuple(*(inner.apply("select", keeps, p, q) for p, q in zip(given[:3], given[3:], strict=True)))
-    selection = inner.computation(f"{op.select.name}_there", root)
+    selection = inner.computation(f"{op.select.name}_valid", root)
     starts = [make.zero(kind), make.number(-1), make.scalar(False, PrimitiveType.PRED)]
     window = ReduceWindow(window=op.window, to_apply=selection)
-    return make.element(make.add(window, values, numbers, there, *starts), 1)
+    return make.element(make.add(window, values, numbers, valid, *starts), 1)
 
 
 # -- sorts ---------------------------------------------------------------------------------------------
@@ -223,24 +223,24 @@ def _selected(x: Padded, op: SelectAndScatter, make: Padder) -> Instruction:
 
 @_rule("sort")
 def sort(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """What is not there goes last: as the greatest key where the comparator orders by one, else by its own word."""
+    """Padding goes last: its key is the greatest if the comparator orders by one key, else a PRED is compared first."""
     op = old.op_as(Sort)
     bounds = operands[0].shape.dimensions
     sizes = [x.dims for x in operands]
     dims = {d: size for x in reversed(operands) for d, size in x.dims.items() if d == op.dimension}
-    there = make.there(bounds, dims)
+    valid = make.valid(bounds, dims)
     values = [x.value for x in operands]
-    if there is None:
+    if valid is None:
         return bundle(make.again(values), sizes)
     last = _last_key(op.to_apply, operands)
     if last is not None:
         key, number = last
-        values[key] = make.chosen(there, values[key], make.constant(number))
-        # Keys that are there may be as great: they come first as they stand first.
+        values[key] = make.chosen(valid, values[key], make.constant(number))
+        # Valid elements with that key come first, because the sort is stable.
         stable = Sort(dimension=op.dimension, is_stable=True, to_apply=op.to_apply)
         return bundle(make.again(values, stable), sizes)
-    order = Sort(dimension=op.dimension, is_stable=op.is_stable, to_apply=_there_first(op.to_apply, make))
-    parts = _parts(make.add(order, *values, make.apply("not", there)), make)[:-1]
+    order = Sort(dimension=op.dimension, is_stable=op.is_stable, to_apply=_valid_first(op.to_apply, make))
+    parts = _parts(make.add(order, *values, make.apply("not", valid)), make)[:-1]
     return bundle(make.tuple(*parts) if old.shape.is_tuple else parts[0], sizes)
 
 
@@ -275,19 +275,19 @@ def last_in_total_order(kind: PrimitiveType, *, greatest: bool) -> Array | None:
     return np.asarray(bits, dtype=f"u{kind.byte_width}").view(kind.dtype)
 
 
-def _there_first(comparator: Computation, make: Padder) -> Computation:
-    """less -> less where both elements are there; else the one that is goes first."""
+def _valid_first(comparator: Computation, make: Padder) -> Computation:
+    """less -> less if both elements are valid; else the valid one goes first."""
     inner = make.apart()
     shapes = [*(p.shape for p in comparator.parameters), *[Shape(PrimitiveType.PRED)] * 2]
     *given, missing, other_missing = [inner.builder.parameter(i, shape) for i, shape in enumerate(shapes)]
     less = inner.add(Call(to_apply=comparator), *given)
     first = inner.apply("and", inner.apply("not", missing), inner.apply("or", other_missing, less))
-    return inner.computation(f"{comparator.name}_there", first)
+    return inner.computation(f"{comparator.name}_valid", first)
 
 
 @_rule("topk")
 def top_k(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """What is not there comes last; where fewer than k are there, zeros fill the rest."""
+    """Padding comes last; if fewer than k elements are valid, zeros fill the rest."""
     (x,), op = operands, old.op_as(TopK)
     last_dimension = x.shape.rank - 1
     size = x.dims.get(last_dimension)
@@ -302,8 +302,8 @@ def top_k(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
         parts = _first_in_order(x, op, make)
     results: list[Instruction] = []
     for part in parts:
-        there = make.there(part.shape.dimensions, {last_dimension: size})
-        results.append(make.chosen(there, part, make.zero(part.shape.element_type)))
+        valid = make.valid(part.shape.dimensions, {last_dimension: size})
+        results.append(make.chosen(valid, part, make.zero(part.shape.element_type)))
     return bundle(make.tuple(*results), [dims, dims])
 
 
@@ -318,8 +318,8 @@ def _first_in_order(x: Padded, op: TopK, make: Padder) -> list[Instruction]:
     less = inner.add(Compare(direction=direction, type=order), a, b)
     first = inner.apply("and", inner.apply("not", missing), inner.apply("or", other_missing, less))
     comparator = inner.computation("first", first)
-    there = make.there(x.shape.dimensions, {axis: x.dims[axis]})
-    missing_ones = make.apply("not", there) if there is not None else x.value
+    valid = make.valid(x.shape.dimensions, {axis: x.dims[axis]})
+    missing_ones = make.apply("not", valid) if valid is not None else x.value
     sort_op = Sort(dimension=axis, is_stable=True, to_apply=comparator)
     positions = make.positions(x.shape.dimensions, axis)
     parts = _parts(make.add(sort_op, x.value, positions, missing_ones), make)[:2]

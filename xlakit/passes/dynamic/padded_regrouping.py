@@ -1,4 +1,4 @@
-"""Padded values under other dimensions: reshapes, for which the elements that are there lie one after the other."""
+"""Padded values under other dimensions: reshapes, which take the valid elements in row-major order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Group:
 
 
 def _is_prefix(bounds: Sequence[int], sizes: Sequence[Size]) -> bool:
-    """Whether what is there comes first in memory: nothing but the slowest dimension is not full."""
+    """Whether the valid elements are a prefix of the memory: only the most major dimension has padding."""
     wide = [isinstance(size, int) for bound, size in zip(bounds, sizes, strict=True) if bound != 1]
     return all(wide[1:])
 
@@ -50,7 +50,7 @@ def reshape(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padde
     marks = old.shape.dynamic_dimensions
     whole = tuple(make.size(x, d) for d in range(len(bounds)))
     if not any(marks):
-        # As many elements as that are there only where all dimensions are full.
+        # There are that many valid elements only if no dimension has padding.
         count, full = make.product(whole), x.shape.num_elements
         filled = make.compare(make.instruction(count), make.number(full), "EQ")
         _checked(filled, make.instruction(count), x, make)
@@ -152,7 +152,7 @@ def _gathered(x: Instruction, positions: Instruction, make: Padder) -> Instructi
 def _sources(group: _Group, make: Padder) -> Instruction:
     """For each position of the group's result the position in its operand that the element comes from.
 
-    In between is its number among the elements that are there.
+    The number in between is that among the valid elements.
     """
     count = math.prod(group.bounds)
     if count > _MOST_ELEMENTS:

@@ -1,6 +1,7 @@
-"""Padded values: arrays at their bounds beside the sizes that say how much of them is there.
+"""Padded values: arrays at their bounds, with their sizes.
 
-What lies beyond a size is anything at all. An operation to which it matters replaces it by something harmless first.
+An element is valid if its index is below the size in each dimension. All others are padding, which may hold any value.
+A rule for an operation whose result depends on padding first replaces it, by an identity of the operation for example.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ class Padder(HloBuilder):
         return x.dims.get(dimension, x.shape.dimensions[dimension])
 
     def common_dims(self, arrays: Iterable[Padded]) -> dict[int, Instruction]:
-        """The sizes of what is there in all of several arrays."""
+        """The smallest sizes of several arrays, by dimension."""
         dims: dict[int, Instruction] = {}
         for x in arrays:
             for d, size in x.dims.items():
@@ -234,10 +235,10 @@ class Padder(HloBuilder):
         failed = bad.computation(name, bad.builder.append(fault))
         return self.add(Conditional(branch_computations=(passed, failed)), holds, size, given)
 
-    # -- what is there and what is not -----------------------------------------------------------
+    # -- valid elements and padding --------------------------------------------------------------
 
-    def there(self, sizes: Sequence[int], dims: Mapping[int, Size]) -> Instruction | None:
-        """Whether each element of an array of ``sizes`` is below all of ``dims``; None where there are none."""
+    def valid(self, sizes: Sequence[int], dims: Mapping[int, Size]) -> Instruction | None:
+        """Whether each element of an array of ``sizes`` is below all of ``dims``, as a PRED array; None without any."""
         found: Instruction | None = None
         for d, size in dims.items():
             below = self.compare(self.positions(sizes, d), self.broadcast(self.instruction(size), sizes), "LT")
@@ -251,12 +252,12 @@ class Padder(HloBuilder):
         return self.apply("select", test, x, self.broadcast(otherwise, x.shape.dimensions))
 
     def filled(self, x: Padded, scalar: Instruction, dimensions: Iterable[int] | None = None) -> Instruction:
-        """The array with ``scalar`` instead of what is not there along ``dimensions``, by default along all."""
+        """The array with ``scalar`` instead of the padding along ``dimensions``, by default along all."""
         dims = x.dims if dimensions is None else {d: x.dims[d] for d in dimensions if d in x.dims}
-        return self.chosen(self.there(x.shape.dimensions, dims), x.value, scalar)
+        return self.chosen(self.valid(x.shape.dimensions, dims), x.value, scalar)
 
     def zeroed(self, x: Padded, dimensions: Iterable[int] | None = None) -> Instruction:
-        """The array with zeros instead of what is not there."""
+        """The array with zeros instead of its padding."""
         if not x.dims:
             return x.value
         return self.filled(x, self.zero(x.shape.element_type), dimensions)
@@ -275,7 +276,7 @@ class Padder(HloBuilder):
 
 
 class NoRuleError(Exception):
-    """There is no way to do an operation on padded arrays: Python is to do it on those that are there."""
+    """An operation has no rule for padded arrays: a host call does it on the valid elements."""
 
 
 # Makes what replaces the padder's instruction, on these operands.

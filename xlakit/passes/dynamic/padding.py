@@ -4,8 +4,8 @@ An array with bounded dynamic dimensions travels as the array at its bounds and 
 dimensions. Parameters of the entry come first as they were, then their sizes, in order; the result is a tuple that ends
 with the sizes of its arrays. The caller of the program pads and cuts: see :func:`dynamic_dimensions`.
 
-Where sizes may turn out wrong (beyond a bound, or too few elements for a reshape) there are branches that call what
-raises then, see ``execution/calls/size_checks.py``.
+A size that may be invalid (beyond its bound, or with too few elements for a reshape) is checked by a conditional, one
+branch of which calls a host function that raises; see ``execution/calls/size_checks.py``.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class CommonSubexpressions(ComputationPass):
     name = "common-subexpressions"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Computations first become equal to the instruction, and are then told apart by what they do."""
+        """Merge the instructions of each computation, then computations that are equal."""
         kept_apart = {
             c
             for computation in module.computations
@@ -47,7 +47,7 @@ class CommonSubexpressions(ComputationPass):
         return module.replace(entry=entry, computations=others)
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
-        """Look each instruction up by what it does."""
+        """Replace each instruction by the first equal one (value numbering)."""
         first: dict[object, Instruction] = {}
         merged = False
 
@@ -71,11 +71,11 @@ def _key(x: Instruction) -> object:
     operands = x.operands
     if isinstance(x.op, Commutative) and id(operands[0]) > id(operands[1]):
         operands = operands[::-1]
-    return (x.op.opcode, operation_key(x), operands, x.shape, _told(x.annotations))
+    return (x.op.opcode, operation_key(x), operands, x.shape, _annotation_key(x.annotations))
 
 
-def _told(annotations: Annotations) -> object:
-    """What is said beside the operation, and means something to some: custom calls, channels, partitions."""
+def _annotation_key(annotations: Annotations) -> object:
+    """The annotations that may change what an operation means: to custom calls, channels, or the partitioner."""
     if annotations is NO_ANNOTATIONS:
         return None
     return (annotations.sharding, annotations.frontend_attributes, annotations.backend_config)
@@ -98,7 +98,7 @@ def _signature(computation: Computation) -> object:
             tuple([numbers[o] for o in i.operands]),
             tuple([numbers[p] for p in i.control_predecessors]),
             i.shape,
-            _told(i.annotations),
+            _annotation_key(i.annotations),
         )
         for i in computation.instructions
     )

@@ -78,10 +78,10 @@ def update_all(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("dynamic-update-slice")
 def update_of_known_start(x: Instruction, make: Rewriter) -> Instruction | None:
-    """dynamic-update-slice(x, y, c) -> concatenate(x[:c], y, x[c + n:]), of what is put together here anyway.
+    """dynamic-update-slice(x, y, c) -> concatenate(x[:c], y, x[c + n:]).
 
-    So an array that is set piece by piece becomes the stack of its pieces. x is a broadcast, or a concatenation for
-    this update alone; and y is a good part of it, since few pieces make one loop.
+    An array that is filled piece by piece becomes a concatenation of its pieces. So x must be a broadcast, or a
+    concatenation with no other user. y must be a large part of it, since a loop has room for few pieces.
     """
     operand, update, *indices = x.operands
     bounds, sizes = operand.shape.dimensions, update.shape.dimensions

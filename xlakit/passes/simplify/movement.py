@@ -69,9 +69,9 @@ def reshape_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("reshape")
 def reshape_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
-    """reshape(transpose(x)) -> transpose(reshape(x)), where it only takes dimensions of size 1 away.
+    """reshape(transpose(x)) -> transpose(reshape(x)), where the reshape only removes dimensions of size 1.
 
-    So transposes come to stand next to what can take them in.
+    This brings transposes next to operations that can absorb them, such as dots.
     """
     (inner,) = x.operands
     if not isinstance(inner.op, Transpose) or 1 in x.shape.dimensions:
@@ -207,10 +207,10 @@ def _reverse(operand: Instruction, dimensions: Sequence[int], make: Rewriter) ->
 
 @_rule(*_POINTWISE)
 def sink_reshape(x: Instruction, make: Rewriter) -> Instruction | None:
-    """f(reshape(x)[n,1], reshape(y)[n,1]) -> reshape(f(x, y))[n,1]: dimensions of size 1 come as late as they can.
+    """f(reshape(x)[n,1], reshape(y)[n,1]) -> reshape(f(x, y))[n,1]: reshapes that add dimensions of size 1 sink.
 
-    So what is reduced, and spread out again later, keeps the dimensions that it has in between. Broadcast scalars go
-    with any.
+    It then meets the broadcast that often follows a reduction, and cancels with it. Operands may also be broadcast
+    scalars.
     """
     wide = x.shape.dimensions
     if 1 not in wide:
@@ -237,8 +237,8 @@ def sink_reshape(x: Instruction, make: Rewriter) -> Instruction | None:
 def sink_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
     """f(broadcast(x), broadcast(y)) -> broadcast(f(x, y)), where that makes fewer elements.
 
-    All arrays must be repeated in the same way; scalars go with any. An operation on elements gives the same for
-    elements that are the same.
+    All arrays must be broadcast along the same dimensions; scalars may be mixed with them. An elementwise operation
+    gives equal results for equal elements.
     """
     wide = x.shape.dimensions
     pattern: tuple[int, ...] | None = None

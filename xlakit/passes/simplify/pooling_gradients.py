@@ -1,8 +1,8 @@
 """Gradients of padded pooling: the array is padded, windows select elements of it, and the result is cut to size.
 
-An element around the array can be chosen (it wins where all others are NaN, say), so that a window with padding of its
-own, which skips what is around, would not be the same. As one fusion nothing padded is written: a kernel knows what is
-around and drops what that would receive.
+The window may select an element of the padding (if all others are NaN, for example), so padding of the window itself,
+which is never selected, would not be equivalent. As one fusion the padded array is not written to memory: the kernel
+substitutes the padding value, and drops what is scattered to the padding.
 """
 
 from __future__ import annotations

@@ -79,9 +79,9 @@ def slice_iota(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("slice")
 def slice_reshape(x: Instruction, make: Rewriter) -> Instruction | None:
-    """slice(reshape(x)) -> reshape(slice(x)), where only dimensions of size 1 come and go.
+    """slice(reshape(x)) -> reshape(slice(x)), where the reshape only adds and removes dimensions of size 1.
 
-    So what takes an element of a stack comes to stand next to the pieces that it was stacked up from.
+    This brings a slice of a stack next to the concatenation that made the stack.
     """
     (inner,) = x.operands
     if not isinstance(inner.op, Reshape) or not x.shape.num_elements:
@@ -181,7 +181,7 @@ def identity_pad(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("pad")
 def negative_pad_as_slice(x: Instruction, make: Rewriter) -> Instruction | None:
-    """pad(x, v) -> slice(x), where it only takes away."""
+    """pad(x, v) -> slice(x), where all its padding is negative or 0."""
     operand = x.operands[0]
     padding = x.op_as(Pad).padding
     if any(p.interior_padding or p.edge_padding_low > 0 or p.edge_padding_high > 0 for p in padding):

@@ -1,6 +1,6 @@
-"""Sorts of arrays that were turned around or negated before, for want of an order from the greatest down.
+"""Descending sorts, written as ascending sorts of reversed or negated arrays: the comparator is reversed instead.
 
-A sort keeps the order of what is equal, and so do its elements turned around twice.
+A stable sort keeps the order of equal elements; so does reversing before and after it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _rule = SORTS.rule
 def reverse_sort(x: Instruction, make: Rewriter) -> Instruction | None:
     """reverse(sort(reverse(x), reverse(y))) -> sort(x, y), by the opposite order, where one result is read.
 
-    What is equal comes in the order of x, since it was turned around twice. Comparisons that put NaN behind everything,
-    whichever way they are, have no opposite.
+    Equal elements keep the order of x, since they are reversed twice. A comparator that puts NaN last in both
+    directions has no opposite.
     """
     (inner,) = x.operands
     sort, number = (inner.operands[0], inner.op.index) if isinstance(inner.op, GetTupleElement) else (inner, 0)

@@ -1,8 +1,8 @@
 """Sorts of which only the first or the last few elements of each row are wanted.
 
-The sort and what is cut out of it become one fusion, whose kernel finds those few and sorts no others. What it gives is
-the same to the bit, whatever the comparator does to NaN and zeros, and whatever is sorted along: a fusion means what
-its computation says.
+The sort and its slices become one fusion, whose kernel selects those elements and sorts no others. The results are the
+same bits for any comparator that is recognized, its NaN and zeros included, and for all operands that are sorted along:
+the fusion's computation is still the sort.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from xlakit.passes.core.framework import (
 )
 from xlakit.passes.core.matching import one_type, permutation_inverse
 
-# Where more than one in so many is wanted, or more of a long row than this, sorting all of them takes about as long.
+# If more than one in so many elements is selected, or more of a row than _MOST_WANTED, a full sort takes about as long.
 _SORTED_FOR_EACH = knob("top_k_rewrite.sorted_for_each", 16, 1, 2)
 _MOST_WANTED = 8192
 
@@ -94,8 +94,8 @@ def is_index(operand: Instruction, dimension: int) -> bool:
 class PartialSorts(Pass):
     """Make one fusion of sorting and cutting the first or the last few out of each row.
 
-    ``slice(sort(x)) -> fusion(x)``, where nothing else of the sort is read. Rows lie along the last dimension
-    then, and keys are no longer negated before: it is the other end that is wanted.
+    ``slice(sort(x)) -> fusion(x)``, where nothing else of the sort is read. In the fusion, rows lie along the last
+    dimension. Keys that were negated for a descending order are no longer: the last elements are taken instead.
     """
 
     name = "partial-sorts"

@@ -31,7 +31,7 @@ class FourStep:
     """Writes passes over columns and rows: ``void(ptr source, ptr target, i64 begin, i64 end)``, for some chunks."""
 
     def __init__(self, module: Module, part: Type, a: int, b: int) -> None:
-        # Memory is for as many points as there are: other lengths are computed with more.
+        # The memory below is for a * b points; transforms of other lengths (Bluestein) would need more.
         require(f"a four-step transform of {a} and {b}", [("both have butterflies", is_smooth(a) and is_smooth(b))])
         self._module = module
         self._part = part
@@ -39,7 +39,7 @@ class FourStep:
         self._lanes = lane_count(part)
         self.column_chunks = -(-b // self._lanes)
         self.row_chunks = -(-a // self._lanes)
-        # The memory between them, and for as many complex numbers.
+        # For the points between the two passes, in whole vectors.
         self.bytes = max(a * self.column_chunks * self._lanes, a * b) * 2 * part.bytes
 
     def columns(self, swaps: bool) -> Function:

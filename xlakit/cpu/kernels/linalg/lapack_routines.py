@@ -182,7 +182,7 @@ class Problem:
         return Letter(text)
 
     def require(self, operands: Sequence[ArrayType], results: Sequence[ArrayType]) -> None:
-        """Raise DeclinedError unless these are the arrays: LAPACK writes as far as the sizes that it is told."""
+        """Raise DeclinedError unless these are the arrays: LAPACK writes as much as the given sizes say."""
         if (tuple(operands), tuple(results)) != (tuple(self.operands), tuple(self.results)):
             raise DeclinedError(f"{self.results} of {self.operands} are not the arrays of a routine")
 
@@ -337,7 +337,7 @@ def _gesvd(p: Problem) -> Call:
 
 
 def _svd(p: Problem) -> tuple[str, tuple[Argument, ...]]:
-    """Which vectors are wanted, the sizes, and the arrays; without vectors these results stay zeros."""
+    """The job (which vectors to compute), sizes and arrays; vectors that are not computed are zeros."""
     rows, columns = p.sizes()
     least, mode = min(rows, columns), p.letter("mode", "ASN").text
     a, values = p.matrix(rows, columns), (p.real, (least,))

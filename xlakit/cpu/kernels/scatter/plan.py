@@ -36,7 +36,7 @@ class Sharing(enum.Enum):
     """How tasks share the work, so that the result does not depend on their number."""
 
     ALONE = enum.auto()
-    # Each has some of the outermost updates, which meet different elements.
+    # Each task has some of the outermost updates, which go to different elements.
     UPDATES = enum.auto()
     # All go over all updates, each with a part of the window.
     WINDOW = enum.auto()
@@ -258,7 +258,7 @@ def _shared_component(components: Sequence[IndexPart]) -> int | None:
 
 
 def neutral(computation: Computation, kind: PrimitiveType) -> float | None:
-    """What a computation leaves an element as it is with; None where that, or the order of updates, is not known."""
+    """The identity of a computation; None where that, or the order of updates, is not known."""
     op = applied_op(computation)
     if op is None or kind.is_complex or computation.parameters[0].shape.element_type is not kind:
         return None

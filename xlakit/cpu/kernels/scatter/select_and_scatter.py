@@ -105,7 +105,7 @@ class SelectPlan:
 
     @property
     def tasks(self) -> int:
-        """How many parts of the array meet windows of their own."""
+        """The number of parts of the array whose elements are in different windows."""
         return math.prod(d.size for d in self.free) * (self.strips if self.minor.is_still else 1)
 
     @property
@@ -155,7 +155,7 @@ def _plan(
     none = _Dimension(1, 1, WindowDimension(1), 1, 1)
     minor = next((d for d in reversed(dimensions) if d.size > 1), none)
     if minor.window.base_dilation > 1:
-        # Neighboring lanes would meet holes at different positions.
+        # Neighboring lanes would have holes of the dilation at different positions.
         minor = none
     others = [d for d in dimensions if d is not minor and (d.size > 1 or not d.is_still)]
     free, moving = (tuple(d for d in others if d.is_still == still) for still in (True, False))

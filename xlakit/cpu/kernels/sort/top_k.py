@@ -45,7 +45,7 @@ FEW = knob("top_k.few", 32, 0, 3)
 # each of them, and sorted again together.
 LONG_ROW = knob("top_k.long_row", 1 << 17, 40, 300)
 CHUNK = knob("top_k.chunk", 1 << 16, 64, 320)
-# Where more is wanted than one in so many of a chunk, it is wanted of too many chunks.
+# If more than one in so many elements of a chunk is selected, too many chunks have selected elements.
 WANTED_OF_CHUNK = knob("top_k.wanted_of_chunk", 32, 2)
 
 

@@ -33,9 +33,9 @@ _MOST_NANOSECONDS = knob("gather_prefetch.most_nanoseconds", 4.0, 100.0)
 
 @contextmanager
 def strips(emitter: Emitter, level: Level, nodes: Sequence[Node]) -> Generator[Level]:
-    """The innermost loop, or a strip of it, before which all has been asked for that the strip reads far apart."""
+    """The innermost loop, or strips of it: the scattered elements that a strip reads are prefetched before it."""
     # Where a short loop is written out inside, what depends on that is not known yet.
-    far = [n for n in _scattered(nodes, level.group) if emitter.is_open(n.variables - set(level.group.variables))]
+    far = [n for n in _gathered_loads(nodes, level.group) if emitter.is_open(n.variables - set(level.group.variables))]
     if not far:
         yield level
         return
@@ -56,7 +56,7 @@ def _number(emitter: Emitter, number: Value | int) -> Value:
     return emitter.fn.i64(number) if isinstance(number, int) else number
 
 
-def _scattered(nodes: Sequence[Node], group: Group) -> list[Load]:
+def _gathered_loads(nodes: Sequence[Node], group: Group) -> list[Load]:
     """The loads that every iteration of a loop does, each somewhere else in a large array."""
     own = set(group.variables)
     found: dict[Load, None] = {}

@@ -1,4 +1,4 @@
-"""What one element of a result is made of: a graph of loads and operations on scalars.
+"""The computation of one element of a result: a graph of loads and operations on scalars.
 
 Nodes are made by the tracer and written as code by the emitter. A node knows the loop variables that it depends on, so
 that the emitter can compute it in the outermost loop where it can be.

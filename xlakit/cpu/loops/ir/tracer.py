@@ -1,4 +1,4 @@
-"""From HLO to nodes: what the element of an instruction at an index is made of."""
+"""From HLO to nodes: the computation of an element of an instruction, given its index."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Reduced:
 
 
 def reduce_once(emitter: Emitter, reducers: Sequence[Reducer], running: Sequence[Scalar]) -> list[Scalar]:
-    """One iteration of several reductions: what follows ``running``, the values of all of them one after the other."""
+    """One iteration of several reductions: the next values of ``running``, which has those of all, concatenated."""
     next_values: list[Scalar] = []
     for reducer in reducers:
         number = len(next_values)
