@@ -107,7 +107,7 @@ _load = cache(_Loaded)
 _spare = ctypes.create_string_buffer(_SPARE_BYTES + 64)
 
 
-def _told(address: int, low: int, high: int, size: int, site: int) -> int:
+def _record_fault(address: int, low: int, high: int, size: int, site: int) -> int:
     if len(_faults) < _MOST_FAULTS:
         name = ctypes.string_at(site).decode()
         _faults.append(BoundsFault(name, address, size, low, high, threading.get_ident()))
@@ -115,7 +115,7 @@ def _told(address: int, low: int, high: int, size: int, site: int) -> int:
     return begin + -begin % 64
 
 
-_handler = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 5)(_told)
+_handler = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 5)(_record_fault)
 
 
 def _text() -> str:
