@@ -42,7 +42,7 @@ def test_commands_give_what_the_page_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
         Path(name).write_text(text)
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 6
     for command, expected in EXAMPLES:
         found = output_of(command)
         flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

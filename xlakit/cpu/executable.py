@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from xlakit.cpu.profiling.recorder import Recorder
     from xlakit.cpu.tuning.record import Tuning, TuningReport
     from xlakit.memory.plan import MemoryPlan
+    from xlakit.memory.timeline import MemoryTimeline
 
 
 class CpuExecutable(Repeatable):
@@ -191,6 +192,12 @@ class CpuExecutable(Repeatable):
         from xlakit.cpu.insight import analyze_memory
 
         return analyze_memory(self._generated_code, sum(map(len, self._program.objects)), self._program.in_place)
+
+    def memory_timeline(self) -> MemoryTimeline:
+        """How full the memory of intermediate values is at each step, and what fills it at the peak."""
+        from xlakit.memory.timeline import memory_timeline
+
+        return memory_timeline(self._generated_code.plan)
 
     def memory_plan(self) -> MemoryPlan:
         """Where its values are while it runs: slices of memory, live ranges and copies."""

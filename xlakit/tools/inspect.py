@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from xlakit import compile_cache as cache
 from xlakit.cpu.compiler import compile_module
@@ -58,6 +59,12 @@ def _hlo(executable: CpuExecutable, **text: bool) -> str:
     return "".join(comments) + executable.as_text(**text)
 
 
+def _memory(executable: CpuExecutable) -> str:
+    """The sizes, and the arena over the schedule, which has the values at the peak."""
+    sizes = str(replace(executable.memory_analysis(), holders=()))
+    return "\n\n".join(part for part in (sizes, str(executable.memory_timeline())) if part)
+
+
 def _fallbacks(executable: CpuExecutable) -> str:
     return "\n".join(map(str, executable.fallbacks)) or "all of it is machine code"
 
@@ -69,7 +76,7 @@ VIEWS: Mapping[str, Callable[..., str]] = {
     "llvm-raw": lambda executable: executable.llvm_ir(optimized=False),
     "assembly": CpuExecutable.assembly,
     "cost": _cost,
-    "memory": lambda executable: str(executable.memory_analysis()),
+    "memory": _memory,
     "memory-plan": lambda executable: executable.memory_plan().as_text(),
     "fallbacks": _fallbacks,
 }
