@@ -306,6 +306,7 @@ from xlakit.tools.oracles.oracle import (
 )
 from xlakit.tools.profile import profile as profile
 from xlakit.tools.reduce.reducer import Reduction as Reduction, reduce_module as reduce_module
+from xlakit.tools.view.stages import View as View, view_module as view_module
 
 PRED = PrimitiveType.PRED
 S1, S2, S4, S8 = PrimitiveType.S1, PrimitiveType.S2, PrimitiveType.S4, PrimitiveType.S8

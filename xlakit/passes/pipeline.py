@@ -167,8 +167,7 @@ def run_pipeline(
     """
     debug = "passes" in debugged()
     if context is None:
-        names = _known([*disabled, *_listed(os.environ.get("XLAKIT_DISABLE_PASSES", ""))])
-        context = PassContext(fuel=_fuel() if fuel is None else fuel, disabled=names, check=debug)
+        context = new_context(disabled, fuel)
     chosen = _until(_of_options() if passes is None else [_found(p) for p in passes], until)
     for number, step in enumerate(chosen, 1):
         if step.name in context.disabled or (context.fuel == 0 and not step.is_needed):
@@ -184,6 +183,15 @@ def run_pipeline(
         if dump is not None:
             dump(number, step.name, before, module)
     return module
+
+
+def new_context(disabled: Iterable[str] = (), fuel: int | None = None) -> PassContext:
+    """What the passes share, as :func:`run_pipeline` makes it; for a caller that reads the statistics.
+
+    Raises ArgumentError for unknown names.
+    """
+    names = _known([*disabled, *_listed(os.environ.get("XLAKIT_DISABLE_PASSES", ""))])
+    return PassContext(fuel=_fuel() if fuel is None else fuel, disabled=names, check="passes" in debugged())
 
 
 def rules_of(passes: Iterable[Pass]) -> list[Rule]:

@@ -9,7 +9,21 @@ from collections.abc import Sequence
 
 from xlakit import __version__
 from xlakit.errors import ArgumentError, XlakitError
-from xlakit.tools.commands import bisect, cache, check, convert, diff, inspect, machine, ops, opt, reduce, run, tune
+from xlakit.tools.commands import (
+    bisect,
+    cache,
+    check,
+    convert,
+    diff,
+    inspect,
+    machine,
+    ops,
+    opt,
+    reduce,
+    run,
+    tune,
+    view,
+)
 from xlakit.tools.commands.shared import open_stream, tell
 
 _EPILOG = """\
@@ -19,7 +33,7 @@ reduce and bisect look for; 2 the command line is at fault, and for diff anythin
 """
 
 # In the order of the help.
-_VERBS = (run, check, convert, diff, opt, inspect, bisect, reduce, cache, machine, tune, ops)
+_VERBS = (run, check, convert, diff, opt, view, inspect, bisect, reduce, cache, machine, tune, ops)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -64,26 +64,27 @@ class Cost:
 
 def cost_of(module: HloModule) -> Cost:
     """What one run of a program costs. A loop whose number of iterations is not known counts as one iteration."""
-    return _Counting().computation(module.entry)
+    return CostCounter().computation(module.entry)
 
 
 def cost_of_instruction(instruction: Instruction) -> Cost:
     """What one execution of an instruction costs, with all that it calls."""
-    return _Counting().instruction(instruction)
+    return CostCounter().instruction(instruction)
 
 
 def flops_of(computation: Computation) -> float:
     """The operations of one run of a computation."""
-    return _Counting().computation(computation).flops
+    return CostCounter().computation(computation).flops
 
 
 @dataclass(slots=True)
-class _Counting:
-    """Counts computations, each once."""
+class CostCounter:
+    """Costs of computations and of single instructions; each computation is counted once."""
 
     _known: dict[Computation, Cost] = field(default_factory=dict)
 
     def computation(self, computation: Computation) -> Cost:
+        """What one run of a computation costs."""
         found = self._known.get(computation)
         if found is None:
             found = self._known[computation] = Cost()
@@ -92,6 +93,7 @@ class _Counting:
         return found
 
     def instruction(self, instruction: Instruction) -> Cost:
+        """What an instruction costs, with all that it calls."""
         op = instruction.op
         if isinstance(op, Fusion):
             inside = self.computation(op.calls)

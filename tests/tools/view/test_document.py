@@ -1,0 +1,124 @@
+"""The document that the viewer shows: every line of every step is in it, and little more."""
+
+import json
+import re
+from itertools import accumulate
+
+import pytest
+from tools.view.programs import chain, step
+
+from xlakit.errors import ArgumentError
+from xlakit.formats.hlo_text import PrintOptions, print_instruction
+from xlakit.ir.instruction import HloModule
+from xlakit.passes.pipeline import PIPELINE, run_pipeline
+from xlakit.tools.view.document import Document, runs_of
+from xlakit.tools.view.stages import document_of
+
+SHORT = PrintOptions(short=True, large_constants=False)
+
+
+def texts(document, computation, starts):
+    """The lines of a computation of a document, as the viewer writes them."""
+    strings, lines = document["strings"], document["lines"]
+    name, root, _, runs = document["computations"][computation]
+    found = []
+    for first, count in zip(runs[::2], runs[1::2], strict=True):
+        for line in range(first, first + count):
+            operands = lines["operands"][starts[line] : starts[line] + lines["operand_counts"][line]]
+            rest = strings[lines["rest"][line]]
+            inside = "(" + ", ".join(strings[o] for o in operands) if rest.startswith(")") else ""
+            head, opcode = (strings[lines[f][line]] for f in ("name", "opcode"))
+            found.append(f"{head} = {strings[lines['shape'][line]]} {opcode}{inside}{rest}")
+    return strings[name], root, found
+
+
+def module_texts(module):
+    """What the printer makes of the computations of a module."""
+    plain = re.compile(r"/\*index=\d+\*/")
+    return {
+        c.name: (
+            c.instructions.index(c.root),
+            # Operands are not numbered in the viewer; elements of tuples' shapes are.
+            [_line(i, plain) for i in c.instructions],
+        )
+        for c in module.computations
+    }
+
+
+def _line(instruction, plain):
+    text = print_instruction(instruction, SHORT)
+    shape = instruction.shape.to_string(with_layout=True)
+    head = f"{instruction.name} = {shape} "
+    assert text.startswith(head)
+    return head + plain.sub("", text.removeprefix(head))
+
+
+@pytest.mark.parametrize("example", ["mlp_train_step", "while", "conditional", "sort", "random"])
+def test_every_step_has_all_lines(example):
+    with open(f"examples/hlo/{example}.hlo", encoding="utf-8") as file:
+        module = HloModule.from_text(file.read())
+    modules = [module]
+    run_pipeline(module, dump=lambda number, name, before, after: modules.append(after))
+    document = json.loads(json.dumps(document_of(module).as_dict()))
+    starts = [0, *accumulate(document["lines"]["operand_counts"])]
+    assert [s["number"] for s in document["steps"]] == list(range(len(PIPELINE) + 1))
+    for own, expected in zip(document["steps"], modules, strict=True):
+        shown = [texts(document, c, starts) for c in own["computations"]]
+        assert {name: (root, lines) for name, root, lines in shown} == module_texts(expected)
+        assert texts(document, own["entry"], starts)[0] == expected.entry.name
+
+
+def test_rules_that_were_applied_are_counted_with_their_laws():
+    document = document_of(step()).as_dict()
+    simplify = next(s for s in document["steps"] if s["name"] == "simplify")
+    assert simplify["rewrites"]
+    assert set(document["laws"]) >= set(simplify["rewrites"])
+    assert all(document["laws"][rule] for rule in simplify["rewrites"])
+
+
+def test_lines_have_sources_calls_and_costs():
+    document = document_of(step(), passes=False).as_dict()
+    strings, lines = document["strings"], document["lines"]
+    names = [strings[n] for n in lines["name"]]
+    s, d = names.index("s"), names.index("d")
+    assert strings[lines["source"][s]] == "model.py:13"
+    assert strings[lines["op_name"][s]] == "f/square"
+    assert [strings[n] for n in document["lines"]["calls"][s]] == ["square"]
+    assert lines["flops"][d] == 2 * 8 * 8 * 8
+    assert lines["bytes"][d] == 3 * 8 * 8 * 4
+
+
+def test_steps_that_change_nothing_take_no_lines():
+    one = document_of(chain(1000), passes=False).as_dict()
+    document = Document("twice")
+    module = chain(1000)
+    for name in ("a", "b", "c"):
+        document.add_step(module, name)
+    many = document.as_dict()
+    assert len(many["lines"]["name"]) == len(one["lines"]["name"]) == 1000
+    assert many["computations"] == one["computations"]
+    assert many["computations"][0][3] == [0, 1000]
+
+
+def test_runs():
+    assert runs_of([]) == []
+    assert runs_of([4, 5, 6, 2, 3, 9]) == [4, 3, 2, 2, 9, 1]
+
+
+def test_passes_can_be_left_out():
+    document = document_of(step(), until="inline-calls", disabled=["control-dependencies"]).as_dict()
+    names = [s["name"] for s in document["steps"]]
+    assert names[0] == "input"
+    assert names[-1] == "inline-calls"
+    assert "control-dependencies" not in names
+    with pytest.raises(ArgumentError, match="no pass and no rule 'nonsense'"):
+        document_of(step(), disabled=["nonsense"])
+
+
+def test_a_program_that_is_refused_is_shown_with_the_reason():
+    module = step()
+    wrong = module.entry.root.replace(shape=module.entry.instructions[1].shape)
+    entry = type(module.entry)("main", (*module.entry.instructions[:-1], wrong), wrong)
+    document = document_of(module.replace(entry=entry)).as_dict()
+    (only,) = document["steps"]
+    assert "tanh" in only["note"]

@@ -1,0 +1,190 @@
+"""The document that the viewer shows: programs as tables of texts and numbers.
+
+    strings       all texts, each once; the other tables have their numbers
+    lines         the distinct instructions of all steps, each once, with a list for each field
+    computations  name, position of the root, thread, and the lines as runs: first line, count, first line, count, ..
+    steps         the program after each pass, as numbers of computations, and what the pass did
+
+A pass changes few lines, so that the 28 steps of a program of 100,000 instructions take little more than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from xlakit.data.shape import Shape
+from xlakit.formats.hlo_text import PrintOptions, print_instruction
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.passes.analysis.cost import Cost, CostCounter
+
+FORMAT: Final = 1
+_TEXT: Final = PrintOptions(short=True, large_constants=False)
+# What a line has beside its operands, each a list of numbers.
+_COLUMNS: Final = ("name", "shape", "opcode", "rest", "source", "op_name", "flops", "transcendentals", "bytes")
+
+
+class Document:
+    """Collects the steps of a program, and gives them as a dictionary for JSON.
+
+    title: the name that the page shows. has_costs: whether lines have costs, which only programs have that are well
+    formed.
+    """
+
+    def __init__(self, title: str, *, has_costs: bool = True) -> None:
+        self._title = title
+        self._has_costs = has_costs
+        self._strings: dict[str, int] = {}
+        self._lines: dict[tuple[Any, ...], int] = {}
+        self._calls: dict[int, list[int]] = {}
+        self._predecessors: dict[int, list[int]] = {}
+        self._line_of: dict[Instruction, int] = {}
+        # By identity, with the shape, so that it is not another's later.
+        self._shapes: dict[int, tuple[Shape, str]] = {}
+        self._computations: dict[tuple[Any, ...], int] = {}
+        self._computation_of: dict[Computation, int] = {}
+        self._costs = CostCounter()
+        self._steps: list[dict[str, Any]] = []
+        self._laws: dict[str, str] = {}
+        self._extra: dict[str, Any] = {}
+
+    @property
+    def step_count(self) -> int:
+        """How many steps there are."""
+        return len(self._steps)
+
+    def add_step(
+        self,
+        module: HloModule,
+        name: str,
+        *,
+        number: int = 0,
+        summary: str = "",
+        rewrites: Mapping[str, int] | None = None,
+        milliseconds: float | None = None,
+        note: str = "",
+    ) -> None:
+        """Add a program as a step.
+
+        number: the pass's number in the pipeline, 0 for none. rewrites: how often each of its rules was applied. note:
+        what else is to be said, such as why passes end here.
+        """
+        computations = [self._computation(computation, module) for computation in module.computations]
+        step: dict[str, Any] = {"name": name, "number": number, "computations": computations}
+        step["entry"] = self._computation(module.entry, module)
+        optional = {"summary": summary, "rewrites": dict(rewrites or {}), "ms": milliseconds, "note": note}
+        self._steps.append(step | {key: value for key, value in optional.items() if value})
+
+    def add_laws(self, laws: Iterable[tuple[str, str]]) -> None:
+        """What rules say, by name; only those of rules that were applied are kept."""
+        self._laws.update(laws)
+
+    def add(self, name: str, value: object) -> None:
+        """Add a part that only some documents have: ``memory``, ``profile`` or ``alignment``."""
+        self._extra[name] = value
+
+    def line_of(self, instruction: Instruction) -> int:
+        """The number of the line of an instruction that a step has."""
+        return self._line_of[instruction]
+
+    def computation_of(self, computation: Computation) -> int:
+        """The number of a computation that a step has."""
+        return self._computation_of[computation]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        columns = list(zip(*self._lines, strict=True)) or [()] * (len(_COLUMNS) + 1)
+        operands = columns.pop()
+        lines: dict[str, Any] = dict(zip(_COLUMNS, columns, strict=True))
+        lines["operand_counts"] = list(map(len, operands))
+        lines["operands"] = [operand for each in operands for operand in each]
+        lines["calls"] = self._calls
+        lines["predecessors"] = self._predecessors
+        applied = {rule for step in self._steps for rule in step.get("rewrites", ())}
+        return {
+            "format": FORMAT,
+            "title": self._title,
+            "strings": list(self._strings),
+            "lines": lines,
+            "computations": [[*head, list(runs)] for *head, runs in self._computations],
+            "steps": self._steps,
+            "laws": {rule: law for rule, law in self._laws.items() if rule in applied},
+            **self._extra,
+        }
+
+    # -- tables ------------------------------------------------------------------------------------
+
+    def _string(self, text: str) -> int:
+        return self._strings.setdefault(text, len(self._strings))
+
+    def _computation(self, computation: Computation, module: HloModule) -> int:
+        found = self._computation_of.get(computation)
+        if found is None:
+            lines = [self._line(instruction, module) for instruction in computation.instructions]
+            root = computation.instructions.index(computation.root)
+            thread = "" if computation.execution_thread == "main" else computation.execution_thread
+            key = (self._string(computation.name), root, self._string(thread), tuple(runs_of(lines)))
+            found = self._computations.setdefault(key, len(self._computations))
+            self._computation_of[computation] = found
+        return found
+
+    def _line(self, instruction: Instruction, module: HloModule) -> int:
+        found = self._line_of.get(instruction)
+        if found is not None:
+            return found
+        location = module.location_of(instruction)
+        metadata = instruction.annotations.metadata
+        cost = self._costs.instruction(instruction) if self._has_costs else Cost()
+        opcode, rest = self._split(instruction)
+        texts = (
+            instruction.name,
+            self._shape(instruction.shape),
+            opcode,
+            rest,
+            "" if location is None else str(location),
+            "" if metadata is None else metadata.op_name,
+        )
+        numbers = (round(cost.flops), round(cost.transcendentals), round(cost.bytes_accessed))
+        operands = tuple(self._string(operand.name) for operand in instruction.operands)
+        found = self._lines.setdefault((*map(self._string, texts), *numbers, operands), len(self._lines))
+        self._line_of[instruction] = found
+        called = instruction.op.called_computations if instruction.op.can_call else ()
+        if called:
+            self._calls[found] = [self._string(computation.name) for computation in called]
+        if instruction.control_predecessors:
+            self._predecessors[found] = [self._string(p.name) for p in instruction.control_predecessors]
+        return found
+
+    def _shape(self, shape: Shape) -> str:
+        found = self._shapes.get(id(shape))
+        if found is None:
+            found = self._shapes[id(shape)] = (shape, shape.to_string(with_layout=True))
+        return found[1]
+
+    def _split(self, instruction: Instruction) -> tuple[str, str]:
+        """The opcode as it is printed, and what follows: from ``)`` on where there are operands before it that the
+        viewer writes, else from ``(`` on.
+        """
+        text = print_instruction(instruction, _TEXT)
+        text = text[len(instruction.name) + len(self._shape(instruction.shape)) + 4 :]
+        opcode, _, inside = text.partition("(")
+        names = [operand.name for operand in instruction.operands]
+        # As printed: every fifth operand is numbered.
+        marked = [f"/*index={n}*/{name}" if n and n % 5 == 0 else name for n, name in enumerate(names)]
+        operands = ", ".join(marked)
+        if names and inside.startswith(operands + ")"):
+            return opcode, inside[len(operands) :]
+        return opcode, "(" + inside
+
+
+def runs_of(lines: Sequence[int]) -> list[int]:
+    """Numbers as runs: the first of consecutive numbers, how many there are, and so on."""
+    runs: list[int] = []
+    after = -1
+    for line in lines:
+        if line == after:
+            runs[-1] += 1
+        else:
+            runs += [line, 1]
+        after = line + 1
+    return runs

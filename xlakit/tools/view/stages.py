@@ -1,0 +1,120 @@
+"""``view_module``: the passes of a program recorded as a document, and the document as a page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from xlakit.errors import XlakitError
+from xlakit.ir.instruction import HloModule
+from xlakit.passes.core.framework import Pass
+from xlakit.passes.core.rules import RulePass
+from xlakit.passes.pipeline import PASSES, new_context, run_pipeline
+from xlakit.tools.shards import with_partitions
+from xlakit.tools.view.document import Document
+from xlakit.tools.view.page import page_of
+
+
+class View:
+    """A program as a page: ``save`` it, or let a notebook show it.
+
+    html: the page, which needs no other file.
+    """
+
+    def __init__(self, html: str, title: str) -> None:
+        self.html = html
+        self.title = title
+
+    def save(self, path: str | Path) -> None:
+        """Write the page into a file. Raises OSError."""
+        Path(path).write_text(self.html, encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        from xlakit.tools.view.notebook import frame_of
+
+        return frame_of(self.html, self.title)
+
+    def __repr__(self) -> str:
+        return f"<view of {self.title}: {len(self.html):,} characters of HTML; save(path) writes it>"
+
+
+def view_module(
+    module: HloModule,
+    *,
+    passes: bool = True,
+    disabled: Iterable[str] = (),
+    until: str | None = None,
+    fuel: int | None = None,
+    title: str | None = None,
+) -> View:
+    """A page of a program and of what each pass makes of it.
+
+    passes: whether the passes run; otherwise the page has the program as it is. disabled, until, fuel: what of them is
+    left out, as :func:`xlakit.passes.pipeline.run_pipeline` takes it. title: the page's; default: the module's name.
+
+    A program that the verifier refuses is shown as it is, with the reason. So is what there is before a pass that does
+    not know an operation. Raises ArgumentError for unknown names of passes.
+    """
+    document = document_of(module, passes=passes, disabled=disabled, until=until, fuel=fuel, title=title)
+    return View(page_of(document.as_dict()), title or module.name)
+
+
+def document_of(
+    module: HloModule,
+    *,
+    passes: bool = True,
+    disabled: Iterable[str] = (),
+    until: str | None = None,
+    fuel: int | None = None,
+    title: str | None = None,
+) -> Document:
+    """The document of a program and its passes; see :func:`view_module`."""
+    context = new_context(disabled, fuel)
+    fault = _fault(module)
+    document = Document(title or module.name, has_costs=not fault)
+    document.add_step(module, "input", summary="the program as it was given", note=fault)
+    if not passes or fault:
+        return document
+    document.add_laws(_laws(PASSES.values()))
+    last, start = module, time.perf_counter()
+
+    def look(number: int, name: str, before: HloModule, after: HloModule) -> None:
+        nonlocal last, start
+        seconds = time.perf_counter() - start
+        document.add_step(
+            after,
+            name,
+            number=number,
+            summary=PASSES[name].summary,
+            rewrites=context.statistics[-1][1],
+            milliseconds=round(seconds * 1e3, 2),
+        )
+        # What it takes to write the document is no time of passes.
+        last, start = after, time.perf_counter()
+
+    try:
+        split = with_partitions(module)
+        if split is not module:
+            document.add_step(split, "partitions", summary="the number of partitions, as the shardings say")
+        run_pipeline(split, until=until, dump=look, context=context)
+    except XlakitError as error:
+        document.add_step(last, "stopped", summary="no pass could go on", note=str(error))
+    return document
+
+
+def _fault(module: HloModule) -> str:
+    """What the verifier says against a program; nothing for one that is well formed."""
+    try:
+        module.verify()
+    except XlakitError as error:
+        return str(error)
+    return ""
+
+
+def _laws(passes: Iterable[Pass]) -> Sequence[tuple[str, str]]:
+    laws: dict[str, str] = {}
+    for step in passes:
+        parts: Mapping[str, str] = {r.name: r.law for r in step.rules} if isinstance(step, RulePass) else step.parts
+        laws.update(parts)
+    return list(laws.items())

@@ -1,0 +1,83 @@
+// A list of rows of one height, of which only those that are in view are elements.
+"use strict";
+
+const Dom = {
+  /** An element with attributes; texts among the children become text, never markup. */
+  make(tag, attributes = {}, ...children) {
+    const element = document.createElement(tag);
+    Dom.set(element, attributes);
+    element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+    return element;
+  },
+
+  set(element, attributes) {
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+      else if (value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+    }
+  },
+
+  svg(tag, attributes = {}, ...children) {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    Dom.set(element, attributes);
+    element.append(...children);
+    return element;
+  },
+
+  link(text, onclick, attributes = {}) {
+    return Dom.make("button", { type: "button", class: "link", onclick, ...attributes }, text);
+  },
+};
+
+class RowList {
+  /** `render(index)` gives the element of a row. */
+  constructor({ label, role, className, render, keydown }) {
+    this.height = 20;
+    this.count = 0;
+    this.render = render;
+    this.window = Dom.make("div", { class: "window", role: "presentation" });
+    this.space = Dom.make("div", { class: "space", role: "presentation" }, this.window);
+    this.element = Dom.make("div", { class: `rows ${className}`, role, "aria-label": label, tabindex: "0" }, this.space);
+    this.element.addEventListener("scroll", () => this.schedule(), { passive: true });
+    if (keydown) this.element.addEventListener("keydown", keydown);
+    this.observer = new ResizeObserver(() => this.refresh());
+    this.observer.observe(this.element);
+  }
+
+  setCount(count) {
+    this.count = count;
+    this.space.style.height = `${count * this.height}px`;
+    this.refresh();
+  }
+
+  schedule() {
+    if (this.waiting) return;
+    this.waiting = requestAnimationFrame(() => {
+      this.waiting = 0;
+      if (this.element.isConnected) this.refresh();
+    });
+  }
+
+  get page() {
+    return Math.max(1, Math.floor(this.element.clientHeight / this.height) - 1);
+  }
+
+  refresh() {
+    const first = Math.max(0, Math.floor(this.element.scrollTop / this.height) - 10);
+    const last = Math.min(this.count, first + this.page + 22);
+    const made = [];
+    for (let index = first; index < last; index++) made.push(this.render(index));
+    this.window.style.top = `${first * this.height}px`;
+    this.window.replaceChildren(...made);
+  }
+
+  /** Scroll as little as it takes to see a row; to the middle where it is far away. */
+  show(index) {
+    const top = index * this.height;
+    const { scrollTop, clientHeight } = this.element;
+    if (top >= scrollTop && top + this.height <= scrollTop + clientHeight) return;
+    const isNear = Math.abs(top - scrollTop - (top < scrollTop ? 0 : clientHeight)) < 3 * this.height;
+    if (!isNear) this.element.scrollTop = top - clientHeight / 2;
+    else this.element.scrollTop = top < scrollTop ? top : top + this.height - clientHeight;
+  }
+}
