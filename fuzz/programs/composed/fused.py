@@ -9,18 +9,24 @@ import numpy as np
 from xlakit.data.shape import make_tuple_shape
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.traits import Elementwise
 from xlakit.ops.control import Fusion
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
 
 # So many instructions in a row become a fusion, so often.
 _MOST = 6
 _CHANCE = 0.8
+# So often the row ends before the first instruction that does more than an operation on elements.
+_ALIKE = 0.5
+# So often a fusion is given a value as two operands, each read in some places.
+_TWICE = 0.3
 
 
 def fused(module: HloModule, rng: np.random.Generator) -> HloModule:
     """The program with instructions of its entry in fusions: any that stand in a row, results that are read outside.
 
-    So there are results of different sizes, tuples, constants and loops inside, and floats of several types.
+    So there are results of different sizes, tuples, constants and loops inside, and floats of several types; and values
+    that a fusion is given twice.
     """
     old = module.entry
     made: dict[Instruction, Instruction] = {}
@@ -28,6 +34,8 @@ def fused(module: HloModule, rng: np.random.Generator) -> HloModule:
     rest = list(old.instructions)
     while rest:
         count = int(rng.integers(1, _MOST + 1))
+        if rng.random() < _ALIKE:
+            count = next((n for n, i in enumerate(rest[:count]) if not isinstance(i.op, Elementwise)), count) or count
         row, rest = rest[:count], rest[count:]
         if rng.random() < _CHANCE and all(_can_be_inside(i) for i in row):
             order += _fusion(row, old, made, f"fused.{len(rest)}", rng)
@@ -53,12 +61,19 @@ def _fusion(
     """The fusion of instructions in a row, and what takes its results apart; ``made`` then has these."""
     inside = set(row)
     given = list(dict.fromkeys(o for i in row for o in i.operands if o not in inside))
-    inner = {
-        o: Instruction(Parameter(number=n), (), o.shape.without_layout(), f"{name}.p{n}") for n, o in enumerate(given)
-    }
-    body = list(inner.values())
+    given += [o for o in given if rng.random() < _TWICE]
+    parameters = [
+        Instruction(Parameter(number=n), (), o.shape.without_layout(), f"{name}.p{n}") for n, o in enumerate(given)
+    ]
+    inner: dict[Instruction, Instruction] = {}
+
+    def operand(outer: Instruction) -> Instruction:
+        same = [p for o, p in zip(given, parameters, strict=True) if o is outer]
+        return inner[outer] if outer in inner else same[int(rng.integers(len(same)))]
+
+    body = list(parameters)
     for instruction in row:
-        inner[instruction] = instruction.replace(operands=[inner[o] for o in instruction.operands])
+        inner[instruction] = instruction.replace(operands=[operand(o) for o in instruction.operands])
         body.append(inner[instruction])
     read = {o for i in old.instructions if i not in inside for o in i.operands} | {old.root}
     results = [i for i in row if i in read] or [row[-1]]

@@ -246,12 +246,13 @@ def power_iteration(notes: Notes) -> Sequence[Op]:
 
 
 def small_products(notes: Notes) -> Sequence[Op]:
-    """A chain of products of small matrices, with shears and scalings between: orthogonalization, robot arms."""
-    n = notes.chance.integer(1, 4)
+    """A chain of products of small matrices, written out: a matrix made orthogonal, or layers of one network."""
+    n, orthogonal = notes.chance.integer(1, 4), notes.chance.chance()
     x = xla.mul(notes.given(n, n), full(notes.given(n, n), 0.3))
-    for _ in range(notes.chance.integer(1, 2)):
-        other = times(times(x, x, 1, 1), x) if notes.chance.chance() else xla.tanh(times(x, x))
+    for _ in range(notes.chance.integer(2, 7)):
+        other = times(times(x, x, 1, 1), x) if orthogonal else times(x, x)
         x = xla.sub(xla.mul(full(x, 1.5), x), xla.mul(full(x, 0.5), other))
+        x = x if orthogonal else xla.tanh(x)
     return x, total(x)
 
 

@@ -139,15 +139,15 @@ def _gather(body: Body) -> None:
     indices = body.pick(lambda v: v.kind == "s32" and len(v.dims) == 1)
     if value is None or indices is None:
         return
-    rows, columns = value.dims
-    del rows
+    # Of slices without elements in a dimension that the result leaves out it has zeros.
+    columns, taken = value.dims[1], body.draft.pick([0, 1, 1])
     dims = [indices.dims[0], columns]
     if math.prod(dims) <= MOST_ELEMENTS:
         body.add(
             value.kind,
             dims,
             f"gather({value.name}, {indices.name}), offset_dims={{1}}, collapsed_slice_dims={{0}}, "
-            f"start_index_map={{0}}, index_vector_dim=1, slice_sizes={{1,{columns}}}",
+            f"start_index_map={{0}}, index_vector_dim=1, slice_sizes={{{taken},{columns}}}",
         )
 
 

@@ -20,15 +20,15 @@ def call(draft: Draft, case: str) -> Program:
     return draft.finish("call", EXACT, case)
 
 
-@family("fusion", ("f32", "s32", "bf16"), 0.7)
+@family("fusion", ("f32", "s32", "bf16", "f32 bf16", "f16 f64", "bf16 f16"), 1.5)
 def fusion(draft: Draft, case: str) -> Program:
-    """A computation that a compiler fused."""
+    """A computation that a compiler fused; of two types, it converts within."""
     dims = draft.dims()
-    shape = f"{case}[{join(dims)}]"
-    left, right = draft.parameter(case, dims, plain=True), draft.parameter(case, dims, plain=True)
-    called = draft.computation(
-        [f"x = {shape} parameter(0)", f"y = {shape} parameter(1)", f"m = {shape} maximum(x, y)", f"r = {shape} abs(m)"]
-    )
+    kinds = [case.split(maxsplit=1)[0], case.rsplit(maxsplit=1)[-1]]
+    shape, other = (f"{kind}[{join(dims)}]" for kind in kinds)
+    left, right = (draft.parameter(kind, dims, plain=True) for kind in kinds)
+    lines = [f"x = {shape} parameter(0)", f"z = {other} parameter(1)", f"y = {shape} convert(z)"]
+    called = draft.computation([*lines, f"m = {shape} maximum(x, y)", f"r = {shape} abs(m)"])
     draft.emit(shape, f"fusion({left}, {right}), kind=kLoop, calls={called}")
     return draft.finish("fusion", EXACT, case)
 
