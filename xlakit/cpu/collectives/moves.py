@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xlakit.cpu.collectives.tiles import Members, Tiles, move_rows, tile_kernel
+from xlakit.cpu.collectives.tiles import Members, RowsInArray, Tiles, move_rows, tile_kernel
 from xlakit.cpu.llvm import I8, Module, Value
 from xlakit.cpu.loops.emit.kernel import Phase, joined
 from xlakit.data.shape import Shape
@@ -32,7 +32,9 @@ def _gathered(module: Module, name: str, shape: Shape, dimension: int, number: i
         origin = members.array(sender, number)
         with fn.loop(0, count) as each:
             target = members.array(each.index, arrays + number)
-            move_rows(fn, tiles, tile, (target, sender * length, count * length), (origin, 0, length))
+            move_rows(
+                fn, tiles, tile, RowsInArray(target, sender * length, count * length), RowsInArray(origin, 0, length)
+            )
 
     cost = rows * length * count * (count + 1) * cost_model().moved_byte()
     return tile_kernel(module, name, tiles.count * count, cost, count, body)
@@ -48,7 +50,13 @@ def all_to_all(module: Module, name: str, shape: Shape, dimension: int, count: i
         sender, rest = task.integer("urem", count), task.integer("udiv", count)
         tile, receiver = rest.integer("udiv", count), rest.integer("urem", count)
         target, origin = members.array(receiver, 1), members.array(sender, 0)
-        move_rows(members.fn, tiles, tile, (target, sender * length, whole), (origin, receiver * length, whole))
+        move_rows(
+            members.fn,
+            tiles,
+            tile,
+            RowsInArray(target, sender * length, whole),
+            RowsInArray(origin, receiver * length, whole),
+        )
 
     cost = 2 * rows * whole * count * cost_model().moved_byte()
     return tile_kernel(module, name, tiles.count * count * count, cost, count, body)
@@ -62,7 +70,7 @@ def all_to_all_of_tuples(module: Module, name: str, shape: Shape, count: int) ->
         sender, rest = task.integer("urem", count), task.integer("udiv", count)
         tile, receiver = rest.integer("udiv", count), rest.integer("urem", count)
         target, origin = members.array(receiver, sender + count), members.array(sender, receiver)
-        move_rows(members.fn, tiles, tile, (target, 0, tiles.bytes), (origin, 0, tiles.bytes))
+        move_rows(members.fn, tiles, tile, RowsInArray(target, 0, tiles.bytes), RowsInArray(origin, 0, tiles.bytes))
 
     cost = 2 * tiles.bytes * count * count * cost_model().moved_byte()
     return tile_kernel(module, name, tiles.count * count * count, cost, count, body)
@@ -80,15 +88,15 @@ def _fetched(module: Module, name: str, shape: Shape, number: int, arrays: int, 
 
     def body(members: Members, tile: Value) -> None:
         fn = members.fn
-        _, _, begin, bytes = tiles.bounds(fn, tile)
+        bounds = tiles.bounds(fn, tile)
         with fn.loop(0, members.count) as each:
-            target = fn.at(members.array(each.index, arrays + number), I8, begin)
+            target = fn.at(members.array(each.index, arrays + number), I8, bounds.start)
             source = members.source(each.index)
-            there = source >= 0
-            with fn.if_(there):
-                fn.copy(target, fn.at(members.array(source, number), I8, begin), bytes)
-            with fn.if_(~there):
-                fn.fill(target, 0, bytes)
+            has_source = source >= 0
+            with fn.if_(has_source):
+                fn.copy(target, fn.at(members.array(source, number), I8, bounds.start), bounds.size)
+            with fn.if_(~has_source):
+                fn.fill(target, 0, bounds.size)
 
     cost = 2 * tiles.bytes * (count or 4) * cost_model().moved_byte()
     return tile_kernel(module, name, tiles.count, cost, count, body)

@@ -37,6 +37,29 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
+class TileBounds:
+    """A tile: rows from ``begin`` below ``end``; of each ``size`` bytes from byte ``start`` on."""
+
+    begin: Value
+    end: Value
+    start: Value
+    size: Value | int
+
+
+@dataclass(frozen=True, slots=True)
+class RowsInArray:
+    """Where rows lie in an array: the offset of the first one, and the distance between two, in bytes."""
+
+    array: Value
+    offset: Value | int
+    stride: int
+
+    def at(self, fn: Function, row: Value, start: Value) -> Value:
+        """The address of byte ``start`` of a row."""
+        return fn.at(self.array, I8, row * self.stride + self.offset + start)
+
+
+@dataclass(frozen=True, slots=True)
 class Tiles:
     """An array as rows of so many bytes, cut into tiles: parts of a row, or several rows."""
 
@@ -60,40 +83,29 @@ class Tiles:
             return 0
         return self.rows * self._parts if self._parts > 1 else -(-self.rows // self._height)
 
-    def bounds(self, fn: Function, tile: Value) -> tuple[Value, Value, Value, Value | int]:
-        """The first row of a tile and the one after its last; where in the rows it begins, and how many bytes."""
+    def bounds(self, fn: Function, tile: Value) -> TileBounds:
+        """Where a tile lies."""
         if self._parts > 1:
             row = tile.integer("udiv", self._parts)
             begin = tile.integer("urem", self._parts) * TILE_BYTES
             rest = fn.i64(self.bytes) - begin
-            return row, row + 1, begin, fn.select(rest < TILE_BYTES, rest, fn.i64(TILE_BYTES))
+            return TileBounds(row, row + 1, begin, fn.select(rest < TILE_BYTES, rest, fn.i64(TILE_BYTES)))
         first = tile * self._height
         last = first + self._height
-        return first, fn.select(last < self.rows, last, fn.i64(self.rows)), fn.i64(0), self.bytes
+        return TileBounds(first, fn.select(last < self.rows, last, fn.i64(self.rows)), fn.i64(0), self.bytes)
 
 
-def move_rows(
-    fn: Function,
-    tiles: Tiles,
-    tile: Value,
-    target: tuple[Value, Value | int, int],
-    source: tuple[Value, Value | int, int],
-) -> None:
-    """Copy a tile. target, source: an array, the offset of its first row, and how far its rows are apart, in bytes."""
-    begin, end, start, count = tiles.bounds(fn, tile)
-    (to, to_offset, to_stride), (origin, offset, stride) = target, source
-    if tiles.bytes == to_stride == stride and isinstance(count, int):
+def move_rows(fn: Function, tiles: Tiles, tile: Value, target: RowsInArray, source: RowsInArray) -> None:
+    """Copy a tile."""
+    bounds = tiles.bounds(fn, tile)
+    if tiles.bytes == target.stride == source.stride and isinstance(bounds.size, int):
         # Whole rows without gaps.
-        first_byte = begin * stride
-        fn.copy(fn.at(to, I8, first_byte + to_offset), fn.at(origin, I8, first_byte + offset), (end - begin) * stride)
+        count = (bounds.end - bounds.begin) * source.stride
+        fn.copy(target.at(fn, bounds.begin, bounds.start), source.at(fn, bounds.begin, bounds.start), count)
         return
-    with fn.loop(begin, end) as rows:
+    with fn.loop(bounds.begin, bounds.end) as rows:
         row = rows.index
-        fn.copy(
-            fn.at(to, I8, row * to_stride + to_offset + start),
-            fn.at(origin, I8, row * stride + offset + start),
-            count,
-        )
+        fn.copy(target.at(fn, row, bounds.start), source.at(fn, row, bounds.start), bounds.size)
 
 
 def tile_kernel(

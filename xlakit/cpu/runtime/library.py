@@ -60,7 +60,7 @@ _FOR_PROGRAMS = (
     "xlakit_scratch_acquire",
     "xlakit_scratch_release",
     "xlakit_poll",
-    "xlakit_is_to_stop",
+    "xlakit_is_cancelled",
     "xlakit_host_call",
     "xlakit_collective",
     "xlakit_collective_start",

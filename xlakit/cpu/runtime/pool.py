@@ -6,7 +6,7 @@ together are [0, tasks), and returns when all have returned. Every range begins 
 one call with the whole range where no program runs that could be stopped.
 
 Between their ranges threads check whether the program is cancelled (``xlakit_poll``), so that Ctrl-C ends what takes
-long; so do tasks that take long themselves (``xlakit_is_to_stop``), and the caller while it waits for the workers.
+long; so do tasks that take long themselves (``xlakit_is_cancelled``), and the caller while it waits for the workers.
 After a cancellation this job and all later ones of the program leave out the rest, the status stands in the context
 as ``stopped``, and the entry returns it before results that were not computed are read.
 
@@ -169,16 +169,16 @@ def _emit_spread(module: Module) -> None:
 
 
 def _emit_cancellation(module: Module) -> None:
-    """Cancellation checks: ``has_stopped() -> i1`` reads whether the program of this thread has been cancelled.
+    """Cancellation checks: ``has_stopped() -> i1`` reads whether the call that this thread runs has been cancelled.
 
-    ``is_to_stop() -> i1`` also polls for it; ``xlakit_is_to_stop() -> i64`` is the same, for programs.
+    ``is_cancelled() -> i1`` also polls for signals and failures, as does ``xlakit_is_cancelled() -> i64`` for programs.
     """
     fn = module.function("has_stopped", I1, [])
     running = fn.load(PTR, THREAD.at(fn, thread_state(fn), "running"))
     fn.return_if(running.eq(fn.null()), fn.constant(I1, 0))
     fn.ret(CONTEXT.load(fn, running, "stopped").ne(0))
 
-    fn = module.function("is_to_stop", I1, [], attributes=(APART,))
+    fn = module.function("is_cancelled", I1, [], attributes=(APART,))
     running = fn.load(PTR, THREAD.at(fn, thread_state(fn), "running"))
     fn.return_if(running.eq(fn.null()), fn.constant(I1, 0))
     status = fn.call("xlakit_poll", I64, running)
@@ -186,8 +186,8 @@ def _emit_cancellation(module: Module) -> None:
         CONTEXT.store(fn, running, "stopped", status)
     fn.ret(status.ne(0))
 
-    fn = module.function("xlakit_is_to_stop", I64, [], external=True)
-    fn.ret(fn.call("is_to_stop", I1).cast("zext", I64))
+    fn = module.function("xlakit_is_cancelled", I64, [], external=True)
+    fn.ret(fn.call("is_cancelled", I1).cast("zext", I64))
 
 
 def _emit_work(module: Module) -> None:
@@ -214,7 +214,7 @@ def _emit_work(module: Module) -> None:
         with fn.while_((claim(),), lambda chunk, end=end: chunk.carried[0] < end) as chunk:
             begin = chunk.carried[0] * grain
             fn.call_pointer(function, VOID, table, begin, _minimum(fn, begin + grain, tasks))
-            with fn.if_(fn.call("is_to_stop", I1), likely=False), fn.loop(0, participants) as other:
+            with fn.if_(fn.call("is_cancelled", I1), likely=False), fn.loop(0, participants) as other:
                 left = _seat(fn, other.index)
                 fn.atomic_store(_SEAT.load(fn, left, "end"), _SEAT.at(fn, left, "next"))
             chunk.next(claim())
@@ -351,7 +351,7 @@ def _emit_run_job(module: Module) -> None:
         waiting.spin(fn, others_work, _field(fn, "spin"))
         with fn.while_((), lambda _: others_work()):
             waiting.sleep(fn, _parking_slot(fn, zero), others_work, fn.i64(_ASLEEP_NANOSECONDS))
-            fn.call("is_to_stop", I1)
+            fn.call("is_cancelled", I1)
     fn.ret()
 
 
@@ -370,7 +370,7 @@ def _emit_alone(module: Module) -> None:
         fn.call_pointer(function, VOID, table, begin, end)
         now = waiting.clock(fn)
         short = ((now - then) < _ALONE_NANOSECONDS) & (length < left)
-        iteration.next(end, fn.select(short, length + length, length), now, fn.call("is_to_stop", I1))
+        iteration.next(end, fn.select(short, length + length, length), now, fn.call("is_cancelled", I1))
     fn.ret()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.jax.api.arguments import Arguments, arguments_of
 from xlakit.jax.api.numbers import TYPE_NUMBERS, Code
@@ -82,14 +84,27 @@ def _emit_gather(module: Module) -> None:
     fn.ret()
 
 
-def _described(fn: Function, args: Arguments, given: Value) -> tuple[Value, Value, Value, Value]:
-    """Type, dimensions, rank and bytes of an element of the requested buffer."""
+@dataclass(frozen=True, slots=True)
+class _Requested:
+    """What the arguments of a call say of the buffer to be made; ``element``: the bytes of an element."""
+
+    type: Value
+    dims: Value
+    rank: Value
+    element: Value
+
+    def count(self, fn: Function) -> Value:
+        """The number of elements."""
+        return fn.call("count_of", I64, self.dims, self.rank)
+
+
+def _requested(fn: Function, args: Arguments, given: Value) -> _Requested:
     type, dims, rank = args.load(fn, given, "type"), args.pointer(fn, given, "dims"), args.load(fn, given, "num_dims")
     is_known = type.compare("ult", _MAX_TYPES)
     width = fn.load(I8, fn.at(fn.address("element_bytes"), I8, fn.select(is_known, type, fn.i64(0))))
     element = width.cast("zext", I64)
     fail_if(fn, element.eq(0), Code.UNIMPLEMENTED, "xlakit has no buffers of this element type")
-    return type, dims, rank, element
+    return _Requested(type, dims, rank, element)
 
 
 def _check_layout(fn: Function, layout: Value, rank: Value) -> None:
@@ -109,15 +124,18 @@ def _emit_from_host(module: Module) -> None:
     fn = module.function("Client_BufferFromHostBuffer", PTR, [PTR], external=True)
     (given,) = fn.parameters
     device, memory = device_and_memory(fn, args.pointer(fn, given, "device"), args.pointer(fn, given, "memory"))
-    type, dims, rank, element = _described(fn, args, given)
-    _check_layout(fn, args.pointer(fn, given, "device_layout"), rank)
+    asked = _requested(fn, args, given)
+    _check_layout(fn, args.pointer(fn, given, "device_layout"), asked.rank)
     source, strides = args.pointer(fn, given, "data"), args.pointer(fn, given, "byte_strides")
     has_strides = strides.ne(fn.null()) & args.load(fn, given, "num_byte_strides").ne(0)
-    yes = (fn.constant(I1, 1),)
-    (dense,) = fn.if_else(has_strides, lambda: (fn.call("is_dense", I1, dims, strides, rank, element),), lambda: yes)
-    count = fn.call("count_of", I64, dims, rank)
-    size = count * element
-    aligned = _is_aligned(fn, source, element)
+
+    def is_dense() -> tuple[Value]:
+        return (fn.call("is_dense", I1, asked.dims, strides, asked.rank, asked.element),)
+
+    (dense,) = fn.if_else(has_strides, is_dense, lambda: (fn.constant(I1, 1),))
+    count = asked.count(fn)
+    size = count * asked.element
+    aligned = _is_aligned(fn, source, asked.element)
     uses_host_memory = (args.load(fn, given, "semantics") >= _ZERO_COPY) & dense & aligned
 
     def wrapped() -> tuple[Value, Value]:
@@ -136,9 +154,9 @@ def _emit_from_host(module: Module) -> None:
         with fn.if_(dense):
             fn.copy(target, source, size)
         with fn.if_(~dense):
-            fn.call("gather", VOID, target, source, dims, strides, rank, element, count)
+            fn.call("gather", VOID, target, source, asked.dims, strides, asked.rank, asked.element, count)
     fn.store(event, args.at(fn, given, "done_with_host_buffer"))
-    made = fn.call("make_buffer", PTR, device, memory, block, type, rank, size, dims)
+    made = fn.call("make_buffer", PTR, device, memory, block, asked.type, asked.rank, size, asked.dims)
     fn.store(made, args.at(fn, given, "buffer"))
     fn.ret(fn.null())
 
@@ -148,15 +166,17 @@ def _emit_view(module: Module) -> None:
     fn = module.function("Client_CreateViewOfDeviceBuffer", PTR, [PTR], external=True)
     (given,) = fn.parameters
     device, memory = device_and_memory(fn, args.pointer(fn, given, "device"), args.pointer(fn, given, "memory"))
-    type, dims, rank, element = _described(fn, args, given)
-    _check_layout(fn, args.pointer(fn, given, "layout"), rank)
+    asked = _requested(fn, args, given)
+    _check_layout(fn, args.pointer(fn, given, "layout"), asked.rank)
     data = args.pointer(fn, given, "data")
-    fail_if(fn, ~_is_aligned(fn, data, element), Code.INVALID_ARGUMENT, "the memory is not aligned to its elements")
+    fail_if(
+        fn, ~_is_aligned(fn, data, asked.element), Code.INVALID_ARGUMENT, "the memory is not aligned to its elements"
+    )
     block = fn.call("wrap_block", PTR, data)
     fn.store(args.pointer(fn, given, "on_delete"), BLOCK.at(fn, block, "deleter"))
     fn.store(args.pointer(fn, given, "on_delete_argument"), BLOCK.at(fn, block, "deleter_argument"))
-    size = fn.call("count_of", I64, dims, rank) * element
-    made = fn.call("make_buffer", PTR, device, memory, block, type, rank, size, dims)
+    size = asked.count(fn) * asked.element
+    made = fn.call("make_buffer", PTR, device, memory, block, asked.type, asked.rank, size, asked.dims)
     fn.store(made, args.at(fn, given, "buffer"))
     fn.ret(fn.null())
 
@@ -166,10 +186,10 @@ def _emit_uninitialized(module: Module) -> None:
     fn = module.function("Client_CreateUninitializedBuffer", PTR, [PTR], external=True)
     (given,) = fn.parameters
     device, memory = device_and_memory(fn, args.pointer(fn, given, "device"), args.pointer(fn, given, "memory"))
-    type, dims, rank, element = _described(fn, args, given)
-    size = fn.call("count_of", I64, dims, rank) * element
+    asked = _requested(fn, args, given)
+    size = asked.count(fn) * asked.element
     block = fn.call("make_block", PTR, size)
     fail_if(fn, block.eq(fn.null()), Code.RESOURCE_EXHAUSTED, "there is not enough memory for the buffer")
-    made = fn.call("make_buffer", PTR, device, memory, block, type, rank, size, dims)
+    made = fn.call("make_buffer", PTR, device, memory, block, asked.type, asked.rank, size, asked.dims)
     fn.store(made, args.at(fn, given, "buffer"))
     fn.ret(fn.null())

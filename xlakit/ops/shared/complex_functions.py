@@ -122,14 +122,14 @@ def power(a: Complex, b: Complex) -> Complex:
 
 
 def _polar_power(a: Complex, b: Complex) -> Complex:
-    """|a|^c e^(-d arg a), turned by c arg a + d log |a|, for b = c + id; 0 has no argument."""
+    """|a|^c e^(-d arg a), with the phase c arg a + d log |a|, for b = c + id; 0 has no argument."""
     size: Array = np.abs(a)
     angle: Array = np.angle(a)
     c, d = b.real, b.imag
     length: Array = np.power(size, c)
     radius: Array = np.where((length == 0) & ~np.isinf(d), length, length * np.exp(-d * angle))
-    turn: Array = np.where(radius == 0, 0.0, c * angle + np.where(d == 0, 0.0, d * np.log(size)))
-    return compose(radius * np.cos(turn), radius * np.sin(turn))
+    phase: Array = np.where(radius == 0, 0.0, c * angle + np.where(d == 0, 0.0, d * np.log(size)))
+    return compose(radius * np.cos(phase), radius * np.sin(phase))
 
 
 def atan2(y: Complex, x: Complex) -> Complex:

@@ -83,7 +83,7 @@ def lane_transform(module: Module, part: Type, n: int) -> Function:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One of Stockham's passes, for parts of a type: butterflies of ``radix`` points, which are turned or not.
+    """One of Stockham's passes, for parts of a type: butterflies of ``radix`` points, with or without twiddle factors.
 
     ``(ptr source, ptr target, ptr twiddles, i64 count, i64 stride)``: ``stride`` transforms of ``radix * count`` points
     become ``radix`` times as many shorter ones.
@@ -91,7 +91,7 @@ class Pass:
 
     part: str
     radix: int
-    turns: bool
+    has_twiddles: bool
 
     family: ClassVar[str] = "fft"
     parameters: ClassVar[Sequence[Type]] = (PTR, PTR, PTR, I64, I64)
@@ -107,7 +107,7 @@ class Pass:
         distance = count * stride
         with fn.loop(0, count, hints=NO_UNROLL) as outer:
             twiddles: list[Point] = []
-            if self.turns:
+            if self.has_twiddles:
                 base = outer.index * (radix - 1)
                 twiddles = [splat_point(fn, part, lanes, table, base + k) for k in range(radix - 1)]
             reads, writes = outer.index * stride, outer.index * (stride * radix)

@@ -32,9 +32,9 @@ def in_strips(
     Once the program is cancelled the rest is left out: its results are thrown away.
     """
     begin, end = (fn.i64(n) if isinstance(n, int) else n for n in bounds)
-    fn.module.declare("xlakit_is_to_stop", I64, [])
+    fn.module.declare("xlakit_is_cancelled", I64, [])
     with fn.while_(
-        [begin, *running], lambda loop: (loop.carried[0] < end) & fn.call("xlakit_is_to_stop", I64).eq(0)
+        [begin, *running], lambda loop: (loop.carried[0] < end) & fn.call("xlakit_is_cancelled", I64).eq(0)
     ) as loop:
         first, *before = loop.carried
         after = (first + iterations).smin(end)
