@@ -326,3 +326,68 @@ def random_bits(xc, c, state):
 @program(np.array([3, -4], np.int8), np.array([1, 2], np.uint16))
 def small_integers(xc, c, x, y):
     xc.ops.Tuple(c, [xc.ops.Abs(x), xc.ops.Mul(y, y)])
+
+
+@program(np.array([0.5, 1.5, 4.25, -0.5], F32), tolerance=1e-4)
+def gamma_functions(xc, c, x):
+    xc.ops.Tuple(c, [xc.ops.Lgamma(x), xc.ops.Digamma(x)])
+
+
+@program(np.array([-0.75, 0.0, 0.25, 0.9], F32), tolerance=1e-4)
+def error_functions(xc, c, x):
+    xc.ops.Tuple(c, [xc.ops.Erfc(x), xc.ops.ErfInv(x)])
+
+
+@program(np.array([-2.0, 0.5, 10.0], F32), tolerance=1e-4)
+def bessel_functions(xc, c, x):
+    xc.ops.Tuple(c, [xc.ops.BesselI0e(x), xc.ops.BesselI1e(x)])
+
+
+@program(np.array([0.5, 2.0, 3.5], F32), np.array([0.25, 1.5, 6.0], F32), tolerance=1e-4)
+def incomplete_gamma_functions(xc, c, a, x):
+    xc.ops.Tuple(c, [xc.ops.Igamma(a, x), xc.ops.Igammac(a, x), xc.ops.Zeta(xc.ops.Add(a, a), x)])
+
+
+@program(np.array([0.5, 2.0], F32), np.array([0.25, 1.5], F32), np.array([0.1, 0.7], F32), tolerance=1e-4)
+def incomplete_beta_function(xc, c, a, b, x):
+    xc.ops.RegularizedIncompleteBeta(a, b, x)
+
+
+@program(
+    np.array([0.0, -0.0, 1.0, -1.0, np.inf, np.nan, 1e-45, 2.0], F32),
+    np.array([1.0, 1.0, 2.0, 0.0, 0.0, 1.0, 0.0, 2.0], F32),
+    tolerance=0,
+)
+def next_numbers(xc, c, a, b):
+    xc.ops.Tuple(c, [xc.ops.NextAfter(a, b), xc.ops.NextAfter(a, to=b)])
+
+
+@program(np.array([[4, 1, 0.5], [1, 3, 0.25], [0.5, 0.25, 1]], F32), tolerance=1e-4)
+def eigenvalues(xc, c, a):
+    vectors, values = xc.ops.Eigh(a, sort_eigenvalues=True)
+    xc.ops.Tuple(c, [values, xc.ops.Abs(vectors)])
+
+
+@program(np.array([[1, 2], [3, 4], [5, 7]], F32), tolerance=1e-4)
+def qr_factors(xc, c, a):
+    q, r = xc.ops.QR(a, False)
+    full_q, full_r = xc.ops.QR(a, full_matrices=True)
+    ops = xc.ops
+    ops.Tuple(c, [ops.Dot(q, r), ops.Dot(full_q, full_r), ops.Abs(r), ops.Abs(q)])
+
+
+@program(np.array([[1, 2], [3, 4], [5, 7]], F32), tolerance=1e-4)
+def singular_values(xc, c, a):
+    _, d, v = xc.ops.SVD(a)
+    xc.ops.Tuple(c, [d, xc.ops.Abs(v)])
+
+
+@program(np.array([[3, 1, 2, 7], [4, 4.5, 0, 5]], F32), np.array([[0, 1, 2, 3], [0, 1, 2, 3]], I32))
+def approximate_top_k(xc, c, x, positions):
+    ops = xc.ops
+    inits = [ops.Constant(c, F32(-np.inf)), ops.Constant(c, I32(-1))]
+    inner = xc.XlaBuilder("more")
+    kinds = (F32, F32, I32, I32)
+    p = [ops.Parameter(inner, i, xc.Shape.scalar_shape(np.dtype(k))) for i, k in enumerate(kinds)]
+    more = inner.build(ops.Gt(p[0], p[1]))
+    ops.ApproxTopKFallback(c, [x, positions], inits, top_k=2, reduction_dim=1, comparator=more)

@@ -260,9 +260,11 @@ class HloSharding:
         counts = self.wrapped.tile_dimensions
         rank = len(counts) - len(self.wrapped.last_tile_dims) - self.wrapped.replicate_on_last_tile_dim
         whole = shape.wrapped
-        if not whole.is_array or rank != whole.rank:
-            raise ShapeError(f"{self} does not split {whole}", hint=f"give an array of rank {rank}")
-        sizes = tuple(-(-size // count) for size, count in zip(whole.dimensions, counts, strict=False))
+        if not whole.is_array or rank > whole.rank:
+            raise ShapeError(f"{self} does not split {whole}", hint=f"give an array of rank {rank}, or more")
+        # Dimensions that are not named are not split.
+        each = (*counts[:rank], *[1] * (whole.rank - rank))
+        sizes = tuple(-(-size // count) for size, count in zip(whole.dimensions, each, strict=True))
         return Shape.of(replace(whole, dimensions=sizes))
 
     def to_proto(self) -> OpSharding:

@@ -40,6 +40,9 @@ from xlakit.compat.xla_client.custom_calls import (
 from xlakit.compat.xla_client.custom_calls import (
     register_custom_type_id as register_custom_type_id,
 )
+from xlakit.compat.xla_client.custom_calls import (
+    register_on_host,
+)
 from xlakit.compat.xla_client.enums import (
     ArrayCopySemantics as ArrayCopySemantics,
 )
@@ -140,6 +143,7 @@ from xlakit.compat.xla_client.runtime.array_shardings import (
     SingleDeviceSharding as SingleDeviceSharding,
 )
 from xlakit.compat.xla_client.runtime.client import Client as Client
+from xlakit.compat.xla_client.runtime.client import make_cpu_client
 from xlakit.compat.xla_client.runtime.debug_options import DebugOptions as DebugOptions
 from xlakit.compat.xla_client.runtime.device import (
     Device as Device,
@@ -227,6 +231,8 @@ from xlakit.errors import UnsupportedError
 
 Executable = LoadedExecutable
 ifrt_version_number = 5
+get_tfrt_cpu_client = make_cpu_client
+register_custom_call_target = register_on_host
 hlo_sharding_util = sharding_util
 
 

@@ -386,3 +386,69 @@ from xlakit.compat.xla_client.ops.elementwise import (
 from xlakit.compat.xla_client.ops.elementwise import (
     Xor as Xor,
 )
+from xlakit.compat.xla_client.ops.math_library import (
+    LU as LU,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    QR as QR,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    SVD as SVD,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    ApproxTopK as ApproxTopK,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    ApproxTopKFallback as ApproxTopKFallback,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    ApproxTopKReductionOutputSize as ApproxTopKReductionOutputSize,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    BesselI0e as BesselI0e,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    BesselI1e as BesselI1e,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    Digamma as Digamma,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    Eigh as Eigh,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    Erfc as Erfc,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    ErfInv as ErfInv,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    Igamma as Igamma,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    Igammac as Igammac,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    IgammaGradA as IgammaGradA,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    Lgamma as Lgamma,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    NextAfter as NextAfter,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    ProductOfElementaryHouseholderReflectors as ProductOfElementaryHouseholderReflectors,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    QrDecomposition as QrDecomposition,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    RandomGammaGrad as RandomGammaGrad,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    RegularizedIncompleteBeta as RegularizedIncompleteBeta,
+)
+from xlakit.compat.xla_client.ops.math_library import (
+    Zeta as Zeta,
+)

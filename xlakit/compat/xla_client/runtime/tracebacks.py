@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import CodeType, FrameType, TracebackType
 from typing import Any, ClassVar
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 class Frame:

@@ -1,0 +1,47 @@
+"""``import xlakit.compat.install`` in processes of their own, with jaxlib and without."""
+
+import subprocess
+import sys
+
+import pytest
+
+USE = """
+from jaxlib import xla_client
+import jaxlib.xla_extension
+builder = xla_client.XlaBuilder("sum")
+one = xla_client.ops.Constant(builder, 1.5)
+xla_client.ops.Add(one, one)
+client = xla_client.make_cpu_client()
+(result,) = xla_client.execute_with_python_values(client.compile(builder.build()), [], client)
+assert result == 3.0
+assert jaxlib.xla_extension is xla_client._xla
+"""
+WITHOUT = """
+import importlib.util, sys
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name.startswith("jax") else find(name, *rest)
+"""
+AFTER = """
+import jax, xlakit.compat.install as hook
+import jax.numpy as jnp
+assert float(jnp.float32(2) + 1) == 3.0
+hook.uninstall()
+import jaxlib
+assert not hasattr(getattr(jaxlib, "xla_client", None), "XlaBuilder") or "xlakit" not in jaxlib.xla_client.__file__
+"""
+
+
+def run(program):
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("before", [WITHOUT, ""], ids=["without jaxlib", "with jaxlib"])
+def test_old_imports_work(before):
+    found = run(f"{before}import xlakit.compat.install\n{USE}{'' if before else AFTER}")
+    assert found.returncode == 0, found.stderr
+
+
+def test_import_of_xlakit_loads_nothing_of_it():
+    uses = "import sys, xlakit; xlakit.XlaBuilder"
+    found = run(f"{uses}; assert not any(name.startswith('xlakit.compat') for name in sys.modules)")
+    assert found.returncode == 0, found.stderr

@@ -1,0 +1,59 @@
+"""Which names of jaxlib 0.6.0's xla_client there are, and why some are not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from xlakit.compat import xla_client
+
+NAMES = json.loads((Path(__file__).parent / "names_060.json").read_text())
+
+OF_PYTHON = "a module or a type that jaxlib's file imports for itself"
+PRIVATE = "a table or a function that jaxlib's file keeps for itself"
+OF_JAX = "a part of JAX's own dispatch, whose objects are JAX's"
+OF_PROCESSES = "several processes are joined by xlakit.distributed, over MPI"
+OF_PLUGINS = "xlakit loads no plugins of other platforms"
+OF_PPROF = "heap profiles are JSON"
+MISSING = {
+    "xla_client": {
+        **dict.fromkeys(
+            ["Any", "Mapping", "Protocol", "Sequence", "Union", "atexit", "contextlib", "enum", "gzip", "inspect",
+             "ml_dtypes", "np", "os", "threading"],
+            OF_PYTHON,
+        ),
+        **dict.fromkeys(
+            ["_NameValueMapping", "_custom_callback", "_custom_callback_handler", "_custom_callback_lock",
+             "_custom_type_id", "_custom_type_id_handler", "_custom_type_id_lock", "_make_replica_group_proto"],
+            PRIVATE,
+        ),
+    },
+    "xla_client._xla": {
+        **dict.fromkeys(
+            ["PjitFunction", "PjitFunctionCache", "PmapFunction", "PyTreeRegistry", "ResultHandler", "config",
+             "jax_jit", "pjit", "pmap_lib", "pytree", "sdy", "CompileOnlyPyClient"],
+            OF_JAX,
+        ),
+        **dict.fromkeys(
+            ["CpuCollectives", "DistributedRuntimeClient", "DistributedRuntimeService", "MpiCollectives",
+             "PreemptionSyncManager", "TransferConnection", "TransferServer", "create_preemption_sync_manager",
+             "get_distributed_runtime_client", "get_distributed_runtime_service", "ifrt_proxy",
+             "make_gloo_tcp_collectives", "make_mpi_collectives", "start_transfer_server"],
+            OF_PROCESSES,
+        ),
+        **dict.fromkeys(
+            ["get_c_api_client", "get_c_api_topology", "get_default_c_api_topology", "load_pjrt_plugin"], OF_PLUGINS
+        ),
+        **dict.fromkeys(["json_to_pprof_profile", "pprof_profile_to_json"], OF_PPROF),
+    },
+    "xla_client.DeviceTopology": {"_make_compile_only_devices": OF_JAX},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", NAMES)
+def test_what_is_missing_is_known(path):
+    found = xla_client
+    for part in path.split(".")[1:]:
+        found = getattr(found, part)
+    missing = {name for name in NAMES[path] if not hasattr(found, name)}
+    assert missing == set(MISSING.get(path, {}))

@@ -1,0 +1,195 @@
+"""Factorizations of matrices and special functions, on ``xlakit.lib``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from xlakit.compat.xla_client.ops.operations import Builder, Computation, Op, Ops, operation
+from xlakit.errors import ArgumentError, UnsupportedError
+from xlakit.lib import linear_algebra, special
+from xlakit.ops import data, movement, sort
+
+
+def _unary(name: str, function: Any) -> Any:
+    def apply(arg: Op, /) -> Op:
+        return function(arg)
+
+    apply.__name__ = apply.__qualname__ = name
+    apply.__doc__ = function.__doc__
+    return operation(apply)
+
+
+BesselI0e = _unary("BesselI0e", special.bessel_i0e)
+BesselI1e = _unary("BesselI1e", special.bessel_i1e)
+Digamma = _unary("Digamma", special.digamma)
+ErfInv = _unary("ErfInv", special.erf_inv)
+Erfc = _unary("Erfc", special.erfc)
+Lgamma = _unary("Lgamma", special.lgamma)
+
+
+@operation
+def Igamma(a: Op, x: Op) -> Op:
+    """The lower regularized incomplete gamma function."""
+    return special.igamma(a, x)
+
+
+@operation
+def Igammac(a: Op, x: Op) -> Op:
+    """The upper regularized incomplete gamma function."""
+    return special.igammac(a, x)
+
+
+@operation
+def IgammaGradA(a: Op, x: Op) -> Op:
+    """The derivative of Igamma by ``a``, which xlakit lacks: building the computation raises XlaRuntimeError."""
+    raise UnsupportedError("the derivative of igamma is not supported", hint="differentiate numerically")
+
+
+@operation
+def RandomGammaGrad(a: Op, x: Op) -> Op:
+    """The derivative of gamma samples, which xlakit lacks: building the computation raises XlaRuntimeError."""
+    raise UnsupportedError("the derivative of gamma samples is not supported", hint="differentiate numerically")
+
+
+@operation
+def RegularizedIncompleteBeta(a: Op, b: Op, x: Op) -> Op:
+    """The regularized incomplete beta function."""
+    return special.regularized_incomplete_beta(a, b, x)
+
+
+@operation
+def Zeta(x: Op, q: Op) -> Op:
+    """The Hurwitz zeta function."""
+    return special.zeta(x, q)
+
+
+def _next_after(from_: Op, to: Op) -> Op:
+    return special.next_after(from_, to)
+
+
+_next_after_operation = operation(_next_after)
+
+
+def NextAfter(*args: Any, **kwargs: Any) -> Any:
+    """The number next to ``from`` in the direction of ``to``; both may be given by these names."""
+    if "from" in kwargs:
+        kwargs["from_"] = kwargs.pop("from")
+    return _next_after_operation(*args, **kwargs)
+
+
+@operation
+def QR(operand: Op, full_matrices: bool) -> tuple[Op, Op]:
+    """Q and R of matrices."""
+    return linear_algebra.qr(operand, full_matrices)
+
+
+@operation
+def QrDecomposition(operand: Op) -> tuple[Op, Op]:
+    """The QR factorization in LAPACK's form: R with the Householder vectors below it, and their factors."""
+    return linear_algebra.qr_decomposition(operand)
+
+
+@operation
+def ProductOfElementaryHouseholderReflectors(a: Op, taus: Op) -> Op:
+    """The first columns of the product of Householder reflections."""
+    return linear_algebra.product_of_elementary_householder_reflectors(a, taus)
+
+
+@operation
+def LU(operand: Op) -> tuple[Op, Op, Op]:
+    """The LU factorization, the pivots and the permutation of the rows."""
+    return linear_algebra.lu(operand)
+
+
+@operation
+def Eigh(
+    a: Op, lower: bool = True, max_iter: int = 15, epsilon: float = 1e-5, sort_eigenvalues: bool = True
+) -> tuple[Op, Op]:
+    """Eigenvectors and eigenvalues. LAPACK computes them: ``max_iter`` and ``epsilon`` have no effect."""
+    return linear_algebra.eigh(a, lower, sort_eigenvalues)
+
+
+@operation
+def SVD(a: Op, max_iter: int = 100, epsilon: float = 1e-6) -> tuple[Op, Op, Op]:
+    """u, d and v of a = u diag(d) v^H. LAPACK computes them: ``max_iter`` and ``epsilon`` have no effect."""
+    return linear_algebra.svd(a)
+
+
+# -- approximate top k -----------------------------------------------------------------------------
+
+
+@operation
+def ApproxTopK(
+    builder: Builder,
+    operands: Ops,
+    init_values: Ops,
+    top_k: int,
+    reduction_dim: int,
+    comparator: Computation,
+    recall_target: float = 0.9,
+    aggregate_to_topk: bool = True,
+    reduction_input_size_override: int = -1,
+) -> Op:
+    """The first elements along a dimension in the order of a comparator: exactly, whatever the recall asked for."""
+    return _top_k(operands, top_k, reduction_dim, comparator, recall_target, aggregate_to_topk)
+
+
+@operation
+def ApproxTopKFallback(
+    builder: Builder,
+    operands: Ops,
+    init_values: Ops,
+    top_k: int,
+    reduction_dim: int,
+    comparator: Computation,
+    recall_target: float = 0.9,
+    aggregate_to_topk: bool = True,
+    reduction_input_size_override: int = -1,
+) -> Op:
+    """The first elements along a dimension in the order of a comparator."""
+    return _top_k(operands, top_k, reduction_dim, comparator, recall_target, aggregate_to_topk)
+
+
+def _top_k(
+    operands: Any, top_k: int, dimension: int, comparator: Any, recall_target: float, aggregate_to_topk: bool
+) -> Any:
+    if not aggregate_to_topk:
+        raise UnsupportedError(
+            "aggregate_to_topk=False is not supported", hint="leave it out; the result is exact and has top_k elements"
+        )
+    if not 0 < recall_target <= 1:
+        raise ArgumentError(f"recall_target is {recall_target}", hint="give a number above 0 and at most 1")
+    sorted_ = sort.sort(list(operands), comparator, dimension, True)
+    several = len(operands) > 1
+    parts = [data.get_tuple_element(sorted_, i) for i in range(len(operands))] if several else [sorted_]
+    firsts = [movement.slice_in_dim(part, 0, top_k, 1, dimension % part.shape.rank) for part in parts]
+    return data.tuple_(firsts[0].builder, firsts) if several else firsts[0]
+
+
+def ApproxTopKReductionOutputSize(
+    input_size: int,
+    rank: int,
+    top_k: int,
+    recall_target: float,
+    aggregate_to_topk: bool = True,
+    input_size_override: int = -1,
+) -> tuple[int, int]:
+    """How many candidates a partial reduction on XLA's accelerators leaves, and the logarithm of its factor.
+
+    Elements fall into bins of which each keeps its first one: -(k - 1) / ln(recall) bins lose so few of the first k.
+    Sizes are multiples of a tile: 1024 elements of a vector, 128 of a row. (k, -1) for the whole reduction.
+    """
+    if aggregate_to_topk:
+        return top_k, -1
+    tile = 1024 if rank == 1 else 128
+    if input_size <= tile:
+        return input_size, 0
+    logical = input_size_override if input_size_override >= 0 else input_size
+    if top_k == 1:
+        return tile, math.ceil(math.log2(-(-logical // tile)))
+    bins = max((1 - top_k) / math.log(recall_target), tile) if recall_target < 1 else logical
+    log2_reduction = max(0, math.floor(math.log2(logical / bins)))
+    if not log2_reduction:
+        return input_size, 0
+    return -(-input_size // (tile << log2_reduction)) * tile, log2_reduction
