@@ -2,17 +2,20 @@
 
 import json
 import re
-from itertools import accumulate
+from itertools import accumulate, combinations
 
 import pytest
 from tools.view.programs import chain, step
 
+from xlakit.cpu.compiler import compile_module
 from xlakit.errors import ArgumentError
 from xlakit.formats.hlo_text import PrintOptions, print_instruction
 from xlakit.ir.instruction import HloModule
 from xlakit.passes.pipeline import PIPELINE, run_pipeline
+from xlakit.tools import cli
 from xlakit.tools.view.document import Document, runs_of
-from xlakit.tools.view.stages import document_of
+from xlakit.tools.view.memory import memory_of
+from xlakit.tools.view.stages import document_of, seconds_of, view_module
 
 SHORT = PrintOptions(short=True, large_constants=False)
 
@@ -122,3 +125,48 @@ def test_a_program_that_is_refused_is_shown_with_the_reason():
     document = document_of(module.replace(entry=entry)).as_dict()
     (only,) = document["steps"]
     assert "tanh" in only["note"]
+
+
+def test_memory_is_the_plan_of_the_compiler():
+    page = view_module(chain(50), memory=True).html
+    memory = json.loads(re.search(r'id="document">(.*?)</script>', page)[1])["memory"]
+    assert set(memory) == {"arena_bytes", "points", "slices"}
+    for own in memory["slices"]:
+        assert 0 <= own["offset"] <= own["offset"] + own["size"] <= memory["arena_bytes"]
+        assert own["first"] <= own["last"] <= memory["points"]
+        assert own["values"]
+
+
+def test_slices_that_are_in_use_together_do_not_overlap():
+    with open("examples/hlo/mlp_train_step.hlo", encoding="utf-8") as file:
+        module = HloModule.from_text(file.read())
+    slices = memory_of(compile_module(module).memory_plan())["slices"]
+    assert len(slices) > 3
+    # Steps have two points each, so that a slice may end at the step at which the next one begins.
+    for one, other in combinations(slices, 2):
+        apart_in_time = one["last"] <= other["first"] or other["last"] <= one["first"]
+        apart = one["offset"] + one["size"] <= other["offset"] or other["offset"] + other["size"] <= one["offset"]
+        assert apart_in_time or apart
+
+
+def test_the_report_of_a_profile_gives_seconds(tmp_path):
+    report = json.dumps({"runs": 4, "instructions": [{"instruction": "d", "nanoseconds": 8000}]})
+    assert seconds_of(report, "p.json") == {"d": pytest.approx(2e-6)}
+    for wrong in ("", "[]", '{"runs": 1}', '{"runs": 1, "instructions": [3]}', '{"runs": "x", "instructions": []}'):
+        with pytest.raises(ArgumentError, match=r"p\.json is no report of a profile"):
+            seconds_of(wrong, "p.json")
+
+
+def test_a_report_that_the_command_prints_is_read(tmp_path, capsys):
+    path = "examples/hlo/mlp_train_step.hlo"
+    assert cli.main(["run", path, "--profile", "--json"]) == 0
+    seconds = seconds_of(capsys.readouterr().out, "report")
+    with open(path, encoding="utf-8") as file:
+        document = document_of(HloModule.from_text(file.read())).as_dict()
+    last = [
+        texts(document, c, [0, *accumulate(document["lines"]["operand_counts"])])
+        for c in document["steps"][-1]["computations"]
+    ]
+    names = {line.split(" = ")[0] for _, _, lines in last for line in lines}
+    assert seconds
+    assert set(seconds) <= names

@@ -17,19 +17,26 @@ def add(commands: Commands) -> None:
     parser.add_argument("--disable", metavar="A,B", default="", help="leave out passes, tables of rules, or rules")
     parser.add_argument("--until", metavar="PASS", help="stop after this pass, by name or number")
     parser.add_argument("--fuel", type=at_least(0), metavar="N", help="stop after N rewrites")
+    parser.add_argument("--memory", action="store_true", help="compile the program, too, and draw its memory")
+    parser.add_argument(
+        "--profile", metavar="REPORT.json", help="color by time: what xlakit run FILE --profile --json prints"
+    )
     parser.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     from xlakit.tools.opt import names
-    from xlakit.tools.view.stages import view_module
+    from xlakit.tools.view.stages import seconds_of, view_module
 
+    profile = options.profile
     view = view_module(
         load(options.file),
         passes=options.passes,
         disabled=names(options.disable),
         until=options.until,
         fuel=options.fuel,
+        memory=options.memory,
+        seconds=None if profile is None else seconds_of(Path(profile).read_text(encoding="utf-8"), profile),
         title=None if options.file == "-" else Path(options.file).name,
     )
     path = Path(options.output or _beside(options.file))

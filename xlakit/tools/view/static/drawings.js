@@ -117,7 +117,7 @@ class MemoryView {
     const shown = [...slices].sort((a, b) => b.size * (b.last - b.first + 1) - a.size * (a.last - a.first + 1)).slice(0, most);
     const left = shown.length < slices.length ? `, the ${most} largest of ${slices.length}` : "";
     this.about = `arena of ${Model.amount(total, "B")}: offset downwards, steps of the program to the right${left}`;
-    this.note.textContent = this.about;
+    this.note.textContent = this.chosen ? this.textOf(this.chosen) : this.about;
     if (!slices.length) {
       this.drawing.replaceChildren(Dom.make("p", { class: "empty" }, "The program needs no memory beside arguments, results and constants."));
       return;
@@ -134,18 +134,22 @@ class MemoryView {
     this.drawing.replaceChildren(svg);
   }
 
+  textOf({ values, size, offset, first, last }) {
+    const names = values.map((value) => value.name).join(", ");
+    return `${names}: ${Model.amount(size, "B")} at ${offset}, steps ${first} to ${last}`;
+  }
+
   slice(slice, x, y) {
     const from = x(slice.first);
-    const text = `${slice.values.map((v) => v.name).join(", ")}: ${Model.amount(slice.size, "B")} at ${slice.offset}, steps ${slice.first} to ${slice.last}`;
+    const text = this.textOf(slice);
     const choose = () => {
-      this.drawing.querySelectorAll(".selected").forEach((other) => other.classList.remove("selected"));
-      rect.classList.add("selected");
-      this.note.textContent = text;
+      this.chosen = slice;
       const value = slice.values.find((v) => this.app.find(v.instruction));
-      if (value) this.app.go({ ...this.app.find(value.instruction), step: this.app.program.steps.length - 1 });
+      const found = value && { ...this.app.find(value.instruction), step: this.app.program.steps.length - 1 };
+      this.app.go(found || {});
     };
     const rect = Dom.svg("rect", {
-      class: "slice",
+      class: `slice ${slice === this.chosen ? "selected" : ""}`,
       x: from,
       y: y(slice.offset),
       width: Math.max(1, x(slice.last + 1) - from),

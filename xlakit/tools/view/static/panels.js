@@ -23,9 +23,23 @@ class StepsPanel {
     const later = window.requestIdleCallback || ((run) => setTimeout(run, 1));
     later(() => {
       this.counted.set(step, this.app.program.changes(step));
-      this.refresh();
+      this.tell(step);
       if (step + 1 < this.app.program.steps.length) this.count(step + 1);
     });
+  }
+
+  /** Write the count of a step where its button is: one that is about to be clicked stays the element that it is. */
+  tell(step) {
+    const button = this.list.querySelector(`[data-step="${step}"]`);
+    if (!button) return;
+    button.querySelector(".count").textContent = this.linesOf(step);
+    button.classList.toggle("unchanged", this.isUnchanged(step));
+    if (this.hidesUnchanged && this.isUnchanged(step)) this.refresh();
+  }
+
+  linesOf(step) {
+    const count = this.counted.get(step);
+    return count ? `${count.toLocaleString("en")} line${count === 1 ? "" : "s"}` : "";
   }
 
   isUnchanged(step) {
@@ -48,8 +62,6 @@ class StepsPanel {
   }
 
   button(step, at, shown) {
-    const count = this.counted.get(at);
-    const lines = count ? `${count.toLocaleString("en")} line${count === 1 ? "" : "s"}` : "";
     return Dom.make(
       "button",
       {
@@ -61,7 +73,7 @@ class StepsPanel {
       },
       Dom.make("span", { class: "number" }, step.number ? `${step.number}` : ""),
       Dom.make("span", { class: "name" }, step.name),
-      Dom.make("span", { class: "count" }, lines),
+      Dom.make("span", { class: "count" }, this.linesOf(at)),
     );
   }
 

@@ -54,7 +54,8 @@ class RowList {
     if (this.waiting) return;
     this.waiting = requestAnimationFrame(() => {
       this.waiting = 0;
-      if (this.element.isConnected) this.refresh();
+      // Sideways, and within a row, there is nothing new to see.
+      if (this.element.isConnected && this.first !== this.firstInView) this.refresh();
     });
   }
 
@@ -62,8 +63,12 @@ class RowList {
     return Math.max(1, Math.floor(this.element.clientHeight / this.height) - 1);
   }
 
+  get firstInView() {
+    return Math.max(0, Math.floor(this.element.scrollTop / this.height) - 10);
+  }
+
   refresh() {
-    const first = Math.max(0, Math.floor(this.element.scrollTop / this.height) - 10);
+    const first = (this.first = this.firstInView);
     const last = Math.min(this.count, first + this.page + 22);
     const made = [];
     for (let index = first; index < last; index++) made.push(this.render(index));

@@ -19,7 +19,6 @@ class ProgramView {
     this.rows = [];
     this.list = new RowList({ label: "Instructions", role: "tree", className: "program", render: (index) => this.row(index) });
     this.list.element.addEventListener("click", (event) => this.click(event));
-    this.list.element.addEventListener("dblclick", (event) => this.toggle(this.indexOf(event)));
     this.element = [this.list.element];
   }
 
@@ -120,6 +119,8 @@ class ProgramView {
     if (index < 0) return;
     if (event.target.classList.contains("twisty")) this.toggle(index);
     else if (event.target.classList.contains("operand")) this.follow(this.rows[index], event.target.textContent);
+    // A double click is counted here: its second half meets another element, since rows are made anew.
+    else if (event.detail === 2) this.toggle(index);
     else this.select(index);
   }
 

@@ -56,7 +56,7 @@ class App {
     };
     const { profile } = program.document;
     if (profile) {
-      const seconds = (line, c) => profile.seconds[`${program.computationName(c)}/${program.field(line, "name")}`] || 0;
+      const seconds = (line) => profile.seconds[program.field(line, "name")] || 0;
       costs.time = cost("time", "time", 1e7, seconds, Model.seconds);
     }
     return costs;
@@ -72,7 +72,7 @@ class App {
     const before = this.state;
     this.state = { ...before, ...change };
     if (change.step !== undefined && change.step !== before.step) {
-      this.state = { ...this.state, ...this.sameIn(change.step, before) };
+      if (change.c === undefined) this.state = { ...this.state, ...this.sameIn(change.step, before) };
       this.search(this.state.query, false);
     }
     if (change.c !== undefined && change.path === undefined) this.state.path = undefined;

@@ -1,0 +1,178 @@
+"""The page in a browser: Chromium, driven by Selenium, where both are installed."""
+
+import os
+import shutil
+import stat
+from itertools import pairwise
+
+import pytest
+from tools.view.programs import chain
+
+from xlakit.ir.instruction import HloModule
+from xlakit.tools.view.stages import view_module
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="no Selenium to drive a browser with")
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="no Chromium with its driver")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    options = webdriver.ChromeOptions()
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1400,900"):
+        options.add_argument(argument)
+    options.binary_location = CHROMIUM
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    made = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield made
+    made.quit()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Opens a page; in the end the console must be empty."""
+
+    def open_page(view, address=""):
+        path = tmp_path / "page.html"
+        view.save(path)
+        assert stat.S_ISREG(os.stat(path).st_mode)
+        browser.get(f"{path.as_uri()}{address}")
+        assert browser.execute_script("return document.documentElement.dataset.ready") == "true"
+        # The rows are made once more when their size is known.
+        browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+        return browser
+
+    yield open_page
+    assert not browser.get_log("browser")
+
+
+@pytest.fixture(scope="module")
+def view():
+    with open("examples/hlo/mlp_train_step.hlo", encoding="utf-8") as file:
+        return view_module(HloModule.from_text(file.read()), memory=True)
+
+
+def find(browser, selector):
+    return browser.find_element("css selector", selector)
+
+
+def texts(browser, selector):
+    # In one call: rows are made anew while the page is used.
+    script = "return [...document.querySelectorAll(arguments[0])].map((e) => e.innerText)"
+    return browser.execute_script(script, selector)
+
+
+def press(browser, keys):
+    find(browser, "body").send_keys(keys)
+
+
+def test_clicks_and_keys_select(opened, view):
+    browser = opened(view)
+    browser.find_elements("css selector", ".program .row")[2].click()
+    name = texts(browser, "#details h2")[0]
+    assert f"{name} = " in texts(browser, ".row.selected")[0]
+    press(browser, "j")
+    assert texts(browser, "#details h2")[0] != name
+    press(browser, "k")
+    assert texts(browser, "#details h2")[0] == name
+    (user, *_) = browser.find_elements("css selector", "#users button")
+    expected = user.text.split()[0]
+    user.click()
+    assert texts(browser, "#details h2")[0] == expected
+    assert expected in find(browser, ".row.selected").text
+    browser.back()
+    assert texts(browser, "#details h2")[0] == name
+
+
+def test_callers_open(opened, view):
+    browser = opened(view)
+    closed = find(browser, '.row[aria-expanded="false"]')
+    name = closed.text.split(" = ")[0].split()[-1]
+    find(browser, '.row[aria-expanded="false"] .twisty').click()
+    levels = [int(row.get_attribute("aria-level")) for row in browser.find_elements("css selector", ".program .row")]
+    assert any(after - before == 1 and after > 2 for before, after in pairwise(levels))
+    assert name in find(browser, '.row[aria-expanded="true"].selected').text
+    press(browser, "\ue007")  # Enter
+    assert not browser.find_elements("css selector", '.row[aria-expanded="true"].selected')
+
+
+def test_search_finds_and_goes(opened, view):
+    browser = opened(view)
+    press(browser, "/")
+    box = browser.switch_to.active_element
+    assert box.get_attribute("id") == "search"
+    box.send_keys("op:dot")
+    count = int(find(browser, "#matches").text.split()[0])
+    assert count > 1
+    found = []
+    for _ in range(count):
+        find(browser, "#next").click()
+        assert "dot(" in find(browser, ".row.selected.match").text
+        found.append(texts(browser, "#details h2")[0])
+    assert len(set(found)) == count
+    assert find(browser, "#matches").text == f"{count} of {count} found"
+    box.clear()
+    box.send_keys("name:nothing-has-this-name")
+    assert find(browser, "#matches").text == "0 found"
+
+
+def test_an_address_shows_what_it_names(opened, view):
+    browser = opened(view)
+    press(browser, "]]jjjg")
+    address = browser.execute_script("return location.hash")
+    name = texts(browser, "#details h2")[0]
+    assert "step=2" in address
+    assert "view=graph" in address
+    browser.get("about:blank")
+    browser = opened(view, address)
+    assert texts(browser, "#details h2")[0] == name
+    assert find(browser, "#tab-graph").get_attribute("aria-selected") == "true"
+    assert find(browser, '[aria-current="step"]').get_attribute("data-step") == "2"
+    assert name in find(browser, ".node.center").text
+
+
+def test_changes_of_a_pass_are_side_by_side(opened, view):
+    browser = opened(view, "#step=9&view=changes")
+    assert find(browser, ".sides .changed, .sides .removed, .sides .added").is_displayed()
+    assert "differ" in find(browser, ".legend [role=status]").text
+    assert texts(browser, "#steps .rule")
+    before = len(browser.find_elements("css selector", ".fold"))
+    find(browser, ".fold").click()
+    assert len(browser.find_elements("css selector", ".fold")) != before or before > 20
+
+
+def test_memory_rectangles_go_to_instructions(opened, view):
+    browser = opened(view, "#view=memory")
+    slices = browser.find_elements("css selector", ".slice")
+    assert slices
+    label = slices[0].get_attribute("aria-label")
+    browser.execute_script("arguments[0].dispatchEvent(new MouseEvent('click'))", slices[0])
+    assert find(browser, ".legend [role=status]").text == label
+    assert find(browser, ".slice.selected").get_attribute("aria-label") == label
+    assert texts(browser, "#details h2")[0] in label
+
+
+def test_colors_and_themes(opened, view):
+    browser = opened(view, "#color=bytes")
+    assert any("iB" in text or " B" in text for text in texts(browser, ".cost"))
+    before = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+    find(browser, "#theme").click()
+    assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") != before
+
+
+def test_controls_are_named(opened, view):
+    browser = opened(view)
+    script = """
+      return [...document.querySelectorAll('button, input, select, [role=tree], [role=tab], [role=tabpanel]')]
+        .filter((e) => !(e.getAttribute('aria-label') || e.textContent.trim() || (e.labels && e.labels.length)))
+        .map((e) => e.outerHTML);
+    """
+    assert browser.execute_script(script) == []
+
+
+def test_only_rows_in_view_are_elements(opened):
+    browser = opened(view_module(chain(20_000), passes=False))
+    assert len(browser.find_elements("css selector", ".row")) < 120
+    press(browser, "\ue010")  # End
+    assert find(browser, ".row.selected").text.split()[1].startswith("v19999")
+    assert len(browser.find_elements("css selector", ".row")) < 120
