@@ -15,6 +15,7 @@ from xlakit.tools.commands import (
     check,
     convert,
     diff,
+    extract,
     inspect,
     machine,
     ops,
@@ -33,7 +34,7 @@ reduce and bisect look for; 2 the command line is at fault, and for diff anythin
 """
 
 # In the order of the help.
-_VERBS = (run, check, convert, diff, opt, view, inspect, bisect, reduce, cache, machine, tune, ops)
+_VERBS = (run, check, convert, diff, opt, view, inspect, bisect, reduce, extract, cache, machine, tune, ops)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xlakit.cpu.dumping import MANIFEST, MODULE
+import numpy as np
+
+from xlakit.cpu.dumping import MANIFEST, MODULE, argument_names
 from xlakit.errors import ArgumentError, FormatError
 from xlakit.execution.inputs import make_inputs
 from xlakit.ir.instruction import HloModule
+from xlakit.ir.operation import Array
 from xlakit.tools.inputs import read_inputs
 from xlakit.tools.shards import Devices
 
@@ -39,6 +44,31 @@ def read_dump(path: str) -> DumpedProgram:
     text = (folder / MODULE).read_text(encoding="utf-8")
     module = HloModule.from_text(text, name=str(folder / MODULE))
     return DumpedProgram(module.replace(replica_count=replicas, num_partitions=partitions), seed, folder / "arguments")
+
+
+def write_dump(path: str, module: HloModule, arguments: Sequence[Array], seed: int) -> None:
+    """Write a program of one device into a new folder, with the arrays of its arguments, as :func:`read_dump` reads it.
+
+    Raises ArgumentError where the folder is there and not empty, OSError where it cannot be written.
+    """
+    folder = Path(path)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ArgumentError(f"{path} is there already", hint="name a new folder, or an empty one")
+    (folder / "arguments").mkdir(parents=True, exist_ok=True)
+    (folder / MODULE).write_text(module.to_text().rstrip("\n") + "\n", encoding="utf-8")
+    name = "arguments/device_0000.npz"
+    with (folder / name).open("wb") as file:
+        np.savez(file, **dict(zip(argument_names(module), arguments, strict=True)))  # pyright: ignore[reportArgumentType]
+    manifest = {
+        "module": module.name,
+        "process": os.getpid(),
+        "num_replicas": 1,
+        "num_partitions": 1,
+        "seed": seed,
+        "files": [MODULE],
+        "arguments": [name],
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
 
 def given_values(devices: Devices, input_path: str | None, seed: int) -> tuple[Devices, list[Any]]:

@@ -100,7 +100,7 @@ def _run(options: argparse.Namespace) -> int:
     from xlakit.tools.shards import with_partitions
 
     module = load_filled(options.file, options)
-    _take_captured(options)
+    take_captured(options)
     module = module.replace(replica_count=options.replicas or module.replica_count)
     module = (
         with_partitions(module) if options.partitions is None else module.replace(num_partitions=options.partitions)
@@ -114,7 +114,7 @@ def _run(options: argparse.Namespace) -> int:
         return 3
 
 
-def _take_captured(options: argparse.Namespace) -> None:
+def take_captured(options: argparse.Namespace) -> None:
     """Where the program is in a folder that was dumped, take its arguments, and its seed, where no others are given."""
     if options.file == "-" or not Path(options.file).is_dir():
         options.seed = options.seed or 0

@@ -175,7 +175,7 @@ def cleaned(module: HloModule, entry: Computation) -> HloModule:
     taken: dict[Computation, tuple[int, ...]] = {}
     for old in order:
         made[old], taken[made[old]] = _without_dead(old, made, taken, keeps_parameters=old in fixed)
-    return _with_entry(module, made[entry])
+    return with_entry(module, made[entry])
 
 
 def _without_dead(
@@ -227,7 +227,7 @@ def _renumbered(old: Computation, order: list[Instruction], root: Instruction, k
     return Computation(old.name, tuple(order), root, old.execution_thread).rebuild(renumber)
 
 
-def _with_entry(module: HloModule, entry: Computation) -> HloModule:
+def with_entry(module: HloModule, entry: Computation) -> HloModule:
     """The module with an entry and what that calls; its header says nothing of arguments and results that changed."""
     before, after = module.entry.program_shape, entry.program_shape
     if before.parameters == after.parameters and before.result == after.result:
