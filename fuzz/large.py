@@ -23,8 +23,7 @@ from fuzz.programs.large.drafts import EQUAL, KINDS, large_program
 from fuzz.programs.values import Array
 from fuzz.support.numbered import Entry, parser, run
 from fuzz.support.tolerances import EXACT
-from xlakit import compile as compile_program
-from xlakit import threads
+from xlakit import compile as compile_program, threads
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import HloModule
 

@@ -19,8 +19,7 @@ import numpy as np
 
 from fuzz.forced import draw
 from fuzz.support.numbered import Entry, parser, run
-from xlakit import compile as compile_program
-from xlakit import threads
+from xlakit import compile as compile_program, threads
 from xlakit.ir.instruction import HloModule
 from xlakit.options import KNOBS, Options, compiling, current
 

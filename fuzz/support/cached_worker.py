@@ -18,8 +18,7 @@ from fuzz.forced import draw
 from fuzz.jax_programs.control import arguments
 from fuzz.jax_programs.kernels import kernels
 from fuzz.jax_programs.worker import values
-from xlakit import compile as compile_program
-from xlakit import compile_cache
+from xlakit import compile as compile_program, compile_cache
 from xlakit.cpu.tuning import tune
 from xlakit.cpu.tuning.record import VECTOR_BYTES, Choice, Tuning
 from xlakit.formats.hlo_proto import read_module

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import xlakit.cpu.loops.emit.guards as _knobs_of_guards
-from xlakit import HloModule
-from xlakit import compile as compile_program
+from xlakit import HloModule, compile as compile_program
 from xlakit.cpu import sanitizer
 from xlakit.cpu.entry import emit
 from xlakit.cpu.llvm import Function, Value

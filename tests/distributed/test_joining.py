@@ -9,8 +9,7 @@ from launching import HERE, ROOT, launch, needs_mpi
 
 import xlakit as xla
 from xlakit import distributed
-from xlakit.distributed import launch as joining
-from xlakit.distributed import mpi
+from xlakit.distributed import launch as joining, mpi
 
 
 @pytest.fixture(autouse=True)

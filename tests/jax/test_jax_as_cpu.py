@@ -75,8 +75,7 @@ def check_callbacks_of_several_devices():
     import jax
     import jax.numpy as jnp
     from jax.experimental import io_callback
-    from jax.sharding import AxisType, NamedSharding, SingleDeviceSharding
-    from jax.sharding import PartitionSpec as P
+    from jax.sharding import AxisType, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
     mesh = jax.make_mesh((2,), ("x",), axis_types=(AxisType.Auto,))
     x = jax.device_put(jnp.arange(4.0), NamedSharding(mesh, P("x")))
@@ -159,8 +158,7 @@ def check_programs_in_files():
 def check_several_devices():
     import jax
     import jax.numpy as jnp
-    from jax.sharding import NamedSharding
-    from jax.sharding import PartitionSpec as P
+    from jax.sharding import NamedSharding, PartitionSpec as P
 
     mesh = jax.make_mesh((2,), ("x",))
     x = jax.device_put(jnp.arange(8.0), NamedSharding(mesh, P("x")))
@@ -175,8 +173,7 @@ def check_kinds_of_memory():
     import jax
     import jax.numpy as jnp
     from jax.experimental import serialize_executable
-    from jax.sharding import NamedSharding, SingleDeviceSharding
-    from jax.sharding import PartitionSpec as P
+    from jax.sharding import NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
     device = jax.devices()[0]
     kinds = [memory.kind for memory in device.addressable_memories()]

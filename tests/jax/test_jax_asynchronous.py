@@ -61,8 +61,7 @@ def test_collectives_in_two_halves_give_what_they_give_whole(on_xlakit, as_cpu, 
 
 def _scheduled():
     import jax
-    from jax import lax
-    from jax import numpy as jnp
+    from jax import lax, numpy as jnp
     from jax._src.lax import parallel
     from jax.experimental.control_deps import schedule
 

@@ -157,8 +157,7 @@ def check_arguments_of_shard_map_are_split_first():
 
 def check_constraints_and_results():
     import jax
-    from jax.sharding import NamedSharding
-    from jax.sharding import PartitionSpec as P
+    from jax.sharding import NamedSharding, PartitionSpec as P
 
     mesh, x = mesh_of(2), numbers(4, 6)
     rows, columns = (NamedSharding(mesh, spec) for spec in (P("x"), P(None, "x")))
@@ -178,8 +177,7 @@ def check_constraints_and_results():
 def check_arrays_are_used_as_ever():
     import jax
     from jax import numpy as jnp
-    from jax.sharding import NamedSharding
-    from jax.sharding import PartitionSpec as P
+    from jax.sharding import NamedSharding, PartitionSpec as P
 
     mesh, x = mesh_of(2), numbers(8, 6)
     a = jax.make_array_from_callback(x.shape, NamedSharding(mesh, P("x")), lambda index: x[index])
@@ -252,8 +250,7 @@ def check_callbacks_come_once():
 
 def check_functions_are_told_how_arrays_are_split():
     import jax
-    from jax.sharding import NamedSharding
-    from jax.sharding import PartitionSpec as P
+    from jax.sharding import NamedSharding, PartitionSpec as P
 
     mesh, told = mesh_of(2), {}
 
@@ -289,8 +286,7 @@ def check_functions_are_told_how_arrays_are_split():
 def check_functions_split_calls():
     import jax
     from jax.experimental.custom_partitioning import custom_partitioning
-    from jax.sharding import NamedSharding
-    from jax.sharding import PartitionSpec as P
+    from jax.sharding import NamedSharding, PartitionSpec as P
 
     mesh, seen = mesh_of(2), []
 
@@ -360,8 +356,7 @@ def check_arrays_that_no_result_can_use_are_not_taken():
 def check_scattered_sums_that_are_still_to_be_added():
     import jax
     import jax.numpy as jnp
-    from jax.sharding import AxisType, reshard
-    from jax.sharding import PartitionSpec as P
+    from jax.sharding import AxisType, PartitionSpec as P, reshard
 
     mesh = jax.make_mesh((2,), ("x",), axis_types=(AxisType.Explicit,))
     with jax.set_mesh(mesh):

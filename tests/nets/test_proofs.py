@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import xlakit
-from fuzz import attributes, mutations, specials
-from fuzz import jaxlib as jaxlib_proof
+from fuzz import attributes, jaxlib as jaxlib_proof, mutations, specials
 from fuzz.programs.draft import FAMILIES
 from fuzz.programs.plan import Entry, plan
 from fuzz.support.differences import CANNOT_RUN

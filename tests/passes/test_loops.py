@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from evaluating import same
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import xlakit as xla
 from xlakit.passes import PassContext

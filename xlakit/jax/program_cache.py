@@ -13,8 +13,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from xlakit import compile_cache as cache
-from xlakit import options as _options
+from xlakit import compile_cache as cache, options as _options
 from xlakit.cpu.cache_key import compiler_has_changed, source_key
 from xlakit.cpu.linked import Linked
 from xlakit.cpu.program import Program as MachineCode

@@ -21,8 +21,7 @@ from xlakit.ops.elementwise.compare import eq, le, lt
 from xlakit.ops.elementwise.select import select
 from xlakit.ops.elementwise.unary import conj
 from xlakit.ops.handle import XlaOp, building
-from xlakit.ops.movement import broadcast_in_dim, pad, reshape, transpose
-from xlakit.ops.movement import slice as slice_part
+from xlakit.ops.movement import broadcast_in_dim, pad, reshape, slice as slice_part, transpose
 from xlakit.ops.reduction import reduce
 
 _PREFIXES = {PrimitiveType.F32: "s", PrimitiveType.F64: "d", PrimitiveType.C64: "c", PrimitiveType.C128: "z"}

@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from xlakit.builder import XlaBuilder as OurBuilder
-from xlakit.builder import XlaComputation as OurComputation
+from xlakit.builder import XlaBuilder as OurBuilder, XlaComputation as OurComputation
 from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
 from xlakit.compat.xla_client.hlo_module import HloModule
 from xlakit.compat.xla_client.records import OpMetadata

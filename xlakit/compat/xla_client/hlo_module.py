@@ -10,8 +10,7 @@ from xlakit.compat.xla_client.dot_graph import dot_graph
 from xlakit.compat.xla_client.errors import with_status
 from xlakit.compat.xla_client.sharding import OpSharding
 from xlakit.errors import UnsupportedError
-from xlakit.ir.instruction import Computation as OurComputation
-from xlakit.ir.instruction import HloModule as OurModule
+from xlakit.ir.instruction import Computation as OurComputation, HloModule as OurModule
 
 
 class HloPrintOptions:

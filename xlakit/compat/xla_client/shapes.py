@@ -10,19 +10,14 @@ import numpy as np
 
 from xlakit.compat.xla_client.enums import PrimitiveType
 from xlakit.compat.xla_client.errors import status_errors, with_status
-from xlakit.data.layout import Layout as OurLayout
-from xlakit.data.layout import Tile
+from xlakit.data.layout import Layout as OurLayout, Tile
 from xlakit.data.primitive import PrimitiveType as OurPrimitiveType
 from xlakit.data.shape import (
     TOKEN_SHAPE,
+    ProgramShape as OurProgramShape,
+    Shape as OurShape,
     make_shape,
     make_tuple_shape,
-)
-from xlakit.data.shape import (
-    ProgramShape as OurProgramShape,
-)
-from xlakit.data.shape import (
-    Shape as OurShape,
 )
 from xlakit.errors import ShapeError, UnsupportedError
 

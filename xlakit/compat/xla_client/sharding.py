@@ -13,8 +13,7 @@ from xlakit.compat.xla_client.enums import OpSharding_ShardGroupType, OpSharding
 from xlakit.compat.xla_client.errors import with_status
 from xlakit.compat.xla_client.shapes import Shape
 from xlakit.errors import ShapeError
-from xlakit.ir.attributes import IotaTileAssignment
-from xlakit.ir.attributes import Sharding as OurSharding
+from xlakit.ir.attributes import IotaTileAssignment, Sharding as OurSharding
 
 _LISTS = (
     "tile_assignment_dimensions",

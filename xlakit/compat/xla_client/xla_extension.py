@@ -8,223 +8,112 @@ from typing import Any
 
 import numpy as np
 
-from xlakit.compat.xla_client import guard_lib as guard_lib
-from xlakit.compat.xla_client import mlir as mlir
-from xlakit.compat.xla_client import ops as ops
-from xlakit.compat.xla_client import profiler as profiler
-from xlakit.compat.xla_client import sharding_util
+from xlakit.compat.xla_client import (
+    guard_lib as guard_lib,
+    mlir as mlir,
+    ops as ops,
+    profiler as profiler,
+    sharding_util,
+)
 from xlakit.compat.xla_client.computation import (
     FrontendAttributes as FrontendAttributes,
-)
-from xlakit.compat.xla_client.computation import (
     XlaBuilder as XlaBuilder,
-)
-from xlakit.compat.xla_client.computation import (
     XlaComputation as XlaComputation,
-)
-from xlakit.compat.xla_client.computation import (
     XlaOp as XlaOp,
 )
 from xlakit.compat.xla_client.custom_calls import (
     custom_call_targets as custom_call_targets,
-)
-from xlakit.compat.xla_client.custom_calls import (
     encode_inspect_sharding_callback as encode_inspect_sharding_callback,
-)
-from xlakit.compat.xla_client.custom_calls import (
     register_custom_call_as_batch_partitionable as register_custom_call_as_batch_partitionable,
-)
-from xlakit.compat.xla_client.custom_calls import (
     register_custom_call_partitioner as register_custom_call_partitioner,
-)
-from xlakit.compat.xla_client.custom_calls import (
     register_custom_type_id as register_custom_type_id,
-)
-from xlakit.compat.xla_client.custom_calls import (
     register_on_host,
 )
 from xlakit.compat.xla_client.enums import (
     ArrayCopySemantics as ArrayCopySemantics,
-)
-from xlakit.compat.xla_client.enums import (
     AutotuneCacheMode as AutotuneCacheMode,
-)
-from xlakit.compat.xla_client.enums import (
     FftType as FftType,
-)
-from xlakit.compat.xla_client.enums import (
     HostBufferSemantics as HostBufferSemantics,
-)
-from xlakit.compat.xla_client.enums import (
     OpSharding_ShardGroupType as OpSharding_ShardGroupType,
-)
-from xlakit.compat.xla_client.enums import (
     OpSharding_Type as OpSharding_Type,
-)
-from xlakit.compat.xla_client.enums import (
     PrecisionConfig_Precision as PrecisionConfig_Precision,
-)
-from xlakit.compat.xla_client.enums import (
     PrimitiveType as PrimitiveType,
-)
-from xlakit.compat.xla_client.enums import (
     ResultAccuracy_Mode as ResultAccuracy_Mode,
 )
-from xlakit.compat.xla_client.errors import XlaRuntimeError as XlaRuntimeError
-from xlakit.compat.xla_client.errors import with_status
+from xlakit.compat.xla_client.errors import XlaRuntimeError as XlaRuntimeError, with_status
 from xlakit.compat.xla_client.hlo_module import (
     CallInliner as CallInliner,
-)
-from xlakit.compat.xla_client.hlo_module import (
     FlattenCallGraph as FlattenCallGraph,
-)
-from xlakit.compat.xla_client.hlo_module import (
     HloComputation as HloComputation,
-)
-from xlakit.compat.xla_client.hlo_module import (
     HloDCE as HloDCE,
-)
-from xlakit.compat.xla_client.hlo_module import (
     HloModule as HloModule,
-)
-from xlakit.compat.xla_client.hlo_module import (
     HloModuleGroup as HloModuleGroup,
-)
-from xlakit.compat.xla_client.hlo_module import (
     HloPassInterface as HloPassInterface,
-)
-from xlakit.compat.xla_client.hlo_module import (
     HloPrintOptions as HloPrintOptions,
-)
-from xlakit.compat.xla_client.hlo_module import (
     TupleSimplifier as TupleSimplifier,
-)
-from xlakit.compat.xla_client.hlo_module import (
     hlo_module_cost_analysis as hlo_module_cost_analysis,
-)
-from xlakit.compat.xla_client.hlo_module import (
     hlo_module_from_text as hlo_module_from_text,
-)
-from xlakit.compat.xla_client.hlo_module import (
     hlo_module_to_dot_graph as hlo_module_to_dot_graph,
 )
 from xlakit.compat.xla_client.runtime import ifrt_programs as ifrt_programs
 from xlakit.compat.xla_client.runtime.array import (
     Array as Array,
-)
-from xlakit.compat.xla_client.runtime.array import (
     ArrayImpl as ArrayImpl,
-)
-from xlakit.compat.xla_client.runtime.array import (
     batched_block_until_ready as batched_block_until_ready,
-)
-from xlakit.compat.xla_client.runtime.array import (
     buffer_to_dlpack_managed_tensor as buffer_to_dlpack_managed_tensor,
-)
-from xlakit.compat.xla_client.runtime.array import (
     cuda_array_interface_to_buffer as cuda_array_interface_to_buffer,
-)
-from xlakit.compat.xla_client.runtime.array import (
     dlpack_managed_tensor_to_buffer as dlpack_managed_tensor_to_buffer,
 )
 from xlakit.compat.xla_client.runtime.array_shardings import (
     GSPMDSharding as GSPMDSharding,
-)
-from xlakit.compat.xla_client.runtime.array_shardings import (
     NamedSharding as NamedSharding,
-)
-from xlakit.compat.xla_client.runtime.array_shardings import (
     PmapSharding as PmapSharding,
-)
-from xlakit.compat.xla_client.runtime.array_shardings import (
     Sharding as Sharding,
-)
-from xlakit.compat.xla_client.runtime.array_shardings import (
     SingleDeviceSharding as SingleDeviceSharding,
 )
-from xlakit.compat.xla_client.runtime.client import Client as Client
-from xlakit.compat.xla_client.runtime.client import make_cpu_client
+from xlakit.compat.xla_client.runtime.client import Client as Client, make_cpu_client
 from xlakit.compat.xla_client.runtime.debug_options import DebugOptions as DebugOptions
 from xlakit.compat.xla_client.runtime.device import (
     Device as Device,
-)
-from xlakit.compat.xla_client.runtime.device import (
     DeviceList as DeviceList,
-)
-from xlakit.compat.xla_client.runtime.device import (
     Memory as Memory,
-)
-from xlakit.compat.xla_client.runtime.device import (
     check_and_canonicalize_memory_kind as check_and_canonicalize_memory_kind,
 )
 from xlakit.compat.xla_client.runtime.executable import (
     ExecuteResults as ExecuteResults,
-)
-from xlakit.compat.xla_client.runtime.executable import (
     LoadedExecutable as LoadedExecutable,
-)
-from xlakit.compat.xla_client.runtime.executable import (
     ShardedToken as ShardedToken,
-)
-from xlakit.compat.xla_client.runtime.executable import (
     Token as Token,
 )
 from xlakit.compat.xla_client.runtime.memory_stats import CompiledMemoryStats as CompiledMemoryStats
 from xlakit.compat.xla_client.runtime.options import (
     CompileOptions as CompileOptions,
-)
-from xlakit.compat.xla_client.runtime.options import (
     DeviceAssignment as DeviceAssignment,
-)
-from xlakit.compat.xla_client.runtime.options import (
     ExecutableBuildOptions as ExecutableBuildOptions,
 )
 from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout as PjRtLayout
 from xlakit.compat.xla_client.runtime.topology import (
     DeviceTopology as DeviceTopology,
-)
-from xlakit.compat.xla_client.runtime.topology import (
     get_topology_for_devices as get_topology_for_devices,
-)
-from xlakit.compat.xla_client.runtime.topology import (
     initialize_pjrt_plugin as initialize_pjrt_plugin,
-)
-from xlakit.compat.xla_client.runtime.topology import (
     pjrt_plugin_initialized as pjrt_plugin_initialized,
-)
-from xlakit.compat.xla_client.runtime.topology import (
     pjrt_plugin_loaded as pjrt_plugin_loaded,
 )
 from xlakit.compat.xla_client.runtime.tracebacks import (
     Frame as Frame,
-)
-from xlakit.compat.xla_client.runtime.tracebacks import (
     Traceback as Traceback,
-)
-from xlakit.compat.xla_client.runtime.tracebacks import (
     replace_thread_exc_traceback as replace_thread_exc_traceback,
 )
 from xlakit.compat.xla_client.shapes import (
     Layout as Layout,
-)
-from xlakit.compat.xla_client.shapes import (
     Literal as Literal,
-)
-from xlakit.compat.xla_client.shapes import (
     ProgramShape as ProgramShape,
-)
-from xlakit.compat.xla_client.shapes import (
     Shape as Shape,
-)
-from xlakit.compat.xla_client.shapes import (
     ShapeIndex as ShapeIndex,
 )
-from xlakit.compat.xla_client.sharding import HloSharding as HloSharding
-from xlakit.compat.xla_client.sharding import OpSharding as OpSharding
+from xlakit.compat.xla_client.sharding import HloSharding as HloSharding, OpSharding as OpSharding
 from xlakit.compat.xla_client.weakref_lru_cache import (
     WeakrefLRUCache as WeakrefLRUCache,
-)
-from xlakit.compat.xla_client.weakref_lru_cache import (
     weakref_lru_cache as weakref_lru_cache,
 )
 from xlakit.errors import UnsupportedError

@@ -16,8 +16,15 @@ from xlakit.memory.dataflow import Dataflow
 from xlakit.memory.steps import ConditionalStep, HostStep, KernelStep, RandomStep, Step, StepProgram, WhileStep
 from xlakit.memory.values import HloValue, Tree, ValueKind, byte_size, leaves, new_values
 from xlakit.ops.control import Call, Conditional, Fusion, While
-from xlakit.ops.data import AddDependency, AfterAll, Constant, GetTupleElement, OptimizationBarrier, Tuple
-from xlakit.ops.data import Parameter as ParameterOp
+from xlakit.ops.data import (
+    AddDependency,
+    AfterAll,
+    Constant,
+    GetTupleElement,
+    OptimizationBarrier,
+    Parameter as ParameterOp,
+    Tuple,
+)
 from xlakit.ops.movement import Reshape
 from xlakit.ops.random import Rng, RngGetAndUpdateState
 from xlakit.options import is_plain

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xlakit import compile_cache as cache
-from xlakit import options
+from xlakit import compile_cache as cache, options
 from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.llvm import I64, VOID, Effort, Module, engine
 from xlakit.cpu.runtime.context import emit_context

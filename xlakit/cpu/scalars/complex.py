@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.math.arithmetic import narrowed, widened
-from xlakit.cpu.scalars import complex_arithmetic as arithmetic
-from xlakit.cpu.scalars import complex_exponential as exponential
-from xlakit.cpu.scalars import complex_trigonometric as trigonometric
+from xlakit.cpu.scalars import (
+    complex_arithmetic as arithmetic,
+    complex_exponential as exponential,
+    complex_trigonometric as trigonometric,
+)
 from xlakit.cpu.scalars.memory import Scalar
 from xlakit.data.primitive import PrimitiveType
 

@@ -12,12 +12,12 @@ from xlakit.cpu.scalars.memory import (
     as_real,
     from_stored,
     is_narrow,
+    memory_type as memory_type_of,
     register_type,
     rounded,
     to_stored,
     wrap,
 )
-from xlakit.cpu.scalars.memory import memory_type as memory_type_of
 from xlakit.data.primitive import PrimitiveType
 
 

@@ -7,8 +7,7 @@ the platform if there is a deferred rule for the primitive, or if JAX's rule for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping, Set as AbstractSet
 from typing import Any, Final
 
 from xlakit.jax.identity import CPU

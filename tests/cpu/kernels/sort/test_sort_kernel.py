@@ -9,8 +9,7 @@ from cpu.kernels.sort.sort_running import make_sort, same_bits
 from evaluating import evaluate
 
 import xlakit as xla
-from xlakit.cpu.kernels.sort import merge as sort_merge
-from xlakit.cpu.kernels.sort import plan as sort_plan
+from xlakit.cpu.kernels.sort import merge as sort_merge, plan as sort_plan
 from xlakit.cpu.kernels.sort.plan import Method
 
 FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64]

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from xlakit.compat.xla_client.ops.operations import Ints, Kind, Op, Pairs, Record, operation
 from xlakit.compat.xla_client.ops.records import convolution_numbers_of, dot_numbers_of, precision_of
-from xlakit.ir.enums import FftType as OurFftType
-from xlakit.ir.enums import Transpose
+from xlakit.ir.enums import FftType as OurFftType, Transpose
 from xlakit.ops import convolution, dot, fft, linear_algebra
 
 

@@ -12,8 +12,7 @@ from xlakit.compat.xla_client.ops.operations import Builder, Computation, Op, Op
 from xlakit.compat.xla_client.shapes import laid_out
 from xlakit.data.literal import Literal
 from xlakit.ir.attributes import OutputOperandAliasing
-from xlakit.ir.enums import CustomCallApiVersion as OurVersion
-from xlakit.ir.enums import CustomCallSchedule as OurSchedule
+from xlakit.ir.enums import CustomCallApiVersion as OurVersion, CustomCallSchedule as OurSchedule
 from xlakit.ops.custom_call import custom_call
 
 # Pairs of an output's index, and an operand's number and index.

@@ -10,8 +10,7 @@ from xlakit import machine
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.emit.kernel import Emitted, Phase
-from xlakit.cpu.scalars import Scalar, load, store
-from xlakit.cpu.scalars import complex as of_complex
+from xlakit.cpu.scalars import Scalar, complex as of_complex, load, store
 from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts
 from xlakit.cpu.scalars.real import BINARY
 from xlakit.data.primitive import PrimitiveType

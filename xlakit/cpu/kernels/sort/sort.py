@@ -9,9 +9,7 @@ from collections.abc import Sequence
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.shared.preconditions import require
-from xlakit.cpu.kernels.sort import merge as sort_merge
-from xlakit.cpu.kernels.sort import radix as sort_radix
-from xlakit.cpu.kernels.sort import ranks as sort_ranks
+from xlakit.cpu.kernels.sort import merge as sort_merge, radix as sort_radix, ranks as sort_ranks
 from xlakit.cpu.kernels.sort.merge import Less, Stored
 from xlakit.cpu.kernels.sort.plan import (
     INDEX,

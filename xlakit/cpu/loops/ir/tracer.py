@@ -29,8 +29,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import OPERATIONS
-from xlakit.ops.data import Constant as ConstantOp
-from xlakit.ops.data import GetTupleElement, Iota, Parameter
+from xlakit.ops.data import Constant as ConstantOp, GetTupleElement, Iota, Parameter
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice
 from xlakit.ops.elementwise.convert import Convert
