@@ -48,11 +48,6 @@ class Document:
         self._laws: dict[str, str] = {}
         self._extra: dict[str, Any] = {}
 
-    @property
-    def step_count(self) -> int:
-        """How many steps there are."""
-        return len(self._steps)
-
     def add_step(
         self,
         module: HloModule,
@@ -80,16 +75,8 @@ class Document:
         self._laws.update(laws)
 
     def add(self, name: str, value: object) -> None:
-        """Add a part that only some documents have: ``memory``, ``profile`` or ``alignment``."""
+        """Add a part that only some documents have: ``memory`` or ``profile``."""
         self._extra[name] = value
-
-    def line_of(self, instruction: Instruction) -> int:
-        """The number of the line of an instruction that a step has."""
-        return self._line_of[instruction]
-
-    def computation_of(self, computation: Computation) -> int:
-        """The number of a computation that a step has."""
-        return self._computation_of[computation]
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""

@@ -257,12 +257,6 @@ const Model = (() => {
 
     /** What differs between two steps: computations side by side, with their rows. */
     comparison(before, after) {
-      const { alignment } = this.document;
-      if (alignment && before === 0 && after === 1) {
-        return alignment.map(([a, b, rows]) => {
-          return { a, b, rows: rows.map(([left, right, kind, what]) => ({ left, right, kind, what })) };
-        });
-      }
       const pairs = this.pairs(before, after).filter(([a, b]) => a !== b);
       const found = pairs.map(([a, b]) => ({ a, b, rows: this.diff(a, b) }));
       return found.filter(({ rows }) => rows.some((r) => r.kind !== "same"));

@@ -226,7 +226,7 @@ class ChangesView {
     if (row.fold) {
       const text = `⋯ ${row.fold.toLocaleString("en")} lines that are the same`;
       const button = Dom.make("button", { type: "button", class: "fold" }, text);
-      return Dom.make("div", attributes, Dom.make("span", { role: "cell", style: undefined, class: "whole" }, button));
+      return Dom.make("div", attributes, Dom.make("span", { role: "cell" }, button));
     }
     if (row.kind === undefined) {
       const name = (c) => Dom.make("span", { class: "side", role: "cell" }, c < 0 ? "" : program.computationName(c));
@@ -243,7 +243,7 @@ class ChangesView {
     const kind = { same: "", replaced: alone }[row.kind] ?? row.kind;
     const pieces = row.kind === "changed" ? program.pieces(row[other]).map((piece) => piece[1]) : null;
     const differs = pieces ? (at) => program.pieces(line)[at][1] !== pieces[at] : undefined;
-    const attributes = { class: `side ${kind}`, role: "cell", "data-line": line, title: row.what };
+    const attributes = { class: `side ${kind}`, role: "cell", "data-line": line };
     return Dom.make("span", attributes, spansOf(program, line, differs));
   }
 
