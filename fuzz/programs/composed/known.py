@@ -247,9 +247,9 @@ def power_iteration(notes: Notes) -> Sequence[Op]:
 
 def small_products(notes: Notes) -> Sequence[Op]:
     """A chain of products of small matrices, written out: a matrix made orthogonal, or layers of one network."""
-    n, orthogonal = notes.chance.integer(1, 4), notes.chance.chance()
+    n, orthogonal = notes.chance.one_of([1, 2, 3, 3, 4]), notes.chance.chance()
     x = xla.mul(notes.given(n, n), full(notes.given(n, n), 0.3))
-    for _ in range(notes.chance.integer(2, 7)):
+    for _ in range(notes.chance.integer(3, 8)):
         other = times(times(x, x, 1, 1), x) if orthogonal else times(x, x)
         x = xla.sub(xla.mul(full(x, 1.5), x), xla.mul(full(x, 0.5), other))
         x = x if orthogonal else xla.tanh(x)
@@ -378,8 +378,8 @@ def descent(notes: Notes) -> Sequence[Op]:
 ALGORITHMS: dict[str, Maker] = {
     f.__name__: f
     for f in (
-        bisection, crossing, newton, runge_kutta, leapfrog, adaptive, conjugate_gradients, power_iteration,
-        small_products, tridiagonal, moments, smoothing, viterbi, descent,
+        bisection, small_products, crossing, newton, runge_kutta, leapfrog, adaptive, conjugate_gradients,
+        power_iteration, tridiagonal, moments, smoothing, viterbi, descent,
     )
 }  # fmt: skip
 
