@@ -7,7 +7,7 @@ comes from a table by family of processors. ``XLAKIT_MACHINE=FILE`` names anothe
 ``xlakit machine --describe FILE`` writes it; fields that it lacks are those of this machine. A wrong description
 costs time and never changes a result, except for the order in which sums are added.
 
-Sizes of blocks, strips and tasks derive from it: ``knob("gemm.sliver_bytes", lambda: current().l1 // 2, ...)``, and the
+Sizes of blocks, strips and tasks derive from it: ``knob("gemm.sliver_bytes", lambda: current().l1, ...)``, and the
 cost model (:mod:`xlakit.passes.analysis.cost_model`) takes its rates.
 """
 

@@ -35,14 +35,17 @@ from xlakit.cpu.kernels.shared.engine import Engine, choose_engine, stored_as_pa
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module
 from xlakit.options import knob, times
 
-# Bytes of a sliver of the right operand, which stays in the first-level cache; of a block of the left operand, in the
-# second; and of the slivers of a task, in its share of the third. If the slivers exceed half of the third-level cache,
-# they are packed again for each block of rows, which is larger then.
-_SLIVER_BYTES = knob("gemm.sliver_bytes", lambda: machine.current().l1 // 2, 1 << 10, tries=(times(0.5), times(2)))
+# Bytes of a sliver of the right operand: part of it is read from the second-level cache, which costs less than to add
+# blocks of k to the result more often; of a block of the left operand, in the second-level cache; and of the slivers of
+# a task, in its share of the third. If the slivers exceed half of the third-level cache, they are packed again for each
+# block of rows, which is larger then.
+_SLIVER_BYTES = knob("gemm.sliver_bytes", lambda: machine.current().l1, 1 << 10, tries=(times(0.5), times(2)))
 _BLOCK_BYTES = knob(
     "gemm.block_bytes", lambda: 3 * machine.current().l2 // 16, 1 << 10, 4 << 10, tries=(times(0.5), times(2), times(4))
 )
 _SLIVERS_BYTES = knob("gemm.slivers_bytes", lambda: machine.current().l3 // 8, 1 << 12, tries=(times(0.25), times(4)))
+# Up to so many bytes an operand is read again and again without packing.
+_NEAR_BYTES = knob("gemm.near_bytes", lambda: machine.current().l1 // 2, 1 << 10)
 _MOST_SLIVERS_BYTES = knob("gemm.most_slivers_bytes", lambda: machine.current().l3 // 2, 1 << 12)
 _LARGE_BLOCK = knob("gemm.large_block", 768, 24)
 _MOST_COLUMNS = knob("gemm.most_columns", 512, 64, 128, tries=(256, 1024))
@@ -57,8 +60,8 @@ _TASK_PRODUCTS = knob("gemm.task_products", 1 << 19, 64, 1000, tries=(times(0.25
 # The least number of tiles in a column of a task, and of slivers in a row, if the result has so many.
 _LEAST_TILES = knob("gemm.least_tiles", 16, 1)
 _LEAST_SLIVERS = knob("gemm.least_slivers", 4, 1)
-# The cost of packing an element, and of reading it unpacked again, in products.
-_PACKING = knob("gemm.packing", 30, 0, 1000, tries=(8, 100))
+# The cost of packing an element, most of which is waiting for memory, and of reading it unpacked again, in products.
+_PACKING = knob("gemm.packing", 100, 0, 1000, tries=(30, 300))
 _READING = knob("gemm.reading", 8, 0, 1000)
 # From so many products on, the work outside of micro-tiles is negligible.
 _LARGE = knob("gemm.large", 1 << 18, 0)
@@ -201,7 +204,7 @@ def _packs(engine: Engine, product: Product) -> tuple[bool, bool]:
     left = plain and stored_as_packed(engine, lhs.kind)
     if left and not (lhs.in_place and lhs.along.stride == 1) and columns > 2 * engine.nr:
         near = lhs.along.stride == 1 or lhs.along.run == 1
-        left = rows * depth * engine.packed_bytes <= (_BLOCK_BYTES.value if near else _SLIVER_BYTES.value)
+        left = rows * depth * engine.packed_bytes <= (_BLOCK_BYTES.value if near else _NEAR_BYTES.value)
         left = left or (near and not _rows_meet(lhs))
     return not left, not _is_read_in_place(engine, product)
 
@@ -222,7 +225,7 @@ def _is_read_in_place(engine: Engine, product: Product) -> bool:
     if rhs.in_place:
         return True
     if stored_as_packed(engine, rhs.kind):
-        return rows <= 2 * engine.mr or columns * depth * engine.packed_bytes <= _SLIVER_BYTES.value
+        return rows <= 2 * engine.mr or columns * depth * engine.packed_bytes <= _NEAR_BYTES.value
     return rows <= engine.mr
 
 
