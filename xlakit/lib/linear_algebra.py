@@ -41,7 +41,7 @@ def _matrices(a: XlaOp, *, square: bool = False) -> tuple[str, tuple[int, ...], 
 
 
 def _call(name: str, operands: Sequence[XlaOp], shapes: Sequence[Shape], config: str = "") -> list[XlaOp]:
-    """The results of a routine, with NaN in matrices where the last result, its status, is not 0."""
+    """The results of a routine."""
     builder = operands[0].builder
     result = custom_call(builder, name, list(operands), make_tuple_shape(shapes), config)
     return [get_tuple_element(result, i) for i in range(len(shapes))]
@@ -50,9 +50,9 @@ def _call(name: str, operands: Sequence[XlaOp], shapes: Sequence[Shape], config:
 def _or_nan(value: XlaOp, status: XlaOp) -> XlaOp:
     """A value, NaN for those matrices whose status is not 0."""
     shape = value.shape
-    failed = broadcast_in_dim(eq(status, 0), shape.dimensions, range(status.shape.rank))
+    succeeded = broadcast_in_dim(eq(status, 0), shape.dimensions, range(status.shape.rank))
     nan = constant(value.builder, np.asarray(np.nan, shape.element_type.dtype))
-    return select(failed, value, broadcast_in_dim(nan, shape.dimensions, ()))
+    return select(succeeded, value, broadcast_in_dim(nan, shape.dimensions, ()))
 
 
 def _triangle(a: XlaOp, *, lower: bool) -> XlaOp:

@@ -1,0 +1,1 @@
+"""Programs of fields for which there are many small libraries: a file has those of several."""
