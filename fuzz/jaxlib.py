@@ -25,6 +25,7 @@ from fuzz.support.differences import DIFFERENCES, Mismatch, explanation
 from fuzz.support.jaxlib_worker import JaxlibWorker
 from fuzz.support.tolerances import Measure, mismatches
 from xlakit.errors import UnsupportedError, XlakitError
+from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.executable import compile_module
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.inputs import flatten
@@ -113,7 +114,7 @@ def flat(results: Sequence[Any]) -> list[Array]:
 def _run_xlakit(program: Program, arguments: tuple[tuple[Array, ...], ...]) -> list[Array] | Exception:
     try:
         module = HloModule.from_text(program.text)
-        executable = compile_module(module, num_replicas=len(arguments))
+        executable = compile_module(module, ExecutionOptions(num_replicas=len(arguments)))
         results = executable.execute_replicated(arguments)
         return flat(results)
     except Exception as error:  # any exception is a finding, with the program that caused it

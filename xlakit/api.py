@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import fields
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from xlakit.arguments import converting
 from xlakit.deprecation import warn_renamed
 from xlakit.errors import ArgumentError, UnsupportedError, internal_errors
 from xlakit.execution.executable import Executable
+from xlakit.execution.options import ExecutionOptions
 from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling
 
@@ -92,35 +94,29 @@ def compile(
     chosen = BACKENDS[0] if backend is None else backend
     if not isinstance(chosen, str) or chosen not in (*BACKENDS, *_REGISTERED):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UnsupportedError(f"there is no backend '{chosen}'", hint="known: " + ", ".join([*BACKENDS, *_REGISTERED]))
-    options: dict[str, Any] = {
-        "num_replicas": num_replicas,
-        "num_partitions": num_partitions,
-        "seed": seed,
-        "custom_calls": custom_calls,
-        "execution_context": execution_context,
-    }
+    execution = ExecutionOptions(num_replicas, num_partitions, seed, custom_calls, execution_context)
     if tune and chosen != "cpu":
         raise ArgumentError(f"the backend '{chosen}' cannot be tuned", hint="tune=True is for machine code")
     if chosen in _REGISTERED:
-        return _call_registered(_REGISTERED[chosen], module, options)
+        return _call_registered(_REGISTERED[chosen], module, execution)
     if chosen == "cpu":
         with compiling(tune=True) if tune else nullcontext():
-            return _machine_code(module, options, cache=cache, even_dynamic=backend is not None)
+            return _machine_code(module, execution, cache=cache, even_dynamic=backend is not None)
     from xlakit.interpreter.executable import compile_module as interpret
 
-    return interpret(module, **options)
+    return interpret(module, execution)
 
 
-def _machine_code(module: HloModule, options: dict[str, Any], *, cache: bool, even_dynamic: bool) -> Executable:
+def _machine_code(module: HloModule, execution: ExecutionOptions, *, cache: bool, even_dynamic: bool) -> Executable:
     """The program as machine code, or on the interpreter if machine code does not support its dynamic dimensions."""
     from xlakit.cpu.compiler import compile_module
 
     try:
-        return compile_module(module, cache=cache, **options)
+        return compile_module(module, execution, cache=cache)
     except UnsupportedError as error:
         if even_dynamic or not _has_dynamic_dimensions(module):
             raise
-        return _instead_of_machine_code(module, why=error.rule, **options)
+        return _instead_of_machine_code(module, execution, why=error.rule)
 
 
 def _module_of(program: HloModule | BuildsModule) -> HloModule:
@@ -135,24 +131,22 @@ def _module_of(program: HloModule | BuildsModule) -> HloModule:
 
 
 def _call_registered(
-    compile_module: Callable[..., Executable], module: HloModule, options: dict[str, Any]
+    compile_module: Callable[..., Executable], module: HloModule, execution: ExecutionOptions
 ) -> Executable:
+    arguments = {field.name: getattr(execution, field.name) for field in fields(execution)}
     parameters = signature(compile_module).parameters
     if "world" in parameters and "execution_context" not in parameters:
         warn_renamed("the parameter 'world' of a backend", "'execution_context'", stacklevel=4)
-        options = {**options, "world": options["execution_context"]}
-        del options["execution_context"]
-    return compile_module(module, **options)
+        arguments["world"] = arguments.pop("execution_context")
+    return compile_module(module, **arguments)
 
 
-def _instead_of_machine_code(
-    module: HloModule, *, why: str, execution_context: ExecutionContext | None = None, **options: Any
-) -> InterpreterExecutable:
+def _instead_of_machine_code(module: HloModule, execution: ExecutionOptions, *, why: str) -> InterpreterExecutable:
     """An interpreter executable whose ``fallbacks``, like those of its copies, say why there is no machine code."""
     from xlakit.interpreter.executable import compile_module as interpret
 
-    made = interpret(module, execution_context=execution_context, **options).instead_of_machine_code(why)
-    return made.made_by(_instead_of_machine_code, module, why=why, **options)
+    made = interpret(module, execution).instead_of_machine_code(why)
+    return made.made_by(_instead_of_machine_code, module, execution, why=why)
 
 
 def _of_a_partition(module: HloModule, replicas: int | None, partitions: int | None) -> HloModule:

@@ -13,6 +13,7 @@ from fuzz.support.differences import CANNOT_RUN
 from fuzz.support.mutators import mutate_bytes, mutate_text
 from fuzz.support.sensitivity import spread
 from fuzz.support.tolerances import EXACT, SUMS, Measure, Tolerance, mismatches
+from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.executable import compile_module
 from xlakit.ir.operation import OPERATIONS
 
@@ -70,7 +71,7 @@ def test_every_operation_has_programs_or_a_reason():
 def test_the_interpreter_runs_programs_of_every_operation(opcode):
     program = Entry(opcode, 7, 0).make()
     module = xlakit.HloModule.from_text(program.text)
-    executable = compile_module(module, num_replicas=len(program.arguments))
+    executable = compile_module(module, ExecutionOptions(num_replicas=len(program.arguments)))
     assert len(executable.execute_replicated(program.arguments)) == len(program.arguments)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xlakit import compile_cache, options
-from xlakit.arguments import converting
 from xlakit.collector import collecting_less
 from xlakit.cpu.cache_key import compiler_has_changed, program_key
 from xlakit.cpu.executable import CpuExecutable
@@ -16,8 +15,8 @@ from xlakit.cpu.llvm.target import processor
 from xlakit.cpu.program import Program, Target
 from xlakit.errors import ArgumentError, FormatError, UnsupportedError, internal_errors
 from xlakit.execution.calls.custom_calls import c_functions_of, lapack_calls_of
-from xlakit.execution.context import ExecutionContext
 from xlakit.execution.groups import Grid
+from xlakit.execution.options import DEFAULT, ExecutionOptions
 from xlakit.interpreter.executable import compile_module as interpret
 from xlakit.ir.instruction import HloModule
 from xlakit.options import is_plain
@@ -28,28 +27,16 @@ if TYPE_CHECKING:
     from xlakit.cpu.tuning.record import Tuning
 
 
-@converting
 @collecting_less()
 @options.compiling()
-def compile_module(
-    module: HloModule,
-    *,
-    num_replicas: int | None = None,
-    num_partitions: int | None = None,
-    seed: int = 0,
-    custom_calls: Mapping[str, object] | None = None,
-    execution_context: ExecutionContext | None = None,
-    cache: bool = True,
-) -> CpuExecutable:
-    """An executable of a module in machine code; see :func:`xlakit.compile`."""
-    arguments: dict[str, Any] = {
-        "num_replicas": num_replicas,
-        "num_partitions": num_partitions,
-        "seed": seed,
-        "custom_calls": custom_calls,
-        "cache": cache,
-    }
-    compiled = partial(_executable, module, **arguments, execution_context=execution_context)
+def compile_module(module: HloModule, execution: ExecutionOptions = DEFAULT, *, cache: bool = True) -> CpuExecutable:
+    """An executable of a module in machine code.
+
+    cache: whether machine code is taken from the compile cache, and kept there.
+
+    Raises what :func:`xlakit.compile` does.
+    """
+    compiled = partial(_executable, module, execution, cache=cache)
     asked = options.current()
     if asked.profile and (asked.sanitize or asked.verify):
         other = "XLAKIT_SANITIZE" if asked.sanitize else "XLAKIT_VERIFY"
@@ -79,45 +66,27 @@ def compile_module(
     if request is not None and request.wants(module.name):
         from xlakit.cpu.dumping import dump
 
-        dump(made, request, seed)
-    return made.made_by(compile_module, module, **arguments)
+        dump(made, request, execution.seed)
+    return made.made_by(compile_module, module, execution, cache=cache)
 
 
-def _executable(
-    module: HloModule,
-    *,
-    num_replicas: int | None,
-    num_partitions: int | None,
-    seed: int,
-    custom_calls: Mapping[str, object] | None,
-    execution_context: ExecutionContext | None,
-    cache: bool,
-) -> CpuExecutable:
+def _executable(module: HloModule, execution: ExecutionOptions, *, cache: bool) -> CpuExecutable:
     # Programs that this machine cannot run are refused before anything is compiled.
     processor()
-    c_functions = c_functions_of(module, custom_calls)
-    grid = Grid(
-        module.replica_count if num_replicas is None else num_replicas,
-        module.num_partitions if num_partitions is None else num_partitions,
+    context = execution.execution_context
+    target = Target(
+        execution.grid(module),
+        c_functions_of(module, execution.custom_calls),
+        native_collectives=context is None or not context.spans_processes,
+        lapack_calls=lapack_calls_of(module, execution.custom_calls),
     )
-    is_one_process = execution_context is None or not execution_context.spans_processes
-    lapack_calls = lapack_calls_of(module, custom_calls)
-    target = Target(grid, c_functions, native_collectives=is_one_process, lapack_calls=lapack_calls)
     key = _key(module, target) if cache else None
     tuning_key = _tuning_key(module, target) if cache and options.current().profile else key
     asked = options.current().tune
     loaded = None if key is None or (asked and asked.again) else _load(key, module, tuned=asked is not None)
     program, is_tuned = loaded or (None, False)
-    reference = interpret(
-        module,
-        num_replicas=num_replicas,
-        num_partitions=num_partitions,
-        seed=seed,
-        custom_calls=custom_calls,
-        execution_context=execution_context,
-        # Only what is well formed is ever cached.
-        verified=program is not None,
-    )
+    # Only what is well formed is ever cached.
+    reference = interpret(module, execution, verified=program is not None)
     if program is not None:
         generate = partial(_generated, module, target)
         with _as_tuned(_tuning_of(tuning_key) if is_tuned else None) as tuning:

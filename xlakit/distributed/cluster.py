@@ -394,7 +394,7 @@ def _description(program: Program, number: int, mark: int) -> str:
 def _fingerprint(program: Program) -> int:
     """A fingerprint of a program that is the same in all processes, wherever its source files are."""
     digest = hashlib.blake2b(digest_size=8)
-    digest.update(f"{program.num_replicas} {program.num_partitions}".encode())
+    digest.update(f"{program.grid.num_replicas} {program.grid.num_partitions}".encode())
     for computation in program.module.computations:
         digest.update(f"\n{computation.name} {computation.root.name}".encode())
         for instruction in computation.instructions:

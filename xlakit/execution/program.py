@@ -17,11 +17,9 @@ End = tuple[int | None, bool]
 class Program:
     """What all executions of one program share."""
 
-    def __init__(self, module: HloModule, num_replicas: int, num_partitions: int, custom_calls: CustomCalls) -> None:
+    def __init__(self, module: HloModule, grid: Grid, custom_calls: CustomCalls) -> None:
         self.module = module
-        self.num_replicas = num_replicas
-        self.num_partitions = num_partitions
-        self.grid = Grid(num_replicas, num_partitions)
+        self.grid = grid
         self.custom_calls = custom_calls
         self.channel_ends = _channel_ends(module)
         # The interpreter's plan of each computation that has run.
@@ -29,8 +27,9 @@ class Program:
 
     def name_of(self, device: int) -> str:
         """The name of a device in errors."""
-        replica, partition = divmod(device, self.num_partitions)
-        return f"replica {replica}" + (f", partition {partition}" if self.num_partitions > 1 else "")
+        partitions = self.grid.num_partitions
+        replica, partition = divmod(device, partitions)
+        return f"replica {replica}" + (f", partition {partition}" if partitions > 1 else "")
 
 
 def _channel_ends(module: HloModule) -> frozenset[End]:

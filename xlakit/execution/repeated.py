@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from xlakit.errors import UnsupportedError
+from xlakit.execution.options import ExecutionOptions
 from xlakit.execution.random_state import RandomState
 from xlakit.options import Options, compiling, current
 
@@ -25,17 +26,22 @@ States = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How an executable was compiled: a backend's ``compile_module``, the module, the other arguments, the options."""
+    """How an executable was compiled.
+
+    compile: a backend's ``compile_module``. execution: without a context, which belongs to one process. arguments: the
+    other arguments. options: how the compiler made code.
+    """
 
     compile: Callable[..., Any]
     module: HloModule
+    execution: ExecutionOptions
     arguments: Mapping[str, Any]
     options: Options
 
     def make(self, states: States, execution_context: ExecutionContext | None = None) -> Any:
         """Another executable with these random states; it has feeds and channels of its own if no context is given."""
         with compiling(self.options):
-            made: Repeatable = self.compile(self.module, **self.arguments, execution_context=execution_context)
+            made: Repeatable = self.compile(self.module, self.execution.in_context(execution_context), **self.arguments)
         made.random_states = states
         return made
 
@@ -48,9 +54,11 @@ class Repeatable:
 
     _recipe: Recipe | None = None
 
-    def made_by(self, compile: Callable[..., Any], module: HloModule, **arguments: Any) -> Self:
+    def made_by(
+        self, compile: Callable[..., Any], module: HloModule, execution: ExecutionOptions, **arguments: Any
+    ) -> Self:
         """Set the recipe; gives the executable itself."""
-        self._recipe = Recipe(compile, module, arguments, current())
+        self._recipe = Recipe(compile, module, execution.in_context(None), arguments, current())
         return self
 
     @property

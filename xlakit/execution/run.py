@@ -100,7 +100,7 @@ class Participant:
         self.program = run.program
         self.index = index
         self.feed_index = feed_index
-        self.replica_id, self.partition_id = divmod(index, run.program.num_partitions)
+        self.replica_id, self.partition_id = divmod(index, run.program.grid.num_partitions)
 
     def __str__(self) -> str:
         return self.program.name_of(self.index)

@@ -173,7 +173,7 @@ class Transfers:
 
     def _peers(self) -> tuple[list[int], int]:
         program = self._device.program
-        return program.grid.peers(self._device.index, by_partition=program.num_partitions > 1)
+        return program.grid.peers(self._device.index, by_partition=program.grid.num_partitions > 1)
 
 
 def _unknown(kind: str) -> ExecutionError:

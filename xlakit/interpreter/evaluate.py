@@ -162,12 +162,12 @@ class Context:
     @property
     def num_replicas(self) -> int:
         """How many replicas run the program."""
-        return self.device.program.num_replicas
+        return self.device.program.grid.num_replicas
 
     @property
     def num_partitions(self) -> int:
         """How many partitions run the program."""
-        return self.device.program.num_partitions
+        return self.device.program.grid.num_partitions
 
     def draw(self) -> tuple[int, int]:
         """The source of the next random numbers of this device."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import ExitStack
 from typing import Any, Self, cast
 
@@ -17,6 +17,7 @@ from xlakit.execution.calls.custom_calls import CustomCalls
 from xlakit.execution.context import PAUSE_SECONDS, ExecutionContext
 from xlakit.execution.device import Device, start_run
 from xlakit.execution.executable import Executable
+from xlakit.execution.options import DEFAULT, ExecutionOptions
 from xlakit.execution.program import Program, Stopped
 from xlakit.execution.random_state import RandomState
 from xlakit.execution.repeated import Repeatable
@@ -37,23 +38,11 @@ Runner = Callable[[Device, Sequence[Value]], Any]
 _MAX_DEVICES = 4096
 
 
-@converting
 def compile_module(
-    module: HloModule,
-    *,
-    num_replicas: int | None = None,
-    num_partitions: int | None = None,
-    seed: int = 0,
-    custom_calls: Mapping[str, object] | None = None,
-    execution_context: ExecutionContext | None = None,
-    verified: bool = False,
+    module: HloModule, execution: ExecutionOptions = DEFAULT, *, verified: bool = False
 ) -> InterpreterExecutable:
     """An executable of a module on the interpreter.
 
-    num_replicas, num_partitions: how many devices run the program; by default what the module says.
-    seed: of the random numbers of rng instructions; the state of a device persists from call to call.
-    custom_calls: functions by name (Python's, or ctypes' C functions), before those that are registered for all.
-    execution_context: feeds and channels that several executables share; by default the executable has its own.
     verified: whether the module is known to be well formed.
 
     Raises VerificationError or ShapeError for a malformed program, UnsupportedError for an unknown custom call, and
@@ -62,32 +51,17 @@ def compile_module(
     """
     if not verified:
         module.verify()
-    replicas = module.replica_count if num_replicas is None else num_replicas
-    partitions = module.num_partitions if num_partitions is None else num_partitions
-    if replicas < 1 or partitions < 1:
-        raise ArgumentError(
-            f"num_replicas {replicas} and num_partitions {partitions} must be at least 1",
-            hint="give 1 for a single device, or leave it out",
-        )
-    if seed < 0:
-        raise ArgumentError(f"seed {seed} is negative", hint="give 0 or more")
-    if replicas * partitions > _MAX_DEVICES:
+    grid = execution.grid(module)
+    if grid.num_devices > _MAX_DEVICES:
         raise ResourceError(
-            f"{replicas} replicas of {partitions} partitions are {replicas * partitions:,} devices, "
+            f"{grid.num_replicas} replicas of {grid.num_partitions} partitions are {grid.num_devices:,} devices, "
             f"the interpreter has threads for {_MAX_DEVICES:,}",
             hint="give num_replicas and num_partitions",
         )
-    calls = CustomCalls(custom_calls)
+    calls = CustomCalls(execution.custom_calls)
     _check_instructions(module, calls)
-    made = InterpreterExecutable(module, Program(module, replicas, partitions, calls), seed, execution_context)
-    return made.made_by(
-        compile_module,
-        module,
-        num_replicas=num_replicas,
-        num_partitions=num_partitions,
-        seed=seed,
-        custom_calls=custom_calls,
-    )
+    made = InterpreterExecutable(module, Program(module, grid, calls), execution.seed, execution.execution_context)
+    return made.made_by(compile_module, module, execution)
 
 
 def _check_instructions(module: HloModule, calls: CustomCalls) -> None:
@@ -149,12 +123,12 @@ class InterpreterExecutable(Repeatable):
     @property
     def num_replicas(self) -> int:
         """How many replicas run the program."""
-        return self._program.num_replicas
+        return self._program.grid.num_replicas
 
     @property
     def num_partitions(self) -> int:
         """How many partitions run the program."""
-        return self._program.num_partitions
+        return self._program.grid.num_partitions
 
     @property
     def num_devices(self) -> int:

@@ -10,6 +10,7 @@ from xlakit.cpu.compiler import compile_module
 from xlakit.cpu.executable import CpuExecutable
 from xlakit.errors import ArgumentError, UnsupportedError
 from xlakit.execution.calls.custom_calls import CustomCalls
+from xlakit.execution.options import ExecutionOptions
 from xlakit.ir.instruction import HloModule
 from xlakit.ops.custom_call import CustomCall
 from xlakit.tools.shards import on_devices, with_partitions
@@ -21,7 +22,7 @@ def inspect(module: HloModule, view: str, text: Mapping[str, bool]) -> str:
     text: how HLO is printed, as :meth:`HloModule.to_text` takes it.
     """
     module = on_devices(with_partitions(module)).module
-    executable = compile_module(module, custom_calls=stand_ins(module))
+    executable = compile_module(module, ExecutionOptions(custom_calls=stand_ins(module)))
     shown = VIEWS[view](executable, **(text if view == "hlo" else {}))
     return shown.rstrip("\n") + "\n"
 

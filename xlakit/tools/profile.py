@@ -14,6 +14,7 @@ from xlakit.cpu.profiling.recorder import now
 from xlakit.cpu.profiling.report import Profile
 from xlakit.cpu.profiling.times import Overhead
 from xlakit.errors import ArgumentError, InternalError
+from xlakit.execution.options import ExecutionOptions
 from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling
 from xlakit.tools.dumps import given_values
@@ -57,7 +58,7 @@ def profile_replicated(
     """As :func:`profile`, with arguments for each device."""
     if iterations < 1:
         raise ArgumentError(f"iterations is {iterations}", hint="time at least one run")
-    compiled = partial(compile_module, module, seed=seed, custom_calls=custom_calls)
+    compiled = partial(compile_module, module, ExecutionOptions(seed=seed, custom_calls=custom_calls))
     is_repeatable = not module.entry.has_side_effect
     with compiling(profile=False, sanitize=False, verify=()):
         # Compiled first: what compiling it measures of the machine holds for the other one.

@@ -6,6 +6,7 @@ from xlakit import compile_cache
 from xlakit.cpu.compiler import compile_module
 from xlakit.cpu.tuning.record import TuningReport
 from xlakit.errors import ArgumentError
+from xlakit.execution.options import ExecutionOptions
 from xlakit.ir.instruction import HloModule
 from xlakit.options import Tune, compiling
 from xlakit.tools.inspect import stand_ins
@@ -22,5 +23,5 @@ def tuned(module: HloModule, *, seconds: float, again: bool) -> TuningReport:
         raise ArgumentError("the compile cache is off: nothing that is chosen can be kept", hint="unset XLAKIT_CACHE")
     module = on_devices(with_partitions(module)).module
     with compiling(tune=Tune(seconds, again)):
-        report = compile_module(module, custom_calls=stand_ins(module)).tuning_report
+        report = compile_module(module, ExecutionOptions(custom_calls=stand_ins(module))).tuning_report
     return TuningReport() if report is None else report

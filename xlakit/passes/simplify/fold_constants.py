@@ -12,6 +12,7 @@ from xlakit.errors import XlakitError
 from xlakit.execution.calls.custom_calls import CustomCalls
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.device import Device, start_run
+from xlakit.execution.groups import Grid
 from xlakit.execution.program import Program
 from xlakit.execution.random_state import RandomState
 from xlakit.interpreter.evaluate import Context
@@ -106,7 +107,7 @@ def _nothing_to_wait_for() -> ExecutionContext:
 
 
 def _evaluate(x: Instruction) -> Value:
-    program = Program(_NO_MODULE, 1, 1, CustomCalls(None))
+    program = Program(_NO_MODULE, Grid(1, 1), CustomCalls(None))
     execution_context = _nothing_to_wait_for()
     run = start_run(program, execution_context, shares_context=False)
     device = Device(run, execution_context, 0, _NO_RANDOM)

@@ -20,6 +20,7 @@ import numpy as np
 from xlakit.arguments import converting
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import ArgumentError, Location
+from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.evaluate import Context, evaluator
 from xlakit.interpreter.executable import compile_module
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -174,7 +175,7 @@ def shadow_replicated(
             f"{module.name} has no floating point type narrower than f64: its shadow would be itself",
             hint="shadow values are for programs in f32, bf16, f16, f8 or c64",
         )
-    executable = compile_module(module, seed=seed, custom_calls=custom_calls)
+    executable = compile_module(module, ExecutionOptions(seed=seed, custom_calls=custom_calls))
     shadows = [_Shadow(module) for _ in range(executable.num_devices)]
     results = executable.call_observed(shadows.__getitem__, arguments)
     rows: dict[Any, ShadowRow] = {}

@@ -11,6 +11,7 @@ import numpy as np
 
 from xlakit.arguments import converting
 from xlakit.errors import Location
+from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.evaluate import Context
 from xlakit.interpreter.executable import compile_module
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -196,7 +197,7 @@ def trace_replicated(
     custom_calls: dict[str, object] | None = None,
 ) -> Trace:
     """As :func:`trace_values`, with arguments for each device."""
-    executable = compile_module(module, seed=seed, custom_calls=custom_calls)
+    executable = compile_module(module, ExecutionOptions(seed=seed, custom_calls=custom_calls))
     tracers = [_Tracer(module, device, iterations=iterations) for device in range(executable.num_devices)]
     results = executable.call_observed(tracers.__getitem__, arguments)
     rows: dict[Any, TraceRow] = {}

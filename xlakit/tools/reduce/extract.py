@@ -12,6 +12,7 @@ from xlakit.arguments import converting
 from xlakit.data.shape import ProgramShape
 from xlakit.errors import ArgumentError, UnsupportedError
 from xlakit.execution.inputs import make_inputs
+from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.evaluate import Context
 from xlakit.interpreter.executable import compile_module
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -212,7 +213,7 @@ def _captured(
     if module.replica_count * module.num_partitions > 1:
         raise _of_several(module)
     observer = _Capture(computation, iteration, frozenset(wanted), is_entry=computation is module.entry)
-    executable = compile_module(module, seed=seed, custom_calls=custom_calls)
+    executable = compile_module(module, ExecutionOptions(seed=seed, custom_calls=custom_calls))
     executable.call_observed(lambda _: observer, [arguments])
     if observer.runs <= iteration:
         raise ArgumentError(
