@@ -13,7 +13,8 @@ import pytest
 import xlakit
 from fuzz.programs.composed.modules import module as generated
 from xlakit.cpu.entry import lowering, plan_proof
-from xlakit.cpu.kernels.library import Kernel, KernelLibrary
+from xlakit.cpu.kernels.library import KernelLibrary
+from xlakit.cpu.loops.emit.kernel import Kernel
 from xlakit.cpu.sanitizer import SanitizedExecutable
 from xlakit.errors import InternalError
 from xlakit.memory.coalescing import Coalescing, ValueSet

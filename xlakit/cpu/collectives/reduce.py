@@ -6,7 +6,8 @@ the same in every run. Each operand is read once, and each result is written onc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xlakit.cpu.collectives.tiles import TILE_BYTES, Members, tile_kernel
@@ -68,6 +69,16 @@ class Combining:
         return max(64, TILE_BYTES // max(1, self.bytes) // 64 * 64)
 
 
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """An operand of the collective: how its elements are combined, its shape, and the arrays of operand and result."""
+
+    combining: Combining
+    shape: Shape
+    number: int
+    result: int
+
+
 # Where elements are, for the index in the result, from its first row on.
 Offset = Callable[[Value], Value]
 
@@ -98,10 +109,7 @@ def all_reduce(
     module: Module, name: str, computation: Computation, shapes: Sequence[Shape], count: int | None
 ) -> Phase:
     """Each member gets the whole result."""
-    parts = [
-        _flat(module, f"{name}.{n}", Combining.of(computation, s.element_type), s.num_elements, n, len(shapes), count)
-        for n, s in enumerate(shapes)
-    ]
+    parts = [_flat(module, f"{name}.{o.number}", o, count) for o in _operands(computation, shapes)]
     return joined(module, name, parts)
 
 
@@ -109,13 +117,7 @@ def collective_reduce(
     module: Module, name: str, computation: Computation, shapes: Sequence[Shape], count: int | None
 ) -> Phase:
     """The first member gets the result, the others zeros."""
-    parts = [
-        _flat(
-            module, f"{name}.{n}", Combining.of(computation, s.element_type), s.num_elements, n, len(shapes), count,
-            only_first=True,
-        )
-        for n, s in enumerate(shapes)
-    ]  # fmt: skip
+    parts = [_flat(module, f"{name}.{o.number}", o, count, only_first=True) for o in _operands(computation, shapes)]
     return joined(module, name, parts)
 
 
@@ -123,32 +125,25 @@ def reduce_scatter(
     module: Module, name: str, computation: Computation, shapes: Sequence[Shape], dimension: int, count: int
 ) -> Phase:
     """Each member gets its block of the result along a dimension."""
-    parts = [
-        _blocks(module, f"{name}.{n}", Combining.of(computation, s.element_type), s, dimension, n, len(shapes), count)
-        for n, s in enumerate(shapes)
-    ]
+    parts = [_blocks(module, f"{name}.{o.number}", o, dimension, count) for o in _operands(computation, shapes)]
     return joined(module, name, parts)
 
 
-def _flat(
-    module: Module,
-    name: str,
-    combining: Combining,
-    elements: int,
-    number: int,
-    arrays: int,
-    count: int | None,
-    *,
-    only_first: bool = False,
-) -> Phase:
-    """The kernel that combines array ``number`` of all members, for all of them or the first one only, in tiles."""
+def _operands(computation: Computation, shapes: Sequence[Shape]) -> Iterator[_Operand]:
+    for number, shape in enumerate(shapes):
+        yield _Operand(Combining.of(computation, shape.element_type), shape, number, len(shapes) + number)
+
+
+def _flat(module: Module, name: str, operand: _Operand, count: int | None, *, only_first: bool = False) -> Phase:
+    """The kernel that combines an operand of all members, for all of them or the first one only, in tiles."""
+    combining, elements = operand.combining, operand.shape.num_elements
     tile = combining.tile
 
     def body(members: Members, task: Value) -> None:
         begin = task * tile
         end = (begin + tile).smin(elements)
         targets = 1 if only_first else members.count
-        made = Tile(combining, number, arrays + number, begin, end, targets)
+        made = Tile(combining, operand.number, operand.result, begin, end, targets)
         _combine(members, made)
         if only_first:
             _clear(members, made)
@@ -157,24 +152,10 @@ def _flat(
     return tile_kernel(module, name, -(-elements // tile), cost, count, body)
 
 
-def _blocks(
-    module: Module,
-    name: str,
-    combining: Combining,
-    shape: Shape,
-    dimension: int,
-    number: int,
-    arrays: int,
-    count: int,
-) -> Phase:
+def _blocks(module: Module, name: str, operand: _Operand, dimension: int, count: int) -> Phase:
     """Rows of the result; those of the operand are ``count`` times as long, a part for each member."""
-    rows, length = 1, 1
-    for d, size in enumerate(shape.dimensions):
-        if d < dimension:
-            rows *= size
-        else:
-            length *= size
-    length //= count
+    combining, sizes = operand.combining, operand.shape.dimensions
+    rows, length = math.prod(sizes[:dimension]), math.prod(sizes[dimension:]) // count
     tile = combining.tile
     pieces = max(1, -(-length // tile))
 
@@ -183,10 +164,16 @@ def _blocks(
         row, member = rest.integer("urem", max(1, rows)), rest.integer("udiv", max(1, rows))
         begin = piece * tile
         end = (begin + tile).smin(length)
-        origin = (row * count + member) * length
-        target = row * length
-        one = members.array(member, arrays + number)
-        made = Tile(combining, number, one, begin, end, origin=lambda i: i + origin, target=lambda i: i + target)
+        origin, target = (row * count + member) * length, row * length
+        made = Tile(
+            combining,
+            operand.number,
+            members.array(member, operand.result),
+            begin,
+            end,
+            origin=lambda i: i + origin,
+            target=lambda i: i + target,
+        )
         _combine(members, made)
 
     tasks = rows * pieces * count if rows * length else 0

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from xlakit.cpu.entry.async_pairs import async_pairs
 from xlakit.cpu.entry.collectives import Collectives
 from xlakit.cpu.entry.in_place import in_place_pairs
-from xlakit.cpu.kernels.library import Kernel, KernelLibrary
+from xlakit.cpu.kernels.library import KernelLibrary
+from xlakit.cpu.loops.emit.kernel import Kernel
 from xlakit.data.literal import Literal
 from xlakit.errors import UnsupportedError, XlakitError
 from xlakit.ir.instruction import Computation, HloModule, Instruction

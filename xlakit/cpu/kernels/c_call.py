@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.cpu.program import c_symbol
 from xlakit.data.layout import Layout
 from xlakit.data.shape import Shape
@@ -40,7 +40,7 @@ def lies_major_to_minor(instruction: Instruction) -> bool:
     return all(is_plain(layout) and layout.is_monotonic_with_dim0_major for layout in layouts)
 
 
-def emit_c_call(module: Module, instruction: Instruction) -> Emitted:
+def emit_c_call(module: Module, instruction: Instruction) -> Kernel:
     """The kernel of a custom call that is a C function, ``void name(void* out, void** in)``; it has one task."""
     op = instruction.op_as(CustomCall)
     symbol = module.declare(c_symbol(op.custom_call_target), VOID, [PTR, PTR])
@@ -59,7 +59,7 @@ def emit_c_call(module: Module, instruction: Instruction) -> Emitted:
     out = _pointer(fn, instruction.shape, iter(pointers[len(numbers) :]))
     fn.call(symbol, VOID, out, _table(fn, given))
     fn.ret()
-    return (Phase(fn.name, 1, C_CALL),), updates, 0
+    return Kernel((Phase(fn.name, 1, C_CALL),), updates)
 
 
 def _leaves(shapes: Sequence[Shape]) -> list[tuple[tuple[int, ...], Shape]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from xlakit.cpu.declined import DeclinedError
@@ -12,7 +12,7 @@ from xlakit.cpu.kernels.makers import MAKERS, OF_FUSIONS
 from xlakit.cpu.kernels.shared.fingerprint import fingerprint, is_constant_scalar, kernel_digest
 from xlakit.cpu.kernels.shared.parallel import as_chosen
 from xlakit.cpu.llvm import Module
-from xlakit.cpu.loops.emit.kernel import Phase
+from xlakit.cpu.loops.emit.kernel import Kernel
 from xlakit.cpu.loops.ir.tracer import is_traced
 from xlakit.cpu.loops.nests.fusion import check_arrays, emit_fusion
 from xlakit.errors import UnsupportedError
@@ -25,18 +25,6 @@ from xlakit.ops.dynamic import DynamicUpdateSlice
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.windows import ReduceWindow
 from xlakit.options import compiling, current
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """The phases of a kernel. Its table has the operands' arrays, the results', and scratch if it wants some.
-
-    updates: results that are an operand changed in place, by the numbers of their arrays.
-    """
-
-    phases: tuple[Phase, ...]
-    updates: dict[int, int] = field(default_factory=dict)
-    scratch_bytes: int = 0
 
 
 class KernelLibrary:
@@ -88,18 +76,18 @@ class KernelLibrary:
                 if any(issubclass(kind, members) for kind in kinds):
                     emitted = special(self.module, instruction.op.calls, _symbol(instruction))
                     if emitted is not None:
-                        return Kernel(*emitted)
-            return Kernel(*emit_fusion(self.module, instruction.op.calls, _symbol(instruction)))
+                        return emitted
+            return emit_fusion(self.module, instruction.op.calls, _symbol(instruction))
         if isinstance(instruction.op, CustomCall):
             return self._make_call(instruction, instruction.op.custom_call_target)
         maker = MAKERS.get(instruction.opcode)
         made = maker(self.module, instruction) if maker is not None else None
         if made is not None:
-            return Kernel(*made)
+            return made
         if (is_traced(instruction.opcode) and not instruction.shape.is_tuple) or isinstance(
             instruction.op, (DynamicUpdateSlice, Reduce, ReduceWindow)
         ):
-            return Kernel(*emit_fusion(self.module, alone(instruction), _symbol(instruction)))
+            return emit_fusion(self.module, alone(instruction), _symbol(instruction))
         return None
 
     def _make_call(self, instruction: Instruction, target: str) -> Kernel | None:
@@ -107,13 +95,13 @@ class KernelLibrary:
         if not lies_major_to_minor(instruction):
             return None
         if target in self._c_functions:
-            return Kernel(*emit_c_call(self.module, instruction))
+            return emit_c_call(self.module, instruction)
         if split_target(target) is None:
             return None
         # Few programs have it, and SciPy's library is loaded for it.
         from xlakit.cpu.kernels.linalg.lapack import emit_lapack
 
-        return Kernel(*emit_lapack(self.module, instruction))
+        return emit_lapack(self.module, instruction)
 
 
 def alone(instruction: Instruction) -> Computation:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Module
-from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ops.convolution import Convolution
@@ -17,19 +17,19 @@ from xlakit.passes.analysis.cost_model import cost_model
 
 # Each of these imports the kernel that it makes: a program has few kinds, and all of them take a while to load.
 # None where a loop nest does it as well.
-Maker = Callable[[Module, Instruction], "Emitted | None"]
+Maker = Callable[[Module, Instruction], "Kernel | None"]
 
 
-def _dot(module: Module, instruction: Instruction) -> Emitted:
+def _dot(module: Module, instruction: Instruction) -> Kernel:
     from xlakit.cpu.kernels.gemm.dot import emit_dot, plan_dot
 
     lhs, rhs = (o.shape for o in instruction.operands)
     plan = plan_dot(instruction.op_as(Contraction), lhs, rhs, instruction.shape)
     function = emit_dot(module, plan)
-    return (Phase(function.name, plan.tasks, plan.cost * cost_model().multiplication),), {}, 0
+    return Kernel((Phase(function.name, plan.tasks, plan.cost * cost_model().multiplication),))
 
 
-def _convolution(module: Module, instruction: Instruction) -> Emitted:
+def _convolution(module: Module, instruction: Instruction) -> Kernel:
     if len(instruction.operands) != 2:
         raise DeclinedError("a sparse convolution")
     from xlakit.cpu.kernels.conv.convolution import emit_convolution, plan_convolution
@@ -38,71 +38,73 @@ def _convolution(module: Module, instruction: Instruction) -> Emitted:
     plan = plan_convolution(instruction.op_as(Convolution), lhs, rhs, instruction.shape)
     stages = emit_convolution(module, plan)
     each = cost_model().multiplication
-    return tuple(Phase(s.function.name, s.tasks, s.cost * each) for s in stages), {}, plan.scratch_bytes
+    return Kernel(
+        tuple(Phase(s.function.name, s.tasks, s.cost * each) for s in stages), scratch_bytes=plan.scratch_bytes
+    )
 
 
-def _reduce_window(module: Module, instruction: Instruction) -> Emitted | None:
+def _reduce_window(module: Module, instruction: Instruction) -> Kernel | None:
     from xlakit.cpu.kernels.scan.prefix_sum import emit_prefix_sum, plan_prefix_sum
 
     plan = plan_prefix_sum(instruction)
     return None if plan is None else emit_prefix_sum(module, plan)
 
 
-def _cholesky(module: Module, instruction: Instruction) -> Emitted | None:
+def _cholesky(module: Module, instruction: Instruction) -> Kernel | None:
     from xlakit.cpu.kernels.linalg.cholesky import emit_cholesky
 
     return emit_cholesky(module, instruction)
 
 
-def _fft(module: Module, instruction: Instruction) -> Emitted | None:
+def _fft(module: Module, instruction: Instruction) -> Kernel | None:
     from xlakit.cpu.kernels.fft.fft import emit_fft
 
     return emit_fft(module, instruction)
 
 
-def _ragged_dot(module: Module, instruction: Instruction) -> Emitted | None:
+def _ragged_dot(module: Module, instruction: Instruction) -> Kernel | None:
     from xlakit.cpu.kernels.gemm.ragged_dot import emit_ragged_dot
 
     return emit_ragged_dot(module, instruction)
 
 
-def _rng(module: Module, instruction: Instruction) -> Emitted | None:
+def _rng(module: Module, instruction: Instruction) -> Kernel | None:
     from xlakit.cpu.kernels.rng.random_numbers import emit_random_numbers
 
     return emit_random_numbers(module, instruction)
 
 
-def _rng_bit_generator(module: Module, instruction: Instruction) -> Emitted | None:
+def _rng_bit_generator(module: Module, instruction: Instruction) -> Kernel | None:
     from xlakit.cpu.kernels.rng.random_bits import emit_random_bits
 
     return emit_random_bits(module, instruction)
 
 
-def _scatter(module: Module, instruction: Instruction) -> Emitted | None:
+def _scatter(module: Module, instruction: Instruction) -> Kernel | None:
     from xlakit.cpu.kernels.scatter.scatter import scatter_kernel
 
     return scatter_kernel(module, instruction)
 
 
-def _select_and_scatter(module: Module, instruction: Instruction) -> Emitted | None:
+def _select_and_scatter(module: Module, instruction: Instruction) -> Kernel | None:
     from xlakit.cpu.kernels.scatter.select_and_scatter import select_and_scatter_kernel
 
     return select_and_scatter_kernel(module, instruction)
 
 
-def _sort(module: Module, instruction: Instruction) -> Emitted | None:
+def _sort(module: Module, instruction: Instruction) -> Kernel | None:
     from xlakit.cpu.kernels.sort.sort import sort_kernel
 
     return sort_kernel(module, instruction)
 
 
-def _topk(module: Module, instruction: Instruction) -> Emitted | None:
+def _topk(module: Module, instruction: Instruction) -> Kernel | None:
     from xlakit.cpu.kernels.sort.top_k import top_k_kernel
 
     return top_k_kernel(module, instruction)
 
 
-def _triangular_solve(module: Module, instruction: Instruction) -> Emitted | None:
+def _triangular_solve(module: Module, instruction: Instruction) -> Kernel | None:
     from xlakit.cpu.kernels.linalg.triangular_solve import emit_triangular_solve
 
     return emit_triangular_solve(module, instruction)
@@ -128,22 +130,22 @@ MAKERS: dict[str, Maker] = {
 # -- fusions ---------------------------------------------------------------------------------------
 
 # Of a fused computation and the name for its function; None where it is not of the kind.
-FusionMaker = Callable[[Module, Computation, str], "Emitted | None"]
+FusionMaker = Callable[[Module, Computation, str], "Kernel | None"]
 
 
-def _product_fusion(module: Module, computation: Computation, name: str) -> Emitted | None:
+def _product_fusion(module: Module, computation: Computation, name: str) -> Kernel | None:
     from xlakit.cpu.kernels.product_fusion.fusion import emit_product_fusion
 
     return emit_product_fusion(module, computation, name)
 
 
-def _padded_selection(module: Module, computation: Computation, name: str) -> Emitted | None:
+def _padded_selection(module: Module, computation: Computation, name: str) -> Kernel | None:
     from xlakit.cpu.kernels.scatter.select_and_scatter import emit_padded_selection
 
     return emit_padded_selection(module, computation)
 
 
-def _partial_sort(module: Module, computation: Computation, name: str) -> Emitted | None:
+def _partial_sort(module: Module, computation: Computation, name: str) -> Kernel | None:
     from xlakit.cpu.kernels.sort.top_k import emit_partial_sort
 
     return emit_partial_sort(module, computation)

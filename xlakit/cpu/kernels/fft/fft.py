@@ -12,7 +12,7 @@ from xlakit.cpu.kernels.fft.plan import is_smooth
 from xlakit.cpu.kernels.fft.points import LONGEST_CHIRP
 from xlakit.cpu.kernels.fft.rows import emit_long_rows, long_row_cost
 from xlakit.cpu.llvm import F32, F64, Module
-from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import FftType
 from xlakit.ir.instruction import Instruction
@@ -22,7 +22,7 @@ from xlakit.ops.fft import Fft
 _LONGEST = 1 << 24
 
 
-def emit_fft(module: Module, instruction: Instruction) -> Emitted:
+def emit_fft(module: Module, instruction: Instruction) -> Kernel:
     """The kernel; its table is the operand, the result, and scratch. Raises DeclinedError for odd shapes."""
     op, operand = instruction.op_as(Fft), instruction.operands[0].shape
     lengths = op.fft_length
@@ -35,7 +35,7 @@ def emit_fft(module: Module, instruction: Instruction) -> Emitted:
         made, bytes = _emit_axis(module, axis, own)
         phases.extend(made)
         scratch = max(scratch, bytes)
-    return tuple(phases), {}, own + scratch
+    return Kernel(tuple(phases), scratch_bytes=own + scratch)
 
 
 def _needs_copy(op: Fft) -> bool:

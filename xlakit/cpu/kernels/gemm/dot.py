@@ -224,15 +224,11 @@ def emit_dot(module: Module, plan: DotPlan, *, name: str = "dot", epilogue: Epil
             raise DeclinedError("BLAS has no epilogues")
         return emit_blas(module, plan.product, plan.task_rows, plan.task_columns, name)
     if plan.kind == "vector" and plan.engine is not None:
-        product = plan.product
         arrays = (1, 0) if plan.task_columns else (0, 1)
         return emit_matrix_vector(
             module,
             plan.engine,
-            product.lhs,
-            product.rhs,
-            product.result,
-            product.batches,
+            plan.product,
             arrays,
             plan.task_rows,
             name=name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from xlakit.cpu.kernels.gemm.areas import make_areas
@@ -39,6 +39,32 @@ if TYPE_CHECKING:
 _TILES = knob("gemm_driver.tiles", 8, 1, 2)
 # Tables and sums of at most so many bytes are on the stack.
 _STACK_BYTES = knob("gemm_driver.stack_bytes", 4 << 10, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Addresses:
+    """Addresses along a direction: ``pointer`` (or null, which makes them distances) plus ``base`` bytes.
+
+    scale: the bytes of one element of the direction.
+    """
+
+    pointer: Value | None = None
+    scale: int = 1
+    base: Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table in memory to be filled with addresses.
+
+    apart: the distance between its entries, in entries. padded: the number of its entries, if there are more than
+    addresses; the rest are ``pad``, or the last address.
+    """
+
+    entries: Value
+    apart: int = 1
+    padded: Value | None = None
+    pad: Value | None = None
 
 
 class GemmEmitter:
@@ -87,15 +113,16 @@ class GemmEmitter:
         self.sources, self.pointers, self.targets, self.sliver_sources, self.runs, self.packed_runs = tables
         if cut.packs[0]:
             rows = Direction(((cut.mc, cut.packed_kc * self.engine.parts),))
-            self._walk(rows, fn.i64(0), fn.i64(cut.mc), (self.left, self.engine.packed.bytes), self.pointers)
+            source = _Addresses(self.left, self.engine.packed.bytes)
+            self._walk(rows, fn.i64(0), fn.i64(cut.mc), source, _Table(self.pointers))
         else:
             self.pointers = self.sources
         if cut.is_mixed:
             # Runs of the packed operand lie one after another.
             side = cut.packs.index(True)
             direction = Direction(((cut.runs, cut.kc * (1, self.engine.nr)[side]),))
-            table = fn.at(self.packed_runs, I64, side)
-            self._walk(direction, fn.i64(0), fn.i64(cut.runs), (None, 1), table, apart=2)
+            table = _Table(fn.at(self.packed_runs, I64, side), apart=2)
+            self._walk(direction, fn.i64(0), fn.i64(cut.runs), _Addresses(), table)
         with fn.while_([begin], lambda loop: loop.carried[0] < end) as loop:
             task = loop.carried[0]
             if cut.batches_inner:
@@ -141,8 +168,8 @@ class GemmEmitter:
             width = smaller(fn, fn.i64(self.columns) - column, fn.i64(cut.task_columns))
             columns = self.engine.nr
             padded = (width + (columns - 1)).integer("udiv", columns) * columns
-            source = self.rhs.base, _bytes(product.rhs.kind)
-            self._walk(product.rhs.across, column, width, source, self.sliver_sources, padded=padded)
+            source = _Addresses(self.rhs.base, _bytes(product.rhs.kind))
+            self._walk(product.rhs.across, column, width, source, _Table(self.sliver_sources, padded=padded))
             if cut.ahead:
                 with self.k_blocks() as loop:
                     block = self.block(loop.index)
@@ -209,19 +236,13 @@ class GemmEmitter:
         direction: Direction,
         first: Value,
         count: Value,
-        source: tuple[Value | None, int],
-        target: Value,
-        *,
-        base: Value | None = None,
-        apart: int = 1,
-        padded: Value | None = None,
-        pad: Value | None = None,
+        source: _Addresses,
+        target: _Table,
     ) -> None:
-        """Fill a table with addresses of elements from a pointer, or with distances plus ``base``."""
+        """Fill a table with the addresses of ``count`` elements along a direction, from element ``first`` on."""
         fn = self.fn
         name, rank = direction_table(fn.module, direction)
-        pointer, scale = source
-        start = fn.null() if pointer is None else pointer
+        start = fn.null() if source.pointer is None else source.pointer
         common.call(
             fn,
             Walk(),
@@ -229,12 +250,12 @@ class GemmEmitter:
             fn.i64(rank),
             first,
             count,
-            count if padded is None else padded,
-            start if base is None else fn.at(start, I8, base),
-            fn.i64(scale),
-            target,
-            fn.i64(apart),
-            fn.null() if pad is None else pad,
+            count if target.padded is None else target.padded,
+            start if source.base is None else fn.at(start, I8, source.base),
+            fn.i64(source.scale),
+            target.entries,
+            fn.i64(target.apart),
+            fn.null() if target.pad is None else target.pad,
         )
 
     def _point_rows(self, first: Value, last: Value) -> None:
@@ -243,16 +264,16 @@ class GemmEmitter:
         count = last - first
         padded = (count + (engine.mr - 1)).integer("udiv", engine.mr) * engine.mr
         lhs = self.product.lhs
-        self._walk(lhs.across, first, count, (self.lhs.base, _bytes(lhs.kind)), self.sources, padded=padded)
+        source = _Addresses(self.lhs.base, _bytes(lhs.kind))
+        self._walk(lhs.across, first, count, source, _Table(self.sources, padded=padded))
         if not self.direct:
             row = Direction(((self.cut.mc, self.tile_row),))
-            self._walk(row, fn.i64(0), padded, (self.sums, engine.acc.bytes), self.targets)
+            self._walk(row, fn.i64(0), padded, _Addresses(self.sums, engine.acc.bytes), _Table(self.targets))
             return
         row, column = output.origin or (fn.i64(0), fn.i64(0))
         base = fn.at(output.base, engine.acc, output.columns.offset(fn, self.column - column))
-        self._walk(
-            output.rows, first - row, count, (base, engine.acc.bytes), self.targets, padded=padded, pad=self.sums
-        )
+        targets = _Table(self.targets, padded=padded, pad=self.sums)
+        self._walk(output.rows, first - row, count, _Addresses(base, engine.acc.bytes), targets)
 
     def _point_runs(self, block: Block) -> None:
         """Fill the tables of the distances of the runs of a block of k from the beginnings of rows and columns."""
@@ -260,11 +281,11 @@ class GemmEmitter:
         runs = fn.i64(block.runs) if isinstance(block.runs, int) else block.runs
         for side, matrix in enumerate((self.product.lhs, self.product.rhs)):
             outer = joined(matrix.along.outer)
-            base = block.step * matrix.along.stride
-            self._walk(outer, block.run, runs, (None, 1), fn.at(self.runs, I64, side), base=base, apart=2)
+            distances = _Addresses(base=block.step * matrix.along.stride)
+            self._walk(outer, block.run, runs, distances, _Table(fn.at(self.runs, I64, side), apart=2))
             if self.cut.is_mixed and not self.cut.packs[side]:
-                table = fn.at(self.packed_runs, I64, side)
-                self._walk(outer, block.run, runs, (None, 1), table, base=base, apart=2)
+                table = _Table(fn.at(self.packed_runs, I64, side), apart=2)
+                self._walk(outer, block.run, runs, distances, table)
 
     # -- packing ---------------------------------------------------------------------------------
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
-from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, Packer
+from xlakit.cpu.kernels.gemm.operands import Direction, Packer
 from xlakit.cpu.kernels.gemm.store import Epilogue, Output, store_tile
 from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, stored_as_packed
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, vector
 from xlakit.cpu.scalars.memory import memory_type
-from xlakit.data.primitive import PrimitiveType
+
+if TYPE_CHECKING:
+    from xlakit.cpu.kernels.gemm.product import Product
 
 # Rows that are summed at the same time, on the same elements of the vector.
 _ROWS_AT_ONCE = 4
@@ -21,10 +24,7 @@ _ROWS_AT_ONCE = 4
 def emit_matrix_vector(
     module: Module,
     engine: Engine,
-    matrix: Matrix,
-    vector_: Matrix,
-    result: PrimitiveType,
-    batches: Sequence[Direction],
+    product: Product,
     arrays: tuple[int, int],
     task_rows: int,
     *,
@@ -33,9 +33,10 @@ def emit_matrix_vector(
 ) -> Function:
     """A task function: result[b, i] = sum over k of matrix[b, i, k] * vector[b, k]; one run of k, of stride 1.
 
-    ``arrays`` are the indices of matrix and vector in the table, the result's is 2; ``batches`` the directions through
-    the batches of matrix, vector and result. A task is ``task_rows`` rows of one batch.
+    product: of the matrix on the left and the vector on the right. arrays: the indices of matrix and vector in the
+    table, the result's is 2. A task is ``task_rows`` rows of one batch.
     """
+    matrix, vector_, result, batches = product.lhs, product.rhs, product.result, product.batches
     rows, depth = matrix.across.size, matrix.along.size
     require(
         f"a matrix of {rows} x {depth} times a vector, {task_rows} rows a task",

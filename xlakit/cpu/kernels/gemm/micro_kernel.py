@@ -72,20 +72,14 @@ def multiply(
     """Add to the sums the products of ``runs`` runs of ``kc`` steps of k each (steps of the engine's group)."""
     rows = len(sums)
     with fn.loop(0, runs, carried=flatten(sums), hints=NO_UNROLL) as outer:
-        outer.next(*_run(fn, engine, left, right, list(outer.carried), rows, outer.index, kc))
+        outer.next(*_run(fn, engine, left, right, shaped(engine, outer.carried, rows), outer.index, kc))
     return shaped(engine, outer.results, rows)
 
 
 def _run(
-    fn: Function,
-    engine: Engine,
-    left: Rows,
-    right: Columns,
-    flat: list[Value],
-    rows: int,
-    run: Value,
-    kc: Value | int,
+    fn: Function, engine: Engine, left: Rows, right: Columns, sums: Sums, run: Value, kc: Value | int
 ) -> list[Value]:
+    """The sums, flat, with the products of one run of k added."""
     type = engine.packed
     parts = engine.parts
     pointers, columns = list(left.pointers), right.pointer
@@ -102,12 +96,12 @@ def _run(
         start = fn.at(columns, stored, k * (engine.group * parts) * right.step)
         return _products(fn, engine, elements, start, right, sums)
 
+    rows = len(sums)
     if isinstance(kc, int) and kc <= (4 if rows > 1 else 8):
-        sums = shaped(engine, flat, rows)
         for k in range(kc):
             sums = step(fn.i64(k), sums)
         return flatten(sums)
-    with fn.loop(0, kc, carried=flat, hints=NO_UNROLL) as loop:
+    with fn.loop(0, kc, carried=flatten(sums), hints=NO_UNROLL) as loop:
         loop.next(*flatten(step(loop.index, shaped(engine, loop.carried, rows))))
     return list(loop.results)
 

@@ -19,7 +19,7 @@ from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Block, smaller
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Loop, Module, Value
-from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.cpu.scalars import constant, load, memory_type, store
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
@@ -30,7 +30,7 @@ from xlakit.ops.shared.contraction import free_dimensions
 from xlakit.passes.analysis.cost_model import cost_model
 
 
-def emit_ragged_dot(module: Module, instruction: Instruction) -> Emitted:
+def emit_ragged_dot(module: Module, instruction: Instruction) -> Kernel:
     """The kernel; its table is lhs, rhs, group sizes and result."""
     plan = _plan(instruction)
     fn = module.function("ragged_dot", VOID, [PTR, I64, I64])
@@ -40,7 +40,7 @@ def emit_ragged_dot(module: Module, instruction: Instruction) -> Emitted:
         writer.emit()
     fn.ret()
     rows, columns, depth = plan.product.sizes
-    return (Phase(fn.name, tasks, plan.product.batch * rows * columns * depth * cost_model().multiplication),), {}, 0
+    return Kernel((Phase(fn.name, tasks, plan.product.batch * rows * columns * depth * cost_model().multiplication),))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from xlakit.cpu.kernels.linalg.cholesky_blocked import LEAST_BLOCKED, BlockedCho
 from xlakit.cpu.kernels.linalg.triangular_solve import LETTERS, NO_UNROLL
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.cpu.scalars import Scalar, constant, load, store
 from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts, register_type
 from xlakit.data.primitive import PrimitiveType
@@ -22,7 +22,7 @@ from xlakit.passes.analysis.cost_model import cost_model
 SMALL = knob("cholesky.small", 16, 0, 4)
 
 
-def emit_cholesky(module: Module, instruction: Instruction) -> Emitted:
+def emit_cholesky(module: Module, instruction: Instruction) -> Kernel:
     """The kernel; its table is the matrices and the factors, which start as the matrices."""
     shape = instruction.shape
     *batch, size, _ = shape.dimensions
@@ -42,7 +42,7 @@ def emit_cholesky(module: Module, instruction: Instruction) -> Emitted:
         fn.if_else(good, lambda: _clear(fn, kind, matrix, size, lower=lower), lambda: _spoil(fn, kind, matrix, size))
     fn.ret()
     cost = cost_model().cycles(200.0 + 0.2 * size**3 * (4 if kind.is_complex else 1))
-    return (Phase(fn.name, 1 if is_shared else count, count * cost),), {0: 0}, 0
+    return Kernel((Phase(fn.name, 1 if is_shared else count, count * cost),), {0: 0})
 
 
 def _clear(fn: Function, kind: PrimitiveType, matrix: Value, size: int, *, lower: bool) -> tuple[Value, ...]:

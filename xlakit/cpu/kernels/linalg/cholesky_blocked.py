@@ -72,14 +72,16 @@ class BlockedCholesky:
 
     # -- tasks -----------------------------------------------------------------------------------
 
-    def _begin(self, module: Module, name: str) -> tuple[Function, Value, Value, blas.Arguments]:
+    def _begin(self, module: Module, name: str) -> tuple[Function, Value, Value]:
+        """A task function, and from its table the matrix and the first row of the block."""
         fn = module.function(name, VOID, [PTR, I64, I64])
         table = fn.parameters[0]
-        return fn, fn.load(PTR, table), fn.load(I64, fn.at(table, I64, 1)), blas.Arguments(fn)
+        return fn, fn.load(PTR, table), fn.load(I64, fn.at(table, I64, 1))
 
     def _emit_strips(self, module: Module) -> Function:
         """The rest of the block of rows: u' x = a for the square u, or x u = a."""
-        fn, matrix, row, arguments = self._begin(module, "cholesky_strips")
+        fn, matrix, row = self._begin(module, "cholesky_strips")
+        arguments = blas.Arguments(fn)
         routine = blas.declare(module, f"{self._letter}trsm", 11)
         with fn.loop(fn.parameters[1], fn.parameters[2], hints=NO_UNROLL) as task:
             first = row + (task.index * _TILE.value + _BLOCK.value)
@@ -105,7 +107,8 @@ class BlockedCholesky:
 
     def _emit_tiles(self, module: Module) -> Function:
         """What is left of the matrix less the products of the strips, where the factor's triangle is."""
-        fn, matrix, row, arguments = self._begin(module, "cholesky_tiles")
+        fn, matrix, row = self._begin(module, "cholesky_tiles")
+        arguments = blas.Arguments(fn)
         routine = blas.declare(module, f"{self._letter}gemm", 13)
         size = arguments.integer(self._size)
         start = row + _BLOCK.value

@@ -42,7 +42,7 @@ from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.bounds import within
-from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.cpu.scalars import constant, store
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.cpu.scalars.real import is_finite
@@ -63,7 +63,7 @@ _PRODUCT_CYCLES = 0.6
 _WITHOUT_LENGTHS = ("potrf", "trsm")
 
 
-def emit_lapack(module: Module, instruction: Instruction) -> Emitted:
+def emit_lapack(module: Module, instruction: Instruction) -> Kernel:
     """The kernel of a call of LAPACK on transposed matrices. Raises DeclinedError if its arrays are not as they are
     meant to be, or are too large.
     """
@@ -87,7 +87,7 @@ def emit_lapack(module: Module, instruction: Instruction) -> Emitted:
     changed = [dims for _, dims in problem.operands if len(dims) == 2][-1]
     function = kernel.write_zeros() if not math.prod(changed) else kernel.write()
     cost = cost_model().cycles(_CALL_CYCLES + _PRODUCT_CYCLES * call.products)
-    return (Phase(function.name, count, count * cost),), dict(call.updates), 0
+    return Kernel((Phase(function.name, count, count * cost),), dict(call.updates))
 
 
 def _each(shapes: Sequence[Shape], rank: int) -> tuple[ArrayType, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from xlakit import machine
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.cpu.scalars import Scalar, complex as of_complex, load, store
 from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts
 from xlakit.cpu.scalars.real import BINARY
@@ -58,7 +58,7 @@ class _Problem:
         return self.batch * -(-self.sides // self.block)
 
 
-def emit_triangular_solve(module: Module, instruction: Instruction) -> Emitted:
+def emit_triangular_solve(module: Module, instruction: Instruction) -> Kernel:
     """The kernel; its table is a, b and the result, which starts as b. Raises DeclinedError for narrow types."""
     op = instruction.op_as(TriangularSolve)
     shape = instruction.shape
@@ -80,7 +80,7 @@ def emit_triangular_solve(module: Module, instruction: Instruction) -> Emitted:
         solve.solve(fn.at(a, type, matrix * (size * size * width)), fn.at(x, type, start * width), count)
     fn.ret()
     cost = cost_model().cycles(problem.batch * (200.0 + problem.products * 0.4))
-    return (Phase(fn.name, problem.tasks, cost),), {0: 1}, 0
+    return Kernel((Phase(fn.name, problem.tasks, cost),), {0: 1})
 
 
 class _Blas:

@@ -24,7 +24,7 @@ from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.promises import APART
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.kernel import Emitted, Phase, finish
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase, finish
 from xlakit.cpu.loops.emit.levels import Output
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, Variable, linear, of
@@ -49,7 +49,7 @@ from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.fusion.product_chain import Chain, Link, chain_of
 
 
-def emit_product_fusion(module: Module, computation: Computation, name: str) -> Emitted | None:
+def emit_product_fusion(module: Module, computation: Computation, name: str) -> Kernel | None:
     """A kernel for a product with an epilogue; None where the computation is no such chain."""
     chain = chain_of(computation)
     if chain is None:
@@ -77,8 +77,8 @@ class _Fusion:
         self.product_slot = self._product_slot(beside)
         self.cost = 0.0
 
-    def emit(self) -> Emitted:
-        """All phases."""
+    def emit(self) -> Kernel:
+        """Write the functions of all phases."""
         operands = [self._parameter(o) for o in self.chain.first.product.operands]
         follows = self._elements() if not self.chain.reduces else self._rows()
         # As a convolution's: input, kernel, result, what these become first.
@@ -91,7 +91,7 @@ class _Fusion:
             phases.append(Phase(fn.name, copy.tasks, math.prod(copy.padded) * cost_model().multiplication))
         fn = self._calling(self._product(self.cut, EpilogueCall(self.product_slot is None)), entries, follows)
         phases.append(Phase(fn.name, self.cut.tasks, self.cut.cost + self.cost))
-        return tuple(phases), {}, scratch_bytes(self.cut.copies)
+        return Kernel(tuple(phases), scratch_bytes=scratch_bytes(self.cut.copies))
 
     def _parameter(self, operand: Instruction) -> int:
         found = self.parameters.get(operand)

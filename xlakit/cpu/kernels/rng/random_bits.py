@@ -13,7 +13,7 @@ from xlakit.cpu.kernels.rng import random_words
 from xlakit.cpu.kernels.rng.random_words import Words, counters, interleaved, joined, lane_count, philox, threefry
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, integer, vector
-from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import RandomAlgorithm
 from xlakit.ir.instruction import Instruction
@@ -30,7 +30,7 @@ _BLOCK = knob("random_bits.block", 512, 64)
 _NO_UNROLL = ('"llvm.loop.unroll.disable"',)
 
 
-def emit_random_bits(module: Module, instruction: Instruction) -> Emitted:
+def emit_random_bits(module: Module, instruction: Instruction) -> Kernel:
     """The kernel of an rng-bit-generator; its table is the state, the state after (if it is given), and the bits."""
     op, shape = instruction.op_as(RngBitGenerator), instruction.shape
     data = shape.tuple_shapes[1] if shape.is_tuple else shape
@@ -42,7 +42,7 @@ def emit_random_bits(module: Module, instruction: Instruction) -> Emitted:
         phases.append(writer.emit_bits())
     if shape.is_tuple:
         phases.append(writer.emit_state())
-    return tuple(phases), {}, 0
+    return Kernel(tuple(phases))
 
 
 @dataclass(frozen=True, slots=True)

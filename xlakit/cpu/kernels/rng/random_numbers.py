@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from xlakit.cpu.kernels.rng.random_words import PHILOX_CYCLES, counters, interleaved, joined, lane_count, philox
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import F64, I32, I64, I128, PTR, VOID, Function, Module, Value
-from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.cpu.math.library import math_function
 from xlakit.cpu.math.trigonometric import sine_cosine_of_eighth
 from xlakit.cpu.scalars import Scalar, load, register_type, store
@@ -58,11 +58,11 @@ class _Recipe:
         return self.words_of_block // self.taken * self.made
 
 
-def emit_random_numbers(module: Module, instruction: Instruction) -> Emitted:
+def emit_random_numbers(module: Module, instruction: Instruction) -> Kernel:
     """The kernel of an rng; its table is the two parameters, the result, and the state of the draw as scratch."""
     kind, total = instruction.shape.element_type, instruction.shape.num_elements
     if not total:
-        return (), {}, STATE_BYTES
+        return Kernel((), scratch_bytes=STATE_BYTES)
     distribution = instruction.op_as(Rng).distribution
     recipe = _recipe(distribution, kind)
     fn = module.function("random_numbers", VOID, [PTR, I64, I64])
@@ -100,7 +100,7 @@ def emit_random_numbers(module: Module, instruction: Instruction) -> Emitted:
     fn.ret()
     each = _NORMAL_CYCLES if distribution is RandomDistribution.RNG_NORMAL else _UNIFORM_CYCLES
     cost = cost_model().cycles(blocks * PHILOX_CYCLES + total * each)
-    return (Phase(fn.name, -(-blocks // _TASK.value), cost),), {}, STATE_BYTES
+    return Kernel((Phase(fn.name, -(-blocks // _TASK.value), cost),), scratch_bytes=STATE_BYTES)
 
 
 def _recipe(distribution: RandomDistribution, kind: PrimitiveType) -> _Recipe:

@@ -17,7 +17,7 @@ from xlakit.cpu.kernels.scan.vectors import RunningTotals, running_totals
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I8, VOID, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter, regrouped
-from xlakit.cpu.loops.emit.kernel import Emitted, Phase, task_function
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase, task_function
 from xlakit.cpu.loops.nests.transpose import block_transposer
 from xlakit.cpu.scalars import Scalar, load, register_type, store
 from xlakit.cpu.scalars.memory import as_real, from_parts, parts
@@ -126,8 +126,8 @@ def plan_prefix_sum(instruction: Instruction) -> ScanPlan | None:
     )
 
 
-def emit_prefix_sum(module: Module, plan: ScanPlan) -> Emitted:
-    """The phases of a scan and the bytes of scratch. Their table: arrays, initial values, results, scratch."""
+def emit_prefix_sum(module: Module, plan: ScanPlan) -> Kernel:
+    """The kernel of a scan; its table is arrays, initial values, results, scratch."""
     require(
         f"a scan of {plan.outer} x {plan.length} x {plan.inner} elements",
         [
@@ -139,8 +139,8 @@ def emit_prefix_sum(module: Module, plan: ScanPlan) -> Emitted:
     )
     writer = _Writer(module, plan)
     if plan.segments == 1:
-        return (writer.emit_scan(),), {}, 0
-    return (writer.emit_totals(), writer.emit_scan()), {}, plan.total_bytes * len(plan.kinds)
+        return Kernel((writer.emit_scan(),))
+    return Kernel((writer.emit_totals(), writer.emit_scan()), scratch_bytes=plan.total_bytes * len(plan.kinds))
 
 
 # The addresses of one element in each array.

@@ -14,7 +14,7 @@ from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I8, I64, Module, Value
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.kernel import Emitted, Phase, task_function
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase, task_function
 from xlakit.cpu.scalars import Scalar, constant, load, store
 from xlakit.cpu.scalars.convert import convert
 from xlakit.cpu.scalars.memory import as_real
@@ -27,8 +27,8 @@ _COMBINED_CYCLES = 0.4
 _ALIGNMENT = 64
 
 
-def scatter_kernel(module: Module, instruction: Instruction) -> Emitted:
-    """The phases of a scatter, whose results are its operands changed in place, and the bytes of scratch.
+def scatter_kernel(module: Module, instruction: Instruction) -> Kernel:
+    """The kernel of a scatter, whose results are its operands changed in place.
 
     Raises DeclinedError where its computation has no code.
     """
@@ -37,11 +37,11 @@ def scatter_kernel(module: Module, instruction: Instruction) -> Emitted:
     count = len(plan.kinds)
     in_place = {number: number for number in range(count)}
     if not plan.count * plan.window_elements:
-        return (), in_place, 0
+        return Kernel((), in_place)
     if plan.sharing is not Sharing.PARTS:
-        return (_Writer(module, plan).emit_updates(),), in_place, 0
+        return Kernel((_Writer(module, plan).emit_updates(),), in_place)
     writer = _Writer(module, plan)
-    return (writer.emit_parts(), writer.emit_total()), in_place, plan.tasks * writer.part_bytes
+    return Kernel((writer.emit_parts(), writer.emit_total()), in_place, plan.tasks * writer.part_bytes)
 
 
 def check_plan(plan: ScatterPlan) -> None:

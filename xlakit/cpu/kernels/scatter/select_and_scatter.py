@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from xlakit.cpu.llvm import I32, I64, Function, Loop, Module, Value, integer
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.kernel import Emitted, Phase, task_function
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase, task_function
 from xlakit.cpu.scalars import Scalar, load, register_type, select, store
 from xlakit.cpu.scalars.convert import convert
 from xlakit.cpu.scalars.memory import as_real
@@ -167,23 +167,23 @@ def _plan(
     return SelectPlan(op, *kinds, free, moving, minor, max(1, strip), arrays, result)
 
 
-def select_and_scatter_kernel(module: Module, instruction: Instruction) -> Emitted:
-    """The phase of a select-and-scatter. Raises DeclinedError where a computation has no code."""
+def select_and_scatter_kernel(module: Module, instruction: Instruction) -> Kernel:
+    """The kernel of a select-and-scatter. Raises DeclinedError where a computation has no code."""
     return _emit(module, plan_select_and_scatter(instruction))
 
 
-def emit_padded_selection(module: Module, computation: Computation) -> Emitted | None:
-    """The phase of a fusion that pads, selects and cuts; None where it does something else."""
+def emit_padded_selection(module: Module, computation: Computation) -> Kernel | None:
+    """The kernel of a fusion that pads, selects and cuts; None where it does something else."""
     plan = plan_padded(computation)
     return None if plan is None else _emit(module, plan)
 
 
-def _emit(module: Module, plan: SelectPlan) -> Emitted:
+def _emit(module: Module, plan: SelectPlan) -> Kernel:
     with task_function(module, "select_and_scatter", plan.result + 1) as (fn, emitter, begin, end):
         writer = _Writer(emitter, plan)
         with fn.loop(begin, end) as task, emitter.scope():
             writer.task(task.index)
-    return (Phase(fn.name, plan.tasks, plan.cost),), {}, 0
+    return Kernel((Phase(fn.name, plan.tasks, plan.cost),))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from xlakit.cpu.kernels.sort.plan import (
 )
 from xlakit.cpu.llvm import Function, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import from_stored
 from xlakit.data.primitive import PrimitiveType
@@ -33,15 +33,15 @@ from xlakit.ops.sort import Sort
 __all__ = ["Less", "SortPlan", "emit_sort", "plan_sort", "sort_kernel"]
 
 
-def sort_kernel(module: Module, instruction: Instruction) -> Emitted:
-    """The phases of a sort instruction, no updates, and the bytes of scratch memory.
+def sort_kernel(module: Module, instruction: Instruction) -> Kernel:
+    """The kernel of a sort instruction.
 
     Raises DeclinedError for a comparator that takes other types than the operands have and orders by no keys.
     """
     op = instruction.op_as(Sort)
     plan = plan_sort(op, [o.shape for o in instruction.operands])
     phases = emit_sort(module, plan, comparator_less(op.to_apply, plan.kinds))
-    return tuple(phases), {}, plan.scratch_bytes
+    return Kernel(tuple(phases), scratch_bytes=plan.scratch_bytes)
 
 
 def emit_sort(module: Module, plan: SortPlan, less: Less) -> list[Phase]:

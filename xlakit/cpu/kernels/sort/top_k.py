@@ -15,7 +15,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.shared import common
@@ -25,9 +25,9 @@ from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, raw_type, store_raw
 from xlakit.cpu.kernels.sort.plan import INDEX, MOST_TASKS, Record, make_layout
 from xlakit.cpu.kernels.sort.radix import index_of, task_function
 from xlakit.cpu.kernels.sort.records import RecordSorter, load_record
-from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst
+from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst, RowKeys
 from xlakit.cpu.llvm import I8, I64, PTR, Effort, Function, Module, Value
-from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError
@@ -47,6 +47,9 @@ LONG_ROW = knob("top_k.long_row", 1 << 17, 40, 300)
 CHUNK = knob("top_k.chunk", 1 << 16, 64, 320)
 # If more than one in so many elements of a chunk is selected, too many chunks have selected elements.
 WANTED_OF_CHUNK = knob("top_k.wanted_of_chunk", 32, 2)
+
+
+_RowFunction = TypeVar("_RowFunction", bound=RowKeys)
 
 
 class Method(Enum):
@@ -100,13 +103,20 @@ class TopKPlan:
         """An element's key and its position in the row."""
         return _record_layout(self.key, self.length)
 
-    @property
-    def keys(self) -> tuple[PrimitiveType, bool, str, bool, int, int, bool]:
-        """What the functions that go over rows depend on."""
+    def common(self, function: type[_RowFunction]) -> _RowFunction:
+        """A common function that goes over the rows' keys or over records, for the types of this plan."""
         key, record = self.key, self.record
         rank = record.field(INDEX)
         assert rank is not None, "a record has the element's position"
-        return key.kind, key.descending, key.nan.value, key.zeros_equal, record.bits, rank.bits, self.last
+        return function(
+            kind=key.kind,
+            descending=key.descending,
+            nan=key.nan.value,
+            zeros_equal=key.zeros_equal,
+            record_bits=record.bits,
+            rank_bits=rank.bits,
+            last=self.last,
+        )
 
     @property
     def cost(self) -> float:
@@ -185,16 +195,16 @@ def _plan(
     return TopKPlan(method, key, arrays, columns, rows, length, k, last, tasks, scratch)
 
 
-def top_k_kernel(module: Module, instruction: Instruction) -> Emitted:
-    """The phases of a topk instruction, no updates, and the bytes of scratch memory. Raises as ``plan_top_k``."""
+def top_k_kernel(module: Module, instruction: Instruction) -> Kernel:
+    """The kernel of a topk instruction. Raises as ``plan_top_k``."""
     plan = plan_top_k(instruction.op_as(TopK), instruction.operands[0].shape)
-    return tuple(emit_top_k(module, plan)), {}, plan.scratch_bytes
+    return Kernel(tuple(emit_top_k(module, plan)), scratch_bytes=plan.scratch_bytes)
 
 
-def emit_partial_sort(module: Module, computation: Computation) -> Emitted | None:
-    """The phases of a fusion that sorts rows and takes their first or last elements; None where it is no such thing."""
+def emit_partial_sort(module: Module, computation: Computation) -> Kernel | None:
+    """The kernel of a fusion that sorts rows and takes their first or last elements; None where it is no such thing."""
     plan = plan_partial_sort(computation)
-    return None if plan is None else (tuple(emit_top_k(module, plan)), {}, plan.scratch_bytes)
+    return None if plan is None else Kernel(tuple(emit_top_k(module, plan)), scratch_bytes=plan.scratch_bytes)
 
 
 def emit_top_k(module: Module, plan: TopKPlan) -> list[Phase]:
@@ -258,14 +268,14 @@ class _Arrays:
     def keep(self, row: Value, begin: Value, end: Value, records: Value) -> None:
         """Keep the records of the first elements of a range of ranks."""
         plan, fn = self.plan, self.fn
-        common.call(fn, KeepFirst(*plan.keys), self.row(row), fn.i64(plan.length), begin, end, fn.i64(plan.k), records)
+        common.call(fn, plan.common(KeepFirst), self.row(row), fn.i64(plan.length), begin, end, fn.i64(plan.k), records)
 
     def sorted(self, sorter: RecordSorter, row: Value, begin: Value, end: Value, own: Value) -> Value:
         """Records in a task's memory, the first of them those of the first elements of a range of ranks, in order."""
         plan, fn = self.plan, self.fn
         found = fn.alloca(I64)
         where = self.row(row), fn.i64(plan.length), begin, end
-        common.call(fn, CollectFirst(*plan.keys), *where, fn.i64(plan.k), own, found)
+        common.call(fn, plan.common(CollectFirst), *where, fn.i64(plan.k), own, found)
         return sorter.sort(fn, own, fn.at(own, I8, plan.buffer_bytes), own, fn.load(I64, found))
 
     def store(self, row: Value, records: Value) -> None:
@@ -317,7 +327,7 @@ def _emit_joined(module: Module, plan: TopKPlan) -> Phase:
     _, begin, end = fn.parameters
     with fn.loop(begin, end) as loop:
         records = fn.at(arrays.scratch, plan.record.type, loop.index * (plan.chunks * plan.k))
-        common.call(fn, JoinFirst(*plan.keys), records, fn.i64(plan.chunks), fn.i64(plan.k))
+        common.call(fn, plan.common(JoinFirst), records, fn.i64(plan.chunks), fn.i64(plan.k))
         arrays.store(loop.index, records)
     fn.ret()
     return Phase(fn.name, plan.rows, cost_model().cycles(40.0 * plan.rows * plan.chunks * plan.k))

@@ -24,7 +24,12 @@ COUNTED_BITS = 12
 
 @dataclass(frozen=True, slots=True)
 class RowKeys:
-    """The keys of a row, and records of ``record`` bits: an element's key, and below it ``rank_bits`` for its rank."""
+    """A common function over the keys of a row, or over records of elements.
+
+    kind, descending, nan, zeros_equal: the type of the keys and their order, as in :class:`SortKey`.
+    record_bits, rank_bits: the size of a record, and of the element's rank in it, which is below the element's key.
+    last: whether rows are read from their last elements on.
+    """
 
     family: ClassVar[str]
     parameters: ClassVar[Sequence[Type]]
@@ -33,19 +38,19 @@ class RowKeys:
     descending: bool
     nan: str
     zeros_equal: bool
-    record: int
+    record_bits: int
     rank_bits: int
     last: bool
 
     @property
     def key(self) -> SortKey:
-        """What the first elements are by."""
+        """The key by which elements are first."""
         return SortKey(0, self.kind, descending=self.descending, nan=NanOrder(self.nan), zeros_equal=self.zeros_equal)
 
     @property
     def type(self) -> Type:
         """The type of a record."""
-        return integer(self.record)
+        return integer(self.record_bits)
 
     def index(self, length: Value | int, rank: Value) -> Value:
         """Where in its row the element of a rank stands."""

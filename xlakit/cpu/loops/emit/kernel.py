@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xlakit import machine
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
@@ -49,8 +49,16 @@ class Phase:
     grain: int | None = None
 
 
-# The phases, the results that are an operand changed in place, and the bytes of scratch.
-Emitted = tuple[tuple[Phase, ...], dict[int, int], int]
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """The phases of a kernel. Its table has the operands' arrays, the results', and scratch if it wants some.
+
+    updates: results that are an operand changed in place, by the numbers of their arrays.
+    """
+
+    phases: tuple[Phase, ...]
+    updates: dict[int, int] = field(default_factory=dict)
+    scratch_bytes: int = 0
 
 
 @contextmanager

@@ -189,21 +189,21 @@ def write_iterations(
     emitter: Emitter, level: Level, nodes: Sequence[Node], outputs: Sequence[Output], width: int, body: Body
 ) -> None:
     """A loop that computes nodes and stores outputs, as ``body`` does for one iteration."""
-    reduce_iterations(emitter, level, (), nodes, outputs, (), width, body)
+    reduce_iterations(emitter, level, (), nodes, outputs, width, body)
 
 
 def reduce_iterations(
     emitter: Emitter,
     level: Level,
-    reducers: Sequence[Reducer],
+    running: Sequence[tuple[Reducer, Scalar]],
     nodes: Sequence[Node],
     outputs: Sequence[Output],
-    running: Sequence[Scalar],
     width: int,
     body: Body,
 ) -> list[Scalar]:
     """A loop that combines what each iteration gives with ``running``, as ``body`` does for one iteration.
 
+    running: each reduction, and its value before the loop; the values after the loop are given back.
     width: how many lanes its vectors should have. LLVM makes several of what is longer than a register, and computes
     them side by side: none waits for another.
     """
@@ -222,7 +222,8 @@ def reduce_iterations(
             emitter.bind_group(group, cut.origin + index)
             return [as_real(v) for v in body(carried)]
 
-    results: Sequence[Value] = [as_real(r) for r in running]
+    reducers = [reducer for reducer, _ in running]
+    results: Sequence[Value] = [as_real(before) for _, before in running]
     with emitter.scope():
         cut = _Cut(emitter, level, width)
         _prepare(emitter, group, cut.width, nodes, outputs)

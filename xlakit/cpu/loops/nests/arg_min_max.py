@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I8, I32, I64, Function, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.kernel import TASK_NANOSECONDS, Emitted, Phase, Split, nest, store_all, task_function
+from xlakit.cpu.loops.emit.kernel import TASK_NANOSECONDS, Kernel, Phase, Split, nest, store_all, task_function
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Node, Variable, linear
@@ -164,7 +164,7 @@ class _Plan:
         return (element_cost([self.element]) + cost_model().cycles(_KEPT_CYCLES)) * self.row.extent
 
 
-def emit_arg_min_max(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Emitted | None:
+def emit_arg_min_max(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Kernel | None:
     """A kernel for rows whose result is the position of the greatest or least element; None for other fusions."""
     if len(reduced.reduces) != 1 or not reduced.roots_alike():
         return None
@@ -186,7 +186,7 @@ def emit_arg_min_max(module: Module, name: str, sources: dict[Instruction, Sourc
     if rows < _FEW_ROWS.value and parts > 1:
         shared = _Shared(plan, rows, parts)
         return shared.emit(module, name, reduced.arrays + len(reduced.roots))
-    return (_rows(module, name, reduced.arrays + len(reduced.roots), plan),), {}, 0
+    return Kernel((_rows(module, name, reduced.arrays + len(reduced.roots), plan),))
 
 
 def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced, op: Maximum | Minimum) -> _Plan:
@@ -318,10 +318,10 @@ class _Shared:
         self.parts = parts
         self.positions = -(-rows * parts * plan.kind.byte_width // 64) * 64
 
-    def emit(self, module: Module, name: str, arrays: int) -> Emitted:
-        """The two phases, and the bytes of scratch."""
+    def emit(self, module: Module, name: str, arrays: int) -> Kernel:
+        """Write the functions of the two phases."""
         phases = (self._parts(module, name, arrays), self._joined(module, name, arrays))
-        return phases, {}, self.positions + 8 * self.rows * self.parts
+        return Kernel(phases, scratch_bytes=self.positions + 8 * self.rows * self.parts)
 
     def _levels(self) -> list[Level]:
         return [Level(Group([v]), 0, v.extent) for v in self.plan.rows]

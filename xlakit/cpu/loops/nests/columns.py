@@ -10,7 +10,7 @@ from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Effort, Module, Type, Value, vector
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.kernel import Emitted, Phase, store_all, task_function
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase, store_all, task_function
 from xlakit.cpu.loops.emit.lanes import lanes_of, write_iterations
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.cost import element_cost, reducer_cost
@@ -66,7 +66,7 @@ class _Plan:
         return self.inputs + [n for f in self.reducers for n in f.initial] + [n for o in self.stores for n in o.nodes]
 
 
-def emit_columns(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Emitted | None:
+def emit_columns(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Kernel | None:
     """A kernel of strips; None where the fusion is none."""
     if not reduced.roots_alike() or len(reduced.levels()) > 1:
         return None
@@ -83,8 +83,10 @@ def emit_columns(module: Module, name: str, sources: dict[Instruction, Source], 
         parts = count_parts(reduced, plan.reducers, cost, extent)
     first = _write(module, name, reduced, plan, groups, cost, parts)
     if parts == 1:
-        return (first,), {}, 0
-    return (first, combine(module, name, sources, reduced, parts)), {}, scratch_offsets(reduced, parts)[1]
+        return Kernel((first,))
+    return Kernel(
+        (first, combine(module, name, sources, reduced, parts)), scratch_bytes=scratch_offsets(reduced, parts)[1]
+    )
 
 
 def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced) -> _Plan:

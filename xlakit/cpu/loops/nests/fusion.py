@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Module
-from xlakit.cpu.loops.emit.kernel import Emitted
+from xlakit.cpu.loops.emit.kernel import Kernel
 from xlakit.cpu.loops.emit.levels import Output
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Affine, Variable, linear
@@ -58,7 +58,7 @@ def check_arrays(computation: Computation) -> None:
             raise DeclinedError(f"no loop is made for a fusion that takes or gives {shape} as one value")
 
 
-def emit_fusion(module: Module, computation: Computation, name: str) -> Emitted:
+def emit_fusion(module: Module, computation: Computation, name: str) -> Kernel:
     """A kernel whose table has the parameters' arrays, then those of the results."""
     parameters = computation.parameters
     roots = roots_of(computation)
@@ -69,7 +69,7 @@ def emit_fusion(module: Module, computation: Computation, name: str) -> Emitted:
             return update
     pieces = emit_pieces(module, name, computation)
     if pieces is not None:
-        return (pieces,), {}, 0
+        return Kernel((pieces,))
     reduction = emit_reduction(module, name, sources, computation, roots)
     if reduction is not None:
         return reduction
@@ -79,7 +79,7 @@ def emit_fusion(module: Module, computation: Computation, name: str) -> Emitted:
     def make(space: Space) -> tuple[list[Variable], list[Output]]:
         return _elements(sources, space, roots, pieces)
 
-    return (emit_nest(module, name, len(parameters) + len(roots), make),), {}, 0
+    return Kernel((emit_nest(module, name, len(parameters) + len(roots), make),))
 
 
 def _side_by_side(sources: dict[Instruction, Source], roots: Sequence[Root]) -> dict[int, int]:
@@ -120,7 +120,7 @@ def _elements(
     return variables, outputs
 
 
-def _emit_update(module: Module, name: str, sources: dict[Instruction, Source], root: Instruction) -> Emitted | None:
+def _emit_update(module: Module, name: str, sources: dict[Instruction, Source], root: Instruction) -> Kernel | None:
     """A dynamic-update-slice of a parameter: only the slice is written, into the operand's own memory."""
     target, update, *starts = root.operands
     arrays = list(sources)
@@ -139,7 +139,7 @@ def _emit_update(module: Module, name: str, sources: dict[Instruction, Source], 
     if reads_elsewhere(outputs, arrays.index(target)):
         return None
     phase = loop_kernel(module, name, len(arrays) + 1, variables, outputs)
-    return (phase,), {0: arrays.index(target)}, 0
+    return Kernel((phase,), {0: arrays.index(target)})
 
 
 def reads_elsewhere(outputs: Sequence[Output], array: int) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.cpu.llvm import Module
-from xlakit.cpu.loops.emit.kernel import Emitted
+from xlakit.cpu.loops.emit.kernel import Kernel
 from xlakit.cpu.loops.ir.tracer import Source
 from xlakit.cpu.loops.nests.arg_min_max import emit_arg_min_max
 from xlakit.cpu.loops.nests.columns import emit_columns
@@ -27,7 +27,7 @@ def emit_reduction(
     sources: dict[Instruction, Source],
     computation: Computation,
     roots: Sequence[Root],
-) -> Emitted | None:
+) -> Kernel | None:
     """A kernel for a fusion whose reductions all go over the same dimensions; None where there is none."""
     # Smaller reductions are written out inside of the loop over their results.
     reduces = [i for i in computation.instructions if is_large_reduction(i)]

@@ -16,7 +16,7 @@ from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
 from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter, regrouped
 from xlakit.cpu.loops.emit.kernel import (
     DOUBLED,
-    Emitted,
+    Kernel,
     Phase,
     Split,
     hints_for,
@@ -82,7 +82,7 @@ class Plan:
     scratch: list[int]
 
 
-def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Emitted | None:
+def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Kernel | None:
     """A kernel of rows; None where the fusion is none."""
     try:
         plan = with_splits(lambda space: plan_rows(space, sources, reduced))
@@ -96,8 +96,11 @@ def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], red
         parts = count_parts(reduced, plan.stages[0].reducers, row * rows, extent)
         if parts > 1:
             first = _write_parts(module, name, reduced, plan, parts, row * rows)
-            return (first, combine(module, name, sources, reduced, parts)), {}, scratch_offsets(reduced, parts)[1]
-    return (_write(module, name, reduced, plan, row, rows),), {}, 0
+            return Kernel(
+                (first, combine(module, name, sources, reduced, parts)),
+                scratch_bytes=scratch_offsets(reduced, parts)[1],
+            )
+    return Kernel((_write(module, name, reduced, plan, row, rows),))
 
 
 def plan_rows(space: Space, sources: dict[Instruction, Source], reduced: Reduced) -> Plan:
@@ -330,7 +333,8 @@ def _iterations_in_lanes(emitter: Emitter, stage: Stage, level: Level, running: 
     def iteration(running: Sequence[Scalar]) -> Sequence[Scalar]:
         return _iteration(emitter, stage, list(running))
 
-    return reduce_iterations(emitter, level, stage.reducers, stage.nodes, stage.stores, running, width, iteration)
+    reductions = list(zip(stage.reducers, running, strict=True))
+    return reduce_iterations(emitter, level, reductions, stage.nodes, stage.stores, width, iteration)
 
 
 def _interleaving(stage: Stage, level: Level) -> Sequence[str]:
