@@ -22,10 +22,6 @@ COMPARING = ("ir/",)
 # The keys of rows.
 SETS = {
     "xlakit.cpu.scalars.apply._OPCODES",
-    "xlakit.passes.canonicalize.expand._EXPANDED",
-    "xlakit.passes.spmd.dispatch._COLLECTIVES",
-    "xlakit.passes.spmd.dispatch._FEEDS",
-    "xlakit.passes.spmd.dispatch._STARTS",
 }
 
 # A process loads what its programs need; here are all tables.

@@ -12,6 +12,7 @@ class HloEnum(enum.Enum):
     """A choice. The member's name is the proto's, its value the proto's number, ``text`` is HLO text's word."""
 
     __hash__ = object.__hash__
+    __repr__ = enum.Enum.__str__
 
     @property
     def text(self) -> str:

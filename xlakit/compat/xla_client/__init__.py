@@ -37,7 +37,6 @@ from xlakit.compat.xla_client.enums import (
     ArrayCopySemantics as ArrayCopySemantics,
     AutotuneCacheMode as AutotuneCacheMode,
     CustomCallTargetTraits as CustomCallTargetTraits,
-    FftType as FftType,
     HostBufferSemantics as HostBufferSemantics,
     PaddingType as PaddingType,
     PrimitiveType as PrimitiveType,
@@ -128,6 +127,7 @@ from xlakit.compat.xla_client.xla_extension import (
     hlo_sharding_util as hlo_sharding_util,
     reorder_shards as reorder_shards,
 )
+from xlakit.ir.enums import FftType as FftType
 
 ResultAccuracyMode = ResultAccuracy_Mode
 LoadedExecutable_execute = LoadedExecutable.execute

@@ -1,4 +1,4 @@
-"""The enumerations of xla_client, with the numbers that they have there."""
+"""The enumerations of xla_client whose names, numbers or types are not those of :mod:`xlakit.ir.enums`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,13 @@ from xlakit.data.primitive import PrimitiveType as OurPrimitiveType
 class _Named(enum.Enum):
     """An enumeration whose members print as ``Name.MEMBER``."""
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}.{self.name}"
-
-    __str__ = __repr__
+    __repr__ = enum.Enum.__str__
 
 
 class _NamedInt(enum.IntEnum):
     """An enumeration of integers whose members print as ``Name.MEMBER``."""
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}.{self.name}"
-
-    __str__ = __repr__
+    __repr__ = __str__ = enum.Enum.__str__
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
@@ -66,15 +60,6 @@ class PrimitiveType(_NamedInt):
     def wrapped(self) -> OurPrimitiveType:
         """Xlakit's member of the same number."""
         return OurPrimitiveType(int(self))
-
-
-class FftType(_Named):
-    """The kinds of Fourier transforms."""
-
-    FFT = 0
-    IFFT = 1
-    RFFT = 2
-    IRFFT = 3
 
 
 class PrecisionConfig_Precision(_Named):
@@ -146,14 +131,6 @@ class CustomCallTargetTraits(enum.IntFlag):
 
     DEFAULT = 0
     COMMAND_BUFFER_COMPATIBLE = 1
-
-
-class CustomCallSchedule(_Named):
-    """Where a custom call is placed in the schedule."""
-
-    SCHEDULE_NONE = 0
-    SCHEDULE_LATEST = 1
-    SCHEDULE_EARLIEST = 2
 
 
 class CustomCallApiVersion(_NamedInt):

@@ -32,7 +32,6 @@ from xlakit.compat.xla_client.custom_calls import (
 from xlakit.compat.xla_client.enums import (
     ArrayCopySemantics as ArrayCopySemantics,
     AutotuneCacheMode as AutotuneCacheMode,
-    FftType as FftType,
     HostBufferSemantics as HostBufferSemantics,
     OpSharding_ShardGroupType as OpSharding_ShardGroupType,
     OpSharding_Type as OpSharding_Type,
@@ -117,6 +116,7 @@ from xlakit.compat.xla_client.weakref_lru_cache import (
     weakref_lru_cache as weakref_lru_cache,
 )
 from xlakit.errors import UnsupportedError
+from xlakit.ir.enums import FftType as FftType
 
 Executable = LoadedExecutable
 ifrt_version_number = 5

@@ -24,7 +24,7 @@ from xlakit.ops.shared.checks import need_declared
 _REQUEST = Shape(PrimitiveType.U32)
 
 
-class _Transfer(Op):
+class Transfer(Op):
     """The base of operations that reach out of the program."""
 
     __slots__ = ()
@@ -54,7 +54,7 @@ def _check_feed(shape: Shape) -> None:
 
 
 @operation("infeed", arity=1, documents=("Infeed", "InfeedWithToken"))
-class Infeed(_Transfer):
+class Infeed(Transfer):
     """The next value of the device's infeed, and a token."""
 
     infeed_config: str = attribute(Kind.STRING, default="")
@@ -94,7 +94,7 @@ def infeed_with_token(token: XlaOp, shape: Shape, config: str = "") -> XlaOp:
 
 
 @operation("outfeed", arity=2, documents=("Outfeed", "OutfeedWithToken"))
-class Outfeed(_Transfer):
+class Outfeed(Transfer):
     """Append the first operand to the device's outfeed."""
 
     outfeed_shape: Shape | None = attribute(Kind.SHAPE, default=None, always=True)
@@ -143,7 +143,7 @@ def outfeed_with_token(
 
 
 @operation("send", arity=2, documents=("Send", "SendWithToken", "SendToHost"))
-class Send(_Transfer, Start):
+class Send(Transfer, Start):
     """Put the first operand into a channel, to a recv of the same channel or to the host.
 
     Gives (operand, request, token) for send-done, which waits until the value is where a recv wants it; a send to the
@@ -179,7 +179,7 @@ def _check_context(shape: Shape) -> None:
 
 
 @operation("send-done", arity=1, documents=("SendDone",))
-class SendDone(_Transfer, Done):
+class SendDone(Transfer, Done):
     """A token for a finished send: the recv of its channel has begun, and has the value."""
 
     channel_id: int | None = attribute(Kind.INT64, default=None)
@@ -195,7 +195,7 @@ class SendDone(_Transfer, Done):
 
 
 @operation("recv", arity=1, documents=("Recv", "RecvWithToken", "RecvFromHost"))
-class Recv(_Transfer, Start):
+class Recv(Transfer, Start):
     """Ask for the next value of a channel; gives (room for it, request, token) for recv-done."""
 
     channel_id: int | None = attribute(Kind.INT64, default=None)
@@ -217,7 +217,7 @@ class Recv(_Transfer, Start):
 
 
 @operation("recv-done", arity=1, documents=("RecvDone",))
-class RecvDone(_Transfer, Done):
+class RecvDone(Transfer, Done):
     """The value that a recv asked for, and a token; waits for it."""
 
     channel_id: int | None = attribute(Kind.INT64, default=None)

@@ -92,7 +92,8 @@ def _may_expand(instruction: Instruction) -> bool:
     op = instruction.op
     if isinstance(op, Dot):
         return instruction.shape.num_elements == 1
-    return op.opcode in _EXPANDED and (not isinstance(op, Convolution) or len(instruction.operands) > 2)
+    expanded = isinstance(op, (AsyncDone, CopyDone)) or op.opcode in _EXPANSIONS
+    return expanded and (not isinstance(op, Convolution) or len(instruction.operands) > 2)
 
 
 def _is_dynamic(instruction: Instruction) -> bool:
@@ -329,7 +330,6 @@ _EXPANSIONS: dict[str, _Expansion] = {
 }
 # What does not ask how many elements there are.
 _STRUCTURAL = (CustomCall, Domain, Scan)
-_EXPANDED = frozenset({*_EXPANSIONS, "async-done", "copy-done"})
 
 
 def _parts() -> dict[str, str]:

@@ -7,22 +7,22 @@ from typing import Final
 
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Instruction
-from xlakit.ops.control import Call, Fusion
+from xlakit.ir.operation import Op
+from xlakit.ops.communication.asynchronous import AsyncStart
+from xlakit.ops.communication.collective import Collective
+from xlakit.ops.communication.collective_moves import CollectivePermute
+from xlakit.ops.communication.collective_pairs import AllGatherStart, AllReduceStart, CollectivePermuteStart
+from xlakit.ops.communication.collectives import PartitionId
+from xlakit.ops.communication.transfer import Transfer
+from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.custom_call import CustomCall
-from xlakit.ops.data import OptimizationBarrier
+from xlakit.ops.data import AddDependency, OptimizationBarrier
+from xlakit.ops.random import Rng, RngGetAndUpdateState
 from xlakit.passes.spmd.operations import control, custom, effects, inspection, manual
 from xlakit.passes.spmd.pieces.pieces import smallest
 from xlakit.passes.spmd.shardings.annotations import CONSTRAINTS, GROUP, HINTS
 from xlakit.passes.spmd.shardings.values import Piece, Value, leaves
 from xlakit.passes.spmd.walk import Walk
-
-_FEEDS: Final = frozenset({"infeed", "outfeed", "send", "recv", "send-done", "recv-done"})
-_COLLECTIVES: Final = frozenset(
-    {"all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter", "collective-broadcast"}
-)
-
-# Where their dones follow, pairs.py has made one operation of the two.
-_STARTS: Final = frozenset({"all-gather-start", "all-reduce-start", "async-start", "collective-permute-start"})
 
 
 def split(walk: Walk, old: Instruction, operands: tuple[Value, ...], end: Instruction | None) -> Value:
@@ -30,9 +30,9 @@ def split(walk: Walk, old: Instruction, operands: tuple[Value, ...], end: Instru
 
     end: the end of a call of a manual computation; None for other instructions.
     """
-    special = _SPECIAL.get(old.opcode)
-    if special is not None:
-        return special(walk, old, operands)
+    for classes, step in _STEPS:
+        if isinstance(old.op, classes):
+            return step(walk, old, operands)
     if isinstance(old.op, Call) and end is not None and not operands:
         return walk.inside(manual.scope_of(walk, end), old.op.to_apply, operands, None)
     if isinstance(old.op, (Call, Fusion)):
@@ -110,15 +110,16 @@ def _refuse(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
 
 _Step = Callable[[Walk, Instruction, tuple[Value, ...]], Value]
 
-_SPECIAL: Final[dict[str, _Step]] = {
-    "add-dependency": _dependency,
-    "conditional": control.conditional,
-    "opt-barrier": _barrier,
-    "partition-id": _own_number,
-    "rng": effects.random,
-    "rng-get-and-update-state": effects.random,
-    "while": control.loop,
-    **dict.fromkeys(_COLLECTIVES, effects.collective),
-    **dict.fromkeys(_FEEDS, _refuse),
-    **dict.fromkeys(_STARTS, _refuse_start),
-}
+# The first row that has the class of an operation. Where the done of a start follows, pairs.py has made one operation
+# of the two.
+_STEPS: Final[tuple[tuple[tuple[type[Op], ...], _Step], ...]] = (
+    ((Transfer,), _refuse),
+    ((AsyncStart, AllGatherStart, AllReduceStart, CollectivePermuteStart), _refuse_start),
+    ((Collective, CollectivePermute), effects.collective),
+    ((AddDependency,), _dependency),
+    ((Conditional,), control.conditional),
+    ((OptimizationBarrier,), _barrier),
+    ((PartitionId,), _own_number),
+    ((Rng, RngGetAndUpdateState), effects.random),
+    ((While,), control.loop),
+)

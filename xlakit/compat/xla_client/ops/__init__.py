@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from xlakit.compat.xla_client.enums import (
     CustomCallApiVersion as CustomCallApiVersion,
-    CustomCallSchedule as CustomCallSchedule,
     RandomAlgorithm as RandomAlgorithm,
     TriangularSolveOptions_Transpose as TriangularSolveOptions_Transpose,
 )
@@ -168,3 +167,4 @@ from xlakit.compat.xla_client.ops.math_library import (
     RegularizedIncompleteBeta as RegularizedIncompleteBeta,
     Zeta as Zeta,
 )
+from xlakit.ir.enums import CustomCallSchedule as CustomCallSchedule

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xlakit.compat.xla_client.ops.operations import Ints, Kind, Op, Pairs, Record, operation
 from xlakit.compat.xla_client.ops.records import convolution_numbers_of, dot_numbers_of, precision_of
-from xlakit.ir.enums import FftType as OurFftType, Transpose
+from xlakit.ir.enums import FftType, Transpose
 from xlakit.ops import convolution, dot, fft, linear_algebra
 
 
@@ -69,7 +69,7 @@ def ConvGeneralDilated(
 @operation
 def Fft(operand: Op, fft_type: Record, fft_length: Ints) -> Op:
     """A Fourier transform along the last dimensions."""
-    return fft.fft(operand, OurFftType(fft_type.value), fft_length)
+    return fft.fft(operand, FftType(fft_type.value), fft_length)
 
 
 @operation

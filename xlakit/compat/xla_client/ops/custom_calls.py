@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from xlakit.compat.xla_client.enums import CustomCallApiVersion, CustomCallSchedule
+from xlakit.compat.xla_client.enums import CustomCallApiVersion
 from xlakit.compat.xla_client.ops.operations import Builder, Computation, Op, Ops, Record, Shaped, operation
 from xlakit.compat.xla_client.shapes import laid_out
 from xlakit.data.literal import Literal
 from xlakit.ir.attributes import OutputOperandAliasing
-from xlakit.ir.enums import CustomCallApiVersion as OurVersion, CustomCallSchedule as OurSchedule
+from xlakit.ir.enums import CustomCallApiVersion as OurVersion, CustomCallSchedule
 from xlakit.ops.custom_call import custom_call
 
 # Pairs of an output's index, and an operand's number and index.
@@ -141,7 +141,7 @@ def _call(
         laid_out(shape),
         _text(opaque),
         has_side_effect=has_side_effect,
-        schedule=OurSchedule(schedule.value),
+        schedule=CustomCallSchedule(schedule.value),
         api_version=OurVersion(int(api_version)),
         **more,
     )
