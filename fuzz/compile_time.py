@@ -7,6 +7,9 @@ both of which are the same each time, and the processor's time, which is what ma
 floor. Each program is compiled in a process of its own, with limits of time and memory; a short one runs, too, and must
 give what the interpreter gives. The exit status is 1 where an exponent is above the limit, a program is not compiled,
 or numbers differ.
+
+With ``--quick``, half of the time is for glances: passes and code generation alone, of one length, without LLVM. These
+are so many cases in a second that what doubles with each step is met whatever the seed.
 """
 
 from __future__ import annotations
@@ -51,6 +54,9 @@ _WAIT = 5
 _LONGER = 16
 _GIGABYTES = 8
 _QUICK_SECONDS = 30
+# How many steps a program has that is glanced at, and how long its code is waited for; most take a tenth of a second.
+_GLANCED = 16
+_GLANCE_SECONDS = 4
 # Each element of what they give is made of several: the first to look at, since a chain of them that is written out in
 # one loop doubles with every step.
 _SUMS = (
@@ -214,6 +220,40 @@ def _measure(case: Case, lengths: Sequence[int], seconds: float) -> None:
     print(json.dumps({"wrong": wrong_numbers(case)}), flush=True)
 
 
+def glances(chosen: Sequence[Case], seconds: float) -> tuple[list[Finding], int]:
+    """What is wrong with cases at one length, as many as there is time for, and how many these were."""
+    end, done, findings = time.monotonic() + seconds, 0, list[Finding]()
+    while done < len(chosen) and time.monotonic() < end:
+        left = json.dumps([[*case] for case in chosen[done:]])
+        command = [sys.executable, "-m", "fuzz.compile_time", "--glance", "--seconds", str(end - time.monotonic())]
+        finished = subprocess.run(command, input=left, capture_output=True, text=True, check=False)
+        count = finished.stdout.count("\n")
+        done += count
+        if finished.returncode == 0:
+            break
+        late = f"code for {_GLANCED} steps is not generated in {_GLANCE_SECONDS} s"
+        said = finished.stderr.strip().splitlines()[-1:] or [f"the process died ({finished.returncode})"]
+        fault = late if finished.returncode == -signal.SIGXCPU else said[0]
+        findings.append(Finding(chosen[done], [], fault))
+        done += 1
+    return findings, done
+
+
+def _glance(seconds: float) -> None:
+    """Generate code for the cases on standard input; a line for each that is done."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    end = time.monotonic() + seconds
+    for case in json.loads(sys.stdin.read()):
+        if time.monotonic() > end:
+            break
+        most = math.ceil(time.process_time()) + _GLANCE_SECONDS
+        resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
+        family, pattern, size, seed = case
+        module = long_module(family, pattern, _GLANCED, size, seed)
+        generate(run_pipeline(module), _target(module))
+        print(family, pattern, size, flush=True)
+
+
 def cases(options: argparse.Namespace) -> list[Case]:
     """The cases that the options ask for."""
     families = [options.only] if options.only else [*FAMILIES, MIXED]
@@ -257,15 +297,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=_QUICK_SECONDS, help=f"that time ({_QUICK_SECONDS})")
     parser.add_argument("--limit", type=float, default=_LIMIT, help=f"the greatest exponent ({_LIMIT})")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
+    parser.add_argument("--glance", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("lengths", type=int, nargs="*", help=f"how many steps ({' '.join(map(str, _LENGTHS))})")
     options = parser.parse_args(arguments)
     lengths = options.lengths or list(_LENGTHS)
     if options.measure:
         _measure(Case(*json.loads(options.measure)), lengths, options.seconds)
         return 0
+    if options.glance:
+        _glance(options.seconds)
+        return 0
+    chosen, start, findings = cases(options), time.monotonic(), list[Finding]()
+    if options.quick:
+        findings, glanced = glances(chosen, options.seconds / 2)
+        print(f"{glanced} cases of {_GLANCED} steps")
+        for finding in findings:
+            print(f"FAILED python -m fuzz.compile_time {finding.case}: {finding.fault}", flush=True)
     print(f"{'family':18} {'pattern':9} size     calls     lines        MB seconds    calls    lines  seconds")
-    start, findings = time.monotonic(), list[Finding]()
-    for case in cases(options):
+    for case in chosen:
         if options.quick and time.monotonic() - start > options.seconds:
             break
         findings.append(examine(case, lengths, options.limit))

@@ -17,13 +17,15 @@ from fuzz.bug_bank.bugs import BUGS, Bug
 from fuzz.nets import NETS, Found, Net, run, shares
 
 _ROOT = Path(__file__).parents[2]
+# What nets import, and the folder in which JAX looks for plugins that are not installed.
+_FOLDERS = ("xlakit", "fuzz", "jax_plugins")
 # The time that .ci/run gives to all nets together.
 _SECONDS = 240.0
 
 
 def copy_of_the_tree(folder: Path) -> None:
     """What git knows of, and what it does not ignore, as it is now."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "xlakit", "fuzz"]
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *_FOLDERS]
     listed = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE).stdout
     for name in filter(None, listed.decode().split("\0")):
         if (_ROOT / name).is_file():
@@ -44,7 +46,7 @@ def look_for(bug: Bug, nets: Mapping[Net, float], seed: int, enough: int) -> dic
         for net, seconds in nets.items():
             made = run(net, seed, seconds, name, stop=True)
             found[net.name] = made if made.fault else None
-            said = f"{made.seconds:6.1f} s  {made.fault[:150]}" if made.fault else "     -"
+            said = f"{made.seconds:6.1f} s  {made.fault[:400]}" if made.fault else "     -"
             print(f"  {net.name:14} {said}", flush=True)
             if sum(f is not None for f in found.values()) >= enough:
                 break

@@ -87,6 +87,9 @@ def _short(array: Any) -> str:
 def main() -> None:
     """Programs by the seeds on the command line: a prefix, the first number, how many."""
     prefix, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    for platform in ("cpu", "xlakit"):
+        # Without one of them every program would seem to be refused by JAX.
+        jax.devices(platform)
     for number in range(first, first + count):
         print(json.dumps({"begin": number}), flush=True)
         print(json.dumps(judge(f"{prefix}.{number}")), flush=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from fuzz import compile_time
-from fuzz.compile_time import Case, Finding, examine, exponents, measured, wrong_numbers
+from fuzz.compile_time import Case, Finding, examine, exponents, glances, measured, wrong_numbers
 from fuzz.programs.composed.long import MIXED, PATTERNS, long_module
 from fuzz.programs.composed.steps import FAMILIES
 
@@ -75,3 +75,11 @@ def test_what_grows_up_to_a_bound_is_looked_at_in_longer_programs(monkeypatch):
     assert bounded == ("", [(1, 16, 32, 64), (1, 256, 512, 1024)])
     assert found(lambda n: 1e4 * n)[1] == [(1, 16, 32, 64)]
     assert found(lambda n: 1e3 * n**2)[0]
+
+
+def test_what_fails_at_a_glance_is_told_and_the_others_follow():
+    cases = [Case("norms", "chain", 2, 0), Case("unheard-of", "chain", 2, 0), Case("slices", "chain", 2, 0)]
+    findings, done = glances(cases, 60.0)
+    assert done == 3
+    assert [f.case.family for f in findings] == ["unheard-of"]
+    assert "unheard-of" in findings[0].fault

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fuzz.programs.draft import Draft, Named, join
+from fuzz.programs.values import bits_of
 
 # Values of steps have at most so many elements.
 MOST_ELEMENTS = 4096
@@ -48,8 +49,10 @@ class Body:
         maker(self)
 
     def scalar(self, kind: str, number: int) -> Named:
-        """A constant."""
-        return self.add(kind, (), f"constant({number})")
+        """A constant, or the largest number of an integer type that has not so large a one."""
+        bits = 0 if "f" in kind or kind == "pred" else bits_of(kind)
+        largest = (1 << bits - (kind[0] == "s")) - 1 if bits else number
+        return self.add(kind, (), f"constant({min(number, largest)})")
 
     def matching(self, value: Named) -> Named:
         """Another value of the same type and dimensions, made for it where there is none."""
