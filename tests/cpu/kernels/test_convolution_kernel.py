@@ -109,10 +109,11 @@ def test_an_input_without_zeros_around_is_converted_in_several_tasks():
 
 
 def test_features_alone():
-    check(NHWC, (2, 12, 11, 35), (3, 3, 1, 35), SAME, feature_group_count=35, kind="lanes")
-    check(NHWC, (1, 12, 11, 16), (7, 5, 1, 16), {"padding_low": 3, "stride": 2}, feature_group_count=16, kind="lanes")
+    check(NHWC, (2, 12, 11, 35), (3, 3, 1, 35), SAME, feature_group_count=35, kind="depthwise")
+    strided = {"padding_low": 3, "stride": 2}
+    check(NHWC, (1, 12, 11, 16), (7, 5, 1, 16), strided, feature_group_count=16, kind="depthwise")
     check(NHWC, (1, 5, 4, 16), (3, 3, 1, 16), {"base_dilation": 2, "padding_low": 2}, feature_group_count=16)
-    check(NHWC, (1, 9, 9, 9), (3, 3, 1, 9), SAME, (P.S8, P.S8, P.S32), feature_group_count=9, kind="lanes")
+    check(NHWC, (1, 9, 9, 9), (3, 3, 1, 9), SAME, (P.S8, P.S8, P.S32), feature_group_count=9, kind="depthwise")
     check(NCHW, (2, 6, 9, 20), (6, 1, 3, 3), SAME, feature_group_count=6, kind="features")
     check("f01b_i01o->01bf", (8, 6, 6, 3), (8, 4, 4, 8), feature_group_count=1, batch_group_count=1)
     check("b01f_01io->b01f", (8, 6, 6, 3), (2, 2, 3, 8), batch_group_count=8)
@@ -156,7 +157,7 @@ def test_windows_of_all_kinds(labels):
 def test_gradients_of_the_kernel():
     check("f01b_i01o->01bf", (4, 12, 12, 8), (4, 12, 12, 16), SAME)
     check("fb01_io01->fb01", (4, 8, 12, 12), (4, 16, 12, 12), SAME)
-    check("f01b_i01o->01bf", (4, 9, 9, 8), (4, 9, 9, 8), SAME, batch_group_count=8, kind="lanes")
+    check("f01b_i01o->01bf", (4, 9, 9, 8), (4, 9, 9, 8), SAME, batch_group_count=8, kind="depthwise")
     # Blocks of rows begin within runs of them.
     check("f01b_i01o->01bf", (8, 8, 8, 48), (8, 8, 8, 64), SAME)
     check("f01b_i01o->01bf", (8, 8, 8, 56), (8, 8, 8, 64), SAME)

@@ -6,7 +6,7 @@ import pytest
 from evaluating import f32
 
 from xlakit.cpu.kernels.conv.convolution import emit_convolution, plan_convolution
-from xlakit.cpu.kernels.conv.depthwise import emit_lanes
+from xlakit.cpu.kernels.conv.depthwise import emit_depthwise
 from xlakit.cpu.kernels.conv.pad import emit_pad
 from xlakit.cpu.kernels.fft.axis import Axis, Storage
 from xlakit.cpu.kernels.fft.four_step import FourStep
@@ -81,7 +81,7 @@ def test_convolutions():
     refused(emit_pad, replace(plan.padded, first=4), 3, "pad")
     refused(emit_pad, replace(plan.padded, groups=3), 3, "pad")
     refused(emit_pad, replace(plan.padded, low=(-1, 0, 0, 0)), 3, "pad")
-    assert not refused(emit_lanes, plan.geometry, plan.geometry.phases[0], "lanes").functions
+    assert not refused(emit_depthwise, plan.geometry, plan.geometry.phases[0], "lanes").functions
     (whole, cut), *_ = plan.products
     refused(emit_convolution, replace(plan, padded=None, products=((whole, replace(cut, mc=cut.mc + 1)),)))
 

@@ -1,8 +1,8 @@
-"""The HLO convolution: as matrix products over strides, or feature by feature.
+"""The HLO convolution: as matrix products over strided arrays, or feature by feature if it is depthwise.
 
-The patches of the input that placements see are never written out: micro-kernels read the input itself, around which
-the zeros have been written where there is padding. Which of placements and features are the rows of the product is
-chosen so that its columns lie side by side in the result.
+There is no im2col: micro-kernels read the input itself at the window positions (placements); where there is padding,
+they read a copy with the zeros written out. The rows of the product are placements or features, whichever makes its
+columns contiguous in the result.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.kernels.conv.depthwise import emit_lanes, fits_lanes, lanes_tasks
+from xlakit.cpu.kernels.conv.depthwise import depthwise_tasks, emit_depthwise, is_depthwise
 from xlakit.cpu.kernels.conv.geometry import Axis, Geometry, Step, convolution_geometry
 from xlakit.cpu.kernels.conv.pad import Padded, emit_pad, padded_dimensions, scratch_bytes
 from xlakit.cpu.kernels.gemm.dot import Dims, make_product, merged
@@ -29,8 +29,8 @@ from xlakit.options import knob
 
 _INPUT, _KERNEL, _RESULT, _SCRATCH = range(4)
 _LINE_BYTES = knob("convolution.line_bytes", 64, 0, 1000, tries=(0, 1000))
-# Storing a result with strided columns takes as long as so many steps of a sum.
-_TURNING = knob("convolution.turning", 16, 0, 1000, tries=(0, 1000))
+# Storing an element of a result with strided columns takes as long as so many steps of its sum.
+_STRIDED_STORE = knob("convolution.strided_store", 16, 0, 1000, tries=(0, 1000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,8 @@ class Stage:
 class ConvolutionPlan:
     """The kernel of a convolution, and its blocking.
 
-    kind: "lanes" (feature by feature), "positions" or "features" (products with those as rows). padded: the input as it
-    is written out first. converted: the kernel as it is written out first. products: for each phase the product and
-    its blocking.
+    kind: "depthwise" (feature by feature), "positions" or "features" (products with those as rows). padded, converted:
+    the copies of input and kernel that are made first. products: for each phase the product and its blocking.
     """
 
     kind: str
@@ -76,8 +75,8 @@ def plan_convolution(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> 
     _check(op, lhs, rhs, result)
     geometry = convolution_geometry(op, lhs, rhs, result)
     cost = geometry.products
-    if fits_lanes(geometry):
-        return ConvolutionPlan("lanes", geometry, None, (), cost)
+    if is_depthwise(geometry):
+        return ConvolutionPlan("depthwise", geometry, None, (), cost)
     engine = choose_engine(*geometry.kinds)
     padded = _padded(op, lhs, geometry, engine)
     image = _image(op, geometry, padded)
@@ -105,7 +104,7 @@ def _check(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> None:
 
 
 def _padded(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine) -> Padded | None:
-    """The input with zeros around it, where placements see any, and converted where that would be done often."""
+    """The copy of the input with padding, if any is read, and converted, if that would be done often; or None."""
     around: dict[int, tuple[int, int, int]] = {}
     for k, dimension in enumerate(op.dim_labels.input_spatial_dimensions):
         low = max((axes[k].low for axes in geometry.phases), default=0)
@@ -128,7 +127,7 @@ def _padded(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine) -> 
         and inputs.size * kind.byte_width < _LINE_BYTES.value
         and padded.may_have_groups
     ):
-        # Groups apart from one another are read in whole lines of the cache.
+        # A group on its own is read in whole cache lines.
         padded = replace(padded, groups=groups)
     return padded
 
@@ -139,7 +138,7 @@ def _packed_kind(engine: Engine) -> PrimitiveType:
 
 
 def _image(op: Convolution, geometry: Geometry, padded: Padded | None) -> Geometry:
-    """The geometry with the steps of the padded input."""
+    """The geometry with the strides of the input's copy."""
     if padded is None:
         return geometry
     numbers = op.dim_labels
@@ -171,13 +170,13 @@ def _image(op: Convolution, geometry: Geometry, padded: Padded | None) -> Geomet
 
 def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tuple[str, Product]:
     """The product of one phase: output positions times features, or the reverse."""
-    across = _side_by_side(image, axes)
+    across = _contiguous_placements(image, axes)
     along = _along(image, axes)
-    turning = _TURNING.value / max(1, math.prod(size for size, _ in along))
+    strided_store = _STRIDED_STORE.value / max(1, math.prod(size for size, _ in along))
     by_features = False
     if across is not None:
-        time = _time(across[0], image) + (across[1] != 1) * turning
-        by_features = time < _time(image.features.size, image) + (image.features.output != 1) * turning
+        time = _relative_time(across[0], image) + (across[1] != 1) * strided_store
+        by_features = time < _relative_time(image.features.size, image) + (image.features.output != 1) * strided_store
     array = _SCRATCH if padded is not None else _INPUT
     first_input = sum(a.shift * a.input for a in axes)
     first_kernel = sum(a.first_kernel for a in axes)
@@ -205,14 +204,14 @@ def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tu
     return "positions", product
 
 
-def _time(columns: int, image: Geometry) -> float:
-    """The time for one of so many columns, relative to that in full tiles."""
+def _relative_time(columns: int, image: Geometry) -> float:
+    """The time for one of ``columns`` columns, relative to one in full micro-tiles."""
     tile = choose_engine(*image.kinds).nr
     return -(-columns // tile) * tile / max(1, columns)
 
 
 def _along(image: Geometry, axes: Sequence[Axis]) -> Dims:
-    """What is summed over: taps and inputs, with the strides of input and kernel; what runs fastest lies close."""
+    """The contracted dimensions, taps and inputs, with strides in input and kernel; small strides are innermost."""
     dims = [(a.taps, (a.dilation * a.input, a.kernel)) for a in axes]
     dims.append((image.inputs.size, (image.inputs.input, image.inputs.kernel)))
     if any(size == 0 for size, _ in dims):
@@ -221,10 +220,10 @@ def _along(image: Geometry, axes: Sequence[Axis]) -> Dims:
     return merged(dims)
 
 
-def _side_by_side(image: Geometry, axes: Sequence[Axis]) -> tuple[int, int, int] | None:
-    """How many placements lie side by side in the input, how far apart they are in the result, and from which axis on.
+def _contiguous_placements(image: Geometry, axes: Sequence[Axis]) -> tuple[int, int, int] | None:
+    """The number of contiguous placements in the input, their stride in the result, and the first axis that they cover.
 
-    None where there are none.
+    None if the placements along the last axis are not contiguous.
     """
     dims = [(a.outputs, (a.stride * a.input, a.output)) for a in axes]
     for first in range(len(dims)):
@@ -235,30 +234,30 @@ def _side_by_side(image: Geometry, axes: Sequence[Axis]) -> tuple[int, int, int]
 
 
 def _positions_as_rows(image: Geometry, axes: Sequence[Axis], along: Dims) -> Product:
-    batch = [_three(image.groups)]
+    batch = [_batch_dimension(image.groups)]
     rows = [(image.batch.size, (image.batch.input, image.batch.output))]
     rows += [(a.outputs, (a.stride * a.input, a.output)) for a in axes]
-    # Rows in the order of the result, so that it is written from one end to the other.
+    # Rows in the order of the result, so that it is written sequentially.
     rows.sort(key=lambda dim: -dim[1][1])
     columns = [(image.features.size, (image.features.kernel, image.features.output))]
     return make_product(image.kinds, merged(batch), merged(rows), merged(columns), along)
 
 
 def _features_as_rows(image: Geometry, axes: Sequence[Axis], first: int, along: Dims) -> Product:
-    batch = [_turned(_three(image.groups)), _turned(_three(image.batch))]
+    batch = [_with_swapped_operands(_batch_dimension(step)) for step in (image.groups, image.batch)]
     batch += [(a.outputs, (0, a.stride * a.input, a.output)) for a in axes[:first]]
     rows = [(image.features.size, (image.features.kernel, image.features.output))]
     columns = [(a.outputs, (a.stride * a.input, a.output)) for a in axes[first:]]
     kinds = (image.kinds[1], image.kinds[0], image.kinds[2])
-    turned = [(size, (kernel, input)) for size, (input, kernel) in along]
-    return make_product(kinds, merged(batch), merged(rows), merged(columns), turned)
+    swapped = [(size, (kernel, input)) for size, (input, kernel) in along]
+    return make_product(kinds, merged(batch), merged(rows), merged(columns), swapped)
 
 
-def _three(step: Step) -> tuple[int, tuple[int, int, int]]:
+def _batch_dimension(step: Step) -> tuple[int, tuple[int, int, int]]:
     return step.size, (step.input, step.kernel, step.output)
 
 
-def _turned(dim: tuple[int, tuple[int, int, int]]) -> tuple[int, tuple[int, int, int]]:
+def _with_swapped_operands(dim: tuple[int, tuple[int, int, int]]) -> tuple[int, tuple[int, int, int]]:
     size, (input, kernel, output) = dim
     return size, (kernel, input, output)
 
@@ -269,7 +268,7 @@ def _turned(dim: tuple[int, tuple[int, int, int]]) -> tuple[int, tuple[int, int,
 def _converted(
     rhs: Shape, geometry: Geometry, products: Sequence[tuple[Product, Blocking]], padded: Padded | None
 ) -> Padded | None:
-    """The kernel converted in advance, if it has few bits and many products would convert it again."""
+    """The copy of a narrow kernel in the packed type, if products would convert it repeatedly; or None."""
     kind = geometry.kinds[1]
     if not is_narrow(kind) or not any(_repeats_kernel(product, blocking) for product, blocking in products):
         return None
@@ -293,7 +292,7 @@ def _converted(
 
 
 def _repeats_kernel(product: Product, blocking: Blocking) -> bool:
-    """Whether a kernel on the left is packed more than once."""
+    """Whether the convolution's kernel is the left operand and packed more than once."""
     return product.arrays[0] == _KERNEL and blocking.packs[0] and product.batch * blocking.column_tasks > 1
 
 
@@ -321,10 +320,10 @@ def emit_convolution(
     for copy in plan.copies:
         fn = emit_pad(module, copy, _SCRATCH, f"{name}_pad")
         stages.append(Stage(fn, copy.tasks, math.prod(copy.padded)))
-    if plan.kind == "lanes":
+    if plan.kind == "depthwise":
         for axes in plan.geometry.phases:
-            fn = emit_lanes(module, plan.geometry, axes, name)
-            stages.append(Stage(fn, lanes_tasks(plan.geometry, axes), plan.cost // len(plan.geometry.phases)))
+            fn = emit_depthwise(module, plan.geometry, axes, name)
+            stages.append(Stage(fn, depthwise_tasks(plan.geometry, axes), plan.cost // len(plan.geometry.phases)))
         return tuple(stages)
     for product, blocking in plan.products:
         rows, columns, depth = product.sizes

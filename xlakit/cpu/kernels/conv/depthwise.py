@@ -1,7 +1,7 @@
 """Depthwise convolutions, in which each feature depends on one feature of the input, with contiguous features.
 
-Lanes are features. Placements that see the whole kernel are computed a few at a time, so that the kernel's elements are
-loaded once for all of them; at the edges taps that would meet padding are left out.
+Lanes are features. Placements without padding are computed a few at a time, so that the kernel's elements are loaded
+once for all of them; at the edges, the taps that fall on padding are left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OUTPUTS_AT_ONCE = 4
 _VECTORS = 2
 
 
-def fits_lanes(geometry: Geometry) -> bool:
+def is_depthwise(geometry: Geometry) -> bool:
     """Whether features are groups of one, contiguous in all arrays."""
     groups = geometry.groups
     return (
@@ -35,7 +35,7 @@ def fits_lanes(geometry: Geometry) -> bool:
     )
 
 
-def lanes_engine(geometry: Geometry) -> Engine:
+def depthwise_engine(geometry: Geometry) -> Engine:
     """The engine of the sums."""
     engine = choose_engine(*geometry.kinds)
     if engine.group == 2:
@@ -43,18 +43,18 @@ def lanes_engine(geometry: Geometry) -> Engine:
     return replace(engine, mr=1, vectors=_VECTORS)
 
 
-def lanes_tasks(geometry: Geometry, axes: Sequence[Axis]) -> int:
+def depthwise_tasks(geometry: Geometry, axes: Sequence[Axis]) -> int:
     """Tasks of one phase: lines of placements times blocks of features."""
-    blocks = -(-geometry.groups.size // lanes_engine(geometry).nr)
+    blocks = -(-geometry.groups.size // depthwise_engine(geometry).nr)
     return geometry.batch.size * math.prod(a.outputs for a in axes[:-1]) * blocks
 
 
-def emit_lanes(module: Module, geometry: Geometry, axes: Sequence[Axis], name: str) -> Function:
+def emit_depthwise(module: Module, geometry: Geometry, axes: Sequence[Axis], name: str) -> Function:
     """A task function for one phase; its table is input, kernel, result."""
     require(
         "a convolution feature by feature",
         [
-            ("features are groups of one, side by side in all arrays", fits_lanes(geometry)),
+            ("features are groups of one, side by side in all arrays", is_depthwise(geometry)),
             ("a phase has an axis for each spatial dimension", all(len(axes) == len(a) for a in geometry.phases)),
         ],
     )
@@ -62,7 +62,7 @@ def emit_lanes(module: Module, geometry: Geometry, axes: Sequence[Axis], name: s
     fn.effort = Effort.CODE
     table, begin, end = fn.parameters
     arrays = [fn.load(PTR, fn.at(table, PTR, n)) for n in range(3)]
-    engine = lanes_engine(geometry)
+    engine = depthwise_engine(geometry)
     features = geometry.groups.size
     blocks = -(-features // engine.nr)
     with fn.loop(begin, end, hints=NO_UNROLL) as task:
@@ -71,7 +71,9 @@ def emit_lanes(module: Module, geometry: Geometry, axes: Sequence[Axis], name: s
         for axis in reversed(axes[:-1]):
             positions.insert(0, rest.integer("urem", axis.outputs))
             rest = rest.integer("udiv", axis.outputs)
-        emitter = _Line(fn, engine, geometry, [unturned(a) for a in axes], arrays, rest, positions, block * engine.nr)
+        # Taps in the order of the input.
+        forward = [a if a.dilation > 0 else a.with_reversed_taps() for a in axes]
+        emitter = _Line(fn, engine, geometry, forward, arrays, rest, positions, block * engine.nr)
         tail = features % engine.nr
         if features >= engine.nr:
             with fn.if_(((block + 1) * engine.nr).compare("sle", features)):
@@ -81,20 +83,6 @@ def emit_lanes(module: Module, geometry: Geometry, axes: Sequence[Axis], name: s
                 emitter.emit(tail)
     fn.ret()
     return fn
-
-
-def unturned(axis: Axis) -> Axis:
-    """The axis with its taps in the order of the input."""
-    if axis.dilation > 0 or not axis.taps:
-        return axis
-    last = axis.taps - 1
-    return replace(
-        axis,
-        dilation=-axis.dilation,
-        shift=axis.shift + last * axis.dilation,
-        kernel=-axis.kernel,
-        first_kernel=axis.first_kernel + last * axis.kernel,
-    )
 
 
 @dataclass(slots=True)
@@ -111,14 +99,14 @@ class _Line:
     feature: Value
 
     def emit(self, width: int) -> None:
-        """The loop over placements, several at a time where the whole kernel is met."""
+        """The loop over placements, several at a time where no tap falls on padding."""
         fn, geometry = self.fn, self.geometry
         if not self.axes:
             self._placements(fn.i64(0), 1, width, whole=True)
             return
         last = self.axes[-1]
         reach = (last.taps - 1) * last.dilation
-        # The placements that meet no padding along this axis.
+        # The placements without padding along this axis.
         low = min(last.outputs, max(0, -(last.shift // last.stride)))
         high = max(low, min(last.outputs, (last.size - 1 - reach - last.shift) // last.stride + 1))
         if high - low < _OUTPUTS_AT_ONCE or not geometry.inputs.size:
@@ -158,7 +146,7 @@ class _Line:
     def _inputs(
         self, position: Value, count: int, pieces: list[tuple[int, int]], sums: list[Value], *, whole: bool
     ) -> list[Value]:
-        """The sums over what each feature sees besides the window (the batch, in gradients), then over the window."""
+        """The sums over the input features of a group (the batch, in gradients) and over the window."""
         fn, geometry = self.fn, self.geometry
         image = self.feature + self.batch * geometry.batch.input
         kernel = self.feature + sum(axis.first_kernel for axis in self.axes)
@@ -186,7 +174,7 @@ class _Line:
         is_last = number == len(self.axes) - 1
         index = position if is_last else self.positions[number]
         base = index * axis.stride + axis.shift
-        low, high = (fn.i64(0), fn.i64(axis.taps)) if is_last and whole else _met(fn, axis, base)
+        low, high = (fn.i64(0), fn.i64(axis.taps)) if is_last and whole else _taps_inside(fn, axis, base)
         with fn.loop(low, high, carried=sums, hints=NO_UNROLL) as loop:
             at = start[0] + (base + loop.index * axis.dilation) * axis.input, start[1] + loop.index * axis.kernel
             loop.next(*self._taps(number + 1, at, position, count, pieces, list(loop.carried), whole=whole))
@@ -217,8 +205,8 @@ class _Line:
         return made
 
 
-def _met(fn: Function, axis: Axis, base: Value) -> tuple[Value, Value]:
-    """The taps that meet elements of the input, of a placement whose tap 0 is at ``base``."""
+def _taps_inside(fn: Function, axis: Axis, base: Value) -> tuple[Value, Value]:
+    """The range of taps that read elements of the input, not padding, if tap 0 is at ``base``."""
 
     def rounded_up(distance: Value) -> Value:
         bounded = distance.smax(0)

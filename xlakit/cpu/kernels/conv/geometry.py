@@ -1,7 +1,8 @@
 """A convolution as sums over strides: every array's step for groups, batches, features and each spatial dimension.
 
-Holes in the input (base dilation) are never met: the placements are split by their remainder, the phase, and those of
-one phase meet the elements of the input at a plain stride, with some of the kernel's taps.
+Zeros between the elements of the input (base dilation) are never read. With base dilation b and stride s, window
+positions whose numbers have the same remainder modulo b / gcd(b, s), a phase, read the input at a constant stride, with
+the same taps of the kernel; the other taps fall on zeros.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from xlakit.ir.enums import ConvolutionKind
 from xlakit.ops.convolution import Convolution
 from xlakit.options import knob
 
-# A convolution of more phases than this sees the input with its holes filled with zeros.
+# With more phases than this, the input is copied with its zeros between elements written out.
 _MOST_PHASES = knob("convolution_geometry.most_phases", 16, 1)
 
 
@@ -27,9 +28,9 @@ _MOST_PHASES = knob("convolution_geometry.most_phases", 16, 1)
 class Axis:
     """One spatial dimension in one phase.
 
-    Output ``o`` and tap ``t`` meet element ``o * stride + t * dilation + shift`` of the input. That has ``size``
-    elements, steps by ``input``, and has zeros around. ``output`` and ``kernel`` are the steps of result and kernel,
-    which begin at ``first_output`` and ``first_kernel`` (in elements of the arrays).
+    Output ``o`` and tap ``t`` read element ``o * stride + t * dilation + shift`` of the input, which has ``size``
+    elements and zeros around them. ``input``, ``kernel`` and ``output`` are the strides of the arrays in memory;
+    ``first_kernel`` and ``first_output`` are the offsets at which this phase begins in kernel and result.
     """
 
     outputs: int
@@ -46,7 +47,7 @@ class Axis:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """The first and the last element that is met; they may lie outside the input."""
+        """The first and the last element that is read; they may lie outside of the input."""
         span, taps = (self.outputs - 1) * self.stride, (self.taps - 1) * self.dilation
         return self.shift + min(0, taps), self.shift + span + max(0, taps)
 
@@ -60,10 +61,23 @@ class Axis:
         """Zeros that are needed after the last element."""
         return max(0, self.reach[1] - self.size + 1) if self.outputs and self.taps else 0
 
+    def with_reversed_taps(self) -> Axis:
+        """The same axis with its taps numbered from the last one to the first."""
+        if not self.taps:
+            return self
+        last = self.taps - 1
+        return replace(
+            self,
+            dilation=-self.dilation,
+            shift=self.shift + last * self.dilation,
+            kernel=-self.kernel,
+            first_kernel=self.first_kernel + last * self.kernel,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A dimension that is no spatial one: its size, and the steps of input, kernel and result (0 where it is none)."""
+    """A dimension that is not spatial: its size, and its strides in input, kernel and result (0 where it is none)."""
 
     size: int
     input: int
@@ -81,7 +95,7 @@ class Geometry:
     inputs: Step
     features: Step
     phases: tuple[tuple[Axis, ...], ...]
-    # The holes that are filled with zeros, for each spatial dimension of the input.
+    # How many zeros are written between elements, for each spatial dimension of the input.
     holes: tuple[int, ...]
 
     @property
@@ -135,17 +149,17 @@ def _axis_phases(d: WindowDimension, size: int, outputs: int, strides: Sequence[
     found: list[Axis] = []
     for phase in range(min(period, outputs)):
         start = phase * d.stride - d.padding_low
-        met = [k for k in range(d.size) if (start + k * d.window_dilation) % d.base_dilation == 0]
-        first = met[0] if met else 0
-        step = met[1] - met[0] if len(met) > 1 else 1
+        taps = [k for k in range(d.size) if (start + k * d.window_dilation) % d.base_dilation == 0]
+        first = taps[0] if taps else 0
+        step = taps[1] - taps[0] if len(taps) > 1 else 1
         kernel_step, kernel_first = of_kernel * step, of_kernel * first
         if d.window_reversal:
             kernel_step, kernel_first = -kernel_step, of_kernel * (d.size - 1 - first)
         axis = Axis(
             outputs=-(-(outputs - phase) // period),
-            taps=len(met),
+            taps=len(taps),
             stride=d.stride // common,
-            dilation=step * d.window_dilation // d.base_dilation if len(met) > 1 else 1,
+            dilation=step * d.window_dilation // d.base_dilation if len(taps) > 1 else 1,
             shift=(start + first * d.window_dilation) // d.base_dilation,
             size=size,
             input=of_input,
@@ -154,19 +168,6 @@ def _axis_phases(d: WindowDimension, size: int, outputs: int, strides: Sequence[
             first_kernel=kernel_first,
             first_output=of_output * phase,
         )
-        found.append(_turned(axis))
+        # Taps in the order of the kernel in memory.
+        found.append(axis if axis.kernel >= 0 else axis.with_reversed_taps())
     return found
-
-
-def _turned(axis: Axis) -> Axis:
-    """The axis with its taps in the order in which the kernel has them in memory."""
-    if axis.kernel >= 0 or not axis.taps:
-        return axis
-    last = axis.taps - 1
-    return replace(
-        axis,
-        dilation=-axis.dilation,
-        shift=axis.shift + last * axis.dilation,
-        kernel=-axis.kernel,
-        first_kernel=axis.first_kernel + last * axis.kernel,
-    )

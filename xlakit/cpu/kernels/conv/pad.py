@@ -1,4 +1,4 @@
-"""Operands of a convolution written out: with the zeros around them (and the holes in them), and converted."""
+"""Copies of a convolution's operands in scratch, with padding, with zeros between elements, or converted."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob, times
 
-# What a task writes stays in half of the second cache.
+# What a task writes fits half of the second-level cache.
 _TASK_BYTES = knob(
     "convolution_pad.task_bytes", lambda: machine.current().l2 // 2, 64, 500, tries=(times(0.5), times(2))
 )
-# Bytes of a line from which on what is round the copying of lines takes no time that counts.
+# For lines of at least so many bytes, the code around the copying of a line takes negligible time.
 _LONG_LINE = knob("convolution_pad.long_line", 2048, 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Padded:
-    """An array of ``sizes`` and what it becomes: of type ``kind``, with ``low`` and ``high`` zeros around.
+    """A copy of an array of ``sizes``: of type ``kind``, with ``low`` and ``high`` zeros around each dimension.
 
-    ``holes`` zeros come between elements. ``engine`` converts where the type changes; ``result`` is what the
-    convolution gives. The last dimension is cut into ``groups``, which stand one after the other, each an array of its
-    own. ``array`` is the operand's index in the table, ``first`` the byte of the scratch that it begins at.
+    ``holes`` zeros come between elements. ``engine`` converts where the type changes, for a convolution of type
+    ``result``. The last dimension is divided into ``groups``, which follow each other, each as an array of its own.
+    ``array`` is the operand's index in the table, ``first`` the byte of the scratch that the copy begins at.
     """
 
     source: PrimitiveType
@@ -46,35 +46,35 @@ class Padded:
 
     @property
     def padded(self) -> tuple[int, ...]:
-        """The sizes that it gets."""
+        """The sizes of the copy."""
         dims = zip(self.sizes, self.low, self.high, self.holes, strict=True)
         return tuple(low + high + (max(0, (size - 1) * (hole + 1) + 1)) for size, low, high, hole in dims)
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """The steps of the padded array, within a group."""
+        """The strides of the copy, within a group."""
         sizes = (*self.padded[:-1], self.padded[-1] // self.groups)
         return tuple(math.prod(sizes[d + 1 :]) for d in range(len(sizes)))
 
     @property
     def group_stride(self) -> int:
-        """The step from group to group."""
+        """The distance from group to group."""
         return math.prod(self.padded) // self.groups
 
     @property
     def may_have_groups(self) -> bool:
-        """Whether lines consist of elements of the last dimension alone, and are copied as they are."""
+        """Whether elements of the last dimension are copied as they are, so that it can be divided into groups."""
         plain = self.source is self.kind and not self.kind.is_complex and not any(self.holes)
         return plain and self.line == len(self.sizes) - 2
 
     @property
     def bytes(self) -> int:
-        """Bytes of the padded array, with a little room for vectors that reach past the end; whole lines."""
+        """Bytes of the copy, in whole cache lines, with one more for vectors that reach past the end."""
         return -(-math.prod(self.padded) * self.kind.byte_width // 64) * 64 + 64
 
     @property
     def line(self) -> int:
-        """The dimension from which on the array is written in one go: the last that has zeros."""
+        """The first dimension of a line, the last with zeros; lines are written one by one."""
         dims = zip(self.low, self.high, self.holes, strict=True)
         changed = [d for d, around in enumerate(dims) if any(around)]
         if changed:
@@ -106,8 +106,8 @@ def emit_pad(module: Module, padded: Padded, scratch: int, name: str) -> Functio
         f"an array of {padded.sizes} written out with zeros around",
         [
             ("each dimension has zeros before, after and between", all(len(n) == len(padded.sizes) for n in around)),
-            ("there are no fewer than no zeros", min((n for dims in around for n in dims), default=0) >= 0),
-            ("it begins at a whole line of the cache", padded.first % 64 == 0),
+            ("no number of zeros is negative", min((n for dims in around for n in dims), default=0) >= 0),
+            ("it begins at a cache line", padded.first % 64 == 0),
             ("only lines of elements have groups", padded.groups == 1 or padded.may_have_groups),
             ("groups have as many elements", padded.groups > 0 and padded.sizes[-1] % padded.groups == 0),
         ],

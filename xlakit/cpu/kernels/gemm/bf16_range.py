@@ -64,7 +64,7 @@ def _with(fn: Function, before: Sequence[Value], bits: Value) -> tuple[Value, Va
     return least, before[1].umax(magnitude)
 
 
-def is_harmless(left: tuple[Value, Value], right: tuple[Value, Value]) -> Value:
+def flushing_is_exact(left: tuple[Value, Value], right: tuple[Value, Value]) -> Value:
     """Whether products of operands of these exponents have the same bits where subnormal numbers are taken for zero."""
     (a, c), (b, d) = left, right
     normal = (a > 0) & (b > 0) & (a + b >= _LEAST_SUM)

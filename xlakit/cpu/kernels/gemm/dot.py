@@ -10,7 +10,7 @@ from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.gemm.blas_choice import most_own_products
 from xlakit.cpu.kernels.gemm.blas_tasks import cut_for_blas, emit_blas, fits_blas
-from xlakit.cpu.kernels.gemm.few_rows import MOST_ROWS, emit_few_rows, stretch
+from xlakit.cpu.kernels.gemm.few_rows import MOST_ROWS, columns_per_task, emit_few_rows
 from xlakit.cpu.kernels.gemm.gemm import emit_gemm, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.matrix_vector import emit_matrix_vector
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
@@ -27,7 +27,6 @@ from xlakit.options import knob, times
 # Complex products of more multiplications than this go to BLAS if it supports them, with at least so many in a task.
 _OWN_COMPLEX_PRODUCTS = knob("dot.own_complex_products", 1 << 14, 0, 1 << 29)
 _BLAS_TASK = knob("dot.blas_task", 1 << 23, 100, tries=(times(0.25), times(4)))
-# Each rectangle is packed separately, so there should not be more than processors.
 # The least size of a matrix for the kernel of few rows, which reads it in several streams.
 _STREAMED = knob("dot.streamed", 1 << 16, 1)
 # Elements of the matrix in one task of a product with a vector.
@@ -152,17 +151,23 @@ def plan_product(product: Product) -> DotPlan:
     if not product.batch * rows * columns:
         return DotPlan("gemm", product, 0, 0, plan_gemm(product))
     if 1 in (rows, columns):
-        turned = _with_vector_last(product)
-        if turned is not None:
+        with_vector = _with_vector_last(product)
+        if with_vector is not None:
             engine = _vector_engine(product)
             size, deep = max(rows, columns), max(1, depth)
             task_rows = min(size, max(8, -(-_VECTOR_TASK.value // deep // 8) * 8))
             return DotPlan(
-                "vector", turned, product.batch * -(-size // task_rows), cost, None, engine, task_rows, int(columns > 1)
+                "vector",
+                with_vector,
+                product.batch * -(-size // task_rows),
+                cost,
+                engine=engine,
+                task_rows=task_rows,
+                task_columns=int(columns > 1),
             )
     if _is_streamed(product):
         engine = _vector_engine(product)
-        tasks = product.batch * -(-columns // stretch(engine, rows, columns))
+        tasks = product.batch * -(-columns // columns_per_task(engine, rows, columns))
         return DotPlan("few_rows", product, tasks, cost, None, engine)
     narrow = min(rows, columns, depth) < 16
     if not narrow and rows * columns * depth > _most_own(product) and fits_blas(product):
@@ -200,7 +205,7 @@ def _vector_engine(product: Product) -> Engine:
 
 
 def _with_vector_last(product: Product) -> Product | None:
-    """A product of a matrix whose rows lie side by side with a vector, the matrix on the left; None for others."""
+    """A product of a matrix with contiguous rows and a vector, with the matrix on the left; None for others."""
     _, columns, depth = product.sizes
     if choose_engine(product.lhs.kind, product.rhs.kind, product.result).parts == 2 or depth < 2:
         return None
@@ -232,15 +237,15 @@ def emit_dot(module: Module, plan: DotPlan, *, name: str = "dot", epilogue: Epil
             arrays,
             plan.task_rows,
             name=name,
-            epilogue=_turned(epilogue) if epilogue is not None and not plan.task_columns else epilogue,
+            epilogue=_transposed(epilogue) if epilogue is not None and not plan.task_columns else epilogue,
         )
     if plan.kind == "few_rows" and plan.engine is not None:
         return emit_few_rows(module, plan.engine, plan.product, name=name, epilogue=epilogue)
     return emit_gemm(module, plan.product, plan.blocking, name=name, epilogue=epilogue)
 
 
-def _turned(epilogue: Epilogue) -> Epilogue:
-    """An epilogue of a column for what is computed as a row: lane by lane, as rows differ."""
+def _transposed(epilogue: Epilogue) -> Epilogue:
+    """An epilogue for a column that is computed as a row: called for each lane, since each is a row of its own."""
 
     def apply(fn: Function, row: Value, column: Value, sums: tuple[Value, ...]) -> tuple[Value, ...]:
         lanes = sums[0].type.lanes

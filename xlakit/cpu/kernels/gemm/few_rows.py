@@ -1,7 +1,7 @@
-"""A few rows times a large matrix whose columns lie side by side: the matrix is read once, row after row.
+"""A few rows times a large row-major matrix, which is read once, row by row.
 
-Several rows of the matrix are read at the same time, each as one stream; the sums of a stretch of columns stay in the
-first cache meanwhile.
+A task computes a block of columns. Several rows of the matrix are read at the same time, each as one stream, while the
+sums of the block stay in the first-level cache.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ MOST_ROWS = knob("gemm_few_rows.most_rows", 4, 0, 1, 9, tries=(0, 8))
 _SUMS_BYTES = knob("gemm_few_rows.sums_bytes", lambda: machine.current().l1 // 2, 512)
 
 
-def stretch(engine: Engine, rows: int, columns: int) -> int:
-    """Columns of a task."""
+def columns_per_task(engine: Engine, rows: int, columns: int) -> int:
+    """The columns of a task."""
     most = _SUMS_BYTES.value // (rows * engine.acc.bytes)
     # About a page, but short enough for a task for each thread.
     wanted = min(most, max(1024, -(-columns // 8)))
@@ -44,7 +44,7 @@ def emit_few_rows(
         [
             (f"there are at most {MOST_ROWS.value} rows", 0 < rows <= MOST_ROWS.value),
             ("there are columns", columns > 0 and product.columns.size == across.size),
-            ("columns lie side by side", len(across.dims) == 1 and across.stride == 1),
+            ("columns are contiguous", len(across.dims) == 1 and across.stride == 1),
             ("elements are computed one by one", engine.group == engine.parts == 1),
             ("operands have as many steps of k", product.lhs.along.size == product.rhs.along.size),
         ],
@@ -61,23 +61,23 @@ class _Emitter:
     def __init__(self, fn: Function, engine: Engine, product: Product, epilogue: Epilogue | None) -> None:
         self.fn, self.engine, self.product, self.epilogue = fn, engine, product, epilogue
         self.rows, self.columns, self.depth = product.sizes
-        self.stretch = stretch(engine, self.rows, self.columns)
+        self.task_columns = columns_per_task(engine, self.rows, self.columns)
         # The sums of one row stay in registers with so many streams; with more rows there are fewer streams.
         self.streams = 8 if self.rows == 1 else 4
 
     def emit(self) -> None:
-        """The loop over tasks: batches, and stretches of columns."""
+        """The loop over tasks: batches, and blocks of columns."""
         fn, engine, product = self.fn, self.engine, self.product
         table, begin, end = fn.parameters
         tables = [fn.load(PTR, fn.at(table, PTR, n)) for n in product.arrays]
         factors_bytes = -(-self.rows * self.depth * engine.packed.bytes // 64) * 64
-        scratch = acquire(fn, factors_bytes + self.rows * self.stretch * engine.acc.bytes)
+        scratch = acquire(fn, factors_bytes + self.rows * self.task_columns * engine.acc.bytes)
         self.factors = scratch
         self.sums = fn.at(scratch, engine.packed, factors_bytes // engine.packed.bytes)
-        stretches = -(-self.columns // self.stretch)
+        blocks = -(-self.columns // self.task_columns)
         with fn.loop(begin, end, hints=NO_UNROLL) as task:
-            batch = task.index.integer("udiv", stretches)
-            first = task.index.integer("urem", stretches) * self.stretch
+            batch = task.index.integer("udiv", blocks)
+            first = task.index.integer("urem", blocks) * self.task_columns
             kinds = product.lhs.kind, product.rhs.kind, product.result
             bases = [
                 fn.at(array, memory_type(kind), direction.offset(fn, batch))
@@ -86,19 +86,19 @@ class _Emitter:
             self.rhs = Packer(fn, engine, product.rhs, bases[1], product.result)
             self.output = Output(product.result, product.rows, product.columns, bases[2], self.epilogue)
             self._pack_factors(Packer(fn, engine, product.lhs, bases[0], product.result))
-            self._stretch(first, smaller(fn, fn.i64(self.columns) - first, fn.i64(self.stretch)))
+            self._block(first, smaller(fn, fn.i64(self.columns) - first, fn.i64(self.task_columns)))
         release(fn, scratch)
 
     def _pack_factors(self, lhs: Packer) -> None:
-        """The rows of lhs, their elements at one step of k side by side."""
+        """Pack the rows of lhs, with the elements of all rows at one step of k next to each other."""
         fn, engine, along = self.fn, self.engine, self.product.lhs.along
         with fn.loop(0, self.rows, hints=NO_UNROLL) as row, fn.loop(0, self.depth, independent=True) as k:
             value = lhs.elements(lhs.across(row.index) + along.offset(fn, k.index), 1)[0]
             fn.store(value, fn.at(self.factors, engine.packed, k.index * self.rows + row.index))
 
-    def _stretch(self, first: Value, width: Value) -> None:
+    def _block(self, first: Value, width: Value) -> None:
         fn, engine = self.fn, self.engine
-        fn.fill(self.sums, 0, self.rows * self.stretch * engine.acc.bytes)
+        fn.fill(self.sums, 0, self.rows * self.task_columns * engine.acc.bytes)
         whole = self.depth // self.streams * self.streams
         with fn.loop(0, whole, self.streams, hints=NO_UNROLL) as k:
             self._streams(k.index, self.streams, first, width)
@@ -115,7 +115,7 @@ class _Emitter:
         self._columns(width, finish)
 
     def _streams(self, k: Value, count: int, first: Value, width: Value) -> None:
-        """Add the products of ``count`` steps of k to all sums of the stretch."""
+        """Add the products of ``count`` steps of k to all sums of the block."""
         fn, engine = self.fn, self.engine
         along = self.product.rhs.along
         starts = [self.rhs.across(first) + along.offset(fn, k + n) for n in range(count)]
@@ -143,7 +143,7 @@ class _Emitter:
         self._columns(width, add)
 
     def _columns(self, width: Value, body: Callable[[Value, int], None]) -> None:
-        """Do something for all columns of the stretch, a register at a time."""
+        """Emit ``body`` for all columns of the block, a register at a time."""
         fn, lanes = self.fn, self.engine.lanes
         tail = self.columns % lanes
         whole = width & -lanes
@@ -154,4 +154,4 @@ class _Emitter:
                 body(whole, tail)
 
     def _sum_address(self, row: int, column: Value) -> Value:
-        return self.fn.at(self.sums, self.engine.acc, column + row * self.stretch)
+        return self.fn.at(self.sums, self.engine.acc, column + row * self.task_columns)

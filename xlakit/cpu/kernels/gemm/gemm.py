@@ -52,7 +52,7 @@ _MOST_COLUMNS = knob("gemm.most_columns", 512, 64, 128, tries=(256, 1024))
 # Batches that share cache lines are computed together; the bytes that they read stay in the second-level cache.
 _LINE_BYTES = 128
 _SHARED_BYTES = knob("gemm.shared_bytes", lambda: machine.current().l2 // 4, 1 << 10)
-# Rows at a distance of a multiple of this are in one set of the first-level cache, which holds so many lines.
+# Addresses at a distance of a multiple of this are in one set of the first-level cache, which holds so many lines.
 _PAGE_BYTES = 4 << 10
 _WAYS = 8
 # The least number of products of a task, and the largest number of tasks.
@@ -76,7 +76,7 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
     rows, columns, _ = product.sizes
     along = product.lhs.along
     engine = _fitted(_tiled(choose_engine(product.lhs.kind, product.rhs.kind, product.result)), rows, columns)
-    if engine.mr > _WAYS and engine.vectors == 1 and _rows_meet(product.lhs):
+    if engine.mr > _WAYS and engine.vectors == 1 and _rows_conflict(product.lhs):
         engine = replace(engine, mr=_WAYS)
     if engine.group == 2 and along.size != along.run and along.run % 2:
         # Pairs of steps would straddle runs.
@@ -99,7 +99,7 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
         engine, packs, (rows, columns), (least, task_columns), -(-wanted // max(1, product.batch))
     )
     column_tasks = max(1, -(-columns // task_columns))
-    batches_inner = _share_lines(product)
+    batches_inner = _batches_share_lines(product)
     if batches_inner:
         lhs, width = product.lhs, product.result.byte_width
         reach = abs(lhs.across.stride) * lhs.kind.byte_width + abs(product.rows.stride) * width
@@ -146,7 +146,7 @@ def _task_sizes(
     return found
 
 
-def _share_lines(product: Product) -> bool:
+def _batches_share_lines(product: Product) -> bool:
     """Whether batches are innermost in memory, so that several of them share cache lines."""
     lhs, (of_lhs, _, of_result) = product.lhs, product.batches
     return product.batch > 1 and any(
@@ -205,12 +205,12 @@ def _packs(engine: Engine, product: Product) -> tuple[bool, bool]:
     if left and not (lhs.in_place and lhs.along.stride == 1) and columns > 2 * engine.nr:
         near = lhs.along.stride == 1 or lhs.along.run == 1
         left = rows * depth * engine.packed_bytes <= (_BLOCK_BYTES.value if near else _NEAR_BYTES.value)
-        left = left or (near and not _rows_meet(lhs))
+        left = left or (near and not _rows_conflict(lhs))
     return not left, not _is_read_in_place(engine, product)
 
 
-def _rows_meet(lhs: Matrix) -> bool:
-    """Whether the distance of rows puts them into the same sets of a cache."""
+def _rows_conflict(lhs: Matrix) -> bool:
+    """Whether the elements of a column map to the same set of the first-level cache, and evict each other."""
     return lhs.across.stride * lhs.kind.byte_width % _PAGE_BYTES == 0
 
 

@@ -1,4 +1,4 @@
-"""A matrix whose rows lie in memory one element after another, times a vector: each result is one sum along a row."""
+"""A matrix with contiguous rows times a vector: each result is one sum along a row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xlakit.cpu.scalars.memory import memory_type
 if TYPE_CHECKING:
     from xlakit.cpu.kernels.gemm.product import Product
 
-# Rows that are summed at the same time, on the same elements of the vector.
+# Rows that are summed at the same time, so that elements of the vector are loaded once for all of them.
 _ROWS_AT_ONCE = 4
 
 
@@ -42,7 +42,7 @@ def emit_matrix_vector(
         f"a matrix of {rows} x {depth} times a vector, {task_rows} rows a task",
         [
             ("a task has rows", task_rows > 0),
-            ("rows of the matrix lie one element after another", depth < 2 or matrix.along.dims == ((depth, 1),)),
+            ("rows of the matrix are contiguous", depth < 2 or matrix.along.dims == ((depth, 1),)),
             ("the vector is as long as a row", vector_.along.size == depth and len(vector_.along.dims) <= 1),
             ("elements are computed one by one", engine.group == engine.parts == 1),
             ("batches are those of the result", len({direction.size for direction in batches}) == 1),

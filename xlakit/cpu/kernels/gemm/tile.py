@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from xlakit.cpu.kernels.gemm.bf16_range import Seen, is_harmless
+from xlakit.cpu.kernels.gemm.bf16_range import Seen, flushing_is_exact
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, Columns, Rows, Sums, multiply, zeros
 from xlakit.cpu.kernels.gemm.store import first_lanes
 from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, takes_pairs_of_bf16, to_packed, vectors_of
@@ -18,13 +18,13 @@ from xlakit.data.primitive import PrimitiveType
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """The sums of tiles of one kind: sliver by sliver of the right operand, and from row to row.
+    """The sums of all micro-tiles of some rows and slivers; ``engine.mr`` rows and one sliver at a time.
 
-    width: how many columns are stored; computed: how many there are with those that only fill a register. left_step,
-    right_step: the distances between steps of k, in elements; None where the caller tells. lies: the type of the right
-    operand where it is read as it lies, converted for a result of type ``result`` if there is one; None where it is
-    packed. kc: the steps of k in a run, where they are few. adds: whether what was stored before can be added
-    to.
+    width: how many columns are stored. computed: how many columns are computed, with those that only fill a register.
+    left_step, right_step: the distances between steps of k, in elements; None where they are arguments. unpacked: the
+    type of the right operand if it is not packed; result: the type of the result if unpacked elements are converted for
+    it. kc: the steps of k in a run, if they are so few that the loop is unrolled. adds: whether sums
+    may be added to those of earlier blocks of k.
 
     ``(i64 tiles, i64 slivers, i64 right_advance, i64 advance, ptr rows, ptr right, ptr runs, i64 count, i64 kc, i64
     left_step, i64 right_step, ptr targets, i64 offset, i64 adds)``: ``rows`` has a pointer for each row, ``runs`` for
@@ -39,7 +39,7 @@ class Tiles:
     computed: int
     left_step: int | None
     right_step: int | None
-    lies: PrimitiveType | None
+    unpacked: PrimitiveType | None
     result: PrimitiveType | None
     kc: int | None
     adds: bool
@@ -52,14 +52,14 @@ class Tiles:
         if not takes_pairs_of_bf16(self.engine) or self.engine.flushes:
             self._all(fn)
             return
-        harmless = self._is_harmless(fn)
-        with fn.if_(harmless):
+        is_exact = self._flushing_is_exact(fn)
+        with fn.if_(is_exact):
             replace(self, engine=replace(self.engine, flushes=True))._all(fn)
-        with fn.if_(~harmless):
+        with fn.if_(~is_exact):
             self._all(fn)
 
-    def _is_harmless(self, fn: Function) -> Value:
-        """Whether packed operands have the same products if subnormal numbers are taken for zero."""
+    def _flushing_is_exact(self, fn: Function) -> Value:
+        """Whether the sums of packed operands have the same bits if subnormal numbers are taken for zero."""
         engine = self.engine
         tiles, slivers, right_advance, _, rows, right, _, _, kc, *_ = fn.parameters
         count = kc * engine.group
@@ -70,7 +70,7 @@ class Tiles:
             start = fn.at(right, I8, sliver.index * right_advance)
             sliver.next(*Seen(list(sliver.carried)).in_order(fn, start, count * engine.nr).state)
         left, other = (Seen(list(loop.results)).exponents(fn) for loop in (row, sliver))
-        return is_harmless(left, other)
+        return flushing_is_exact(left, other)
 
     def _all(self, fn: Function) -> None:
         tiles, slivers, right_advance, advance, rows, right, *middle, targets, offset, adds = fn.parameters
@@ -90,8 +90,8 @@ class Tiles:
             return lambda run: fn.load(I64, fn.at(runs, I64, run * 2 + side))
 
         columns = Columns(right, right_step if self.right_step is None else self.right_step, shift(1), engine.nr)
-        if self.lies is not None:
-            kind, result = self.lies, self.result
+        if self.unpacked is not None:
+            kind, result = self.unpacked, self.result
             columns.stored = memory_type(kind)
             if result is not None:
                 columns.convert = lambda stored: to_packed(fn, engine, kind, result, stored)

@@ -135,7 +135,7 @@ def product_of(link: Link) -> Product:
 def _cut_convolution(convolution: Instruction) -> Cut:
     lhs, rhs = (o.shape for o in convolution.operands)
     plan = plan_convolution(convolution.op_as(Convolution), lhs, rhs, convolution.shape)
-    if plan.kind == "lanes" or len(plan.products) != 1 or plan.products[0][0].first:
+    if plan.kind == "depthwise" or len(plan.products) != 1 or plan.products[0][0].first:
         raise DeclinedError(f"nothing can follow a convolution of kind {plan.kind} in {len(plan.products)} phases")
     product, blocking = plan.products[0]
     return _own(product, _with_smaller_blocks(product, blocking), plan.copies)
