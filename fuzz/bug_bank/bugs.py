@@ -262,8 +262,8 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "xlakit/passes/spmd/shardings/annotations.py",
-                "return [None] * len(said) if _is_open_constraint(root) else said",
-                "return said",
+                "return [None] * len(shardings) if _is_open_constraint(root) else shardings",
+                "return shardings",
             ),
         ),
     ),

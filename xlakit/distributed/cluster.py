@@ -45,8 +45,8 @@ class _Start:
     """
 
     request: Any
-    said: np.ndarray[Any, np.dtype[np.int64]]
-    heard: np.ndarray[Any, np.dtype[np.int64]]
+    sent: np.ndarray[Any, np.dtype[np.int64]]
+    received: np.ndarray[Any, np.dtype[np.int64]]
     # The name of the program in errors.
     program: str
 
@@ -56,8 +56,8 @@ class _Notes:
     """Descriptions of a run that the processes do not agree on; they arrive when the request is done."""
 
     request: Any
-    said: np.ndarray[Any, np.dtype[np.uint8]]
-    heard: np.ndarray[Any, np.dtype[np.uint8]]
+    sent: np.ndarray[Any, np.dtype[np.uint8]]
+    received: np.ndarray[Any, np.dtype[np.uint8]]
 
 
 @dataclass(slots=True)
@@ -134,14 +134,14 @@ class MpiCluster(Processes):
             if mark is None:
                 mark = self._marks[run.program] = _fingerprint(run.program)
             number = self._posted + 1
-            said = np.array([mark, ~mark, number, -number, self._has_failed], np.int64)
+            sent = np.array([mark, ~mark, number, -number, self._has_failed], np.int64)
             self._has_failed = False
-            heard = np.empty_like(said)
+            received = np.empty_like(sent)
             api = self.mpi.api
             request = self.mpi.call(
-                lambda: self._starts_comm.Iallreduce([said, api.INT64_T], [heard, api.INT64_T], api.MAX)
+                lambda: self._starts_comm.Iallreduce([sent, api.INT64_T], [received, api.INT64_T], api.MAX)
             )
-            self._starts[number] = _Start(request, said, heard, _description(run.program, number, mark))
+            self._starts[number] = _Start(request, sent, received, _description(run.program, number, mark))
             session = self._sessions[number] = MpiSession(
                 self, self.mailbox, run, execution_context, number, mark, self.begin, self.end
             )
@@ -156,7 +156,7 @@ class MpiCluster(Processes):
     def begin(self, session: MpiSession) -> Mapping[tuple[int, ...], Link]:
         """Wait until all processes take part in a run; gives the links of its groups."""
         with self._hearing:
-            agreed = self._hear(session)
+            agreed = self._complete_announcements(session)
             self._finish_repair(session)
             generation = self._generation
             if agreed:
@@ -167,7 +167,7 @@ class MpiCluster(Processes):
             self._prepare(session, generation)
         return generation.links
 
-    def _hear(self, session: MpiSession) -> bool:
+    def _complete_announcements(self, session: MpiSession) -> bool:
         """Complete the announcements of runs up to this one, in their order; gives whether all processes run this
         program.
 
@@ -178,7 +178,7 @@ class MpiCluster(Processes):
             start = self._starts[number]
             self._finish(session, start.request)
             del self._starts[number]
-            mark, inverse, most, minus_least, has_failed = start.heard.tolist()
+            mark, inverse, most, minus_least, has_failed = start.received.tolist()
             if mark != ~inverse or most != -minus_least:
                 self._notes[number] = self._tell_program(start.program)
             self._repair_is_due = bool(has_failed)
@@ -207,13 +207,13 @@ class MpiCluster(Processes):
 
     def _tell_program(self, text: str) -> _Notes:
         """Exchange the names of the programs, after all processes have seen that these differ."""
-        said = np.zeros(_NAME_BYTES, np.uint8)
+        sent = np.zeros(_NAME_BYTES, np.uint8)
         data = np.frombuffer(text.encode()[:_NAME_BYTES], np.uint8)
-        said[: len(data)] = data
-        heard = np.empty((self.spread.ranks, _NAME_BYTES), np.uint8)
+        sent[: len(data)] = data
+        received = np.empty((self.spread.ranks, _NAME_BYTES), np.uint8)
         byte, communicator = self.mpi.api.BYTE, self._answers_comm
-        request = self.mpi.call(lambda: communicator.Iallgather([said, byte], [heard, byte]))
-        return _Notes(request, said, heard)
+        request = self.mpi.call(lambda: communicator.Iallgather([sent, byte], [received, byte]))
+        return _Notes(request, sent, received)
 
     def _explain_start(self, session: MpiSession) -> None:
         notes = self._notes[session.number]
@@ -221,7 +221,7 @@ class MpiCluster(Processes):
         del self._notes[session.number]
         lines = "".join(
             f"\n  rank {rank}: {row.tobytes().rstrip(bytes(1)).decode('utf-8', 'replace')}"
-            for rank, row in enumerate(notes.heard)
+            for rank, row in enumerate(notes.received)
         )
         raise RankError(
             f"the processes begin different programs:{lines}",

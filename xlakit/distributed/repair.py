@@ -32,16 +32,16 @@ class Repair:
     def __init__(self, mpi: Mpi, communicator: Any, links: Mapping[tuple[int, ...], Link], *, is_spoilt: bool) -> None:
         self._mpi = mpi
         self._links = [links[members] for members in sorted(links)]
-        told = np.zeros((MOST_LINKS, 2), np.int64)
-        for row, link in zip(told, self._links, strict=False):
+        sent = np.zeros((MOST_LINKS, 2), np.int64)
+        for row, link in zip(sent, self._links, strict=False):
             row[:] = _name(link), _SPOILT if link.is_spoilt else link.begun
         if is_spoilt or len(links) > MOST_LINKS:
-            told[0, 1] = _SPOILT
+            sent[0, 1] = _SPOILT
         # MPI still uses both.
-        self._told = told
-        self._heard = np.empty((communicator.size, *told.shape), np.int64)
+        self._sent = sent
+        self._received = np.empty((communicator.size, *sent.shape), np.int64)
         word = mpi.api.INT64_T
-        self._request = mpi.call(lambda: communicator.Iallgather([told, word], [self._heard, word]))
+        self._request = mpi.call(lambda: communicator.Iallgather([sent, word], [self._received, word]))
         self._has_heard = False
 
     def finish(self, wait: Callable[[Any], None]) -> bool:
@@ -65,11 +65,11 @@ class Repair:
 
     @property
     def _is_hopeless(self) -> bool:
-        return bool((self._heard[..., 1] == _SPOILT).any())
+        return bool((self._received[..., 1] == _SPOILT).any())
 
     def _catch_up(self, link: Link) -> None:
-        told = self._heard[list(link.ranks)]
-        most = int(told[..., 1][told[..., 0] == _name(link)].max())
+        rows = self._received[list(link.ranks)]
+        most = int(rows[..., 1][rows[..., 0] == _name(link)].max())
         while link.begun < most:
             open_rendezvous(self._mpi, link, np.zeros(slot_bytes(len(link.ranks)), np.uint8))
 

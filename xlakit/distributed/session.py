@@ -131,36 +131,36 @@ class MpiSession:
 
     # -- rendezvous --------------------------------------------------------------------------------
 
-    def all_gather(self, rendezvous: RendezvousKey, brought: Mapping[int, Value]) -> dict[int, Value]:
+    def all_gather(self, rendezvous: RendezvousKey, contributions: Mapping[int, Value]) -> dict[int, Value]:
         """The payloads of all members."""
         with self._at(rendezvous, "all_gather") as operation:
             link = operation.link
-            payload = pack([brought[m] for m in link.here])
+            payload = pack([contributions[m] for m in link.here])
             slots = self._announce(operation, payload)
-            rooms = slots.inline
-            if rooms is None:
+            received = slots.inline
+            if received is None:
                 counts = slots.sizes
-                room = np.empty(sum(counts), np.uint8)
+                buffer = np.empty(sum(counts), np.uint8)
                 starts = _starts(counts)
                 operation.do(
-                    lambda: link.communicator.Iallgatherv([payload, self._byte], [room, counts, starts, self._byte])
+                    lambda: link.communicator.Iallgatherv([payload, self._byte], [buffer, counts, starts, self._byte])
                 )
-                rooms = [room[s : s + c] for s, c in zip(starts, counts, strict=True)]
+                received = [buffer[s : s + c] for s, c in zip(starts, counts, strict=True)]
             values: dict[int, Value] = {}
-            for part, data in zip(link.parts, rooms, strict=True):
+            for part, data in zip(link.parts, received, strict=True):
                 values.update(zip(part, unpack(data, len(part)), strict=True))
-            values.update(brought)
+            values.update(contributions)
             return values
 
     def all_to_all(
-        self, rendezvous: RendezvousKey, brought: Mapping[int, Sequence[Value]], *, alike: bool
+        self, rendezvous: RendezvousKey, contributions: Mapping[int, Sequence[Value]], *, alike: bool
     ) -> dict[int, list[Value]]:
         """The payloads that all members have addressed to the members here."""
         with self._at(rendezvous, "all_to_all") as operation:
             link = operation.link
             # For each process all that the members here have for the members there.
             parcels = [
-                () if i == link.own else tuple(brought[s][link.indices[t]] for s in link.here for t in part)
+                () if i == link.own else tuple(contributions[s][link.indices[t]] for s in link.here for t in part)
                 for i, part in enumerate(link.parts)
             ]
             payload = pack(parcels)
@@ -168,8 +168,8 @@ class MpiSession:
             if slots.inline is not None:
                 arrived = [unpack(data, len(link.parts))[link.own] for data in slots.inline]
             else:
-                arrived = self._all_to_all(operation, payload, parcels, brought if alike else None)
-            values: dict[int, list[Value]] = {member: list(parts) for member, parts in brought.items()}
+                arrived = self._all_to_all(operation, payload, parcels, contributions if alike else None)
+            values: dict[int, list[Value]] = {member: list(parts) for member, parts in contributions.items()}
             for i, (part, parcel) in enumerate(zip(link.parts, arrived, strict=True)):
                 if i == link.own:
                     continue
@@ -209,15 +209,15 @@ class MpiSession:
         )
         return [unpack(room[s : s + c], 1)[0] for s, c in zip(starts, counts, strict=True)]
 
-    def broadcast(self, rendezvous: RendezvousKey, brought: Mapping[int, Value], root: int) -> Value:
+    def broadcast(self, rendezvous: RendezvousKey, contributions: Mapping[int, Value], root: int) -> Value:
         """The payload of the member with index ``root``."""
         with self._at(rendezvous, f"broadcast from {root}") as operation:
             link = operation.link
             sender = link.members[root]
             source = next(i for i, part in enumerate(link.parts) if sender in part)
-            payload = pack([brought[sender]] if sender in brought else [])
+            payload = pack([contributions[sender]] if sender in contributions else [])
             slots = self._announce(operation, payload)
-            if sender in brought:
+            if sender in contributions:
                 room = payload
             elif slots.inline is not None:
                 room = slots.inline[source]
@@ -225,20 +225,20 @@ class MpiSession:
                 room = np.empty(slots.sizes[source], np.uint8)
             if slots.inline is None:
                 operation.do(lambda: link.communicator.Ibcast([room, self._byte], source))
-            return brought[sender] if sender in brought else unpack(room, 1)[0]
+            return contributions[sender] if sender in contributions else unpack(room, 1)[0]
 
     def reduces(self, computation: Computation, arrays: Sequence[Array]) -> bool:
         """Whether MPI combines such arrays itself."""
         return all(mpi_operation(computation, a, any_order=self.processes.any_order) is not None for a in arrays)
 
     def reduce(
-        self, rendezvous: RendezvousKey, brought: Mapping[int, Sequence[Array]], computation: Computation
+        self, rendezvous: RendezvousKey, contributions: Mapping[int, Sequence[Array]], computation: Computation
     ) -> list[Array]:
         """The arrays of all members, combined by MPI."""
         with self._at(rendezvous, "reduce") as operation:
             link = operation.link
             self._announce(operation, np.empty(0, np.uint8))
-            columns = zip(*(brought[m] for m in link.here), strict=True)
+            columns = zip(*(contributions[m] for m in link.here), strict=True)
             return [self._reduce_one(operation, column, computation) for column in columns]
 
     def _reduce_one(self, operation: _Operation, arrays: Sequence[Array], computation: Computation) -> Array:

@@ -79,7 +79,7 @@ class Rendezvous:
             return payload
         sender = rendezvous.members[root]
         gathered = self._assemble(
-            rendezvous, payload, lambda session, brought: {sender: session.broadcast(rendezvous, brought, root)}
+            rendezvous, payload, lambda session, given: {sender: session.broadcast(rendezvous, given, root)}
         )
         return gathered[sender]
 
@@ -174,12 +174,12 @@ class Rendezvous:
         return RendezvousKey(instruction, members, channel_id, self._generations[site, members])
 
     def _all_gather(self, rendezvous: RendezvousKey, payload: Value) -> list[Value]:
-        gathered = self._assemble(rendezvous, payload, lambda session, brought: session.all_gather(rendezvous, brought))
+        gathered = self._assemble(rendezvous, payload, lambda session, given: session.all_gather(rendezvous, given))
         return [gathered[member] for member in rendezvous.members]
 
     def _all_to_all(self, rendezvous: RendezvousKey, payloads: Sequence[Value], *, alike: bool) -> list[Value]:
         gathered = self._assemble(
-            rendezvous, payloads, lambda s, brought: s.all_to_all(rendezvous, brought, alike=alike)
+            rendezvous, payloads, lambda session, given: session.all_to_all(rendezvous, given, alike=alike)
         )
         index = rendezvous.members.index(self._device.index)
         return [gathered[member][index] for member in rendezvous.members]

@@ -49,12 +49,12 @@ class Session(Protocol):
         """Whether a device runs in this process."""
         ...
 
-    def all_gather(self, rendezvous: RendezvousKey, brought: Mapping[int, Value]) -> dict[int, Value]:
+    def all_gather(self, rendezvous: RendezvousKey, contributions: Mapping[int, Value]) -> dict[int, Value]:
         """The payloads of all members, given those of the local members."""
         ...
 
     def all_to_all(
-        self, rendezvous: RendezvousKey, brought: Mapping[int, Sequence[Value]], *, alike: bool
+        self, rendezvous: RendezvousKey, contributions: Mapping[int, Sequence[Value]], *, alike: bool
     ) -> dict[int, list[Value]]:
         """The payloads that all members address to local members, given those that local members address to each
         member.
@@ -64,7 +64,7 @@ class Session(Protocol):
         """
         ...
 
-    def broadcast(self, rendezvous: RendezvousKey, brought: Mapping[int, Value], root: int) -> Value:
+    def broadcast(self, rendezvous: RendezvousKey, contributions: Mapping[int, Value], root: int) -> Value:
         """The payload of the member with index ``root``."""
         ...
 
@@ -73,7 +73,7 @@ class Session(Protocol):
         ...
 
     def reduce(
-        self, rendezvous: RendezvousKey, brought: Mapping[int, Sequence[Array]], computation: Computation
+        self, rendezvous: RendezvousKey, contributions: Mapping[int, Sequence[Array]], computation: Computation
     ) -> list[Array]:
         """The arrays of all members, combined."""
         ...

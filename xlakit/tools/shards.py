@@ -22,7 +22,7 @@ from xlakit.ir.operation import TOKEN
 from xlakit.ops.custom_call import CustomCall
 from xlakit.passes.core.framework import with_callees, with_computations
 from xlakit.passes.spmd import is_split, is_to_be_split, split_over
-from xlakit.passes.spmd.shardings.annotations import CONSTRAINTS, HINTS, Annotations, partitions_said
+from xlakit.passes.spmd.shardings.annotations import CONSTRAINTS, HINTS, Annotations, annotated_partitions
 from xlakit.passes.spmd.shardings.tilings import Split, local_sizes, parts
 from xlakit.passes.spmd.shardings.values import leaf_shapes
 
@@ -62,8 +62,8 @@ class Devices:
         shapes = zip(self.program.parameters, self.module.entry.parameters, self.parameters, values, strict=True)
         for whole, own, splits, value in shapes:
             leaves = [
-                self._cut(array, leaf, local, said, own.name)
-                for array, leaf, local, said in zip(
+                self._cut(array, leaf, local, parts_of, own.name)
+                for array, leaf, local, parts_of in zip(
                     _leaves(value, whole), leaf_shapes(whole), leaf_shapes(own.shape), splits, strict=True
                 )
             ]
@@ -75,9 +75,9 @@ class Devices:
         """The same devices, each of which gets its own arguments, whatever whole ones would be."""
         return replace(self, whole=None, given=tuple(map(tuple, given)))
 
-    def _cut(self, array: Any, whole: Shape, local: Shape, said: _Parts, name: str) -> list[Any]:
+    def _cut(self, array: Any, whole: Shape, local: Shape, parts_of: _Parts, name: str) -> list[Any]:
         partitions = self.module.num_partitions
-        splits, unreduced = said
+        splits, unreduced = parts_of
         if array is TOKEN or not whole.is_array or (splits is None and unreduced is None):
             return [array] * partitions
         array, splits = np.asarray(array), splits or (None,) * whole.rank
@@ -104,8 +104,8 @@ class Devices:
         for start in range(0, len(results), partitions):
             flat = [list(_leaves(r, own)) for r in results[start : start + partitions]]
             joined = [
-                _join([row[n] for row in flat], said, leaf)
-                for n, (said, leaf) in enumerate(zip(self.result, leaf_shapes(whole), strict=True))
+                _join([row[n] for row in flat], parts_of, leaf)
+                for n, (parts_of, leaf) in enumerate(zip(self.result, leaf_shapes(whole), strict=True))
             ]
             found.append(_nested(whole, iter(joined)))
         return found[0] if len(found) == 1 else tuple(found)
@@ -116,9 +116,9 @@ def on_devices(module: HloModule) -> Devices:
     count = module.num_partitions
     if is_to_be_split(module, count):
         split = split_over(module, count)
-        said, result = split.spmd_parameters_shardings, split.spmd_output_sharding
-        parameters = [_said(s, p.shape, split) for s, p in zip(said, split.entry.parameters, strict=True)]
-        found = None if result is None else _said(result, split.entry.root.shape, split)
+        shardings, result = split.spmd_parameters_shardings, split.spmd_output_sharding
+        parameters = [_leaf_parts(s, p.shape, split) for s, p in zip(shardings, split.entry.parameters, strict=True)]
+        found = None if result is None else _leaf_parts(result, split.entry.root.shape, split)
         # The program differs from that of one device by its shardings only, on which no value depends.
         whole = on_one_device(module) if not _has_manual(module) else None
         return Devices(split, module.entry.program_shape, whole, tuple(parameters), found)
@@ -126,10 +126,10 @@ def on_devices(module: HloModule) -> Devices:
     if count == 1 or not is_split(module):
         nothing = tuple(((None, None),) * len(leaf_shapes(s)) for s in own.parameters)
         return Devices(module, own, None, nothing, None)
-    stated = module.spmd_parameters_shardings or tuple(p.annotations.sharding for p in module.entry.parameters)
-    parameters = [_said(s, p.shape, module) for s, p in zip(stated, module.entry.parameters, strict=True)]
+    shardings = module.spmd_parameters_shardings or tuple(p.annotations.sharding for p in module.entry.parameters)
+    parameters = [_leaf_parts(s, p.shape, module) for s, p in zip(shardings, module.entry.parameters, strict=True)]
     output = module.spmd_output_sharding or module.entry.root.annotations.sharding
-    result = None if output is None else _said(output, own.result, module)
+    result = None if output is None else _leaf_parts(output, own.result, module)
     if result is not None and any(splits is None for splits, _ in result):
         result = None
     program = ProgramShape(
@@ -142,7 +142,7 @@ def on_devices(module: HloModule) -> Devices:
 
 def with_partitions(module: HloModule) -> HloModule:
     """The module with as many partitions as its shardings have, if its format has no field for their number."""
-    count = partitions_said(module) if module.num_partitions == 1 and module.replica_count == 1 else 1
+    count = annotated_partitions(module) if module.num_partitions == 1 and module.replica_count == 1 else 1
     return module if count == 1 else module.replace(num_partitions=count)
 
 
@@ -177,17 +177,17 @@ def _is_hint(op: CustomCall) -> bool:
 # -- shapes and shardings ----------------------------------------------------------------------------
 
 
-def _said(sharding: Sharding | None, shape: Shape, module: HloModule) -> tuple[_Parts, ...]:
-    said, leaves = Annotations(module, module.num_partitions), leaf_shapes(shape)
+def _leaf_parts(sharding: Sharding | None, shape: Shape, module: HloModule) -> tuple[_Parts, ...]:
+    annotations, leaves = Annotations(module, module.num_partitions), leaf_shapes(shape)
     given = sharding.elements if sharding is not None and sharding.kind == "TUPLE" else (sharding,) * len(leaves)
     return tuple(
-        (said.splits(one, leaf.rank) if leaf.is_array else None, said.unreduced(one))
+        (annotations.splits(one, leaf.rank) if leaf.is_array else None, annotations.unreduced(one))
         for one, leaf in zip(given, leaves, strict=bool(leaves))
     )
 
 
-def _whole_shape(shape: Shape, said: Sequence[_Parts]) -> Shape:
-    remaining = iter(said)
+def _whole_shape(shape: Shape, leaves: Sequence[_Parts]) -> Shape:
+    remaining = iter(leaves)
 
     def made(part: Shape) -> Shape:
         if part.is_tuple:
@@ -231,8 +231,8 @@ def _part(array: Array, splits: Sequence[Split | None], local: Sequence[int], pa
     return made
 
 
-def _join(found: Sequence[Any], said: _Parts, whole: Shape) -> Any:
-    splits, unreduced = said
+def _join(found: Sequence[Any], parts_of: _Parts, whole: Shape) -> Any:
+    splits, unreduced = parts_of
     if splits is None or not whole.is_array:
         return found[0]
     arrays = [np.asarray(f) for f in found]

@@ -42,12 +42,12 @@ def annotation_faults(program: Program) -> Iterator[Fault]:
 
 
 def _composite_fault(call: Instruction) -> str:
-    said = dict(call.annotations.frontend_attributes)
-    if not said.get("composite.name"):
+    attributes = dict(call.annotations.frontend_attributes)
+    if not attributes.get("composite.name"):
         return "a composite call needs the frontend attribute composite.name"
-    if said.get("composite.attributes") == "":
+    if attributes.get("composite.attributes") == "":
         return "composite.attributes is empty; without attributes it is {}"
-    version = said.get("composite.version", "0")
+    version = attributes.get("composite.version", "0")
     if not version.isdecimal():
         return f"composite.version is {version}, it must be an integer of at least 0"
     return ""

@@ -68,10 +68,10 @@ def _called_shardings(caller: Instruction) -> Iterator[str]:
         others = [op.body.root, *op.body.parameters[:1], *op.condition.parameters[:1]]
     else:
         others = [branch.root for branch in op.branch_computations]
-    said = [i for i in (caller, *others) if i.annotations.sharding is not None]
-    for other in said[1:]:
-        if other.annotations.sharding != said[0].annotations.sharding:
-            yield f"'{said[0].name}' and '{other.name}' are sharded differently"
+    annotated = [i for i in (caller, *others) if i.annotations.sharding is not None]
+    for other in annotated[1:]:
+        if other.annotations.sharding != annotated[0].annotations.sharding:
+            yield f"'{annotated[0].name}' and '{other.name}' are sharded differently"
 
 
 def _sharding_fault(sharding: Sharding, shape: Shape) -> str:

@@ -190,6 +190,7 @@ def _combine(members: Members, tile: Tile) -> None:
 
 
 def _in_registers(members: Members, count: int, tile: Tile) -> None:
+    """Combine element by element over all members, of which there are few."""
     fn, combining = members.fn, tile.combining
     operands = [members.array(m, tile.operand) for m in range(count)]
     if isinstance(tile.result, Value):
@@ -209,6 +210,7 @@ def _in_registers(members: Members, count: int, tile: Tile) -> None:
 
 
 def _in_buffer(members: Members, tile: Tile) -> None:
+    """Combine into a buffer on the stack, member by member, and then store it: for groups of any size."""
     fn, combining = members.fn, tile.combining
     words = combining.tile * max(1, combining.working.byte_width) // 8 + 1
     buffer = fn.alloca(I64, words, align=64)

@@ -91,10 +91,11 @@ class Partition:
 
     def _groups(self, own: Sequence[str]) -> list[list[str]]:
         """Functions that call each other, or use the same undivided data, with what is inlined into them."""
-        stands_for: dict[str, str] = {}
+        # A union-find forest over names.
+        parents: dict[str, str] = {}
 
-        def first_of(name: str) -> str:
-            while (other := stands_for.get(name, name)) != name:
+        def representative(name: str) -> str:
+            while (other := parents.get(name, name)) != name:
                 name = other
             return name
 
@@ -103,10 +104,10 @@ class Partition:
         for name in members:
             for other in self.names_in(reached[name]):
                 if other in self._undivided or (other in reached and not self._functions[other].is_apart):
-                    stands_for[first_of(other)] = first_of(name)
+                    parents[representative(other)] = representative(name)
         groups: dict[str, dict[str, None]] = {}
         for name in members:
-            groups.setdefault(first_of(name), {}).update(dict.fromkeys(reached[name]))
+            groups.setdefault(representative(name), {}).update(dict.fromkeys(reached[name]))
         return [list(group) for group in groups.values()]
 
     def _with_inlined(self, function: str) -> list[str]:

@@ -179,6 +179,7 @@ def _confirmed(module: HloModule, compiler: Compiler, tuning: Tuning, base: _Pro
 def _tuned_program(
     module: HloModule, compiler: Compiler, base: _Program, budget: _Budget, progress: Progress
 ) -> Found | None:
+    """The best vector width and program-wide knobs; None for a program that is too fast for its time to be compared."""
     progress(0, 1, module.name)
     base.run()
     start = budget.clock()

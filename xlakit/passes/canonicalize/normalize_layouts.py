@@ -57,15 +57,15 @@ class NormalizeLayouts(Pass):
         return change_computations(module, change).replace(entry_computation_layout=layout)
 
 
-def _said(shape: Shape) -> Shape:
-    """The shape with the layouts that it means where it says none."""
+def _with_layouts(shape: Shape) -> Shape:
+    """The shape with its implied layouts written out."""
     if shape.tuple_shapes:
-        return dataclasses.replace(shape, tuple_shapes=tuple(map(_said, shape.tuple_shapes)))
+        return dataclasses.replace(shape, tuple_shapes=tuple(map(_with_layouts, shape.tuple_shapes)))
     return shape.with_layout(shape.layout_or_default) if shape.is_array else shape
 
 
 def _is_default(shape: Shape) -> bool:
-    return _said(shape) == shape.with_default_layout()
+    return _with_layouts(shape) == shape.with_default_layout()
 
 
 def _has_layout(instruction: Instruction) -> bool:
@@ -131,13 +131,14 @@ class _Normalized(ComputationCloner):
     # -- bitcasts --------------------------------------------------------------------------------
 
     def _bitcast(self, old: Instruction) -> Instruction:
-        """The array as it lies in memory, its bits as the new type, and the array that is meant by them.
+        """A bitcast as operations on arrays with default layouts.
 
-        bitcast(x) -> transpose(reshape(bitcast-convert(transpose(x)))), as many of them as are needed.
+        bitcast(x) -> transpose(reshape(bitcast-convert(transpose(x)))), without those that change nothing. The inner
+        transpose gives the order of the operand's memory, the outer one undoes the order of the result's.
         """
         source, result = old.operands[0].shape, old.shape
         operand = self.clones[old.operands[0]]
-        if source.without_layout() == result.without_layout() and _said(source) == _said(result):
+        if source.without_layout() == result.without_layout() and _with_layouts(source) == _with_layouts(result):
             return operand
         if not _is_plain(source, result):
             return self._by_python(old, operand)
@@ -146,7 +147,7 @@ class _Normalized(ComputationCloner):
         sizes = tuple(result.dimensions[d] for d in to_memory)
         make = self.at(old)
         value = make.transpose(operand, from_memory)
-        value = _beginning(value, _bits(result) // source.element_type.bit_width, make)
+        value = _leading_elements(value, _bits(result) // source.element_type.bit_width, make)
         value = make.reshape(_as_type(value, result.element_type, make), sizes)
         value = make.transpose(value, permutation_inverse(to_memory))
         if value.name == operand.name or self._order[-1] is not value:
@@ -156,7 +157,7 @@ class _Normalized(ComputationCloner):
         return named
 
     def _by_python(self, old: Instruction, operand: Instruction) -> Instruction:
-        """A call of a computation that is the bitcast alone, on an array that is said to lie as it did."""
+        """A call of a computation that is the bitcast alone, on an array of the layout that it had."""
         parameter = Instruction(Parameter(number=0), (), old.operands[0].shape, "p0")
         root = old.replace(operands=(parameter,), control_predecessors=())
         call = CustomCall(custom_call_target=AT_SIZES, computations=(Computation(old.name, (parameter, root), root),))
@@ -165,8 +166,8 @@ class _Normalized(ComputationCloner):
         return self.append(old.replace(op=call, operands=(operand,), shape=shape, control_predecessors=predecessors))
 
 
-def _beginning(value: Instruction, count: int, make: HloBuilder) -> Instruction:
-    """The first elements in memory: a bitcast may leave some out."""
+def _leading_elements(value: Instruction, count: int, make: HloBuilder) -> Instruction:
+    """The first ``count`` elements in memory; a bitcast to a smaller array drops the others."""
     total = value.shape.num_elements
     return value if count == total else make.slice(make.reshape(value, (total,)), (SliceDimension(0, count),))
 
@@ -183,7 +184,7 @@ def _as_type(value: Instruction, kind: PrimitiveType, make: HloBuilder) -> Instr
 
 
 def _is_plain(source: Shape, result: Shape) -> bool:
-    """Whether the memory of both is one element after the other, so that reshapes say what a bitcast does.
+    """Whether both arrays are dense, without tiles and padding, so that a bitcast can be written with reshapes.
 
     Raises UnsupportedError for dynamic arrays, which have no fixed layout.
     """

@@ -48,8 +48,8 @@ def is_to_be_split(module: HloModule, partitions: int) -> bool:
 
 def _is_boundary(instruction: Instruction) -> bool:
     """Whether a manual computation begins or ends here; the older form has a sharding."""
-    said = instruction.annotations
-    if not isinstance(instruction.op, CustomCall) or (said.sharding is None and not said.frontend_attributes):
+    own = instruction.annotations
+    if not isinstance(instruction.op, CustomCall) or (own.sharding is None and not own.frontend_attributes):
         return False
     from xlakit.passes.spmd.operations.manual import BOUNDARIES
 

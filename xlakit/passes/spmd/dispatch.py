@@ -103,7 +103,7 @@ def _refuse(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     if scope.size > 1:
         raise UnsupportedError(
             "feeds and channels in a program that is split over devices",
-            hint="use them in a manual computation (jax.shard_map), where it is said which device does it",
+            hint="use them in a manual computation (jax.shard_map), where the program says which device does it",
         )
     return walk.pieces.on_whole(old, operands, scope)
 

@@ -13,7 +13,7 @@ from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.attributes import PaddingDimension, Sharding, SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.movement import Pad
-from xlakit.passes.spmd.shardings.annotations import of_leaves, results_said
+from xlakit.passes.spmd.shardings.annotations import of_leaves, result_shardings
 from xlakit.passes.spmd.shardings.tilings import Tiling, divides, is_proper, local_sizes, parts, whole
 from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leaves, placing, rebuilt, whole_tilings
 from xlakit.passes.spmd.walk import Walk, local_shape
@@ -21,13 +21,13 @@ from xlakit.passes.spmd.walk import Walk, local_shape
 
 def argument(walk: Walk, parameter: Instruction) -> tuple[Value, list[Tiling]]:
     """The value of a parameter, and its sharding."""
-    shapes, said = leaf_shapes(parameter.shape), of_leaves(parameter)
+    shapes, shardings = leaf_shapes(parameter.shape), of_leaves(parameter)
     with placing(walk.program.module, parameter):
-        tilings = [_tiling(walk, sharding, shape) for sharding, shape in zip(said, shapes, strict=True)]
+        tilings = [_tiling(walk, sharding, shape) for sharding, shape in zip(shardings, shapes, strict=True)]
     found = [t or whole(shape.rank if shape.is_array else 0) for t, shape in zip(tilings, shapes, strict=True)]
     made = walk.pieces.make.like(parameter, parameter.op, (), local_shape(parameter.shape, found))
     value = walk.pieces.unbundle(made, parameter.shape, iter(found), walk.scope)
-    for piece, sharding in zip(leaves(value), said, strict=True):
+    for piece, sharding in zip(leaves(value), shardings, strict=True):
         piece.unreduced = walk.program.annotations.unreduced(sharding) if piece.shape.is_array else None
     return rebuilt(parameter.shape, _without_padding(walk, leaves(value))), found
 
@@ -66,7 +66,7 @@ def result(walk: Walk, value: Value) -> tuple[Value, list[Tiling]]:
     root = walk.program.module.entry.root
     hints = (walk.frame and walk.frame.hints(root)) or whole_tilings(root.shape)
     with placing(walk.program.module, root):
-        given = zip(leaves(value), results_said(walk.program.module), hints, strict=True)
+        given = zip(leaves(value), result_shardings(walk.program.module), hints, strict=True)
         made = [_result(walk, p, sharding, hint) for p, sharding, hint in given]
     return rebuilt(root.shape, iter(made)), [p.tiling for p in made]
 

@@ -33,7 +33,7 @@ from xlakit.passes.spmd.shardings.annotations import (
     ends_of_calls,
     is_open,
     of_leaves,
-    results_said,
+    result_shardings,
 )
 from xlakit.passes.spmd.shardings.factors import Dims, factors_of
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, is_proper, refines, whole, with_split
@@ -50,12 +50,12 @@ def keeps_elements(instruction: Instruction) -> bool:
     return instruction.is_pointwise or isinstance(instruction.op, _KEEPING)
 
 
-def propagated(module: HloModule, said: Annotations) -> Frame:
+def propagated(module: HloModule, annotations: Annotations) -> Frame:
     """The hints for the entry of a module and for the computations that it calls."""
-    graph, entry = _Graph(module, said), module.entry
+    graph, entry = _Graph(module, annotations), module.entry
     frame = graph.frame(entry, [graph.given(p) for p in entry.parameters])
     with placing(module, entry.root):
-        graph.seed(frame.nodes[entry.root], entry.root, results_said(module))
+        graph.seed(frame.nodes[entry.root], entry.root, result_shardings(module))
     graph.spread()
     return frame
 
@@ -63,18 +63,18 @@ def propagated(module: HloModule, said: Annotations) -> Frame:
 class _Graph:
     """Nodes with their tilings, and ties between them."""
 
-    def __init__(self, module: HloModule, said: Annotations) -> None:
+    def __init__(self, module: HloModule, annotations: Annotations) -> None:
         self._module = module
-        self._said = said
+        self._annotations = annotations
         self._tilings: list[Tiling] = []
         self._sizes: list[tuple[int, ...]] = []
         self._open: list[tuple[bool, ...]] = []
         # The tied nodes, with their factors.
         self._ties: list[tuple[_Nodes, tuple[Dims, ...]]] = []
         self._tied: list[list[int]] = []
-        # For each sharding group, by what is said of its number, the values of its first member.
+        # For each sharding group, by its number, the values of its first member.
         self._groups: dict[str, _Nodes] = {}
-        # Arguments of fixed sizes of which nothing is said, by node.
+        # Arguments of fixed sizes without a sharding, by node.
         self._unsaid: set[int] = set()
 
     # -- nodes -------------------------------------------------------------------------------------
@@ -103,10 +103,10 @@ class _Graph:
             self._open[node] = (False,) * len(self._open[node])
         return nodes
 
-    def seed(self, nodes: _Nodes, old: Instruction, stated: Sequence[Sharding | None]) -> None:
+    def seed(self, nodes: _Nodes, old: Instruction, shardings: Sequence[Sharding | None]) -> None:
         """Set the tilings of an instruction's values from its sharding, if they are possible."""
-        for node, shape, sharding in zip(nodes, leaf_shapes(old.shape), stated, strict=True):
-            splits = self._said.splits(sharding, shape.rank) if shape.is_array else None
+        for node, shape, sharding in zip(nodes, leaf_shapes(old.shape), shardings, strict=True):
+            splits = self._annotations.splits(sharding, shape.rank) if shape.is_array else None
             if splits is None or sharding is None or not all(self._open[node]):
                 continue
             if is_proper(splits) and divides(splits, shape.dimensions):
@@ -169,7 +169,7 @@ class _Graph:
             if target == GROUP:
                 self._join(dict(old.annotations.frontend_attributes).get(GROUP_NUMBER, ""), operands[0])
             if target in CONSTRAINTS:
-                self.seed(nodes, old, self._said.said(old))
+                self.seed(nodes, old, self._annotations.shardings(old))
             if target in (CONSTRAINTS | HINTS) - {BARRIER} and [len(o) for o in operands] == [len(nodes)]:
                 self._alike(operands[0], nodes)
             return

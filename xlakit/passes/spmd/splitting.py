@@ -14,7 +14,7 @@ from xlakit.passes.spmd.pieces.emit import Channels
 from xlakit.passes.spmd.prepare import prepared
 from xlakit.passes.spmd.program import Program
 from xlakit.passes.spmd.propagate import propagated
-from xlakit.passes.spmd.shardings.annotations import Annotations, as_sharding, of_leaves, results_said
+from xlakit.passes.spmd.shardings.annotations import Annotations, as_sharding, of_leaves, result_shardings
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Tiling
 from xlakit.passes.spmd.walk import Walk
@@ -26,9 +26,9 @@ def split(module: HloModule, partitions: int, replicas: int | None, context: Pas
     context.computation_names = set()
     module = prepared(module, context)
     channels = Channels(_last_channel(module), module.replica_count if replicas is None else replicas, partitions)
-    said = Annotations(module, partitions)
-    program = Program(module, said, channels, context)
-    walk = Walk(program, dispatch.split, Scope.of_all(partitions), propagated(module, said))
+    annotations = Annotations(module, partitions)
+    program = Program(module, annotations, channels, context)
+    walk = Walk(program, dispatch.split, Scope.of_all(partitions), propagated(module, annotations))
     entry = module.entry
     arguments = [edges.argument(walk, p) for p in entry.parameters]
     value = walk.through(entry, [v for v, _ in arguments])
@@ -42,14 +42,14 @@ def split(module: HloModule, partitions: int, replicas: int | None, context: Pas
 
 def _finished(
     module: HloModule,
-    said: Annotations,
+    annotations: Annotations,
     entry: Computation,
     arguments: Sequence[Sequence[Tiling]],
     result: Sequence[Tiling],
     count: int,
 ) -> HloModule:
     parameters = module.entry.parameters
-    given = [_sharding(p.shape, of_leaves(p), t, said) for p, t in zip(parameters, arguments, strict=True)]
+    given = [_sharding(p.shape, of_leaves(p), t, annotations) for p, t in zip(parameters, arguments, strict=True)]
     return module.replace(
         entry=entry,
         computations=(),
@@ -57,18 +57,18 @@ def _finished(
         entry_computation_layout=_layout(module, entry),
         input_output_alias=tuple(a for a in module.input_output_alias if _has_room(a, entry)),
         spmd_parameters_shardings=tuple(given),
-        spmd_output_sharding=_sharding(module.entry.root.shape, results_said(module), result, said),
+        spmd_output_sharding=_sharding(module.entry.root.shape, result_shardings(module), result, annotations),
         frontend_attributes=tuple(a for a in module.frontend_attributes if not a[0].startswith("xla.sdy.")),
     )
 
 
 def _sharding(
-    shape: Shape, stated: Sequence[Sharding | None], tilings: Sequence[Tiling], said: Annotations
+    shape: Shape, shardings: Sequence[Sharding | None], tilings: Sequence[Tiling], annotations: Annotations
 ) -> Sharding:
-    """How a parameter or the result is split; as it is stated where its values are still to be added."""
+    """How a parameter or the result is split; its own sharding if that is unreduced."""
     found = [
-        s if s is not None and said.unreduced(s) is not None else as_sharding(t)
-        for s, t in zip(stated, tilings, strict=True)
+        s if s is not None and annotations.unreduced(s) is not None else as_sharding(t)
+        for s, t in zip(shardings, tilings, strict=True)
     ]
     # An empty tuple has the sharding of one value.
     return Sharding("TUPLE", elements=tuple(found or [as_sharding(())])) if shape.is_tuple else found[0]

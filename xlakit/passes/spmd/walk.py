@@ -77,7 +77,7 @@ class Walk:
         return None if self.frame is None else self.frame.inner.get((old, computation))
 
     def plain(self, old: Instruction, operands: Sequence[Value]) -> Value:
-        """An operation on parts of its operands, as its factors allow; the result is split as is said of it."""
+        """An operation on parts of its operands, as its factors allow; the result is split as its sharding says."""
         scope = smallest(self.scope, operands)
         wanted = self.wanted(old, scope)
         value = self.pieces.apply(old, operands, scope, wanted, self.hint(old, scope))
@@ -86,30 +86,30 @@ class Walk:
         return value
 
     def wanted(self, old: Instruction, scope: Scope) -> Sequence[Split | None] | None:
-        """How the array that an instruction gives is said to be split."""
-        return self._said(of_leaves(old)[0], old.shape.rank, scope) if old.shape.is_array else None
+        """The splits of the sharding of an array instruction; None without one."""
+        return self._splits(of_leaves(old)[0], old.shape.rank, scope) if old.shape.is_array else None
 
     def hint(self, old: Instruction, scope: Scope) -> Hint | None:
-        """How the result of an instruction had better be split."""
+        """How propagation would split the result of an instruction."""
         hints = None if self.frame is None or scope.size < scope.count else self.frame.hints(old)
         return Hint(hints[0], comes_first=keeps_elements(old)) if hints and any(hints[0]) else None
 
-    # -- what is said ------------------------------------------------------------------------------
+    # -- sharding annotations ------------------------------------------------------------------------
 
     def constrained(self, old: Instruction, operands: tuple[Value, ...]) -> Value:
-        """The operands as an instruction says that they are to be split."""
+        """The operands, split by the shardings of an instruction that constrains them."""
         given = [piece for operand in operands for piece in leaves(operand)]
-        said = self.program.annotations.said(old)
-        if len(given) != len(said):
-            raise ShapeError(f"{len(given)} values become {len(said)}", hint="say a sharding of each operand")
-        return rebuilt(old.shape, map(self._as_said, given, said))
+        shardings = self.program.annotations.shardings(old)
+        if len(given) != len(shardings):
+            raise ShapeError(f"{len(given)} values become {len(shardings)}", hint="say a sharding of each operand")
+        return rebuilt(old.shape, map(self._constrained, given, shardings))
 
-    def _as_said(self, piece: Piece, sharding: Sharding | None) -> Piece:
+    def _constrained(self, piece: Piece, sharding: Sharding | None) -> Piece:
         scope = smallest(self.scope, [piece])
-        wanted = self._said(sharding, piece.shape.rank, scope) if piece.shape.is_array else None
+        wanted = self._splits(sharding, piece.shape.rank, scope) if piece.shape.is_array else None
         if wanted is None or sharding is None:
             return piece
-        # A dimension that is open keeps what it has beyond what is said, unless that is in the way.
+        # A dimension that is open keeps its further splits, unless they use axes that another dimension needs.
         kept = [
             own if piece.scope == scope and is_open(sharding, d) and refines(own, split) else split
             for d, (own, split) in enumerate(zip(piece.tiling, wanted, strict=True))
@@ -117,7 +117,7 @@ class Walk:
         tiling = self.pieces.usable(kept if is_proper(kept) else wanted, piece.shape.dimensions)
         return self.pieces.unreduced(piece, tiling, scope.agreed(self.program.annotations.unreduced(sharding)), scope)
 
-    def _said(self, sharding: Sharding | None, rank: int, scope: Scope) -> Sequence[Split | None] | None:
+    def _splits(self, sharding: Sharding | None, rank: int, scope: Scope) -> Sequence[Split | None] | None:
         splits = self.program.annotations.splits(sharding, rank)
         return None if splits is None else [scope.agreed(s) for s in splits]
 

@@ -36,7 +36,7 @@ def workspace_counts(call: Call) -> dict[str, int]:
     counts = {work.name: work.count for work in call.works}
     asked = [work for work in call.works if work.is_asked]
     if asked:
-        first = _asked(call)
+        first = _workspace_query(call)
         for work in asked:
             counts[work.name] = max(work.count, _count(first[work.name]))
     if any(count > _LARGEST for count in counts.values()):
@@ -55,8 +55,8 @@ def _count(first: Any) -> int:
     return math.ceil(number)
 
 
-def _asked(call: Call) -> Mapping[str, Any]:
-    """The first elements of the workspaces after a call that only asks for their sizes, which looks at no array."""
+def _workspace_query(call: Call) -> Mapping[str, Any]:
+    """The first elements of the workspaces after a workspace query: a call that gives sizes and reads no array."""
     works = {work.name: np.zeros(4, work.kind.dtype) for work in call.works}
     anywhere = np.zeros(8, np.complex128)
     kept: list[Any] = []

@@ -206,7 +206,10 @@ class _MergeSorter:
         return fn
 
     def write_cut(self) -> Function:
-        """``i64(source.., begin, middle, end, count)``: how many of the first ``count`` merged are of the left run."""
+        """``i64(source.., begin, middle, end, count)``: the elements of the left run among the first ``count`` merged.
+
+        A binary search along a diagonal of the merge path.
+        """
         fn = self._function("sort_cut", 1, 4, I64)
         source, _, (begin, middle, end, count) = self._parameters(fn)
         rights = end - middle

@@ -360,6 +360,7 @@ class Emitter:
         bounds: Sequence[Bound],
         known: set[Variable],
     ) -> list[Scalar]:
+        """Loops over the remaining groups of a reduction's variables; gives the running values after them."""
         if not groups:
             return self._iteration(reduction, running, bounds)
         group, *inner = groups

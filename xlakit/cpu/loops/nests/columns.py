@@ -255,6 +255,10 @@ def _pass(
     accumulators: list[list[Value]],
     known: frozenset[Variable],
 ) -> None:
+    """Loops over the reduced levels, the innermost of which adds to the accumulators of the strip.
+
+    The innermost loop is unrolled by _AT_ONCE, so that accumulators are loaded and stored less often.
+    """
     fn = emitter.fn
     level, *rest = levels
     group = level.group

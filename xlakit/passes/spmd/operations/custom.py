@@ -121,9 +121,9 @@ def rule_factors(text: str, old: Instruction) -> Factors:
 
 def _tiling(walk: Walk, sharding: Sharding, sizes: Sequence[int]) -> Tiling:
     """The tiling of a sharding, with equal parts."""
-    said = walk.program.annotations.splits(sharding, len(sizes)) or whole(len(sizes))
-    tiling = walk.pieces.usable(said, sizes)
-    if tiling != tuple(said):
+    splits = walk.program.annotations.splits(sharding, len(sizes)) or whole(len(sizes))
+    tiling = walk.pieces.usable(splits, sizes)
+    if tiling != tuple(splits):
         raise UnsupportedError(
             f"{list(sizes)} in unequal parts", hint="have the function give shardings that divide each dimension"
         )

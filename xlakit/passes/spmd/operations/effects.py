@@ -64,8 +64,8 @@ def _device(walk: Walk, old: Instruction) -> int | None:
     """The device of a call's sharding."""
     sharding = old.annotations.sharding
     elements = () if sharding is None else (sharding.elements or (sharding,))
-    said = [*elements, *(walk.program.annotations.stated(old, SHARDINGS) or ())]
-    return next((s.devices[0] for s in said if s.kind == "MAXIMAL" and s.devices), None)
+    shardings = [*elements, *(walk.program.annotations.in_attribute(old, SHARDINGS) or ())]
+    return next((s.devices[0] for s in shardings if s.kind == "MAXIMAL" and s.devices), None)
 
 
 def _calling(make: Emitter, old: Instruction, shape: Shape, name: str) -> Computation:

@@ -23,9 +23,9 @@ from xlakit.passes.spmd.walk import Walk
 
 def scope_of(walk: Walk, boundary: Instruction) -> Scope:
     """The scope of the manual computation that begins or ends with an instruction."""
-    said = walk.program.annotations
-    found = said.manual_axes(boundary)
-    return walk.scope if found is None else walk.scope.inside(said.along(*found))
+    annotations = walk.program.annotations
+    found = annotations.manual_axes(boundary)
+    return walk.scope if found is None else walk.scope.inside(annotations.along(*found))
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,16 @@ def _end(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
 def _across(walk: Walk, old: Instruction, operands: tuple[Value, ...], key: str, crossed: _Crossed) -> Value:
     """The values of the operands on the other side of a boundary instruction."""
     given, shapes = _arrays(old, operands)
-    said = walk.program.annotations
-    stated = said.stated(old, key, len(shapes)) or [Sharding("REPLICATED")] * len(shapes)
-    _, axes = said.manual_axes(old) or (None, ())
+    annotations = walk.program.annotations
+    shardings = annotations.in_attribute(old, key, len(shapes)) or [Sharding("REPLICATED")] * len(shapes)
+    _, axes = annotations.manual_axes(old) or (None, ())
     inner = scope_of(walk, old)
     made: list[Piece] = []
-    for piece, shape, sharding in zip(given, shapes, stated, strict=True):
+    for piece, shape, sharding in zip(given, shapes, shardings, strict=True):
         manual = with_axes(sharding, axes)
-        by_hand = said.splits(manual, shape.rank if shape.is_array else 0) or ()
-        made.append(crossed(walk, piece, shape, _Border(inner, by_hand, walk.scope.agreed(said.unreduced(manual)))))
+        by_hand = annotations.splits(manual, shape.rank if shape.is_array else 0) or ()
+        unreduced = walk.scope.agreed(annotations.unreduced(manual))
+        made.append(crossed(walk, piece, shape, _Border(inner, by_hand, unreduced)))
     return rebuilt(old.shape, iter(made))
 
 
@@ -161,13 +162,13 @@ def _shard_to_full(walk: Walk, old: Instruction, operands: tuple[Value, ...]) ->
 
 
 def _by_ratio(
-    walk: Walk, whole_shape: Shape, part: Shape, said: Instruction, tiling: Tiling
+    walk: Walk, whole_shape: Shape, part: Shape, annotated: Instruction, tiling: Tiling
 ) -> tuple[Split | None, ...]:
     """For each dimension a split into as many parts as the sizes of whole and part say; None if no such split is known.
 
-    The split is that of the sharding of ``said``, or of ``tiling``; it may be finer by a factor.
+    The split is that of the sharding of ``annotated``, or of ``tiling``; it may be finer by a factor.
     """
-    splits = walk.program.annotations.splits(said.annotations.sharding, whole_shape.rank) or tiling
+    splits = walk.program.annotations.splits(annotated.annotations.sharding, whole_shape.rank) or tiling
     found: list[Split | None] = []
     for size, own, split in zip(whole_shape.dimensions, part.dimensions, splits, strict=True):
         count = size // own if own else 1

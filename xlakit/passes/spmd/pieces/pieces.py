@@ -341,7 +341,7 @@ def _turned(tiling: Tiling, dimensions: Sequence[int]) -> Tiling:
 
 
 def _local_shape(old: Instruction, whole: Shape, tiling: Tiling) -> Shape:
-    """The shape of a part; functions from outside read and write memory in the layouts that are said."""
+    """The shape of a part; functions from outside read and write memory in the layouts of the call."""
     shape = Shape(whole.element_type, local_sizes(tiling, whole.dimensions))
     return shape.with_layout(whole.layout) if isinstance(old.op, CustomCall) and whole.layout else shape
 

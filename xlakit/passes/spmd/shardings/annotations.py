@@ -59,12 +59,12 @@ class Annotations:
 
     # -- annotations of instructions ---------------------------------------------------------------
 
-    def stated(self, instruction: Instruction, key: str, count: int | None = None) -> list[Sharding] | None:
-        """The sharding in a frontend attribute for each of so many values; None if there is none."""
+    def in_attribute(self, instruction: Instruction, key: str, count: int | None = None) -> list[Sharding] | None:
+        """The shardings in a frontend attribute, one for each of ``count`` values; None without the attribute."""
         text = dict(instruction.annotations.frontend_attributes).get(key)
         if text is None:
             return None
-        found = [self._stated(m) for m in _VALUE.finditer(text)]
+        found = [self._parsed(m) for m in _VALUE.finditer(text)]
         if count is not None and len(found) != count:
             raise ShapeError(
                 f"{key} has {len(found)} shardings for {count} values",
@@ -72,20 +72,21 @@ class Annotations:
             )
         return found
 
-    def said(self, instruction: Instruction) -> list[Sharding | None]:
+    def shardings(self, instruction: Instruction) -> list[Sharding | None]:
         """The sharding of each array and token of an instruction's result; Shardy's takes precedence."""
         count = len(leaf_shapes(instruction.shape))
-        return [*(self.stated(instruction, SHARDINGS, count) or of_leaves(instruction))]
+        return [*(self.in_attribute(instruction, SHARDINGS, count) or of_leaves(instruction))]
 
     def manual_axes(self, instruction: Instruction) -> tuple[Mesh, list[AxisRef]] | None:
         """The axes that are manual in the computation that begins or ends here; None where there is no mesh."""
         attributes = dict(instruction.annotations.frontend_attributes)
-        stated = self.stated(instruction, IN_SHARDINGS) or self.stated(instruction, OUT_SHARDINGS) or []
-        meshes = [*(s.named.mesh for s in stated if s.named is not None), *self._meshes.values()]
+        found = self.in_attribute(instruction, IN_SHARDINGS) or self.in_attribute(instruction, OUT_SHARDINGS)
+        shardings = found or []
+        meshes = [*(s.named.mesh for s in shardings if s.named is not None), *self._meshes.values()]
         mesh = next((m for m in meshes if m.axes), None)
         return None if mesh is None else (mesh, _axes(mesh, attributes.get(MANUAL_AXES, "")))
 
-    def _stated(self, match: re.Match[str]) -> Sharding:
+    def _parsed(self, match: re.Match[str]) -> Sharding:
         name = match["quoted"] or match["name"]
         mesh = _mesh(match["mesh"]) if match["mesh"] else self._meshes.get(name)
         if mesh is None:
@@ -180,12 +181,12 @@ class Annotations:
             )
 
 
-def partitions_said(module: HloModule) -> int:
+def annotated_partitions(module: HloModule) -> int:
     """The number of partitions of the meshes and shardings of a module, which some formats lack; 1 without any."""
     meshes = dict(module.frontend_attributes).get(MESHES, "")
     found = [1, *(_mesh(m[3]).devices().size for m in _NAMED_MESH.finditer(meshes))]
-    said = {i.annotations.sharding for c in module.computations for i in c.instructions}
-    found += [_device_count(sharding) for sharding in said if sharding is not None]
+    shardings = {i.annotations.sharding for c in module.computations for i in c.instructions}
+    found += [_device_count(sharding) for sharding in shardings if sharding is not None]
     return max(found)
 
 
@@ -205,23 +206,23 @@ def of_leaves(instruction: Instruction) -> list[Sharding | None]:
     return list(sharding.elements) if sharding.kind == "TUPLE" else [sharding] * count
 
 
-def results_said(module: HloModule) -> list[Sharding | None]:
-    """What is said of each array and token of a module's result; None also where that is open for more.
+def result_shardings(module: HloModule) -> list[Sharding | None]:
+    """The sharding of each array and token of a module's result; None also for one that propagation may refine.
 
-    Shardy's programs annotate every result of a tuple as soon as the sharding of one is stated; a stated one has a
-    custom call of its own. A single result that is an open constraint of Shardy's is annotated in HLO's terms, too, as
-    if its open dimensions were closed.
+    If one result of a tuple has a sharding, Shardy's programs annotate all of them; the one that has it is a custom
+    call of its own. A single result that is an open constraint of Shardy's has an HLO sharding, too, in which its open
+    dimensions are closed.
     """
-    root, said = module.entry.root, of_leaves(module.entry.root)
+    root, shardings = module.entry.root, of_leaves(module.entry.root)
     if not any(name == MESHES for name, _ in module.frontend_attributes):
-        return said
-    if isinstance(root.op, Tuple) and len(said) == len(root.operands):
-        return [s if _is_result_sharding(o) else None for s, o in zip(said, root.operands, strict=True)]
-    return [None] * len(said) if _is_open_constraint(root) else said
+        return shardings
+    if isinstance(root.op, Tuple) and len(shardings) == len(root.operands):
+        return [s if _is_result_sharding(o) else None for s, o in zip(shardings, root.operands, strict=True)]
+    return [None] * len(shardings) if _is_open_constraint(root) else shardings
 
 
 def _is_result_sharding(instruction: Instruction) -> bool:
-    """Whether an instruction states how a result of the program is to be split."""
+    """Whether an instruction is the sharding of a result of the program."""
     return isinstance(instruction.op, CustomCall) and instruction.op.custom_call_target == OF_RESULT
 
 
@@ -229,25 +230,25 @@ def _is_open_constraint(instruction: Instruction) -> bool:
     """Whether an instruction is a constraint of Shardy's after which its value may be split further."""
     if not isinstance(instruction.op, CustomCall) or instruction.op.custom_call_target != CONSTRAINT:
         return False
-    stated = dict(instruction.annotations.frontend_attributes).get(SHARDINGS, "")
-    return "?" in stated and _UNREDUCED.search(stated) is None
+    text = dict(instruction.annotations.frontend_attributes).get(SHARDINGS, "")
+    return "?" in text and _UNREDUCED.search(text) is None
 
 
 def axes_of(sharding: Sharding, rank: int) -> list[tuple[AxisRef, ...]]:
     """The axes that each dimension of an array is split along, where a sharding is one in terms of a mesh."""
-    said = () if sharding.named is None else sharding.named.dim_shardings
-    if not said:
+    dims = () if sharding.named is None else sharding.named.dim_shardings
+    if not dims:
         return [()] * rank
-    if len(said) != rank:
+    if len(dims) != rank:
         raise ShapeError(
-            f"a sharding of {len(said)} dimensions for an array of {rank}",
+            f"a sharding of {len(dims)} dimensions for an array of {rank}",
             hint="write {} for one that is whole",
         )
-    return [axes for axes, _ in said]
+    return [axes for axes, _ in dims]
 
 
 def with_axes(sharding: Sharding, axes: Sequence[AxisRef]) -> Sharding:
-    """What a sharding in terms of a mesh says about some axes of it; others say nothing."""
+    """A sharding in terms of a mesh, restricted to some axes of it; replicated for a sharding without a mesh."""
     kept, named = {a.mesh_axis_index for a in axes}, sharding.named
 
     def left(axes: Sequence[AxisRef]) -> tuple[AxisRef, ...]:
@@ -261,8 +262,8 @@ def with_axes(sharding: Sharding, axes: Sequence[AxisRef]) -> Sharding:
 
 def is_open(sharding: Sharding, dimension: int) -> bool:
     """Whether a sharding leaves a dimension open for further splits."""
-    said = () if sharding.named is None else sharding.named.dim_shardings
-    return bool(said) and not said[dimension][1]
+    dims = () if sharding.named is None else sharding.named.dim_shardings
+    return bool(dims) and not dims[dimension][1]
 
 
 def as_sharding(tiling: Tiling) -> Sharding:

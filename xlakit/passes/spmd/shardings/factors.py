@@ -315,11 +315,11 @@ def _bitcast_convert(x: Instruction) -> Factors:
 
 
 def _custom_call(x: Instruction) -> Factors | None:
-    """A function that is said to do each element of a batch alone; operands with fewer dimensions are of all of it."""
-    said = dict(x.annotations.frontend_attributes).get(BATCH_DIMENSIONS, "")
-    if not said.isdecimal() or x.op.has_side_effect:
+    """A function declared to compute batch elements independently; operands of lower rank belong to all of them."""
+    text = dict(x.annotations.frontend_attributes).get(BATCH_DIMENSIONS, "")
+    if not text.isdecimal() or x.op.has_side_effect:
         return None
-    count = int(said)
+    count = int(text)
     operands, results = [o.shape for o in x.operands], [leaf for _, leaf in x.shape.leaves()]
     batches = {s.dimensions[:count] for s in (*operands, *results) if s.rank >= count}
     if len(batches) != 1 or any(s.rank < count for s in results):

@@ -37,7 +37,7 @@ class Scope:
         return tuple(tuple(team[m] for m in group) for team in self.teams for group in members)
 
     def of_partitions(self, of_member: list[int]) -> list[int]:
-        """What there is for each member, as a table for all partitions."""
+        """A value for each member of a team, as a table for all partitions."""
         table = [0] * self.count
         for team in self.teams:
             for member, value in zip(team, of_member, strict=True):
@@ -45,14 +45,14 @@ class Scope:
         return table
 
     def agreed(self, of_partition: Split | None) -> Split | None:
-        """A split that is said for partitions, for the members of a team; None where teams do not agree."""
+        """A split over partitions as one over the members of a team; None if it differs between teams."""
         if of_partition is None:
             return None
         rows = {tuple(of_partition[p] for p in team) for team in self.teams}
         return split_of(rows.pop()) if len(rows) == 1 else None
 
     def inside(self, of_partition: tuple[int, ...]) -> Scope:
-        """The teams of those members of a team for which the same number is said."""
+        """The teams divided further: members of a team with the same number form one."""
         return Scope(
             tuple(
                 tuple(p for p in team if of_partition[p] == number)
