@@ -24,6 +24,7 @@ import xlakit.cpu.compile  # every knob is in a module that this one loads
 from fuzz import compiled, plain
 from fuzz.programs.composed.modules import module as generated
 from fuzz.programs.draft import FAMILIES, Program
+from fuzz.programs.large.drafts import large_program
 from fuzz.programs.operations.elementwise import BINARY, ELEMENTARY_UNARY, UNARY
 from fuzz.programs.plan import Entry
 from fuzz.support import numbered
@@ -34,6 +35,9 @@ from xlakit.passes import pipeline
 
 # What has knobs is loaded now.
 LOADED = (xlakit.cpu.compile, pipeline)
+# Of sixteen programs these are products and convolutions, which most knobs are about, of so many multiplications.
+_CUT = {2: "filter", 6: "product", 10: "filter", 14: "filter"}
+_MULTIPLICATIONS = (50_000, 1_000_000)
 
 
 def widths() -> list[int]:
@@ -81,6 +85,8 @@ def program_of(seed: int, number: int) -> tuple[Program, Callable[[Program], str
     """A program, and what judges it: a module next to plain code, one operation next to its meaning."""
     if number % 2:
         return generated(seed, number, wide=number % 8 != 7, moves=_moves(number)), _next_to_plain
+    if number % 16 in _CUT:
+        return large_program(_CUT[number % 16], seed, number // 16, _MULTIPLICATIONS), _next_to_meaning
     rng = random.Random(f"{seed} {number} opcode")
     # Operations on elements are many, and all have the same kernel.
     others = sorted(FAMILIES.keys() - {*UNARY, *ELEMENTARY_UNARY, *BINARY})

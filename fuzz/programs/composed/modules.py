@@ -25,6 +25,7 @@ from fuzz.programs.composed.movement_steps import (
     slices,
     transposes,
 )
+from fuzz.programs.composed.narrow_steps import NARROW, narrow_chains
 from fuzz.programs.composed.special_steps import special_functions
 from fuzz.programs.draft import Draft, Named, Program, join
 from fuzz.programs.values import SMALL
@@ -32,7 +33,6 @@ from fuzz.support.tolerances import EXACT
 
 _FLOATS = ("f32", "f32", "f32", "f64", "bf16", "f16")
 _INTEGERS = ("s32", "s32", "u32", "s8", "s64", "u8", "s16", "u64", "s4", "u4")
-_NARROW = ("s4", "u4", "s2", "u2")
 _OF_FLOATS = ("tanh", "negate", "abs", "sine", "cosine", "logistic")
 _OF_TWO_FLOATS = ("add", "subtract", "multiply", "maximum", "minimum")
 _OF_INTEGERS = ("negate", "not", "abs", "popcnt", "count-leading-zeros", "sign")
@@ -98,7 +98,7 @@ def _reduce(body: Body) -> None:
     made = body.add(value.kind, dims, call)
     if value.is_float and opcode == "add":
         made = body.add(value.kind, dims, f"tanh({made.name})")
-    elif value.kind in _NARROW:  # bits above the range, which results in memory do not have
+    elif value.kind in NARROW:  # bits above the range, which results in memory do not have
         body.add("s32", dims, f"convert({made.name})")
     if body.draft.chance(0.4):
         kept = [d for d in range(len(value.dims)) if d not in over]
@@ -249,7 +249,7 @@ def _complex(body: Body) -> None:
 _STEPS: tuple[Callable[[Body], None], ...] = (
     _unary, _unary, _binary, _binary, _binary, _binary, _select, _convert, broadcasts, broadcasts, reshapes,
     transposes, slices, pads, concatenations, reversals, iotas, _reduce, _reduce, _reduce, _dot, _dynamic, _gather,
-    _while, _while, _while, _conditional, special_functions,
+    _while, _while, _while, _conditional, special_functions, narrow_chains,
 )  # fmt: skip
 
 
@@ -291,8 +291,10 @@ def module(
     """
     draft = Draft(np.random.default_rng([seed, number]))
     steps = _MOVES if moves else (*_STEPS, *_MORE) if wide else _STEPS
+    is_narrow = number % 8 == 5
+    steps = (*steps, *[narrow_chains] * 6) if is_narrow else steps
+    kinds = NARROW if is_narrow else (*_FLOATS, "s32", "u32", "s8", "s4", "u4")
     body = Body(draft, draft.emit, [], "", (*steps, *more))
-    kinds = _NARROW if number % 8 == 5 else (*_FLOATS, "s32", "u32", "s8", "s4", "u4")
     for _ in range(draft.integer(1, 4)):
         kind = draft.pick(kinds)
         dims = _dims(draft, wide=wide)

@@ -145,10 +145,10 @@ def kind(
     return enter
 
 
-def large_program(name: str, seed: int, number: int) -> Program:
-    """Program ``number`` of a kind and a seed."""
+def large_program(name: str, seed: int, number: int, elements: tuple[int, int] | None = None) -> Program:
+    """Program ``number`` of a kind and a seed; with arrays of so many elements, by default what the kind says."""
     chosen = KINDS[name]
     tag = zlib.crc32(name.encode())
     order = np.random.default_rng([seed, tag]).permutation(len(chosen.cases))
-    draft = LargeDraft(np.random.default_rng([seed, tag, number]), *chosen.elements)
+    draft = LargeDraft(np.random.default_rng([seed, tag, number]), *(elements or chosen.elements))
     return chosen.author(draft, chosen.cases[int(order[number % len(order)])])
