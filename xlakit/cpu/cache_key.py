@@ -41,12 +41,14 @@ def program_key(
     num_replicas: int,
     num_partitions: int,
     c_functions: Collection[str] = (),
+    lapack_calls: Collection[str] = (),
     *,
     native_collectives: bool = True,
 ) -> str | None:
     """The key of a program's machine code; None for a module that is not well formed, or where nothing can be cached.
 
     c_functions: the names of custom calls that machine code does itself; it does not know the addresses of functions.
+    lapack_calls: the names of those that are calls of LAPACK.
     native_collectives: whether collectives are compiled.
     """
     # Programs that are found by what they were made of are not looked at.
@@ -60,11 +62,11 @@ def program_key(
         num_replicas,
         num_partitions,
         native_collectives,
-        *sorted(c_functions),
+        *sorted((*c_functions, *lapack_calls)),
         *_environment(),
     )
     try:
-        parts = module_parts(module)
+        parts = module_parts(module, lapack_calls, num_partitions=num_partitions)
     except (KeyError, AttributeError, TypeError):
         # An operand from elsewhere, or an attribute of a wrong type: verification tells what is wrong.
         return None

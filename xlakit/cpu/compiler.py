@@ -173,8 +173,10 @@ def _key(module: HloModule, target: Target) -> str | None:
     if not compile_cache.is_enabled() or debugged():
         return None
     replicas, partitions = target.grid.num_replicas, target.grid.num_partitions
-    calls = (*target.c_functions, *target.lapack_calls)
-    return program_key(module, replicas, partitions, calls, native_collectives=target.native_collectives)
+    functions, lapack_calls = target.c_functions, target.lapack_calls
+    return program_key(
+        module, replicas, partitions, functions, lapack_calls, native_collectives=target.native_collectives
+    )
 
 
 def _load(key: str, module: HloModule, *, tuned: bool) -> tuple[Program, bool] | None:

@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from xlakit.data.literal import Literal
 from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Kind, Op
+from xlakit.ops.custom_call import HINTS, CustomCall
 from xlakit.ops.data import Constant
 
 # What can fail, or wait in vain, and then says its name: by how opcodes begin, beside what has side effects.
 _SPEAKING = ("custom-call", "all-", "collective-", "reduce-scatter", "ragged-all", "send", "recv", "infeed", "outfeed")
 
 
-def module_parts(module: HloModule) -> list[str | bytes]:
-    """All of a module that matters. Raises KeyError, AttributeError or TypeError where it is not well formed."""
-    return _ModuleText(module).parts()
+def module_parts(
+    module: HloModule, lapack_calls: Collection[str] = (), *, num_partitions: int = 1
+) -> list[str | bytes]:
+    """All of a module that matters. Raises KeyError, AttributeError or TypeError where it is not well formed.
+
+    lapack_calls: the targets of custom calls that are LAPACK's. num_partitions: the devices that it is for.
+    """
+    # In a program that is yet to be partitioned hints become collectives.
+    silent = {"TopK", *(HINTS if num_partitions == 1 else ()), *lapack_calls}
+    named = any(_may_be_named(i, silent) for c in module.computations for i in c.instructions)
+    return _ModuleText(module, named=named).parts()
+
+
+def _may_be_named(instruction: Instruction, silent: Collection[str]) -> bool:
+    """Whether an error of the running program may name the instruction; custom calls to ``silent`` do not fail."""
+    op = instruction.op
+    if isinstance(op, CustomCall) and op.custom_call_target in silent:
+        return op.has_side_effect or bool(op.computations)
+    return op.has_side_effect or op.opcode.startswith(_SPEAKING)
 
 
 class _ModuleText:
     """All of a module that matters, as a list of texts and bytes. Instructions are numbers."""
 
-    def __init__(self, module: HloModule) -> None:
+    def __init__(self, module: HloModule, *, named: bool) -> None:
         self._module = module
         self._computations = {computation: number for number, computation in enumerate(module.computations)}
-        self._named = any(
-            i.op.has_side_effect or i.opcode.startswith(_SPEAKING) for c in module.computations for i in c.instructions
-        )
+        self._named = named
         self._shapes: dict[Any, str] = {}
         self._parts: list[str | bytes] = []
 

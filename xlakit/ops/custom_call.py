@@ -6,6 +6,7 @@ Source: seed document "Operation semantics", section CustomCall, and XlaBuilder'
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from xlakit.data.literal import Literal
 from xlakit.data.shape import Shape
@@ -18,6 +19,11 @@ from xlakit.ops.data import ArgumentLike, as_argument
 from xlakit.ops.handle import Builder, ComputationLike, XlaOp, building
 from xlakit.ops.shared.calling import Calling, agree, check_aliasing
 from xlakit.ops.shared.checks import need_declared
+
+# Targets that say where or how a value is to be, and give it as it is.
+HINTS: Final = frozenset(
+    {"LayoutConstraint", "MoveToDevice", "MoveToHost", "Sharding", "annotate_device_placement", "xla.sdy.Sharding"}
+)
 
 
 @operation("custom-call", documents=("CustomCall", "CustomCallWithComputation", "CustomCallWithLayout"))

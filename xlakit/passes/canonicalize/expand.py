@@ -14,7 +14,7 @@ from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUp
 from xlakit.ops.communication.transfer import Domain
 from xlakit.ops.control import Call, Scan, While
 from xlakit.ops.convolution import Convolution
-from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.custom_call import HINTS, CustomCall
 from xlakit.ops.data import Copy
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice, GetDimensionSize, SetDimensionSize
@@ -33,11 +33,6 @@ from xlakit.passes.core.rewriter import same_layouts
 
 # Makes what replaces an instruction on the new operands, or None where it has to stay.
 _Expansion = Callable[[Instruction, Sequence[Instruction], ComputationCloner, PassContext], Instruction | None]
-
-# Custom calls that say something about their operand, and give it as it is.
-_HINTS = frozenset(
-    {"LayoutConstraint", "MoveToDevice", "MoveToHost", "Sharding", "annotate_device_placement", "xla.sdy.Sharding"}
-)
 
 
 class Expand(ComputationPass):
@@ -161,7 +156,7 @@ def _custom_call(
         return _group(old, operands, cloner, context)
     if len(operands) != 1 or op.has_side_effect or op.computations:
         return None
-    if op.custom_call_target in _HINTS:
+    if op.custom_call_target in HINTS:
         return _hint(old, operands, cloner, context)
     return _top_k(old, operands, cloner, context) if op.custom_call_target == "TopK" else None
 
