@@ -34,6 +34,7 @@ from xlakit.execution.values import to_device
 from xlakit.interpreter.executable import InterpreterExecutable, check_donated
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import Array, Value
+from xlakit.ops.custom_call import CustomCall
 
 if TYPE_CHECKING:
     from xlakit.cpu.compile import Code
@@ -78,7 +79,7 @@ class CpuExecutable(Repeatable):
         parameters = [p.shape for p in self.module.entry.parameters]
         self._watch: Callable[[int, Sequence[Array]], None] | None = None
         self._native_call: Callable[..., Any] | None = None
-        if self.num_devices == 1 and not program.host_instructions and all(s.is_array for s in parameters):
+        if self.num_devices == 1 and _is_native(program, target) and all(s.is_array for s in parameters):
             fallback = _Conversion(self, self._linked)
             call = make_caller(self._context, parameters, self._result, fallback)
             self._native_call = call if call is not fallback else None
@@ -230,8 +231,9 @@ class CpuExecutable(Repeatable):
 
     @property
     def direct_call(self) -> Callable[..., Any] | None:
-        """The call as a function of arrays, where it is no more than native code: on one device, and without Python.
+        """The call as a function of arrays, where it is native code on one device.
 
+        Python does no more for it than custom calls, each in a run of its own.
         It does not hold the executable: keep that as long as the function is called.
         """
         return self._native_call
@@ -243,7 +245,7 @@ class CpuExecutable(Repeatable):
         The function is ``i64 (ptr context, ptr arguments, ptr results)``: it takes arrays of pointers, to the data of
         each argument and result, and gives 0, or another Status. It may be called on any thread, and needs no GIL.
         """
-        if self.direct_call is None:
+        if self.direct_call is None or not all(leaf.is_array for _, leaf in self._result.leaves()):
             return None
         return runtime_symbols()["xlakit_execute"], self._context.address
 
@@ -367,12 +369,28 @@ class CpuExecutable(Repeatable):
         """Do what machine code asks of Python on this thread."""
         if number >= WAIT:
             self._replicas.answer(number, address)
+            return
+        instruction = self._program.host_instructions[number]
+        run: HostRun | None = getattr(self._running, "run", None)
+        if run is not None:
+            run.step(instruction, address)
         else:
-            self._running.run.step(self._program.host_instructions[number], address)
+            # Native code called the program: most runs of one that checks its values, say, never come here.
+            self._reference.run_alone(lambda device: HostRun(device).step(instruction, address))
 
     def __repr__(self) -> str:
         devices = f" on {self.num_devices} devices" if self.num_devices > 1 else ""
         return f"<CpuExecutable {self.module.entry.program_shape.to_string(with_layout=False)}{devices}>"
+
+
+def _is_native(program: Program, target: Target) -> bool:
+    """Whether a run may begin in machine code, without the run's record in Python.
+
+    Custom calls need it only while they are made; they know of no other step, and of no other device.
+    """
+    return not program.host_instructions or (
+        target.native_collectives and all(isinstance(i.op, CustomCall) for i in program.host_instructions)
+    )
 
 
 def _new_context(linked: Linked, host: int, reference: InterpreterExecutable, ordinal: int = 0) -> Context:

@@ -197,6 +197,10 @@ class InterpreterExecutable(Repeatable):
             return self._execute(runner, [self._to_device(arguments, "")])[0]
         return self.execute_with(runner, [arguments] * len(self.local_devices()))
 
+    def run_alone(self, work: Callable[[Device], object]) -> None:
+        """Do some work as the one device of a new run."""
+        self._execute(lambda device, _: work(device), [()])
+
     def call_observed(self, observers: Callable[[int], Observer], arguments: Sequence[Sequence[object]]) -> list[Any]:
         """As :meth:`execute_replicated`, the values of each device being seen by the observer of its number."""
 

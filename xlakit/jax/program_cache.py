@@ -95,6 +95,8 @@ def store(key: str, metadata: ExecutableMetadata, program: Program) -> None:
     machine_key: str | None = getattr(compiled, "cache_key", None)
     if machine_key is None or loaded.num_devices != 1 or loaded.native_entry is None or compiler_has_changed():
         return
+    if compiled.host_instructions:
+        return
     calls = _calls(loaded.module)
     if not _are_registered(calls):
         fields = {"machine code": machine_key, "calls": calls, "outline": metadata.fields()}

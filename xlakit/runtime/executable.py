@@ -146,7 +146,7 @@ class LoadedExecutable:
         ``i64 function(ptr context, ptr arguments, ptr results)`` takes two arrays of pointers, to the memory of each
         array of the arguments and of the result, and gives 0 if all went well. It runs at once, on the calling thread,
         in no device's order, and lives as long as the executable. None where the program runs on several devices, takes
-        tuples, or needs Python.
+        tuples, or needs Python for more than custom calls.
         """
         return getattr(self._compiled, "native_entry", None)
 
