@@ -4,12 +4,14 @@ import ctypes
 import threading
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from device_programs import SUM, Held, add, all_reduced, floats, module
 
 import xlakit as xla
+from xlakit.cpu.runtime.call import raise_status
 
 
 @pytest.fixture
@@ -321,3 +323,66 @@ def test_the_entry_takes_addresses(client, x):
     assert call(context, (ctypes.c_void_p * 2)(address, address), (ctypes.c_void_p * 1)(result.ctypes.data)) == 0
     np.testing.assert_array_equal(result, floats(2, 4, 6, 8))
     assert client.compile(add(), backend="interpreter").native_entry is None
+
+
+CHECKED = """
+HloModule checked
+right {
+  ROOT x = f32[4] parameter(0)
+}
+wrong {
+  x = f32[4] parameter(0)
+  ROOT r = f32[4] custom-call(x), custom_call_target="check", metadata={source_file="model.py" source_line=7}
+}
+ENTRY main {
+  x = f32[4] parameter(0)
+  is_wrong = pred[] parameter(1)
+  ROOT r = f32[4] conditional(is_wrong, x, x), true_computation=wrong, false_computation=right
+}
+"""
+
+
+def test_custom_calls_begin_a_run_where_native_code_makes_them(client, x):
+    seen = []
+
+    def check(values):
+        seen.append(threading.get_ident())
+        if values[0] < 0:
+            raise ValueError("it is negative")
+        return values + 1
+
+    program = client.compile(xla.HloModule.from_text(CHECKED), custom_calls={"check": check}, backend="cpu")
+    function, context = program.native_entry
+    call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 3)(function)
+
+    def run(values, is_wrong):
+        result, flag = np.zeros(4, np.float32), np.array(is_wrong)
+        given = (ctypes.c_void_p * 2)(values.ctypes.data, flag.ctypes.data)
+        status = call(context, given, (ctypes.c_void_p * 1)(result.ctypes.data))
+        if status:
+            raise_status(status)
+        return result.tolist()
+
+    assert run(floats(1, 2, 3, 4), False) == [1, 2, 3, 4] and not seen
+    assert run(floats(1, 2, 3, 4), True) == [2, 3, 4, 5]
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(run, floats(0, 0, 0, 0), True).result() == [1, 1, 1, 1]
+    with pytest.raises(xla.ExecutionError, match="it is negative") as caught:
+        run(floats(-1, 0, 0, 0), True)
+    assert "model.py:7" in str(caught.value)
+    assert run(floats(5, 6, 7, 8), True) == [6, 7, 8, 9]
+    assert len(set(seen)) == 2
+
+
+def test_steps_that_know_of_each_other_need_a_run(client):
+    text = """
+HloModule m
+ENTRY main {
+  x = f32[4] parameter(0)
+  after = token[] after-all()
+  fed = (f32[4], token[]) infeed(after)
+  y = f32[4] get-tuple-element(fed), index=0
+  ROOT r = f32[4] add(x, y)
+}
+"""
+    assert client.compile(xla.HloModule.from_text(text), backend="cpu").native_entry is None

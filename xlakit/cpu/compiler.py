@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from xlakit import compile_cache, options
+from xlakit.arguments import converting
 from xlakit.collector import collecting_less
 from xlakit.cpu.cache_key import compiler_has_changed, program_key
 from xlakit.cpu.executable import CpuExecutable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from xlakit.cpu.tuning.record import Tuning
 
 
+@converting
 @collecting_less()
 @options.compiling()
 def compile_module(module: HloModule, execution: ExecutionOptions = DEFAULT, *, cache: bool = True) -> CpuExecutable:
