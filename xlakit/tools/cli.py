@@ -17,6 +17,7 @@ from xlakit.tools.commands import (
     diff,
     extract,
     inspect,
+    lsp,
     machine,
     ops,
     opt,
@@ -34,7 +35,7 @@ reduce and bisect look for; 2 the command line is at fault, and for diff anythin
 """
 
 # In the order of the help.
-_VERBS = (run, check, convert, diff, opt, view, inspect, bisect, reduce, extract, cache, machine, tune, ops)
+_VERBS = (run, check, convert, diff, opt, view, inspect, bisect, reduce, extract, lsp, cache, machine, tune, ops)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

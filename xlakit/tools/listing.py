@@ -97,12 +97,13 @@ def operations_page() -> str:
         title = summary.split("\n", 1)[0].rstrip(".")
         name = page.__name__.removeprefix("xlakit.").replace(".", "/")
         parts += [f"## {title}\n", f"Page: `xlakit/{name}.py`\n"]
-        parts += [_operation_entry(op) for op in operations_of(page)]
+        parts += [operation_entry(op) for op in operations_of(page)]
         parts += [_function_entry(name, function) for name, function in functions_of(page)]
     return "\n".join(parts) + "\n"
 
 
-def _operation_entry(op: type[Op]) -> str:
+def operation_entry(op: type[Op]) -> str:
+    """What an operation is, as an item of a Markdown list: its name in the documents, operands, attributes, traits."""
     known = f" (document: {', '.join(op.documents)})" if op.documents else ""
     operands = "any number of operands" if op.arity is None else f"{op.arity} operand{'s' * (op.arity != 1)}"
     summary = (inspect.getdoc(op) or "").split("\n\n", 1)[0].replace("\n", " ")

@@ -387,6 +387,7 @@ def _set(field: str, parse: Callable[[Lexer], Any]) -> Callable[[Lexer, dict[str
     return read
 
 
+# The attributes that any operation may have.
 _SHARED: dict[str, Callable[[Lexer, dict[str, Any]], None]] = {
     "metadata": _metadata,
     "sharding": _set("sharding", parse_sharding),
@@ -399,3 +400,4 @@ _SHARED: dict[str, Callable[[Lexer, dict[str, Any]], None]] = {
         lambda lexer: tuple(list_of(lexer, "{", "}", Lexer.expect_bool, "between true and false")),
     ),
 }
+SHARED_ATTRIBUTES = tuple(_SHARED)

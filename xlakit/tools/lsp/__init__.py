@@ -1,0 +1,1 @@
+"""A language server for HLO text: ``xlakit lsp``."""

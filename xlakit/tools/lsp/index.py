@@ -1,0 +1,248 @@
+"""Where the names of a text are: its computations, their instructions, and the words of an instruction.
+
+The index is made of lines and words alone, so that any text has one, however much of it is missing. The parser is not
+asked: it knows no positions of operands, and a text that is being typed does not parse.
+
+Instructions that stand in braces inside of an instruction, ``to_apply={ ... }``, belong to the computation around it.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple
+
+import xlakit.ops.registry  # noqa: F401  # pyright: ignore[reportUnusedImport]  # enters all operations in OPERATIONS
+from xlakit.ir.operation import OPERATIONS, Kind
+from xlakit.tools.lsp.lines import Lines, Span
+
+_NAME = r"%?[A-Za-z_][\w.\-]*"
+_HEAD = re.compile(rf"[ \t]*(?P<root>ROOT[ \t]+)?(?P<name>{_NAME})[ \t]*=(?!=)")
+# Behind the brace of its computation, on the same line; attributes have no spaces around their equals sign.
+_HEAD_INSIDE = re.compile(rf"(?<=[\s{{])(?P<root>ROOT[ \t]+)?(?P<name>{_NAME})[ \t]+=[ \t]")
+_COMPUTATION = re.compile(
+    rf"[ \t]*(?P<entry>ENTRY[ \t]+)?(?P<name>{_NAME})[ \t]*(?:\{{|\(.*\)[ \t]*->.*\{{[ \t]*(?://.*)?$)"
+)
+_CLOSE = re.compile(r"[ \t]*\}")
+_MODULE = re.compile(r"[ \t]*HloModule\b")
+_OPENED = re.compile(r'"(?:[^"\\]|\\.)*+"|//.*|/\*.*?\*/|(/\*)')
+_WORD = re.compile(
+    rf'(?P<string>"(?:[^"\\\n]|\\.)*+"?)|(?P<comment>/\*(?s:.*?)(?:\*/|\Z)|//[^\r\n]*)|(?P<name>{_NAME})'
+    r"|(?P<number>-?\d[\w.+\-]*)|(?P<mark>[(){}\[\]=,])"
+)
+_OPEN, _SHUT = frozenset("([{"), frozenset(")]}")
+
+
+class Role(enum.Enum):
+    """What a word of an instruction is."""
+
+    DEFINITION = enum.auto()
+    OPCODE = enum.auto()
+    OPERAND = enum.auto()  # of an instruction, or a control predecessor
+    COMPUTATION = enum.auto()
+    ATTRIBUTE = enum.auto()
+    WORD = enum.auto()  # types, values of attributes
+    STRING = enum.auto()
+    COMMENT = enum.auto()
+    NUMBER = enum.auto()
+
+
+class Word(NamedTuple):
+    """A word of an instruction; ``name`` is without ``%``, ``attribute`` the attribute whose value it is in."""
+
+    span: Span
+    role: Role
+    name: str
+    attribute: str = ""
+
+
+@dataclass(slots=True)
+class Definition:
+    """An instruction in the text: the span of its name, with ``%``, and where it ends."""
+
+    name: str
+    span: Span
+    end: int
+    is_root: bool
+
+
+@dataclass(slots=True)
+class Scope:
+    """A computation in the text: the span of its name, where it begins and ends, and its instructions.
+
+    A text of instructions without a computation around them is one scope without a name.
+    """
+
+    name: str
+    span: Span
+    start: int
+    end: int
+    is_entry: bool = False
+    definitions: list[Definition] = field(default_factory=list)
+    _by_name: dict[str, Definition] | None = None
+
+    def find(self, name: str) -> Definition | None:
+        """The instruction of a name; the first where there are several."""
+        if self._by_name is None:
+            self._by_name = {d.name: d for d in reversed(self.definitions)}
+        return self._by_name.get(name)
+
+
+class Index:
+    """The computations of a text, in their order."""
+
+    def __init__(self, lines: Lines) -> None:
+        self.text = lines.text
+        self.scopes: list[Scope] = []
+        self._end = 0
+        self._is_open = False
+        commented = False
+        for number in range(len(lines.starts)):
+            start, end = lines.span(number)
+            line = self.text[start:end]
+            if commented:
+                commented = "*/" not in line
+                continue
+            self._line(line, start)
+            if line and not line.isspace():
+                self._end = start + len(line.rstrip())
+            commented = "/*" in line and any(match[1] for match in _OPENED.finditer(line))
+        self._close(len(self.text) if self._is_open else self._end)
+        self._by_name = {scope.name: scope for scope in reversed(self.scopes)}
+
+    def _line(self, line: str, start: int) -> None:
+        head = _HEAD.match(line)
+        if head is not None:
+            self._define(head, start)
+            return
+        opened = _COMPUTATION.match(line)
+        if opened is not None and not _MODULE.match(line):
+            self._close(self._end)
+            name = opened["name"].removeprefix("%")
+            span = Span(start + opened.start("name"), start + opened.end("name"))
+            self.scopes.append(Scope(name, span, start, start + len(line), bool(opened["entry"])))
+            self._is_open = True
+            for inside in _HEAD_INSIDE.finditer(line, opened.end()):
+                self._define(inside, start)
+            if line.rstrip().endswith("}") and not line.rstrip().endswith("{"):
+                self._close(start + len(line.rstrip()))
+        elif self._is_open and _CLOSE.match(line):
+            self._end_definition(self._end)
+            self._close(start + len(line.rstrip()))
+
+    def _define(self, head: re.Match[str], start: int) -> None:
+        if not self._is_open:
+            self.scopes.append(Scope("", Span(start, start), start, start))
+            self._is_open = True
+        scope = self.scopes[-1]
+        span = Span(start + head.start("name"), start + head.end("name"))
+        if scope.definitions and scope.definitions[-1].end < 0:
+            previous = scope.definitions[-1]
+            # Several instructions may stand on a line.
+            previous.end = start + head.start() if previous.span.start >= start else self._end
+        scope.definitions.append(Definition(head["name"].removeprefix("%"), span, -1, bool(head["root"])))
+
+    def _end_definition(self, end: int) -> None:
+        scope = self.scopes[-1]
+        if scope.definitions and scope.definitions[-1].end < 0:
+            scope.definitions[-1].end = max(end, scope.definitions[-1].span.end)
+
+    def _close(self, end: int) -> None:
+        if self._is_open:
+            self._end_definition(end)
+            self.scopes[-1].end = end
+            self._is_open = False
+
+    def computation(self, name: str) -> Scope | None:
+        """The computation of a name; the first where there are several."""
+        return self._by_name.get(name)
+
+    def scope_at(self, offset: int) -> Scope | None:
+        """The computation that an offset is in."""
+        return next((s for s in self.scopes if s.start <= offset <= s.end), None)
+
+    def definition_at(self, scope: Scope, offset: int) -> Definition | None:
+        """The instruction that an offset is in, from its line's beginning on."""
+        low, high = 0, len(scope.definitions)
+        while low < high:
+            middle = (low + high) // 2
+            if scope.definitions[middle].span.start <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        found = scope.definitions[low - 1] if low else None
+        return found if found is not None and offset <= found.end else None
+
+    def words(self, definition: Definition) -> Iterator[Word]:
+        """The words of an instruction."""
+        return words_of(self.text, definition.span.start, definition.end)
+
+    def mentions(self, name: str, start: int, end: int) -> Iterator[int]:
+        """Where a name stands as a whole word between two offsets, strings and comments included."""
+        word = re.compile(rf"(?<![\w.\-])%?{re.escape(name)}(?![\w.\-])")
+        return (match.start() for match in word.finditer(self.text, start, end))
+
+
+@cache
+def calling_attributes() -> frozenset[str]:
+    """The attributes whose values are names of computations."""
+    declared = {
+        spec.text
+        for op in OPERATIONS.values()
+        for spec in op.attributes
+        if spec.kind in (Kind.COMPUTATION, Kind.COMPUTATION_LIST)
+    }
+    return frozenset({*declared, "true_computation", "false_computation", "to_apply"})
+
+
+# What stands in the parentheses of these is no operand.
+_INLINE = frozenset({"constant", "parameter"})
+
+
+def words_of(text: str, start: int, end: int) -> Iterator[Word]:
+    """The words of the instruction between two offsets, the first of which is that of its name."""
+    opened: list[str] = []
+    opcode = attribute = ""
+    phase = Role.DEFINITION
+    for match in _WORD.finditer(text, start, end):
+        kind, word, span = match.lastgroup, match.group(), Span(*match.span())
+        if kind == "mark":
+            if word in _OPEN:
+                opened.append(word)
+            elif word in _SHUT:
+                if opened:
+                    opened.pop()
+                if not opened and word == ")" and phase is Role.OPERAND:
+                    phase = Role.ATTRIBUTE
+            continue
+        name = word.removeprefix("%")
+        if kind != "name":
+            role = {"string": Role.STRING, "comment": Role.COMMENT}.get(kind or "", Role.NUMBER)
+            yield Word(span, role, name, attribute)
+            continue
+        following = _following(text, span.end, end)
+        role = Role.WORD
+        if phase is Role.DEFINITION:
+            role, phase = Role.DEFINITION, Role.OPCODE
+        elif phase is Role.OPCODE:
+            if not opened and following != "[" and word not in ("ROOT", "token", "opaque"):
+                role, phase, opcode = Role.OPCODE, Role.OPERAND, word
+        elif phase is Role.OPERAND:
+            if "{" not in opened and "[" not in opened and following != "[" and opcode not in _INLINE:
+                role = Role.OPCODE if following == "(" else Role.OPERAND
+        elif not opened and following == "=":
+            role, attribute = Role.ATTRIBUTE, name
+        elif attribute in calling_attributes():
+            role = Role.COMPUTATION
+        elif attribute == "control-predecessors":
+            role = Role.OPERAND
+        yield Word(span, role, name, "" if role is Role.ATTRIBUTE else attribute)
+
+
+def _following(text: str, offset: int, end: int) -> str:
+    while offset < end and text[offset] in " \t":
+        offset += 1
+    return text[offset : offset + 1]

@@ -1,0 +1,132 @@
+"""The server: texts of the editor, checked in a thread when typing pauses, and answers as the protocol has them.
+
+pygls, which speaks the protocol, is loaded here and in ``answers.py`` alone.
+"""
+
+# pygls may be missing where types are checked.
+# pyright: reportMissingImports=false, reportUntypedBaseClass=false
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+
+import xlakit
+from xlakit.tools.lsp.checking import Checked, Fault, check
+from xlakit.tools.lsp.document import Document
+from xlakit.tools.lsp.lines import Span
+
+# Seconds without a change after which a text is checked.
+_PAUSE = 0.3
+
+
+@dataclass(slots=True)
+class _Open:
+    """A text that is open in the editor, and the check of it that waits or runs."""
+
+    document: Document
+    task: asyncio.Task[None] | None = None
+
+
+class HloServer(LanguageServer):
+    """A language server for HLO text."""
+
+    def __init__(self) -> None:
+        super().__init__("xlakit", xlakit.__version__, text_document_sync_kind=types.TextDocumentSyncKind.Incremental)
+        self._open: dict[str, _Open] = {}
+        # One check at a time: they share Python's lock with the answers.
+        self._checks = ThreadPoolExecutor(1, "check")
+        self.feature(types.TEXT_DOCUMENT_DID_OPEN)(_opened)
+        self.feature(types.TEXT_DOCUMENT_DID_CHANGE)(_changed)
+        self.feature(types.TEXT_DOCUMENT_DID_CLOSE)(_closed)
+
+    def document(self, uri: str) -> Document:
+        """The text of an editor as it is now."""
+        text = str(self.workspace.get_text_document(uri).source)
+        known = self._open.get(uri)
+        if known is not None and known.document.text == text:
+            return known.document
+        chosen: Any = self.workspace.position_encoding
+        encoding = str(getattr(chosen, "value", chosen))  # of the protocol's enumeration, or a word
+        # Costs are shown from the last version that had no faults.
+        document = Document(text, None if known is None else known.document.checked, encoding)
+        if known is not None:
+            known.document = document
+        return document
+
+    def open(self, uri: str) -> None:
+        """Keep a text that was opened, and check it at once."""
+        self._open[uri] = _Open(self.document(uri))
+        self.schedule(uri, 0.0)
+
+    def close(self, uri: str) -> None:
+        """Forget a text, and what was told of it."""
+        known = self._open.pop(uri, None)
+        if known is not None and known.task is not None:
+            known.task.cancel()
+        self._publish(uri, [])
+
+    def schedule(self, uri: str, delay: float = _PAUSE) -> None:
+        """Check a text after a delay in seconds, instead of when that was last said."""
+        known = self._open.get(uri)
+        if known is None:
+            return
+        if known.task is not None:
+            known.task.cancel()
+        known.task = asyncio.get_running_loop().create_task(self._check(uri, delay))
+
+    async def _check(self, uri: str, delay: float) -> None:
+        """Check a text after a while; a later change cancels it, or at least what would be told of it."""
+        await asyncio.sleep(delay)
+        known = self._open[uri]
+        document = self.document(uri)
+        loop = asyncio.get_running_loop()
+        try:
+            checked = await loop.run_in_executor(self._checks, check, document.text, _name_of(uri))
+        except Exception as error:  # a fault of xlakit's own: told, and the server goes on
+            told = f"xlakit could not check the text: {type(error).__name__}: {error}"
+            self.window_log_message(types.LogMessageParams(types.MessageType.Error, told))
+            return
+        estimates = document.checked.estimates if checked.estimates is None else checked.estimates
+        document.checked = Checked(checked.faults, estimates)
+        if self._open.get(uri) is not known or known.document is not document:
+            return
+        self._publish(uri, [_diagnostic(document, fault) for fault in checked.faults])
+
+    def _publish(self, uri: str, diagnostics: list[Any]) -> None:
+        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics))
+
+
+# pygls notes on these what they are for, which bound methods do not allow.
+
+
+def _opened(server: HloServer, parameters: Any) -> None:
+    server.open(parameters.text_document.uri)
+
+
+def _changed(server: HloServer, parameters: Any) -> None:
+    server.schedule(parameters.text_document.uri)
+
+
+def _closed(server: HloServer, parameters: Any) -> None:
+    server.close(parameters.text_document.uri)
+
+
+def range_of(document: Document, span: Span) -> types.Range:
+    """A span as the protocol has it."""
+    lines = document.lines
+    return types.Range(types.Position(*lines.position(span.start)), types.Position(*lines.position(span.end)))
+
+
+def _diagnostic(document: Document, fault: Fault) -> types.Diagnostic:
+    severity = types.DiagnosticSeverity.Error
+    return types.Diagnostic(range_of(document, fault.span), fault.message, severity=severity, source="xlakit")
+
+
+def _name_of(uri: str) -> str:
+    return unquote(urlparse(uri).path) or uri
