@@ -42,14 +42,14 @@ def test_commands_give_what_the_page_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
         Path(name).write_text(text)
-    assert len(EXAMPLES) == 9
+    assert len(EXAMPLES) == 10
     for command, expected in EXAMPLES:
         found = output_of(command)
         flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
         assert doctest.OutputChecker().check_output(expected, found, flags), f"{command}\n{found}"
 
 
-@pytest.mark.parametrize("verb", ["diff", "bisect", "reduce", "view", "extract"])
+@pytest.mark.parametrize("verb", ["check", "diff", "bisect", "reduce", "view", "extract"])
 def test_every_verb_has_a_section(verb):
     assert f"\n## {verb}\n" in PAGE
     assert f"`xlakit {verb} " in PAGE

@@ -26,11 +26,12 @@ from xlakit.tools.commands import (
     tune,
     view,
 )
-from xlakit.tools.commands.shared import open_stream, tell
+from xlakit.tools.commands.shared import open_stream, plain, tell
 
 _EPILOG = """\
-exit status: 0 done; 1 the program or its file is at fault, a comparison differs, or a program does not have what
-reduce and bisect look for; 2 the command line is at fault, and for diff anything that is no difference;
+exit status: 0 done; 1 the program or its file is at fault, a comparison differs, check --warnings-as-errors has a
+warning, or a program does not have what reduce and bisect look for; 2 the command line is at fault, and for diff
+anything that is no difference;
 3 there is nothing to compare with: jaxlib refused the program, died of it, or passed a limit; 130 interrupted.
 """
 
@@ -54,18 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (XlakitError, OSError, MemoryError) as error:
         if options.traceback:
             raise
-        tell(f"xlakit: {_plain(error)}")
+        tell(f"xlakit: {plain(error)}")
         # Arguments of most verbs may come from files, which are at fault then.
         return 2 if isinstance(error, ArgumentError) and options.only_arguments else options.error_status
     return status
-
-
-def _plain(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror is not None:
-        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-    if isinstance(error, MemoryError):
-        return f"out of memory: {error}" if str(error) else "out of memory"
-    return str(error)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,6 +7,7 @@ An instruction without a readable shape, and its users, are not checked.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -39,6 +40,8 @@ class Checked:
 
     module: HloModule | None = None
     faults: list[XlakitError] = field(default_factory=list)
+    # Where each instruction begins; of lists of instructions without a computation around them it is not known.
+    offsets: Mapping[Instruction, int] = field(default_factory=dict[Instruction, int])
 
 
 def check_text(text: str, name: str = "<text>") -> Checked:
@@ -57,7 +60,7 @@ def check_text(text: str, name: str = "<text>") -> Checked:
     is_read = not reader.faults
     found = findings(module) if is_read else linker.plain(shape_findings(module))
     faults = [*reader.faults, *(_with_position(f, linker, lexer) for f in found)]
-    return Checked(module if not faults else None, sorted(faults, key=_offset))
+    return Checked(module if not faults else None, sorted(faults, key=_offset), linker.offsets)
 
 
 def _check_list(text: str, name: str) -> Checked:

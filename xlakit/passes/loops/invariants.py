@@ -41,7 +41,7 @@ class WhileInvariants(LoopPass):
         found: dict[Instruction, tuple[Loop, list[Instruction]]] = {}
         for loop in map(loop_of, computation.instructions):
             if loop is not None and loop.unchanged:
-                moved = _moved(loop)
+                moved = invariant_instructions(loop)
                 if moved and context.spend("invariant", len(moved)):
                     found[loop.instruction] = (loop, moved)
         if not found:
@@ -56,7 +56,7 @@ class WhileInvariants(LoopPass):
         return cloner.build()
 
 
-def _moved(loop: Loop) -> list[Instruction]:
+def invariant_instructions(loop: Loop) -> list[Instruction]:
     """The instructions of the body that are to be computed before it, in their order."""
     elements: dict[Instruction, int] = {}
     asked: list[Instruction] = []

@@ -3,28 +3,63 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from xlakit.tools.commands.shared import Commands, add_command, add_file, counted, read, tell
+from xlakit.errors import ArgumentError
+from xlakit.tools.commands.batch import add_batch, run_batch
+from xlakit.tools.commands.shared import Commands, add_command, counted, read, tell
 
 
 def add(commands: Commands) -> None:
     """Add the verb."""
-    parser = add_command(commands, "check", "parse and verify a program")
-    add_file(parser)
+    parser = add_command(commands, "check", "parse, verify and lint programs")
+    add_batch(parser)
+    parser.add_argument(
+        "--disable", metavar="A,B", action="append", default=[], help="leave out these lints, or all of them: all"
+    )
+    parser.add_argument(
+        "--enable",
+        metavar="A,B",
+        action="append",
+        default=[],
+        help="run these lints, too, or all of them: all",
+    )
+    parser.add_argument("--warnings-as-errors", action="store_true", help="a warning makes the exit status 1")
     parser.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     from xlakit.tools.check import check
+    from xlakit.tools.lint.linter import chosen
 
-    data, name = read(options.file)
-    module, faults = check(data, name)
-    for fault in faults:
-        tell(str(fault))
-    if module is None:
-        tell(f"xlakit: {options.file}: {counted(len(faults), 'fault')}")
-        return 1
-    computations = counted(len(module.computations), "computation")
-    instructions = counted(module.instruction_count(), "instruction")
-    print(f"{options.file}: {module.name} is well formed: {computations}, {instructions}")
-    return 0
+    enable, disable = _names(options.enable), _names(options.disable)
+    try:
+        # A name that is wrong is told once, before any file is read.
+        chosen(enable, disable)
+    except ArgumentError as error:
+        tell(f"xlakit: {error}")
+        return 2
+
+    def work(path: str) -> tuple[int, dict[str, Any]]:
+        data, name = read(path)
+        report = check(data, name, enable=enable, disable=disable)
+        if not options.json:
+            for message in report.messages():
+                tell(message)
+        module = report.module
+        if module is None:
+            if not options.json:
+                tell(f"xlakit: {path}: {counted(len(report.faults), 'fault')}")
+            return 1, report.to_json()
+        if not options.json:
+            computations = counted(len(module.computations), "computation")
+            instructions = counted(module.instruction_count(), "instruction")
+            warnings = f", {counted(len(report.warnings), 'warning')}" if report.warnings else ""
+            print(f"{path}: {module.name} is well formed: {computations}, {instructions}{warnings}")
+        return int(bool(report.warnings) and options.warnings_as_errors), report.to_json()
+
+    return run_batch(options, work)
+
+
+def _names(lists: list[str]) -> list[str]:
+    return [name.strip() for names in lists for name in names.split(",") if name.strip()]

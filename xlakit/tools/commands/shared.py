@@ -154,6 +154,15 @@ def tell(message: str) -> None:
         print(message, file=sys.stderr)
 
 
+def plain(error: Exception) -> str:
+    """An error without a traceback, as a line of the command's."""
+    if isinstance(error, OSError) and error.strerror is not None:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    if isinstance(error, MemoryError):
+        return f"out of memory: {error}" if str(error) else "out of memory"
+    return str(error)
+
+
 def counted(count: int, what: str) -> str:
     """The number with its noun, which takes an s."""
     return f"{count} {what}{'s' * (count != 1)}"

@@ -1,0 +1,60 @@
+"""What a lint is, what it is given, and what it finds. A lint is a function that :func:`lint` registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from xlakit.errors import InternalError
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+
+
+class Found(NamedTuple):
+    """What a lint finds in an instruction: what is so (``message``), and what to do about it (``hint``)."""
+
+    computation: Computation
+    instruction: Instruction
+    message: str
+    hint: str
+
+
+class Program:
+    """A module, with what several lints ask about it."""
+
+    def __init__(self, module: HloModule) -> None:
+        self.module = module
+
+    def instructions(self) -> Iterator[tuple[Computation, Instruction]]:
+        """All instructions, each with its computation."""
+        for computation in self.module.computations:
+            for instruction in computation.instructions:
+                yield computation, instruction
+
+
+Check: TypeAlias = Callable[[Program], Iterator[Found]]
+
+
+@dataclass(frozen=True, slots=True)
+class Lint:
+    """A kind of warning: its name, what it finds (a clause), and whether it is on unless switched off."""
+
+    name: str
+    finds: str
+    check: Check
+    is_default: bool
+
+
+LINTS: Final[dict[str, Lint]] = {}
+
+
+def lint(name: str, finds: str, *, is_default: bool = True) -> Callable[[Check], Check]:
+    """Register the function below as the lint ``name``, which finds ``finds``."""
+
+    def register(check: Check) -> Check:
+        if name in LINTS:
+            raise InternalError(f"two lints are called {name}", hint="rename one of them")
+        LINTS[name] = Lint(name, finds, check, is_default)
+        return check
+
+    return register
