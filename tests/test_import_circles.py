@@ -22,6 +22,7 @@ OWNERS = {
 WHEN_CALLED = {
     ("xlakit.ir.instruction", "xlakit.formats"): "from_text, to_text and their kin are methods of modules",
     ("xlakit.ir.instruction", "xlakit.verifier"): "HloModule.verify",
+    ("xlakit.ir.instruction", "xlakit.tools.view"): "HloModule.view",
     ("xlakit.ir.instruction", "xlakit.ir.structure"): "HloModule.__eq__",
     ("xlakit.ops.handle", "xlakit.ops"): "the operators of XlaOp are operations of pages",
     ("xlakit.ops.shared.subscript", "xlakit.ops"): "x[...] makes operations of pages",

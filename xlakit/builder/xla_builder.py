@@ -14,6 +14,7 @@ from itertools import chain, count
 from typing import Any, Self, cast
 
 from xlakit.arguments import converting, explaining
+from xlakit.data.html import HtmlPage
 from xlakit.data.shape import ProgramShape, Shape, ShapeIndex, make_tuple_shape
 from xlakit.errors import ArgumentError, Location, ShapeError
 from xlakit.ir.attributes import NO_ANNOTATIONS, AliasEntry, Annotations, OpMetadata, Sharding
@@ -85,6 +86,15 @@ class XlaComputation:
 
     def __repr__(self) -> str:
         return f"XlaComputation({self.name}: {self.program_shape.to_string(with_layout=False)})"
+
+    def _repr_html_(self) -> str:
+        from xlakit.formats import html
+
+        return html.module_html(self.to_module())
+
+    def view(self, *, passes: bool = True, memory: bool = False) -> HtmlPage:
+        """The module as a page; see :meth:`HloModule.view`."""
+        return self.to_module().view(passes=passes, memory=memory)
 
 
 def _computation_of(module: HloModule) -> XlaComputation:

@@ -311,6 +311,19 @@ class Shape:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        from xlakit.data.html import amount_of_bytes, heading, table
+
+        size = amount_of_bytes(self.byte_size)
+        if not self.is_tuple:
+            facts = [f"{self.num_elements:,} elements", size] if self.is_array else []
+            return heading("Shape", str(self), facts)
+        leaves = list(self.leaves())
+        rows = [(str(list(index)), str(leaf), amount_of_bytes(leaf.byte_size)) for index, leaf in leaves[:40]]
+        left = f", the first {len(rows)} of them here" if len(rows) < len(leaves) else ""
+        facts = [f"{len(leaves):,} leaves{left}", size]
+        return heading("Tuple shape", "", facts) + table(("index", "shape", "bytes"), rows, numbers=1)
+
 
 @converting
 def make_shape(

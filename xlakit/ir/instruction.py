@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from xlakit.arguments import constructing, converting, explaining
+from xlakit.data.html import HtmlPage
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import Location, ShapeError, VerificationError, XlakitError
 from xlakit.ir.attributes import (
@@ -217,6 +218,15 @@ class Computation:
     def __repr__(self) -> str:
         return f"<computation {self.name} {self.program_shape.to_string(with_layout=False)}>"
 
+    def _repr_html_(self) -> str:
+        from xlakit.formats import html
+
+        return html.computation_html(self)
+
+    def view(self, *, passes: bool = False) -> HtmlPage:
+        """A page of the computation and those that it calls, by default without passes; see :meth:`HloModule.view`."""
+        return HloModule(self.name, self).view(passes=passes)
+
 
 def post_order(roots: Iterable[Instruction]) -> Iterator[Instruction]:
     """All instructions that the roots depend on, each once, after its operands and control predecessors."""
@@ -374,9 +384,24 @@ class HloModule:
 
         verify(self)
 
+    def view(self, *, passes: bool = True, memory: bool = False) -> HtmlPage:
+        """A page of the program and of what each pass makes of it: notebooks show it, ``save`` writes it.
+
+        passes: whether the passes run; otherwise the page has the program as it is. memory: whether the program is
+        compiled, too, for a picture of its memory. :func:`xlakit.view_module` has more options.
+        """
+        from xlakit.tools.view import stages
+
+        return stages.view_module(self, passes=passes, memory=memory)
+
     def __str__(self) -> str:
         """Its HLO text, all of it; see :meth:`to_text`."""
         return self.to_text()
+
+    def _repr_html_(self) -> str:
+        from xlakit.formats import html
+
+        return html.module_html(self)
 
     def __repr__(self) -> str:
         return (

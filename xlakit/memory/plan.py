@@ -17,6 +17,7 @@ from xlakit.memory.assignment import BufferSlice, assign
 from xlakit.memory.coalescing import Coalescing
 from xlakit.memory.copy_insertion import CopyInsertion
 from xlakit.memory.donation import donations
+from xlakit.memory.html import plan_html
 from xlakit.memory.live_ranges import Interval, Numbers, live_ranges
 from xlakit.memory.steps import (
     CollectiveStep,
@@ -79,6 +80,9 @@ class MemoryPlan:
     def as_text(self) -> str:
         """The steps, the slices with their live ranges and values, and the aliases, as text."""
         return _text(self)
+
+    def _repr_html_(self) -> str:
+        return plan_html(self.module.name, self.slices, arena_bytes=self.arena_bytes, copies=len(self.copies))
 
 
 def plan_memory(module: HloModule, program: StepProgram) -> MemoryPlan:

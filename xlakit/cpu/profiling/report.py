@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from xlakit.cpu.profiling.html import profile_html
 from xlakit.cpu.profiling.recorder import Recorder, Totals
 from xlakit.cpu.profiling.roofline import Roofline
 from xlakit.cpu.profiling.rows import StepRow
@@ -61,6 +62,9 @@ class Profile(Times):
     def __str__(self) -> str:
         """Tables of the steps, and of the most expensive instructions, lines and threads."""
         return profile_text(self)
+
+    def _repr_html_(self) -> str:
+        return profile_html(self)
 
 
 def make_profile(
