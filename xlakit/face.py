@@ -309,6 +309,7 @@ from xlakit.tools.oracles.oracle import (
 )
 from xlakit.tools.profile import profile as profile
 from xlakit.tools.reduce.reducer import Reduction as Reduction, reduce_module as reduce_module
+from xlakit.tools.view.comparison import view_difference as view_difference
 from xlakit.tools.view.stages import View as View, view_module as view_module
 
 PRED = PrimitiveType.PRED

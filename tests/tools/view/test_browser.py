@@ -3,15 +3,19 @@
 import os
 import shutil
 import stat
+import threading
 from itertools import pairwise
 
 import pytest
-from tools.view.programs import chain
+from tools.view.programs import STEP, chain, step
 
 from xlakit.ir.instruction import HloModule
+from xlakit.tools.view.comparison import view_difference
+from xlakit.tools.view.server import LivePage, server_of
 from xlakit.tools.view.stages import view_module
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="no Selenium to drive a browser with")
+wait = pytest.importorskip("selenium.webdriver.support.wait", reason="no Selenium to drive a browser with")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="no Chromium with its driver")
 
@@ -176,3 +180,66 @@ def test_only_rows_in_view_are_elements(opened):
     press(browser, "\ue010")  # End
     assert find(browser, ".row.selected").text.split()[1].startswith("v19999")
     assert len(browser.find_elements("css selector", ".row")) < 120
+
+
+def test_two_programs_are_side_by_side(opened):
+    other = STEP.replace(
+        "ROOT t = f32[8,8]{1,0} tanh(d)", "e = f32[8,8]{1,0} exponential(d)\n  ROOT t = f32[8,8]{1,0} tanh(e)"
+    )
+    browser = opened(view_difference(step(), HloModule.from_text(other)))
+    assert find(browser, "#tab-changes").get_attribute("aria-selected") == "true"
+    assert "only in B: 1" in find(browser, ".legend").text
+    assert not find(browser, "#steps").find_elements("css selector", "input")
+    (added,) = browser.find_elements("css selector", '.side.added[data-side="right"]')
+    assert "e = " in added.text
+    added.click()
+    assert texts(browser, "#details h2") == ["e"]
+    assert "only in B" in texts(browser, "#details h3")
+    press(browser, "p")
+    assert "exponential" in find(browser, ".row.selected.added").text
+    # The root is in both: its counterpart is the other's, and so is what the other program selects.
+    press(browser, "j")
+    assert "tanh(e)" in find(browser, ".row.selected").text
+    find(browser, "#counterpart button").click()
+    assert "tanh(d)" in find(browser, ".row.selected").text
+    assert find(browser, '[aria-current="step"]').get_attribute("data-step") == "0"
+    press(browser, "]")
+    assert "tanh(e)" in find(browser, ".row.selected").text
+    address = browser.execute_script("return location.hash")
+    assert "step=1" in address
+    find(browser, "#search").send_keys("op:exponential")
+    assert find(browser, "#matches").text == "1 found"
+
+
+def test_a_served_page_follows_its_file(browser, tmp_path):
+    path = tmp_path / "step.hlo"
+    path.write_text(STEP)
+    page = LivePage([str(path)], lambda: view_module(HloModule.from_text(path.read_text()), passes=False).html)
+    with server_of(page, 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            browser.get(f"http://127.0.0.1:{server.server_port}/")
+            press(browser, "jjj")
+            name = texts(browser, "#details h2")
+            path.write_text(STEP.replace("tanh(d)", "cosine(d)"))
+            wait.WebDriverWait(browser, 30).until(lambda _: any("cosine(d)" in text for text in texts(browser, ".row")))
+            assert texts(browser, "#details h2") == name
+        finally:
+            browser.get("about:blank")
+            server.shutdown()
+            thread.join()
+
+
+def test_tabs_and_rows_say_what_they_are(opened, view):
+    browser = opened(view)
+    tabs = browser.find_elements("css selector", "[role=tab]")
+    assert [tab.get_attribute("aria-selected") for tab in tabs].count("true") == 1
+    tree = find(browser, "[role=tree]")
+    press(browser, "jj")
+    chosen = browser.execute_script("return arguments[0].getAttribute('aria-activedescendant')", tree)
+    row = find(browser, f"#{chosen}")
+    assert row.get_attribute("role") == "treeitem"
+    assert row.get_attribute("aria-selected") == "true"
+    press(browser, "?")
+    assert find(browser, "dialog[open]").get_attribute("aria-labelledby") == "keys-title"

@@ -6,8 +6,10 @@ import subprocess
 from importlib.resources import files
 
 import pytest
-from tools.view.programs import step
+from tools.view.programs import STEP, step
 
+from xlakit.ir.instruction import HloModule
+from xlakit.tools.view.comparison import document_of_difference
 from xlakit.tools.view.stages import document_of
 
 NODE = shutil.which("node")
@@ -192,3 +194,40 @@ def test_each_script_is_valid():
         path = MODEL.parent / name
         done = subprocess.run([NODE, "--check", str(path)], capture_output=True, text=True, check=False)
         assert not done.returncode, done.stderr
+
+
+def test_two_programs():
+    first, second = (
+        step(),
+        HloModule.from_text(
+            STEP.replace("tanh(d)", "exponential(d)").replace("one = ", "uno = ").replace("(one)", "(uno)")
+        ),
+    )
+    document = document_of_difference(first, second, ("names",), ("a", "b"), "t").as_dict()
+    found = evaluate(
+        """
+        const program = new Model.Program(given.document);
+        const c = program.named(0, "main");
+        const other = program.named(1, "main");
+        const place = (name) => program.two.counterpart(0, c, program.positionOf(c, name));
+        const name = ({ c, position }) => program.field(program.linesOf(c)[position], "name");
+        const [pair] = program.comparison(0, 1);
+        return {
+          one: [place("one").kind, name(place("one"))],
+          t: [place("t").kind, name(place("t")), place("t").what],
+          back: program.two.counterpart(1, other, place("t").position).position === program.positionOf(c, "t"),
+          header: program.two.counterpart(0, c, -1).c === other,
+          kinds: pair.rows.map((row) => row.kind),
+          place: program.two.place(pair.rows.find((row) => row.kind === "changed"), 1),
+          t2: { c: other, position: program.positionOf(other, "t") },
+        };
+        """,
+        document=document,
+    )
+    assert found["one"] == ["same", "uno"]
+    assert found["t"][:2] == ["changed", "t"]
+    assert found["t"][2]
+    assert found["back"]
+    assert found["header"]
+    assert sorted(found["kinds"]) == ["changed"] + ["same"] * 6
+    assert found["place"] == found["t2"]

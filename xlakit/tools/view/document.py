@@ -78,6 +78,10 @@ class Document:
         """Add a part that only some documents have: ``memory`` or ``profile``."""
         self._extra[name] = value
 
+    def number_of(self, computation: Computation) -> int:
+        """The number of a computation of a step that was added."""
+        return self._computation_of[computation]
+
     def as_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
         columns = list(zip(*self._lines, strict=True)) or [()] * (len(_COLUMNS) + 1)

@@ -11,7 +11,16 @@ from importlib.resources import files
 from typing import Any, Final
 
 # In the order in which they are loaded: the first knows nothing of the page, and each uses those before it.
-SCRIPTS: Final = ("vendor/dagre.min.js", "model.js", "rows.js", "texts.js", "panels.js", "drawings.js", "viewer.js")
+SCRIPTS: Final = (
+    "vendor/dagre.min.js",
+    "matching.js",
+    "model.js",
+    "rows.js",
+    "texts.js",
+    "panels.js",
+    "drawings.js",
+    "viewer.js",
+)
 
 
 def page_of(document: Mapping[str, Any]) -> str:
@@ -27,7 +36,7 @@ def page_of(document: Mapping[str, Any]) -> str:
     return re.sub(r"<!--(\w+)-->", lambda found: parts[found[1]](), static("viewer.html"))
 
 
-def _json(document: Mapping[str, Any]) -> str:
+def _json(document: object) -> str:
     """JSON that may stand in a script element: no text of the program can end the element."""
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
 
@@ -36,3 +45,11 @@ def _json(document: Mapping[str, Any]) -> str:
 def static(name: str) -> str:
     """The text of a file that the page is made of."""
     return files("xlakit.tools.view").joinpath("static", name).read_text(encoding="utf-8")
+
+
+def with_reload(page: str, version: str) -> str:
+    """A page that loads itself again when its server has another version; it may ask its server, and nobody else."""
+    script = static("reload.js").replace('"VERSION"', _json(version))
+    page = page.replace("default-src 'none'; script-src", "default-src 'none'; connect-src 'self'; script-src", 1)
+    head, end, rest = page.rpartition("</body>")
+    return f"{head}<script>\n{script}</script>\n{end}{rest}"

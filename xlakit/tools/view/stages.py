@@ -109,7 +109,7 @@ def document_of(
 ) -> Document:
     """The document of a program and its passes; see :func:`view_module`."""
     context = new_context(disabled, fuel)
-    fault = _fault(module)
+    fault = fault_of(module)
     document = Document(title or module.name, has_costs=not fault)
     document.add_step(module, "input", summary="the program as it was given", note=fault)
     if not passes or fault:
@@ -141,7 +141,7 @@ def document_of(
     return document
 
 
-def _fault(module: HloModule) -> str:
+def fault_of(module: HloModule) -> str:
     """What the verifier says against a program; nothing for one that is well formed."""
     try:
         module.verify()

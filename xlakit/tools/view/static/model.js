@@ -3,6 +3,7 @@
 
 const Model = (() => {
   const HEADER = -1; // The position of a row that is the header of a computation.
+  const Two = typeof require === "undefined" ? Matching : require("./matching.js");
 
   /** A document with what is derived from it; derived tables are made when they are first asked for. */
   class Program {
@@ -257,6 +258,7 @@ const Model = (() => {
 
     /** What differs between two steps: computations side by side, with their rows. */
     comparison(before, after) {
+      if (this.two) return this.two.differing();
       const pairs = this.pairs(before, after).filter(([a, b]) => a !== b);
       const found = pairs.map(([a, b]) => ({ a, b, rows: this.diff(a, b) }));
       return found.filter(({ rows }) => rows.some((r) => r.kind !== "same"));
@@ -303,6 +305,13 @@ const Model = (() => {
         before = line;
       });
       return found;
+    }
+
+    // -- two programs -------------------------------------------------------------------------------
+
+    /** The matched instructions where the steps are two programs, else undefined. */
+    get two() {
+      return this.document.diff && this.cached("two", () => new Two(this));
     }
 
     // -- graphs -------------------------------------------------------------------------------------

@@ -13,9 +13,11 @@ class StepsPanel {
       this.hidesUnchanged = box.checked;
       this.refresh();
     });
-    this.element.append(Dom.make("label", {}, box, "Only steps that change lines"), this.list);
+    const { two } = app.program;
+    this.element.setAttribute("aria-label", two ? "Programs" : "Steps");
+    this.element.append(...(two ? [] : [Dom.make("label", {}, box, "Only steps that change lines")]), this.list);
     this.counted = new Map();
-    if (app.program.steps.length > 1) this.count(1);
+    if (app.program.steps.length > 1 && !two) this.count(1);
   }
 
   /** Count the changed lines of one step after another, when the page has nothing else to do. */
@@ -172,7 +174,7 @@ class DetailsPanel {
       ...this.links("operands", program.operandsOf(c, position).map((at) => this.toInstruction(c, at))),
       ...this.links("users", program.usersOf(c, position).map((at) => this.toInstruction(c, at))),
       ...this.links("calls", callees.map(toHeader)),
-      ...this.links("changed in", this.history(c, line)),
+      ...(program.two ? this.counterpart(c, position) : this.links("changed in", this.history(c, line))),
       Dom.make("h3", {}, "text"),
       Dom.make("pre", { tabindex: "0", "aria-label": "The whole instruction" }, program.text(line)),
     ];
@@ -184,6 +186,22 @@ class DetailsPanel {
     const items = found.slice(0, most).map((link) => Dom.make("li", {}, link));
     if (found.length > most) items.push(Dom.make("li", {}, `and ${(found.length - most).toLocaleString("en")} more`));
     return [Dom.make("h3", {}, `${title} (${found.length.toLocaleString("en")})`), Dom.make("ul", { id: title.replace(" ", "-") }, items)];
+  }
+
+  /** What corresponds to an instruction in the other of two programs. */
+  counterpart(c, position) {
+    const { program, state } = this.app;
+    const found = program.two.counterpart(state.step, c, position);
+    const [own, other] = state.step ? ["B", "A"] : ["A", "B"];
+    if (!found || found.c === undefined) return [Dom.make("h3", {}, `only in ${own}`)];
+    const line = program.linesOf(found.c)[found.position];
+    const text = `${program.field(line, "name")} ${program.field(line, "opcode")}`;
+    const go = () => this.app.go({ step: 1 - state.step, c: found.c, position: found.position });
+    const about = found.what ? `${found.kind}: ${found.what}` : found.kind;
+    return [
+      Dom.make("h3", {}, `in ${other}`),
+      Dom.make("ul", { id: "counterpart" }, Dom.make("li", {}, Dom.link(text, go)), Dom.make("li", { class: "faint" }, about)),
+    ];
   }
 
   /** Links to the steps in which an instruction of this name appears, changes or goes. */

@@ -61,11 +61,11 @@ class ProgramView {
     const row = this.rows[index];
     const { program, state } = this.app;
     const isHeader = row.position === Model.HEADER;
-    const kind = isHeader ? "" : program.mark(state.step, row.c, row.line) || "";
+    const kind = isHeader ? "" : this.kindOf(row);
     const classes = ["row", kind, isHeader ? "header" : "", index === this.chosen ? "selected" : ""];
     if (this.matches.has(`${row.c} ${row.position}`)) classes.push("match");
     const twisty = row.isOpen === undefined ? " " : row.isOpen ? "▾" : "▸";
-    const mark = { added: "+", changed: "~" }[kind] || " ";
+    const mark = { added: "+", changed: "~", removed: "−", moved: "↕" }[kind] || " ";
     return Dom.make(
       "div",
       {
@@ -83,6 +83,14 @@ class ProgramView {
       Dom.make("span", { class: "twisty", "aria-hidden": "true" }, twisty),
       Dom.make("span", { class: "text" }, isHeader ? this.header(row) : this.texts(row)),
     );
+  }
+
+  /** How an instruction differs from the step before, or from the other of two programs. */
+  kindOf(row) {
+    const { program, state } = this.app;
+    if (!program.two) return program.mark(state.step, row.c, row.line) || "";
+    const kind = program.two.counterpart(state.step, row.c, row.position)?.kind;
+    return kind === "same" ? "" : kind || "";
   }
 
   texts(row) {
@@ -185,8 +193,12 @@ class ChangesView {
       this.refresh();
     });
     this.note = Dom.make("span", { role: "status" });
-    const kinds = ["removed", "added", "changed", "moved"].map((kind) => Dom.make("span", { class: kind }, kind));
-    this.legend = Dom.make("div", { class: "legend" }, Dom.make("label", {}, "Compared with ", this.select), kinds, this.note);
+    const { program } = app;
+    const names = program.two ? ["only in A", "only in B", "changed", "moved"] : ["removed", "added", "changed", "moved"];
+    const counted = (name) => (program.two ? `${name}: ${program.two.counts[name].toLocaleString("en")}` : name);
+    const kinds = ["removed", "added", "changed", "moved"].map((kind, n) => Dom.make("span", { class: kind }, counted(names[n])));
+    const label = program.two ? null : Dom.make("label", {}, "Compared with ", this.select);
+    this.legend = Dom.make("div", { class: "legend" }, label ? [label, kinds] : kinds, this.note);
     this.empty = Dom.make("p", { class: "empty" });
     this.element = [this.legend, this.empty, this.list.element];
   }
@@ -203,9 +215,9 @@ class ChangesView {
     this.select.replaceChildren(...options);
     this.rows = [];
     let count = 0;
-    for (const { a, b, rows } of program.comparison(before, state.step)) {
+    for (const { a, b, rows, what } of program.comparison(before, state.step)) {
       count += rows.reduce((sum, r) => sum + (r.kind === "same" ? 0 : 1), 0);
-      this.rows.push({ a, b });
+      this.rows.push({ a, b, what });
       for (const row of Model.folded(rows, 3)) {
         const key = `${a} ${b} ${row.from}`;
         if (row.fold && (row.fold < 3 || this.opened.has(key))) this.rows.push(...rows.slice(row.from, row.from + row.fold));
@@ -214,7 +226,8 @@ class ChangesView {
     }
     this.note.textContent = count ? `${count.toLocaleString("en")} lines differ` : "";
     const isFirst = before === state.step;
-    this.empty.textContent = isFirst ? "This is the first step. Choose a later one on the left." : "This step changes nothing.";
+    const nothing = program.two ? "The instructions of the two programs do not differ." : "This step changes nothing.";
+    this.empty.textContent = isFirst && !program.two ? "This is the first step. Choose a later one on the left." : nothing;
     this.empty.hidden = this.rows.length > 0;
     this.list.setCount(this.rows.length);
   }
@@ -229,7 +242,8 @@ class ChangesView {
       return Dom.make("div", attributes, Dom.make("span", { role: "cell" }, button));
     }
     if (row.kind === undefined) {
-      const name = (c) => Dom.make("span", { class: "side", role: "cell" }, c < 0 ? "" : program.computationName(c));
+      const about = row.what ? `  (${row.what})` : "";
+      const name = (c) => Dom.make("span", { class: "side", role: "cell" }, c < 0 ? "" : `${program.computationName(c)}${about}`);
       return Dom.make("div", { ...attributes, class: "row header" }, name(row.a), name(row.b));
     }
     return Dom.make("div", attributes, this.side(row, "left", "right"), this.side(row, "right", "left"));
@@ -243,7 +257,7 @@ class ChangesView {
     const kind = { same: "", replaced: alone }[row.kind] ?? row.kind;
     const pieces = row.kind === "changed" ? program.pieces(row[other]).map((piece) => piece[1]) : null;
     const differs = pieces ? (at) => program.pieces(line)[at][1] !== pieces[at] : undefined;
-    const attributes = { class: `side ${kind}`, role: "cell", "data-line": line };
+    const attributes = { class: `side ${kind}`, role: "cell", "data-line": line, "data-side": own, title: row.what || undefined };
     return Dom.make("span", attributes, spansOf(program, line, differs));
   }
 
@@ -257,7 +271,13 @@ class ChangesView {
       return;
     }
     const side = event.target.closest("[data-line]");
-    if (side) this.choose(Number(side.dataset.line));
+    if (side && row.at) this.chooseOfTwo(row, side.dataset.side === "left" ? 0 : 1);
+    else if (side) this.choose(Number(side.dataset.line));
+  }
+
+  /** Show the details of a line of one of two programs. */
+  chooseOfTwo(row, step) {
+    this.app.go({ step, ...this.app.program.two.place(row, step), path: undefined }, { isStep: true });
   }
 
   /** Show the details of a line that the step has. */

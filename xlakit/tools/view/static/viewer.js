@@ -16,7 +16,9 @@ const KEYS = [
 class App {
   constructor(data) {
     this.program = new Model.Program(data);
-    this.state = { step: 0, view: "program", query: "", color: "" };
+    // Of two programs, what differs is shown first.
+    this.first = this.program.two ? { step: 1, view: "changes" } : { step: 0, view: "program" };
+    this.state = { ...this.first, query: "", color: "" };
     this.matches = [];
     this.matchAt = -1;
     this.costs = this.costsOf();
@@ -85,6 +87,10 @@ class App {
   sameIn(step, { step: before, c, position }) {
     const none = { c: undefined, position: undefined, path: undefined };
     if (c === undefined) return none;
+    if (this.program.two) {
+      const found = this.program.two.counterpart(before, c, position);
+      return { ...none, c: found?.c, position: found?.position };
+    }
     const other = this.program.named(step, this.program.computationName(c));
     if (other === undefined) return none;
     if (position === Model.HEADER) return { ...none, c: other, position };
@@ -119,8 +125,9 @@ class App {
   fromHash() {
     const { step, view, at, q, color } = Model.parseHash(location.hash);
     const last = this.program.steps.length - 1;
-    const number = Math.min(Math.max(Number.parseInt(step, 10) || 0, 0), last);
-    const state = { step: number, view: view in this.views ? view : "program", query: q || "", color: color in this.costs ? color : "" };
+    const given = Number.parseInt(step, 10);
+    const number = Number.isNaN(given) ? this.first.step : Math.min(Math.max(given, 0), last);
+    const state = { step: number, view: view in this.views ? view : this.first.view, query: q || "", color: color in this.costs ? color : "" };
     if (!at) return { ...state, c: undefined, position: undefined, path: undefined };
     const slash = at.indexOf("/");
     const c = this.program.named(number, slash < 0 ? at : at.slice(0, slash));
@@ -194,6 +201,7 @@ class App {
       tab.hidden = !(tab.dataset.view in this.views);
       tab.addEventListener("click", () => this.go({ view: tab.dataset.view }));
     }
+    if (this.program.two) get("tab-changes").textContent = "Differences";
     const box = get("search");
     box.addEventListener("input", () => {
       this.search(box.value);
