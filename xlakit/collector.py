@@ -8,9 +8,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-# By default each 700 objects that stay are looked at, and now and then all that there are: of JAX and what stands on it
-# those are half a million, and looking at them takes as long as compiling a small program. What a compilation leaves
-# in cycles is little; where it runs for long it is found after so many objects.
+# By default a collection runs after each 700 allocations, and a full one now and then. With JAX and its libraries there
+# are half a million objects, and a full collection takes as long as compiling a small program. A compilation leaves
+# little garbage in cycles; that of a long one is collected after so many objects.
 _THRESHOLDS: Final = (100_000, 50, 100)
 
 _lock = threading.Lock()

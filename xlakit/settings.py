@@ -92,7 +92,7 @@ def _names(variable: str) -> tuple[str, ...]:
 
 
 def check_settings() -> None:
-    """Read all of them, so that a wrong one is told at once. Raises ArgumentError."""
+    """Read all variables, so that an invalid one is an error at the start. Raises ArgumentError."""
     memory_limit()
     default_timeout()
     debugged()

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
 
 _LOADED = time.time()
-# Looking at all sources takes as long as all else that a tiny program takes.
+# The status of all source files takes as long to get as a tiny program takes to compile.
 _LOOK_SECONDS = 1.0
-# When they were looked at last, and whether they had changed.
+# When the sources were checked last, and whether they had changed.
 _looked: list[tuple[float, bool]] = []
 
 # What changes the code that is made of a program.
@@ -51,7 +51,7 @@ def program_key(
     lapack_calls: the names of those that are calls of LAPACK.
     native_collectives: whether collectives are compiled.
     """
-    # Programs that are found by what they were made of are not looked at.
+    # Programs that are found by their serialized form need no key of the module.
     from xlakit.cpu.module_text import module_parts
 
     compiler = _of_compiler()
@@ -113,8 +113,8 @@ def _environment() -> list[str]:
 def compiler_has_changed() -> bool:
     """Whether sources of the compiler have changed since this process started: then they do not describe its code.
 
-    They are looked at once a second at most. What is cached meanwhile has the key of the sources as they were: no
-    process that has the new ones finds it.
+    They are checked at most once a second. Programs cached in between have the key of the old sources, so that no
+    process with the new ones finds them.
     """
     # Not time.monotonic: tests of programs replace it by a clock of their own, which counts the callers it expects.
     now = time.perf_counter()
@@ -167,7 +167,7 @@ def _sources() -> list[tuple[str, int, int]]:
     root = str(Path(__file__).parents[1])
     folders = [root] if os.path.isdir(root) else []
     while folders:
-        # Every new process looks at some hundred files: without objects for their paths that takes a third of the time.
+        # Every new process gets the status of some hundred files: without Path objects in a third of the time.
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
                 if entry.name.endswith(".py"):

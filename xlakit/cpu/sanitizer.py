@@ -1,15 +1,14 @@
-"""The sanitizer: a program run step by step, with its memory looked at before and after each step.
+"""The sanitizer: a program run step by step, with its memory checked before and after each step.
 
 ``XLAKIT_SANITIZE=1``, or ``with compiling(sanitize=True)``, compiles programs for it; a fault is an InternalError that
-names the step, the HLO instruction, and the line of the person's program. It takes the memory plan as it is, and finds
-plans and kernels that are wrong:
+names the step, the HLO instruction, and the line of the user's program. It finds wrong memory plans and kernels:
 
-- a step reads a value whose memory holds something else by now: another value was put there too early;
+- a step reads a value whose memory was overwritten by another value too early;
 - a step reads what has never been written;
 - a kernel writes outside of its results;
 - a kernel leaves elements of its result as they were, or reads them before it has written them;
-- a load, a store or a copy leaves the array, or the part of scratch, that its address was computed from, be it of an
-  element that would not have been chosen (:mod:`xlakit.cpu.llvm.bounds_checks`): it is not done, and the process lives;
+- a load, a store or a copy leaves the array, or the part of scratch, that its address was computed from, even for
+  an element that is not selected afterwards (:mod:`xlakit.cpu.llvm.bounds_checks`): the access is skipped;
 - after an iteration, a branch or the program, a value is not where it should be.
 
 What a step reads is known from the program alone: its steps name values, and the plan says in which slice of memory

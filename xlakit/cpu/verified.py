@@ -86,8 +86,8 @@ class VerifiedExecutable(CpuExecutable):
 def difference(actual: Array, expected: Array, epsilon: float | None = None) -> str:
     """How two arrays differ, in words; empty where they do not.
 
-    epsilon: of the narrowest floats that they are made of, where they may differ by roundings; integers, which say then
-    how floats compare, are not looked at. Otherwise they must be the same to the bit; NaN is like any other.
+    epsilon: of the narrowest floats that they are computed from, if they may differ by roundings; then integers, which
+    may come from comparisons of floats, are not compared. Without it they must have the same bits, except for NaNs.
     """
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return f"{actual.dtype}{list(actual.shape)} instead of {expected.dtype}{list(expected.shape)}"

@@ -2,10 +2,10 @@
 
 All state is protected by one lock. A device that must wait registers a :class:`Wait`: what for, a function that
 says whether it has come, and which devices or sources could bring it. Deadlocks are found in the wait-for graph of
-these (:mod:`xlakit.execution.wait_graph`). It is looked at when all devices of a run wait. If some of them can never go
-on, the run fails with a DeadlockError that lists each device, the instruction where it waits, and the cycle if there is
-one. A wait for the host (a feed, a host transfer) is no deadlock while a thread of the host runs, for up to ``timeout``
-seconds; a wait for another program of the context (a channel) is none as long as that program goes on.
+these (:mod:`xlakit.execution.wait_graph`), which is searched when all devices of a run wait. If some of them can never
+continue, the run fails with a DeadlockError that lists each device, the instruction where it waits, and the cycle if
+there is one. A wait for the host (a feed, a host transfer) is no deadlock while a thread of the host runs, for up to
+``timeout`` seconds; a wait for another program of the context (a channel) is none as long as that program runs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Traits of operations: properties that passes and backends may rely on, declared by the operation's class.
 
 A trait is a base class without members, as in MLIR: a page writes ``class Add(Arithmetic, Commutative, Associative)``,
-a pass asks ``isinstance(instruction.op, Commutative)``, and a new operation that declares a trait is met by every pass
-that asks for it. What depends on the attributes of one instruction is a property of ``Op``: ``has_side_effect``,
+a pass asks ``isinstance(instruction.op, Commutative)``, and a new operation that declares a trait is handled by every
+pass that asks for it. What depends on the attributes of one instruction is a property of ``Op``: ``has_side_effect``,
 ``is_pointwise``.
 """
 

@@ -192,7 +192,7 @@ class Execution:
             self._gate.release()
 
     def wait(self, bound: Callable[[], AbstractContextManager[None]]) -> None:
-        """Wait until it is done. Ctrl-C ends the waiting; the execution goes on.
+        """Wait until it is done. Ctrl-C ends the wait, not the execution.
 
         bound: marks this thread as one that cannot feed devices while it waits.
         """

@@ -260,9 +260,9 @@ class _Trace:
         return steps
 
     def around(self, number: int) -> tuple[_Step, _Step, str]:
-        """The pass that makes the rewrite of a number, as it ends with one less and with it, and the rule.
+        """The pass that makes a rewrite: its result without that rewrite and with it, and the name of the rule.
 
-        Where it makes no other rewrite, what comes before it stands for the first.
+        Where the pass makes no other rewrite, the first is the result of the pass before it.
         """
         last = next(step for step in self._steps if step.spent >= number)
         with_it = next(step for step in self._run(number, last.number) if step.number == last.number)

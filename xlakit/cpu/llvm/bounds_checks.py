@@ -17,10 +17,10 @@ access. A pointer carries the bounds of its memory, two words:
 Functions that the runtime or Python calls (*fixed* ones: the entry, and the phases of kernels) keep their parameters;
 what they are given is a table of pointers, whose bounds were noted when it was written. Bounds of stored pointers are
 kept beside the memory (:mod:`xlakit.cpu.runtime.bounds`): for each address the pointer that was stored there and its
-bounds. What is read where the emitters only choose afterwards counts as read: no load may leave its array.
+bounds. A load whose value is not selected afterwards is checked, too: no load may leave its array.
 
-A check that fails tells the access, and gives a pointer to spare memory in place of the address, so that the function
-goes on to its end without touching anything; copies have no bytes then.
+A check that fails reports the access, and replaces its address by that of spare memory, so that the function runs to
+its end and changes nothing else; copies become copies of no bytes.
 
 Not checked are the runtime's own functions, BLAS, and C functions behind custom calls: they are given the beginnings of
 arrays. The pass accepts the few forms of instructions that ``function.py`` writes, and raises InternalError for others.

@@ -84,7 +84,7 @@ class _Native:
     """
 
     def __init__(self) -> None:
-        # That it stands for a CDLL, its name and all, llvmlite says itself.
+        # llvmlite keeps the path of its library in a private attribute.
         library = ctypes.CDLL(llvm.ffi.lib._name)  # pyright: ignore[reportPrivateUsage]
         pointer = ctypes.c_void_p
         self.run_passes = library.LLVMPY_RunNewModulePassManager

@@ -43,9 +43,9 @@ _MOST_ALIGNED: Final = 8
 def alignment(type: Type) -> int:
     """The alignment of an access that says nothing of its own: that of one element.
 
-    Arrays have the alignment of their elements: NumPy's flag is asked for those that come from Python, and DLPack's and
-    PJRT's addresses are looked at; else they are copied. Parts of 16-byte elements are 8 bytes. All buffers in scratch
-    memory, in the arena and on the stack begin at multiples of at least this.
+    Arrays have the alignment of their elements: NumPy's flag is checked for those that come from Python, and the
+    addresses of those from DLPack and PJRT; misaligned ones are copied. Parts of 16-byte elements are 8 bytes. All
+    buffers in scratch memory, in the arena and on the stack begin at multiples of at least this.
     """
     return min(type.element.bytes, _MOST_ALIGNED)
 

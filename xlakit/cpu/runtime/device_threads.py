@@ -77,7 +77,7 @@ def _emit_run_device(module: Module) -> None:
     status = fn.call("execute_member", I64, origin, arguments, results, run)
     address = fn.at(fn.load(PTR, RUN.at(fn, run, "statuses")), I64, device)
     fn.atomic_store(status, address, "seq_cst")
-    # Either Python, which begins to know of the run, sees that this device has ended, or it is told.
+    # Python sets "asked" before it reads the statuses: so it either sees this status, or is notified here.
     with fn.if_(fn.atomic_load(I64, RUN.at(fn, run, "asked"), "seq_cst").ne(0), likely=False):
         fn.call("tell_end", VOID, origin, run, device)
     fn.ret(status)

@@ -1,9 +1,10 @@
-"""How native code turns to Python: for signals while it loops, and for calls that Python answers.
+"""Calls from native code to Python: polling for signals in long loops, and host calls.
 
-``xlakit_poll(ptr context) -> i64`` is called by long loops and jobs now and then: Status.DONE to go on, otherwise the
-status to return. ``xlakit_host_call(ptr context, i64 step, ptr buffers) -> i64`` calls the Python function that the
-context's ``host`` stands for with the number of the step and the address of an array of pointers; it gives a status
-too. The exception of a host call waits for the thread that made the call; see take_error.
+``xlakit_poll(ptr context) -> i64`` is called by long loops and jobs now and then; it gives Status.DONE, or another
+status with which the caller has to return. ``xlakit_host_call(ptr context, i64 step, ptr buffers) -> i64`` calls the
+Python function that the context's ``host`` identifies, with the number of the step and the address of an array of
+pointers, and gives a status, too. The exception of a host call is kept for the thread that made the call; see
+take_error.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def _emit_arrive(module: Module) -> None:
     run = fn.load(PTR, CONTEXT.at(fn, context, "run"))
     slot = _slot(fn, run, site)
     generation = fn.call("arrive", I64, site, slot, table)
-    # A member may sleep until this arrival: it is woken and computes, as this device goes on with other work.
+    # The last arrival wakes the members that sleep; one of them computes, while this device continues.
     with fn.if_(_all_arrived(fn, slot, site, generation)):
         fn.call("wake_members", VOID, run, site)
     fn.ret(generation)
@@ -328,7 +328,7 @@ def _emit_await(module: Module) -> None:
     run = fn.load(PTR, CONTEXT.at(fn, context, "run"))
     parking = parking_slot_at(fn, run, CONTEXT.load(fn, context, "ordinal"))
 
-    # While not all are there, and the run goes on. A status other than DONE is Python's.
+    # Loops until all members have arrived or polling Python gives a status other than DONE.
     start = (fn.call("absent", I1, run, site, slot, generation), fn.i64(Status.DONE))
     with fn.while_(start, lambda iteration: iteration.carried[0] & iteration.carried[1].eq(Status.DONE)) as iteration:
         late = fn.call("linger", I1, run, site, slot, generation, parking)

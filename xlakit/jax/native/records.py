@@ -12,7 +12,7 @@ from xlakit.cpu.runtime.record import Record
 # An error; its text follows.
 ERROR: Final = Record(code=1, message_size=1)
 
-# Something to wait for. callbacks: a list of CALLBACK. Events never fail: what goes wrong is told at once.
+# Something to wait for. callbacks: a list of CALLBACK. Events never fail: errors are returned by the call itself.
 EVENT: Final = Record(references=1, is_ready=1, callbacks=1)
 CALLBACK: Final = Record(function=1, argument=1, next=1)
 

@@ -163,7 +163,7 @@ def _applications(instruction: Instruction) -> float:
 
 
 def _combinations(shape: Shape, op: ReduceWindow) -> float:
-    """How many combinations a result of windows takes; a running one goes on from its neighbor, but for the first."""
+    """How many combinations an element of a reduce-window takes; one for each but the first in a running reduction."""
     long = [number for number, d in enumerate(op.window.dimensions) if d.size > 1]
     if len(long) == 1 and _is_running(op.window.dimensions[long[0]], size := shape.dimensions[long[0]]):
         return (size - 1) / size
@@ -274,7 +274,7 @@ def _bytes(instruction: Instruction) -> float:
 
 
 def _fusion_bytes(fusion: Instruction) -> float:
-    """What a fusion reads and writes: of an operand that it only looks at through slices, what those give."""
+    """The bytes that a fusion reads and writes; of an operand that only slices read, the bytes of the slices."""
     calls = fusion.op_as(Fusion).calls
     readers: dict[Instruction, list[Instruction]] = {}
     for inner in calls.instructions:

@@ -66,14 +66,14 @@ def convolution(old: Instruction, operands: Sequence[Padded], make: Padder) -> P
 
 @_rule("cholesky")
 def cholesky(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """A matrix goes on as the unit matrix, which is a factor of itself."""
+    """The padding of a matrix is that of the unit matrix, whose factor is itself."""
     (x,) = operands
     return array(make.again([_with_unit(x, make)]), x.dims)
 
 
 @_rule("triangular-solve")
 def triangular_solve(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """A matrix goes on as the unit matrix, and the right-hand sides as zeros."""
+    """The padding of a matrix is that of the unit matrix, and of the right-hand sides zeros."""
     matrix, sides = operands
     return array(make.again([_with_unit(matrix, make), make.zeroed(sides)]), sides.dims)
 

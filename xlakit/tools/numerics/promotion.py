@@ -14,8 +14,7 @@ from xlakit.ops.shared.numerics import convert
 class Promotion:
     """Instructions and computations with F64 for every floating point type, and C128 for every complex one.
 
-    Operations that are told bits rather than numbers (bitcast-convert) mean something else then; the caller leaves them
-    out.
+    Operations on bits (bitcast-convert) would have another meaning; the caller leaves them out.
     """
 
     def __init__(self) -> None:

@@ -40,7 +40,7 @@ from xlakit.tools.numerics.promotion import Promotion, promoted_type
 from xlakit.tools.numerics.trace import leaves_of
 from xlakit.tools.table import aligned
 
-# Operations whose result has no shadow of its own: what comes from elsewhere, or is told in bits.
+# Operations whose result has no shadow value of its own: it comes from other devices, or consists of bits.
 _OPAQUE: tuple[type[Op] | type, ...] = (Collective, Permuting, Start, Done, Rng, BitcastConvert)
 _SHOWN = 20
 
@@ -312,7 +312,7 @@ def _amplification(error: float, before: float, array: Array) -> float:
 
 
 def _is_computed(instruction: Instruction) -> bool:
-    """Whether the result follows from the operands by the operation alone, and it is told in numbers."""
+    """Whether the operation alone computes the result from the operands, as numbers rather than bits."""
     op = instruction.op
     # Bits read as another type.
     bits = isinstance(op, Bitcast) and instruction.operands[0].shape.element_type is not instruction.shape.element_type

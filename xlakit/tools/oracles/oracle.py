@@ -205,8 +205,8 @@ class Failure(NamedTuple):
 
 
 def failure_of(error: Exception) -> Failure:
-    """The failure that an exception is; two of one kind that one function raises are the same."""
-    # What the compiler raised stands behind the InternalError that it is told as.
+    """An exception as a failure; exceptions of one type from one function are the same failure."""
+    # The cause of an InternalError is the exception that the compiler raised.
     first = error
     while (earlier := first.__cause__ or first.__context__) is not None and isinstance(earlier, Exception):
         first = earlier

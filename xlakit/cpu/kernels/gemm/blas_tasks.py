@@ -90,9 +90,9 @@ def emit_blas(
     name: str = "gemm",
     epilogue_call: EpilogueCall | None = None,
 ) -> Function:
-    """A task function that calls BLAS; its table is lhs, rhs, result. BLAS is meant to run on one thread then.
+    """A task function that calls BLAS; its table is lhs, rhs, result. The caller sets BLAS to one thread.
 
-    ``epilogue_call`` comes after each rectangle, see there.
+    ``epilogue_call`` is called after each rectangle, see :class:`EpilogueCall`.
     """
     rows, columns, depth = product.sizes
     require(

@@ -153,7 +153,7 @@ class MakeRecords(ByKey):
     """``void(ptr keys, ptr others, i64 begin, i64 end, ptr records, ptr exception)``: make records of some elements.
 
     Below the key there are the elements of ``others``, which have ``along`` bits; none where that is 0. The byte at
-    ``exception`` is told whether there is one among the keys.
+    ``exception`` becomes 1 if there is an exception among the keys.
     """
 
     family: ClassVar[str] = "sort_make"
@@ -251,8 +251,8 @@ def _make_positions(fn: Function, counts: Value, counter: Type) -> None:
 class ChunkPositions:
     """``void(ptr counts, i64 chunk, i64 chunks, ptr positions, ptr largest)``: where a chunk's records go.
 
-    ``counts`` has those of all chunks of a row, for each COUNTS_BYTES. ``largest`` is told how many records there are
-    of the digit of which there are most.
+    ``counts`` has the counts of all chunks of a row, COUNTS_BYTES each. The number of records with the most frequent
+    digit is stored to ``largest``.
     """
 
     family: ClassVar[str] = "sort_chunk_positions"
