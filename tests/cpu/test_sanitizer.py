@@ -16,6 +16,7 @@ from xlakit.cpu.entry import lowering, plan_proof
 from xlakit.cpu.kernels.library import KernelLibrary
 from xlakit.cpu.loops.emit.kernel import Kernel
 from xlakit.cpu.sanitizer import SanitizedExecutable
+from xlakit.cpu.verified import difference
 from xlakit.errors import InternalError
 from xlakit.memory.coalescing import Coalescing, ValueSet
 from xlakit.memory.copy_insertion import CopyInsertion
@@ -94,7 +95,8 @@ def test_generated_modules_have_no_faults_and_the_same_results(number: int):
     with compiling(plain="inline"):
         expected = flatten(xlakit.compile(module, backend="cpu", cache=False)(*program.arguments[0]))
     actual = flatten(sanitized(program.text)(*program.arguments[0]))
-    assert {name: a.tobytes() for name, a in actual.items()} == {name: a.tobytes() for name, a in expected.items()}
+    # The sign of a NaN depends on the order of operands in machine code, which checks of bounds change.
+    assert not {name: text for name, array in actual.items() if (text := difference(array, expected[name]))}
 
 
 def test_loops_random_numbers_and_host_steps():
