@@ -7,6 +7,7 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import xlakit as xla
@@ -53,3 +54,14 @@ def test_commands_give_what_the_page_says(tmp_path, monkeypatch):
 def test_every_verb_has_a_section(verb):
     assert f"\n## {verb}\n" in PAGE
     assert f"`xlakit {verb} " in PAGE
+
+
+def test_the_example_of_edits_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("step.hlo").write_text(FILES["step.hlo"])
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.split("\n## edit\n")[1], re.DOTALL)
+    found = {}
+    exec(example, found)
+    np.testing.assert_array_equal(found["squares"], np.ones((8, 8)))
+    # d = 1 + 1 after its edit; e = max(1, 0) of ones times d.
+    np.testing.assert_array_equal(found["result"], np.full((8, 4), 8 * 2.0 + 2.0))

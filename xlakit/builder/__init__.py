@@ -1,4 +1,4 @@
-"""How a person writes a program: XlaBuilder, XlaComputation."""
+"""How a person writes a program: XlaBuilder, XlaComputation; ``edit`` changes one."""
 
 from xlakit.builder.xla_builder import XlaBuilder, XlaComputation
 

@@ -101,13 +101,13 @@ def _computation_of(module: HloModule) -> XlaComputation:
     return XlaComputation(module.entry, module.input_output_alias)
 
 
-def _laid_out(inferred: Shape, declared: Shape | None) -> Shape:
+def laid_out(inferred: Shape, declared: Shape | None) -> Shape:
     """An inferred shape with the layouts that a declared one may carry, and otherwise the default."""
     if declared is None or not declared.compatible(inferred):
         return inferred.with_default_layout()
     if inferred.is_tuple:
         pairs = zip(inferred.tuple_shapes, declared.tuple_shapes, strict=True)
-        return make_tuple_shape([_laid_out(i, d) for i, d in pairs])
+        return make_tuple_shape([laid_out(i, d) for i, d in pairs])
     return declared if declared.layout else inferred.with_default_layout()
 
 
@@ -154,7 +154,7 @@ class XlaBuilder:
         inferred = infer_shape(op, [i.shape for i in inputs], shape, location)
         if isinstance(op, Parameter):
             self._enter_parameter(op.number, location)
-        result = _laid_out(inferred, shape)
+        result = laid_out(inferred, shape)
         annotations = self._annotated(location)
         if backend_config or frontend_attributes:
             frontend = dict(annotations.frontend_attributes) | dict(frontend_attributes)
