@@ -1,13 +1,16 @@
-"""The example of the page "From xla_client"."""
+"""The examples of the pages "From xla_client" and "The math library"."""
 
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "from_xla_client.md"
+import pytest
+
+DOCUMENTS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_example_runs(capsys):
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+@pytest.mark.parametrize("page", ["from_xla_client.md", "lib.md"])
+def test_the_example_runs(page, capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (DOCUMENTS / page).read_text(encoding="utf-8"), re.DOTALL)
     (example,) = [block for block in blocks if "print(" in block]
     exec(example, {})
     expected = re.search(r"# (\[.*\])", example)[1]

@@ -13,7 +13,6 @@ from xlakit.execution.calls.at_sizes import at_sizes
 from xlakit.execution.calls.c_calls import CTarget, is_c_function
 from xlakit.execution.calls.lapack import lapack_calls, transposed_target
 from xlakit.execution.calls.size_checks import SIZE_CHECKS
-from xlakit.execution.calls.special import special_calls
 from xlakit.execution.values import read_only, to_device
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import Array, Evaluation, Value
@@ -220,7 +219,6 @@ def _slice_to_dynamic(context: Evaluation, *operands: Value) -> Value:
 _BUILT_IN: dict[str, Target] = {
     **SIZE_CHECKS,
     **lapack_calls(),
-    **special_calls(),
     AT_SIZES: at_sizes,
     "PadToStatic": _pad_to_static,
     "SliceToDynamic": _slice_to_dynamic,

@@ -42,14 +42,14 @@ def Igammac(a: Op, x: Op) -> Op:
 
 @operation
 def IgammaGradA(a: Op, x: Op) -> Op:
-    """The derivative of Igamma by ``a``, which xlakit lacks: building the computation raises XlaRuntimeError."""
-    raise UnsupportedError("the derivative of igamma is not supported", hint="differentiate numerically")
+    """The derivative of Igamma by ``a``."""
+    return special.igamma_grad_a(a, x)
 
 
 @operation
 def RandomGammaGrad(a: Op, x: Op) -> Op:
-    """The derivative of gamma samples, which xlakit lacks: building the computation raises XlaRuntimeError."""
-    raise UnsupportedError("the derivative of gamma samples is not supported", hint="differentiate numerically")
+    """The derivative by ``a`` of a sample x of the gamma distribution."""
+    return special.random_gamma_grad(a, x)
 
 
 @operation

@@ -1,0 +1,145 @@
+"""Special functions against mpmath, SciPy, their own laws, and at the ends of their domains."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from scipy import special as scipy_special
+
+import xlakit as xla
+from fuzz import special_coefficients, special_functions
+from xlakit.lib import special
+
+# Errors in F64, in units in the last place, that the points of these tests stay below. Results of small numbers of
+# points; docs/lib.md has a table of more.
+BOUNDS = {
+    "lgamma": 8,
+    "digamma": 8,
+    "erfc": 8,
+    "erf_inv": 8,
+    "bessel_i0e": 6,
+    "bessel_i1e": 10,
+    "igamma": 60,
+    "igammac": 60,
+    "igamma_grad_a": 400,
+    "random_gamma_grad": 400,
+    "regularized_incomplete_beta": 60,
+    "zeta": 12,
+    "polygamma": 12,
+}
+INF, NAN = np.inf, np.nan
+
+
+def compiled(name, *arrays, backend="cpu"):
+    arrays = [np.asarray(a) for a in arrays]
+    builder = xla.XlaBuilder(name)
+    parameters = [xla.parameter(builder, i, xla.make_shape(a.dtype, a.shape), f"p{i}") for i, a in enumerate(arrays)]
+    return xla.compile(builder.build(getattr(special, name)(*parameters)), backend=backend)(*arrays)
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_results_are_those_of_mpmath(name):
+    points = 60 if name not in special_functions.SLOW else 12
+    assert special_functions.measure(name, "f64", points, seed=1).worst < BOUNDS[name]
+    assert special_functions.measure(name, "f32", points, seed=2).worst < 0.51
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_short_types_are_rounded_once(kind):
+    assert special_functions.measure("lgamma", kind, 60).worst < 0.51
+
+
+def test_coefficients_are_those_that_the_command_writes():
+    assert special_coefficients.main(["--check"]) == 0
+
+
+@pytest.mark.parametrize(("dtype", "backend"), [(np.float64, "cpu"), (ml_dtypes.bfloat16, "interpreter")])
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("lgamma", [[0.0, -0.0, 1, 2, -1, -3, INF, -INF, NAN]], [INF, INF, 0, 0, INF, INF, INF, INF, NAN]),
+        ("digamma", [[0.0, -0.0, -1, -7, INF, -INF, NAN]], [NAN, NAN, NAN, NAN, INF, NAN, NAN]),
+        ("erfc", [[0.0, -0.0, INF, -INF, NAN, 30, -30]], [1, 1, 0, 2, NAN, 0, 2]),
+        ("erf_inv", [[0.0, 1, -1, 2, -2, INF, NAN]], [0, INF, -INF, NAN, NAN, NAN, NAN]),
+        ("bessel_i0e", [[0.0, INF, -INF, NAN]], [1, 0, 0, NAN]),
+        ("bessel_i1e", [[0.0, INF, -INF, NAN]], [0, 0, 0, NAN]),
+        ("igamma", [[1.0, 0, -1, 1, 1, INF, NAN, 1, INF], [0.0, 1, 1, -1, INF, 1, 1, NAN, INF]],
+         [0, NAN, NAN, NAN, 1, 0, NAN, NAN, NAN]),
+        ("igammac", [[1.0, 0, -1, 1, 1, INF, NAN, 1, INF], [0.0, 1, 1, -1, INF, 1, 1, NAN, INF]],
+         [1, NAN, NAN, NAN, 0, 1, NAN, NAN, NAN]),
+        ("igamma_grad_a", [[1.0, 0, 1, 1, NAN], [0.0, 1, -1, INF, 1]], [0, NAN, NAN, 0, NAN]),
+        ("random_gamma_grad", [[1.0, 0, 1, NAN], [0.0, 1, -1, 1]], [0, NAN, NAN, NAN]),
+        ("regularized_incomplete_beta",
+         [[1.0, 1, 0, 1, INF, 1, NAN], [1.0, 1, 1, 1, 1, INF, 1], [0.0, 1, 0.5, 2, 0.5, 0.5, 0]],
+         [0, 1, NAN, NAN, 0, 1, NAN]),
+        ("zeta", [[1.0, 0.5, 2, 3, 2, 2.5, NAN, 2, INF], [1.0, 1, 0, 0, -1, -0.5, 1, NAN, 2]],
+         [INF, NAN, INF, NAN, INF, NAN, NAN, NAN, 0]),
+        ("polygamma", [[0.5, -1, NAN, 1, 0], [1.0, 1, 1, NAN, 0]], [NAN, NAN, NAN, NAN, NAN]),
+    ],
+)  # fmt: skip
+def test_ends_of_domains(name, arguments, expected, dtype, backend):
+    found = compiled(name, *(np.asarray(a, dtype) for a in arguments), backend=backend)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found.astype(np.float64), expected)
+
+
+def test_signs_of_zeros_stay():
+    zeros = np.array([0.0, -0.0])
+    for name in ("erf_inv", "bessel_i1e"):
+        assert np.signbit(compiled(name, zeros)).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "reference"), [("lgamma", "gammaln"), ("digamma", "psi"), ("erfc", "erfc"), ("bessel_i1e", "i1e")]
+)
+def test_negative_numbers(name, reference):
+    x = np.linspace(-20.3, -0.01, 501)
+    np.testing.assert_allclose(compiled(name, x), getattr(scipy_special, reference)(x), rtol=1e-12, atol=1e-13)
+
+
+def test_zeta_of_negative_numbers_is_the_sum():
+    x, q = (a.ravel() for a in np.meshgrid([2.0, 3.0, 8.0], [-0.25, -3.5, -1000.75]))
+    expected = [
+        sum((b + k) ** -a for k in range(1100)) + scipy_special.zeta(a, b + 1100) for a, b in zip(x, q, strict=True)
+    ]
+    np.testing.assert_allclose(compiled("zeta", x, q), expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("a", [1e-3, 0.5, 7.9, 8.1, 300.0, 1e5, 2e7, 1e12])
+def test_the_incomplete_gamma_functions_are_a_whole(a):
+    x = np.maximum(a + np.sqrt(a) * np.linspace(-0.9, 6, 40), a / 10)
+    first = np.full_like(x, a)
+    lower, upper = compiled("igamma", first, x), compiled("igammac", first, x)
+    np.testing.assert_allclose(lower + upper, 1, rtol=1e-13)
+    assert (np.diff(lower) >= -1e-12).all()
+    np.testing.assert_allclose(lower, scipy_special.gammainc(first, x), atol=1e-5 if a > 1e7 else 1e-11)
+
+
+def test_the_derivative_is_the_limit_of_differences():
+    a, x = (v.ravel() for v in np.meshgrid([0.3, 2.0, 40.0, 900.0], [0.05, 1.5, 38.0, 45.0, 950.0]))
+    step = a * 1e-5
+    difference = (scipy_special.gammainc(a + step, x) - scipy_special.gammainc(a - step, x)) / (2 * step)
+    np.testing.assert_allclose(compiled("igamma_grad_a", a, x), difference, atol=1e-8)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1, 3), (3, 1000, 7)])
+def test_arrays_of_any_shape(shape):
+    x = np.random.default_rng(3).uniform(0.1, 9, shape)
+    np.testing.assert_allclose(compiled("igamma", x, x), scipy_special.gammainc(x, x), rtol=1e-12)
+    np.testing.assert_allclose(compiled("zeta", x + 1, x), scipy_special.zeta(x + 1, x), rtol=1e-12)
+
+
+def test_no_part_runs_in_python():
+    x = xla.make_shape(np.float32, (8,))
+    builder = xla.XlaBuilder("all")
+    a, b, c = (xla.parameter(builder, i, x, f"p{i}") for i in range(3))
+    given = {"regularized_incomplete_beta": (a, b, c)}
+    two = {"igamma", "igammac", "igamma_grad_a", "random_gamma_grad", "zeta", "polygamma"}
+    results = [getattr(special, n)(*given.get(n, (a, b) if n in two else (a,))) for n in BOUNDS]
+    assert "custom-call" not in builder.build(xla.tuple_(builder, results)).to_text()
+
+
+def test_arrays_must_agree():
+    with pytest.raises(xla.ShapeError, match="one shape"):
+        compiled("igamma", np.zeros(3), np.zeros(4))
+    with pytest.raises(xla.ShapeError, match="floating point"):
+        compiled("zeta", np.zeros(3, np.int32), np.zeros(3, np.int32))
