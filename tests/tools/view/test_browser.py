@@ -145,6 +145,19 @@ def test_changes_of_a_pass_are_side_by_side(opened, view):
     assert len(browser.find_elements("css selector", ".fold")) != before or before > 20
 
 
+def test_details_name_the_rules_of_a_changed_line(opened):
+    browser = opened(view_module(step()))
+    script = "const at = app.program.steps.findIndex((s) => s.name === 'simplify'); app.go({ step: at }); return at"
+    browser.execute_script(script)
+    changed = [row for row in browser.find_elements("css selector", ".row.changed") if "multiply" in row.text]
+    changed[0].click()
+    (made,) = texts(browser, "#made-by li")
+    assert "applied to same" in made
+    assert made.split()[0] in texts(browser, "#steps .rule")[0]
+    history = texts(browser, "#changed-in button")
+    assert any(f"simplify: changed by {made.split()[0]}" in text for text in history)
+
+
 def test_memory_rectangles_go_to_instructions(opened, view):
     browser = opened(view, "#view=memory")
     slices = browser.find_elements("css selector", ".slice")

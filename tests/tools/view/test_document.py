@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from itertools import accumulate, combinations
 
 import pytest
@@ -11,7 +12,7 @@ from xlakit.cpu.compiler import compile_module
 from xlakit.errors import ArgumentError
 from xlakit.formats.hlo_text import PrintOptions, print_instruction
 from xlakit.ir.instruction import HloModule
-from xlakit.passes.pipeline import PIPELINE, run_pipeline
+from xlakit.passes.pipeline import PIPELINE, new_context, run_pipeline
 from xlakit.tools import cli
 from xlakit.tools.view.document import Document, runs_of
 from xlakit.tools.view.memory import memory_of
@@ -77,6 +78,64 @@ def test_rules_that_were_applied_are_counted_with_their_laws():
     assert simplify["rewrites"]
     assert set(document["laws"]) >= set(simplify["rewrites"])
     assert all(document["laws"][rule] for rule in simplify["rewrites"])
+
+
+def rules_by_line(document, name):
+    """The rules of a step's lines, by the names of the computation and of the instruction."""
+    strings = document["strings"]
+    found = next(s for s in document["steps"] if s["name"] == name)["rules"]
+    return {
+        (strings[c], strings[line]): [strings[rule] for rule in rules]
+        for c, lines in found.items()
+        for line, rules in lines.items()
+    }
+
+
+def test_rules_are_known_by_line():
+    document = document_of(step()).as_dict()
+    simplify = next(s for s in document["steps"] if s["name"] == "simplify")
+    found = rules_by_line(document, "simplify")
+    (rule,) = found["main", "same"]
+    assert "1" in document["laws"][rule]
+    assert {rule for rules in found.values() for rule in rules} <= set(simplify["rewrites"])
+    assert ("main", "d") not in found
+
+
+def test_instructions_that_a_rule_makes_have_it():
+    text = """HloModule m
+
+ENTRY main {
+  x = f32[4]{0} parameter(0)
+  y = f32[4]{0} parameter(1)
+  n = f32[4]{0} negate(x)
+  p = f32[4]{0} add(x, y)
+  q = f32[4]{0} add(y, x)
+  a = f32[4]{0} subtract(y, n)
+  ROOT t = (f32[4]{0}, f32[4]{0}, f32[4]{0}) tuple(a, p, q)
+}
+"""
+    document = document_of(HloModule.from_text(text)).as_dict()
+    merged = rules_by_line(document, "common-subexpressions")
+    assert set(merged) == {("main", "q")}
+    assert merged["main", "q"] == ["equal-instruction"]
+
+
+@pytest.mark.parametrize("example", ["mlp_train_step", "while", "sort"])
+def test_what_is_told_of_rewrites_changes_none(example):
+    with open(f"examples/hlo/{example}.hlo", encoding="utf-8") as file:
+        text = file.read()
+    context, told = new_context(), []
+    context.observer = lambda rule, computation, names: told.append((rule, computation, list(names)))
+    seen = run_pipeline(HloModule.from_text(text), context=context)
+    assert seen.to_text() == run_pipeline(HloModule.from_text(text)).to_text()
+    counts = {}
+    for _, counted in context.statistics:
+        for rule, count in counted.items():
+            counts[rule] = counts.get(rule, 0) + count
+    assert told
+    by_rule = Counter(rule for rule, _, _ in told)
+    assert all(counts[rule] == count for rule, count in by_rule.items())
+    assert all(names and all(names) for _, _, names in told)
 
 
 def test_lines_have_sources_calls_and_costs():

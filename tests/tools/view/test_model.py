@@ -121,6 +121,38 @@ def test_changes_are_those_of_the_passes(document):
     assert steps[kind["gone"]]["name"] in {"dead-code", "simplify"}
 
 
+def test_rules_of_lines(document):
+    found = evaluate(
+        """
+        const program = new Model.Program(given.document);
+        const at = program.steps.findIndex((step) => step.name === given.step);
+        return given.lines.map((name) => {
+          const rules = program.rulesOf(at, "main", program.strings.indexOf(name));
+          return rules.map(([rule, own]) => `${rule} ${program.strings[own]}`);
+        });
+        """,
+        document=document,
+        step="simplify",
+        lines=["same", "b", "d", "x"],
+    )
+    ((own,), user, unchanged, parameter) = found
+    assert own.endswith(" same")
+    # What the call became has another operand, for which the rule on it is the reason.
+    assert own in user
+    assert unchanged == parameter == []
+
+
+def test_the_only_rule_of_a_pass_is_that_of_its_lines(document):
+    script = """
+      const program = new Model.Program(given.document);
+      return program.steps.map((_, at) => at && program.rulesOf(at, "main", 0).map(([rule]) => rule));
+    """
+    for step_, found in zip(document["steps"][1:], evaluate(script, document=document)[1:], strict=True):
+        if "rules" not in step_:
+            rules = list(step_.get("rewrites", ()))
+            assert found == (rules if len(rules) == 1 else [])
+
+
 MERGED = "return Model.merged(given.left, given.right, given.partner, (a, b) => (a === b ? 'same' : 'changed'));"
 
 

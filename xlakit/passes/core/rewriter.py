@@ -133,8 +133,22 @@ class Rewriter(HloBuilder):
                 continue
             if not self._may_go_on(name):
                 return None
+            if self.context.observer is not None:
+                names = [instruction.name, *self._names_made(instruction, replacement)]
+                self.context.observer(name, self.computation.name, names)
             return replacement
         return None
+
+    def _names_made(self, old: Instruction, replacement: Instruction) -> list[str]:
+        """The names of the instructions that a rule made for the operands of a replacement."""
+        found: dict[Instruction, None] = {}
+        stack = [replacement]
+        while stack:
+            node = stack.pop()
+            if node is not old and node not in self._canonical and node not in found:
+                found[node] = None
+                stack.extend(node.operands)
+        return [node.name for node in found if node is not replacement]
 
     def _may_go_on(self, rule: str) -> bool:
         if self._rest <= 0:

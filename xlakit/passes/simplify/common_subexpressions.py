@@ -59,6 +59,8 @@ class CommonSubexpressions(ComputationPass):
             known = first.setdefault(_key(current), current)
             if known is not current and context.spend("equal-instruction"):
                 merged = True
+                if context.observer is not None:
+                    context.observer("equal-instruction", computation.name, [instruction.name])
                 return known
             return current
 

@@ -19,6 +19,8 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.passes.analysis.cost import Cost, CostCounter
 
 FORMAT: Final = 1
+# By the names of a computation and of an instruction: the rules that rewrote or made the instruction, in their order.
+RulesByLine = Mapping[str, Mapping[str, Iterable[str]]]
 _TEXT: Final = PrintOptions(short=True, large_constants=False)
 # What a line has beside its operands, each a list of numbers.
 _COLUMNS: Final = ("name", "shape", "opcode", "rest", "source", "op_name", "flops", "transcendentals", "bytes")
@@ -56,18 +58,25 @@ class Document:
         number: int = 0,
         summary: str = "",
         rewrites: Mapping[str, int] | None = None,
+        rules: RulesByLine | None = None,
         milliseconds: float | None = None,
         note: str = "",
     ) -> None:
         """Add a program as a step.
 
-        number: the pass's number in the pipeline, 0 for none. rewrites: how often each of its rules was applied. note:
-        what else is to be said, such as why passes end here.
+        number: the pass's number in the pipeline, 0 for none. rewrites: how often each of its rules was applied. rules:
+        those that are known by line. note: what else is to be said, such as why passes end here.
         """
         computations = [self._computation(computation, module) for computation in module.computations]
         step: dict[str, Any] = {"name": name, "number": number, "computations": computations}
         step["entry"] = self._computation(module.entry, module)
-        optional = {"summary": summary, "rewrites": dict(rewrites or {}), "ms": milliseconds, "note": note}
+        optional = {
+            "summary": summary,
+            "rewrites": dict(rewrites or {}),
+            "rules": {} if rules is None else self._numbered(rules),
+            "ms": milliseconds,
+            "note": note,
+        }
         self._steps.append(step | {key: value for key, value in optional.items() if value})
 
     def add_laws(self, laws: Iterable[tuple[str, str]]) -> None:
@@ -107,6 +116,16 @@ class Document:
 
     def _string(self, text: str) -> int:
         return self._strings.setdefault(text, len(self._strings))
+
+    def _numbered(self, rules: RulesByLine) -> dict[int, dict[int, list[int]]]:
+        """Rules by line as numbers of texts, of the instructions that are in some step."""
+        found: dict[int, dict[int, list[int]]] = {}
+        for computation, lines in rules.items():
+            for name, applied in lines.items():
+                if computation in self._strings and name in self._strings:
+                    own = found.setdefault(self._strings[computation], {})
+                    own[self._strings[name]] = [self._string(rule) for rule in applied]
+        return found
 
     def _computation(self, computation: Computation, module: HloModule) -> int:
         found = self._computation_of.get(computation)

@@ -109,6 +109,14 @@ def document_of(
 ) -> Document:
     """The document of a program and its passes; see :func:`view_module`."""
     context = new_context(disabled, fuel)
+    rules: dict[str, dict[str, dict[str, None]]] = {}
+
+    def observe(rule: str, computation: str, names: Iterable[str]) -> None:
+        lines = rules.setdefault(computation, {})
+        for name in names:
+            lines.setdefault(name, {})[rule] = None
+
+    context.observer = observe
     fault = fault_of(module)
     document = Document(title or module.name, has_costs=not fault)
     document.add_step(module, "input", summary="the program as it was given", note=fault)
@@ -126,8 +134,10 @@ def document_of(
             number=number,
             summary=PASSES[name].summary,
             rewrites=context.statistics[-1][1],
+            rules=rules,
             milliseconds=round(seconds * 1e3, 2),
         )
+        rules.clear()
         # What it takes to write the document is no time of passes.
         last, start = after, time.perf_counter()
 

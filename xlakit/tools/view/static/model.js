@@ -307,6 +307,29 @@ const Model = (() => {
       return found;
     }
 
+    /**
+     * The rules that made or changed an instruction in a step, as [rule, number of the name of what it was applied to]:
+     * those of the instruction itself, then those of the operands that it has lost. Of a pass that does not tell them by
+     * line it is the pass's only rule, or nothing.
+     */
+    rulesOf(step, computation, name) {
+      const { rules, rewrites } = this.steps[step];
+      if (!rules) {
+        const applied = Object.keys(rewrites || {});
+        return applied.length === 1 ? [[applied[0], name]] : [];
+      }
+      const [before, after] = [step - 1, step].map((at) => this.named(at, computation));
+      const known = rules[this.document.computations[after ?? before]?.[0]] || {};
+      const operands = (c) => {
+        const at = c === undefined ? undefined : this.positions(c).get(name);
+        return at === undefined ? undefined : this.operandNames(this.linesOf(c)[at]);
+      };
+      const kept = operands(after);
+      const lost = kept ? (operands(before) || []).filter((operand) => !kept.includes(operand)) : [];
+      const from = (own) => (known[own] || []).map((rule) => [this.strings[rule], own]);
+      return [name, ...new Set(lost)].flatMap(from);
+    }
+
     // -- two programs -------------------------------------------------------------------------------
 
     /** The matched instructions where the steps are two programs, else undefined. */

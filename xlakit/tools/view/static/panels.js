@@ -174,6 +174,7 @@ class DetailsPanel {
       ...this.links("operands", program.operandsOf(c, position).map((at) => this.toInstruction(c, at))),
       ...this.links("users", program.usersOf(c, position).map((at) => this.toInstruction(c, at))),
       ...this.links("calls", callees.map(toHeader)),
+      ...(program.two ? [] : this.rules(c, line)),
       ...(program.two ? this.counterpart(c, position) : this.links("changed in", this.history(c, line))),
       Dom.make("h3", {}, "text"),
       Dom.make("pre", { tabindex: "0", "aria-label": "The whole instruction" }, program.text(line)),
@@ -204,12 +205,33 @@ class DetailsPanel {
     ];
   }
 
+  /** The rules that made or changed the line in the step that is shown, and what they say. */
+  rules(c, line) {
+    const { program, state } = this.app;
+    if (!program.mark(state.step, c, line)) return [];
+    const step = program.steps[state.step];
+    const own = program.lines.name[line];
+    const found = program.rulesOf(state.step, program.computationName(c), own);
+    const items = found.map(([rule, name]) => {
+      const law = program.document.laws[rule];
+      const where = name === own ? "" : ` applied to ${program.strings[name]}`;
+      return Dom.make("li", {}, `${rule}${where}`, law ? Dom.make("div", { class: "faint" }, law) : null);
+    });
+    const several = Object.keys(step.rewrites || {}).length > 1 && !step.rules;
+    const none = several ? `${step.name}, which does not tell its rules by line` : `${step.name}, without a rule of its own`;
+    if (!items.length) items.push(Dom.make("li", { class: "faint" }, none));
+    return [Dom.make("h3", {}, "made by"), Dom.make("ul", { id: "made-by" }, items)];
+  }
+
   /** Links to the steps in which an instruction of this name appears, changes or goes. */
   history(c, line) {
     const { program } = this.app;
-    return program.history(program.computationName(c), program.lines.name[line]).map(([step, kind]) => {
+    const own = [program.computationName(c), program.lines.name[line]];
+    return program.history(...own).map(([step, kind]) => {
       const { name, number } = program.steps[step];
-      return Dom.link(`${number ? `${number} ` : ""}${name}: ${kind}`, () => this.app.go({ step, view: step ? "changes" : "program" }));
+      const rules = [...new Set(step ? program.rulesOf(step, ...own).map(([rule]) => rule) : [])];
+      const by = rules.length ? ` by ${rules.slice(0, 3).join(", ")}${rules.length > 3 ? ", …" : ""}` : "";
+      return Dom.link(`${number ? `${number} ` : ""}${name}: ${kind}${by}`, () => this.app.go({ step, view: step ? "changes" : "program" }));
     });
   }
 }
