@@ -1,4 +1,4 @@
-"""The commands on the page about the workbench run as they stand, on the files that the page gives."""
+"""The commands on the pages about the workbench run as they stand, on the files that the pages give or name."""
 
 import contextlib
 import doctest
@@ -14,9 +14,12 @@ import xlakit as xla
 from xlakit.passes.pipeline import PASSES
 from xlakit.tools import cli
 
-PAGE = (Path(xla.__file__).parents[1] / "docs" / "workbench.md").read_text()
+_ROOT = Path(xla.__file__).parents[1]
+PAGE = (_ROOT / "docs" / "workbench.md").read_text()
 FILES = dict(re.findall(r'```\w+ title="([^"]+)"\n(.*?)```', PAGE, re.DOTALL))
-EXAMPLES = re.findall(r"```console\n\$ ([^\n]+)\n(.*?)```", PAGE, re.DOTALL)
+WALK = (_ROOT / "docs" / "walkthrough.md").read_text()
+WALKED = {path.name: path.read_text() for path in (_ROOT / "examples" / "walkthrough").iterdir() if path.is_file()}
+_EXAMPLE = re.compile(r"```console\n\$ ([^\n]+)\n(.*?)```", re.DOTALL)
 
 
 @pytest.fixture(autouse=True)
@@ -39,15 +42,32 @@ def output_of(command):
     return out.getvalue()
 
 
-def test_commands_give_what_the_page_says(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("page", "files", "number"), [(PAGE, FILES, 10), (WALK, WALKED, 6)], ids=["verbs", "walk"])
+def test_commands_give_what_the_page_says(page, files, number, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name, text in FILES.items():
+    # What --load sets in the process of a run; the environment is put back afterwards.
+    monkeypatch.setenv("XLAKIT_CACHE", "off")
+    for name, text in files.items():
         Path(name).write_text(text)
-    assert len(EXAMPLES) == 10
-    for command, expected in EXAMPLES:
+    examples = _EXAMPLE.findall(page)
+    assert len(examples) == number
+    for command, expected in examples:
         found = output_of(command)
         flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
         assert doctest.OutputChecker().check_output(expected, found, flags), f"{command}\n{found}"
+
+
+def test_the_reproducer_of_the_walk_has_five_lines():
+    (program,) = re.findall(r"\$ cat small.hlo\n(.*?)```", WALK, re.DOTALL)
+    assert len([line for line in program.splitlines() if line.strip()]) == 5
+
+
+def test_lines_that_the_walk_names_are_those_of_the_model():
+    lines = WALKED["model.py"].splitlines()
+    assert "jnp.log(h)" in lines[17 - 1]
+    assert "h @ w" in lines[30 - 1]
+    assert "jnp.tanh" in lines[31 - 1]
+    assert "jax.lax.scan" in lines[33 - 1]
 
 
 @pytest.mark.parametrize("verb", ["check", "diff", "bisect", "reduce", "view", "extract"])

@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from xlakit.tools.commands.shared import at_least, seconds, size
+from xlakit.tools.commands.shared import add_load, at_least, seconds, size
 
 if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
@@ -38,9 +38,7 @@ def add_oracle(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--atol", type=_tolerance, default=0.0, metavar="X", help="absolute error allowed (default 0)")
     group.add_argument("--input", metavar="X.npz", help="arguments by parameter name; default: made up from --seed")
     group.add_argument("--seed", type=at_least(0), default=0, help="of made up arguments and of rng (default 0)")
-    group.add_argument(
-        "--load", action="append", default=[], metavar="FILE.py", help="Python to run first: register_backend and such"
-    )
+    add_load(group)
     limits = parser.add_argument_group("limits")
     jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limits.add_argument("--jobs", type=at_least(1), default=jobs, metavar="N", help=f"runs at a time (default {jobs})")

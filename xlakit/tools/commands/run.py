@@ -12,8 +12,10 @@ from xlakit.tools.commands.shared import (
     add_command,
     add_file,
     add_filling,
+    add_load,
     at_least,
     load_filled,
+    run_loaded,
     seconds,
     size,
     tell,
@@ -61,6 +63,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--compare-memory", type=size, default=4 << 30, metavar="SIZE", help="for jaxlib, such as 500M (default 4G)"
     )
+    add_load(parser)
     add_filling(parser)
     _add_reports(parser)
     parser.set_defaults(command=_run)
@@ -99,6 +102,7 @@ def _run(options: argparse.Namespace) -> int:
     from xlakit.tools.jaxlib_child import NothingToCompareError
     from xlakit.tools.shards import with_partitions
 
+    run_loaded(options)
     module = load_filled(options.file, options)
     take_captured(options)
     module = module.replace(replica_count=options.replicas or module.replica_count)

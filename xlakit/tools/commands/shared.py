@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +57,24 @@ def add_filling(parser: argparse.ArgumentParser) -> None:
         default="error",
         help="elements for constants that the file leaves out, constant({...}) (default: error)",
     )
+
+
+def add_load(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:  # pyright: ignore[reportPrivateUsage]
+    """Python that is run before the program; see :func:`run_loaded`."""
+    parser.add_argument(
+        "--load", action="append", default=[], metavar="FILE.py", help="Python to run first: register_backend and such"
+    )
+
+
+def run_loaded(options: argparse.Namespace) -> None:
+    """Run the files of :func:`add_load` in this process. Raises ArgumentError."""
+    if options.load:
+        from xlakit.tools.oracles.server import load_file
+
+        # The files may change the compiler, which the keys of cached programs do not tell.
+        os.environ["XLAKIT_CACHE"] = "off"
+        for file in options.load:
+            load_file(file)
 
 
 def add_text_options(parser: argparse.ArgumentParser) -> None:
