@@ -11,7 +11,15 @@ from typing import Any, Self, cast
 from xlakit.arguments import converting
 from xlakit.data.shape import Shape
 from xlakit.deprecation import renamed_attribute
-from xlakit.errors import ArgumentError, DeadlockError, LiteralError, ResourceError, UnsupportedError, XlakitError
+from xlakit.errors import (
+    ArgumentError,
+    DeadlockError,
+    LiteralError,
+    ResourceError,
+    ShapeError,
+    UnsupportedError,
+    XlakitError,
+)
 from xlakit.execution.analysis import Fallback, MemoryAnalysis
 from xlakit.execution.calls.custom_calls import CustomCalls
 from xlakit.execution.context import PAUSE_SECONDS, ExecutionContext
@@ -79,7 +87,7 @@ def _check_instructions(module: HloModule, calls: CustomCalls) -> None:
                     calls.check(instruction)
                 if isinstance(instruction.op, ElidedConstant):
                     raise elided_error()
-            except (LiteralError, ResourceError, UnsupportedError) as error:
+            except (LiteralError, ResourceError, ShapeError, UnsupportedError) as error:
                 raise _located(error, module, instruction) from None
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from xlakit import compile_cache as cache
 from xlakit.cpu.compiler import compile_module
 from xlakit.cpu.executable import CpuExecutable
-from xlakit.errors import ArgumentError, UnsupportedError
+from xlakit.errors import ArgumentError, ShapeError, UnsupportedError
 from xlakit.execution.calls.custom_calls import CustomCalls
 from xlakit.execution.options import ExecutionOptions
-from xlakit.ir.instruction import HloModule
+from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ops.custom_call import CustomCall
 from xlakit.tools.shards import on_devices, with_partitions
 
@@ -35,10 +35,18 @@ def stand_ins(module: HloModule) -> dict[str, Callable[..., None]]:
 
 
 def unknown_calls(module: HloModule) -> list[str]:
-    """The names of custom calls that are not registered: the program can be inspected, but not run."""
+    """The names of custom calls that are not registered, or have no meaning: the program can only be inspected."""
     known = CustomCalls()
-    calls = (i.op for c in module.computations for i in c.instructions if isinstance(i.op, CustomCall))
-    return sorted({op.custom_call_target for op in calls if not known.knows(op.custom_call_target)})
+    calls = (i for c in module.computations for i in c.instructions if isinstance(i.op, CustomCall))
+    return sorted({i.op_as(CustomCall).custom_call_target for i in calls if not _answered(known, i)})
+
+
+def _answered(known: CustomCalls, call: Instruction) -> bool:
+    try:
+        known.check(call)
+    except (ShapeError, UnsupportedError):
+        return False
+    return True
 
 
 def _stand_in(name: str) -> Callable[..., None]:

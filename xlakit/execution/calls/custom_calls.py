@@ -11,6 +11,8 @@ from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError, XlakitError
 from xlakit.execution.calls.at_sizes import at_sizes
 from xlakit.execution.calls.c_calls import CTarget, is_c_function
+from xlakit.execution.calls.foreign.meaning import ForeignCall
+from xlakit.execution.calls.foreign.table import foreign_calls
 from xlakit.execution.calls.lapack import lapack_calls, transposed_target
 from xlakit.execution.calls.size_checks import SIZE_CHECKS
 from xlakit.execution.values import read_only, to_device
@@ -73,14 +75,13 @@ class CustomCalls:
                 self._targets[name] = _python_target(name, cast("Target", function), with_context=False)
 
     def check(self, instruction: Instruction) -> None:
-        """Raise UnsupportedError if no function is registered under the name of a call, or one of another kind."""
-        target = self._target(instruction.op_as(CustomCall).custom_call_target)
-        if isinstance(target, CTarget):
-            target.check(instruction)
+        """Raise UnsupportedError if no function is registered under the name of a call, or one of another kind.
 
-    def knows(self, name: str) -> bool:
-        """Whether there is a function for a name."""
-        return name in self._targets
+        Raises UnsupportedError or ShapeError for a call of another backend's library with a config that has no meaning.
+        """
+        target = self._target(instruction.op_as(CustomCall).custom_call_target)
+        if isinstance(target, (CTarget, ForeignCall)):
+            target.check(instruction)
 
     def native(self, name: str) -> int | None:
         """The address of the C function of a name that machine code can call as it is; None where there is none."""
@@ -115,9 +116,9 @@ class CustomCalls:
 
 
 def _known(names: Iterable[str]) -> str:
-    """The names for error messages: without the functions of passes, and with LAPACK's functions as one entry."""
-    shown = [name for name in sorted(names) if not name.startswith(("xlakit", "lapack_"))]
-    return ", ".join([*shown, "lapack_*_ffi as jaxlib has them"])
+    """The names for error messages: without the functions of passes, and those of libraries as one entry each."""
+    shown = [name for name in sorted(names) if not name.startswith(("xlakit", "lapack_", "__"))]
+    return ", ".join([*shown, "lapack_*_ffi as jaxlib has them", "libraries of XLA's backends (docs/workbench.md)"])
 
 
 def c_functions_of(module: HloModule, own: Mapping[str, object] | None) -> dict[str, int]:
@@ -219,6 +220,7 @@ def _slice_to_dynamic(context: Evaluation, *operands: Value) -> Value:
 _BUILT_IN: dict[str, Target] = {
     **SIZE_CHECKS,
     **lapack_calls(),
+    **foreign_calls(),
     AT_SIZES: at_sizes,
     "PadToStatic": _pad_to_static,
     "SliceToDynamic": _slice_to_dynamic,

@@ -1,0 +1,146 @@
+"""Foreign calls as ordinary HLO: what a call computes is built once with XlaBuilder, and the interpreter runs it.
+
+A custom call's function serves both backends and all tools, as a rewrite by a pass would not: the interpreter has no
+passes. Values are those of the HLO; sums of 16-bit floats and what follows them are in f32, as in the libraries, and
+rounded to the result's type once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from xlakit.builder import XlaBuilder
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.errors import ShapeError, UnsupportedError, XlakitError
+from xlakit.execution.calls.foreign.config import Config
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import Evaluation, Value
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import constant, parameter, tuple_
+from xlakit.ops.elementwise.convert import convert_element_type
+from xlakit.ops.handle import XlaOp
+from xlakit.ops.movement import broadcast
+
+_F16_AND_MORE = (PrimitiveType.F16, PrimitiveType.BF16, PrimitiveType.F32, PrimitiveType.F64)
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A call whose meaning is built: its operands as parameters of a computation, and its config."""
+
+    builder: XlaBuilder
+    op: CustomCall
+    declared: Shape
+    operands: tuple[XlaOp, ...]
+    config: Config
+
+    @property
+    def results(self) -> tuple[Shape, ...]:
+        """The shapes of the results; the first is that of the value, others are workspaces and the like."""
+        return self.declared.tuple_shapes if self.declared.is_tuple else (self.declared,)
+
+    @property
+    def result(self) -> Shape:
+        """The shape of the value. Raises ShapeError where there is none."""
+        if not self.results or not self.results[0].is_array:
+            raise ShapeError(
+                f"the result must be an array, or a tuple that starts with one, got {self.declared}",
+                hint="compare it with the text that XLA printed",
+            )
+        return self.results[0]
+
+    def need_operands(self, names: Sequence[str]) -> tuple[XlaOp, ...]:
+        """The operands. Raises ShapeError where there are more or fewer than names."""
+        if len(self.operands) != len(names):
+            raise ShapeError(
+                f"with this backend_config it takes {len(names)} operands ({', '.join(names)}), "
+                f"got {len(self.operands)}",
+                hint="give the operands that backend_config asks for",
+            )
+        return self.operands
+
+    def sum_type(self) -> PrimitiveType:
+        """The type in which the call computes. Raises UnsupportedError for operands or results of other types."""
+        kinds = [o.shape.element_type for o in self.operands if o.shape.is_array] + [self.result.element_type]
+        for kind in kinds:
+            known = kind in _F16_AND_MORE or kind.is_complex or kind in (PrimitiveType.S8, PrimitiveType.S32)
+            if not known:
+                raise UnsupportedError(
+                    f"'{self.op.custom_call_target}' of {kind.hlo_name} has no meaning here",
+                    hint="8-bit floats are not supported; types may be s8, s32, f16, bf16, f32, f64, c64 and c128",
+                )
+        wide = self.result.element_type
+        if wide.is_complex or wide.is_integral:
+            return wide
+        return PrimitiveType.F64 if PrimitiveType.F64 in kinds else PrimitiveType.F32
+
+    def scalar(self, value: complex, like: XlaOp) -> XlaOp:
+        """A constant as large as another array, of its type."""
+        kind = like.shape.element_type
+        number = value if kind.is_complex else value.real
+        return broadcast(constant(self.builder, number, kind), like.shape.dimensions)
+
+    def finished(self, value: XlaOp, *others: XlaOp) -> XlaOp:
+        """The value in the result's type and tuple, with ``others`` after it and zeros for workspaces.
+
+        Raises ShapeError where the declared shape is another.
+        """
+        result = self.result
+        if value.shape.dimensions != result.dimensions:
+            raise ShapeError(
+                f"its operands and backend_config give the dimensions {list(value.shape.dimensions)}, "
+                f"the declared shape is {result}",
+                hint="compare shapes and dimension numbers with the text that XLA printed",
+            )
+        made = [convert_element_type(value, result.element_type), *others]
+        if not self.declared.is_tuple:
+            return made[0]
+        made += [self._zeros(shape) for shape in self.results[len(made) :]]
+        return tuple_(self.builder, made[: len(self.results)])
+
+    def _zeros(self, shape: Shape) -> XlaOp:
+        if not shape.is_array:
+            raise UnsupportedError(f"a result of shape {shape} has no meaning here", hint="results may be arrays")
+        return broadcast(constant(self.builder, 0, shape.element_type), shape.dimensions)
+
+
+class ForeignCall:
+    """The function of a target: ``build`` makes what a call computes of its operands, instruction and config.
+
+    section: the key of backend_config that has the config.
+    """
+
+    def __init__(self, section: str, build: Callable[[Foreign], XlaOp]) -> None:
+        self._section = section
+        self._build = build
+        # Equal calls have one computation, which keeps no program alive.
+        self._computation = lru_cache(maxsize=64)(self._make)
+
+    def check(self, instruction: Instruction) -> None:
+        """Raise ShapeError or UnsupportedError for a call that breaks the rules of its target, or has no meaning."""
+        self._of(instruction)
+
+    def __call__(self, context: Evaluation, *operands: Value) -> Value:
+        """The call's result."""
+        return context.call(self._of(context.instruction), *operands)
+
+    def _of(self, instruction: Instruction) -> Computation:
+        op, text = instruction.op_as(CustomCall), instruction.annotations.backend_config
+        shapes = tuple(o.shape for o in instruction.operands)
+        try:
+            return self._computation(op, instruction.shape, shapes, text)
+        except XlakitError as error:
+            # Errors of the builder name an operation and lines that are not the program's.
+            rule = f"{error.operation}: {error.rule}" if error.operation else error.rule
+            kind = UnsupportedError if isinstance(error, UnsupportedError) else ShapeError
+            name = f"custom-call '{instruction.name}'"
+            raise kind(rule, operation=name, shapes=shapes, hint=error.hint) from None
+
+    def _make(self, op: CustomCall, declared: Shape, shapes: Sequence[Shape], text: str) -> Computation:
+        builder = XlaBuilder("foreign_call")
+        operands = tuple(parameter(builder, i, shape.without_layout()) for i, shape in enumerate(shapes))
+        root = self._build(Foreign(builder, op, declared, operands, Config.parse(text, self._section)))
+        return builder.build(root).computation

@@ -1,0 +1,17 @@
+"""The targets of other backends' custom calls that have a meaning here."""
+
+from __future__ import annotations
+
+from xlakit.execution.calls.foreign.gemm import eight_bit_gemm, gemm
+from xlakit.execution.calls.foreign.meaning import ForeignCall
+
+_GEMM = "gemm_backend_config"
+
+
+def foreign_calls() -> dict[str, ForeignCall]:
+    """Their functions by name."""
+    return {
+        "__cublas$gemm": ForeignCall(_GEMM, gemm),
+        "__cublas$lt$matmul": ForeignCall(_GEMM, gemm),
+        "__cublas$lt$matmul$f8": ForeignCall(_GEMM, eight_bit_gemm),
+    }
