@@ -119,13 +119,20 @@ class XlaBuilder:
     """
 
     @converting
-    def __init__(self, name: str = "computation") -> None:
+    def __init__(self, name: str = "computation", *, source_metadata: bool = True) -> None:
+        """An empty builder; source_metadata: whether instructions keep the file and line of their call as metadata."""
         self.name = name
+        self._source_metadata = source_metadata
         self._instructions: list[Instruction] = []
         self._names: dict[str, int] = {}
         self._parameters: set[int] = set()
         self._annotations = NO_ANNOTATIONS
         self._aliases: list[AliasEntry] = []
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """The instructions that were added, in their order."""
+        return tuple(self._instructions)
 
     # -- building --------------------------------------------------------------------------------
 
@@ -186,7 +193,8 @@ class XlaBuilder:
 
     def _annotated(self, location: Location | None) -> Annotations:
         given = self._annotations
-        if location is None or (given.metadata is not None and given.metadata.source_file):
+        named = given.metadata is not None and given.metadata.source_file
+        if location is None or named or not self._source_metadata:
             return given
         metadata = given.metadata or OpMetadata()
         return replace(given, metadata=replace(metadata, source_file=location.file, source_line=location.line))

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xlakit.builder import XlaBuilder as OurBuilder, XlaComputation as OurComputation
 from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
-from xlakit.compat.xla_client.hlo_module import HloModule
+from xlakit.compat.xla_client.hlo_module import HloModule, HloPrintOptions
+from xlakit.compat.xla_client.numbering import BUILDER_NAMES, base_name, numbered_module
 from xlakit.compat.xla_client.records import OpMetadata
 from xlakit.compat.xla_client.shapes import ProgramShape, Shape, laid_out
 from xlakit.compat.xla_client.sharding import OpSharding
@@ -67,7 +69,9 @@ class XlaComputation:
 
     def program_shape(self) -> ProgramShape:
         """The shapes of parameters and result."""
-        return ProgramShape.of(self.wrapped.program_shape)
+        shape = self.wrapped.program_shape
+        names = tuple(base_name(name) for name in shape.parameter_names)
+        return ProgramShape.of(replace(shape, parameter_names=names))
 
     @with_status
     def as_serialized_hlo_module_proto(self) -> bytes:
@@ -76,7 +80,9 @@ class XlaComputation:
 
     def as_hlo_text(self, print_large_constants: bool = False) -> str:
         """HLO text in its short form; constants of more than ten elements are ``{...}`` unless they are asked for."""
-        return self.wrapped.to_text(short=True, large_constants=print_large_constants)
+        options = HloPrintOptions.short_parsable()
+        options.print_large_constants = print_large_constants
+        return self.get_hlo_module().to_string(options)
 
     def as_hlo_dot_graph(self) -> str:
         """The graph of the computation in Graphviz's language."""
@@ -106,7 +112,7 @@ class XlaBuilder:
     __slots__ = ("error", "wrapped")
 
     def __init__(self, name: str, /) -> None:
-        self.wrapped = OurBuilder(name)
+        self.wrapped = OurBuilder(BUILDER_NAMES.unique(name), source_metadata=False)
         # The first error of an operation.
         self.error: XlakitError | None = None
 
@@ -117,8 +123,11 @@ class XlaBuilder:
         """
         self._raise_error()
         with status_errors():
-            built = self.wrapped.build(None if root is None else self._own(root))
-            return XlaComputation.of(built.to_module())
+            chosen = None if root is None else self._own(root)
+            module = self.wrapped.build(chosen).to_module()
+            instructions = self.wrapped.instructions
+            last = instructions[-1] if chosen is None else chosen.instruction
+            return XlaComputation.of(numbered_module(self.wrapped.name, instructions, last, module.input_output_alias))
 
     Build = build
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xlakit.compat.xla_client.dot_graph import dot_graph
 from xlakit.compat.xla_client.errors import with_status
+from xlakit.compat.xla_client.numbering import in_print_order
 from xlakit.compat.xla_client.sharding import OpSharding
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation as OurComputation, HloModule as OurModule
@@ -161,6 +162,7 @@ class HloModule:
 
 
 def _printed(module: OurModule, options: HloPrintOptions) -> str:
+    module = in_print_order(module)
     if options.canonicalize_instruction_names:
         module = _with_canonical_names(module)
     text = module.to_text(
@@ -169,6 +171,9 @@ def _printed(module: OurModule, options: HloPrintOptions) -> str:
         layouts=options.include_layout_in_shapes,
         large_constants=options.print_large_constants,
     )
+    if not options.print_percent:
+        # XLA numbers every fifth operand only where names have a %; elements of shapes, which have a [, everywhere.
+        text = re.sub(r"/\*index=\d+\*/(?=[\w.-]+[,)])", "", text)
     lines = text.split("\n")
     if not options.print_backend_config:
         lines = [re.sub(r', backend_config=(?:"(?:[^"\\]|\\.)*"|\{.*\})', "", line) for line in lines]
@@ -191,7 +196,8 @@ def _with_canonical_names(module: OurModule) -> OurModule:
             return instruction.replace(op=op, operands=operands, name=f"tmp_{numbers[instruction]}")
 
         made[computation] = computation.rebuild(renamed)
-    return module.replace(entry=made[module.entry])
+    kept = tuple(made[computation] for computation in module.computations[:-1])
+    return module.replace(entry=made[module.entry], computations=kept)
 
 
 @with_status

@@ -1,0 +1,135 @@
+"""The names and the order that XLA's builder gives to computations and instructions.
+
+All computations and instructions of a program are numbered together, and the number ends the name: ``add.3``. A
+computation that is called is copied for each call, and numbered before the instruction that calls it.
+Source: XlaBuilder.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.attributes import AliasEntry
+from xlakit.ir.instruction import Computation, HloModule, Instruction, computations_callees_first, post_order
+from xlakit.ops.data import Parameter
+
+_NUMBER = re.compile(r"\.\d+$")
+
+
+def base_name(name: str) -> str:
+    """A name without the number that ends it."""
+    return _NUMBER.sub("", name)
+
+
+class NameUniquer:
+    """Makes names that no other builder of the process has: ``add``, ``add__1``. Source: NameUniquer."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._used: dict[str, set[int]] = {}
+        self._next: dict[str, int] = {}
+
+    def unique(self, name: str) -> str:
+        """The name, with characters that HLO has no place for replaced, and another number where it is taken."""
+        stem = sanitized(name) or "name"
+        if stem in _ELEMENT_TYPES:
+            stem += "_"
+        number = 0
+        numbered = re.fullmatch(r"(.+)__(\d+)", stem)
+        if numbered is not None:
+            stem, number = numbered[1], int(numbered[2])
+        with self._lock:
+            used = self._used.setdefault(stem, set())
+            if number in used:
+                number = self._next.get(stem, 0)
+                while number in used:
+                    number += 1
+                self._next[stem] = number + 1
+            used.add(number)
+        return f"{stem}__{number}" if number or numbered is not None else stem
+
+
+_ELEMENT_TYPES = {kind.name.lower() for kind in PrimitiveType} - {"tuple"}
+BUILDER_NAMES = NameUniquer()
+
+
+def sanitized(name: str) -> str:
+    """A name of letters, digits, ``_``, ``.`` and ``-`` that begins with a letter or ``_``."""
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+    return name if not name or name[0].isalpha() or name[0] == "_" else "_" + name[1:]
+
+
+def numbered_module(
+    name: str, instructions: Sequence[Instruction], root: Instruction, aliases: Sequence[AliasEntry]
+) -> HloModule:
+    """The module of a builder's instructions, in the order in which they were added, with XLA's names."""
+    numbers, embedded = count(1), list[Computation]()
+    made: dict[Instruction, Instruction] = {}
+    for old in instructions:
+        copies: dict[Computation, list[Computation]] = {}
+        for called in old.op.called_computations:
+            copies.setdefault(called, []).append(_imported(called, numbers, embedded))
+        stem = (sanitized(base_name(old.name)) if isinstance(old.op, Parameter) else "") or old.opcode
+        made[old] = _renamed(old, made, f"{stem}.{next(numbers)}", lambda called, copies=copies: copies[called].pop(0))
+    full = f"{name}.{next(numbers)}"
+    entry = Computation(full, tuple(made.values()), made[root])
+    return HloModule(full, entry, computations=tuple(embedded), input_output_alias=tuple(aliases))
+
+
+def _imported(called: Computation, numbers: Iterator[int], embedded: list[Computation]) -> Computation:
+    """A copy of a computation and of those that it calls, with the next numbers."""
+    copies: dict[Computation, Computation] = {}
+    for computation in computations_callees_first([called]):
+        name = f"{_stem(computation.name)}.{next(numbers)}"
+        made: dict[Instruction, Instruction] = {}
+        for old in computation.instructions:
+            made[old] = _renamed(old, made, f"{_stem(old.name)}.{next(numbers)}", copies.__getitem__)
+        root = made[computation.root]
+        copies[computation] = Computation(name, tuple(made.values()), root, computation.execution_thread)
+        embedded.append(copies[computation])
+    return copies[called]
+
+
+def _stem(name: str) -> str:
+    return name.rpartition(".")[0] or name
+
+
+def _renamed(
+    old: Instruction,
+    made: Mapping[Instruction, Instruction],
+    name: str,
+    copy_of: Callable[[Computation], Computation],
+) -> Instruction:
+    return old.replace(
+        op=old.op.map_computations(copy_of) if old.op.called_computations else old.op,
+        operands=[made[operand] for operand in old.operands],
+        name=name,
+        control_predecessors=[made[predecessor] for predecessor in old.control_predecessors],
+    )
+
+
+def in_print_order(module: HloModule) -> HloModule:
+    """The module with its instructions in the order in which XLA prints those that have no schedule.
+
+    From the instructions without users, in their order, each follows its operands, the first operand first.
+    """
+    if module.is_scheduled:
+        return module
+    made: dict[Computation, Computation] = {}
+    for computation in module.computations:
+        made[computation] = _ordered(computation, made)
+    kept = tuple(made[computation] for computation in module.computations[:-1])
+    return module.replace(entry=made[module.entry], computations=kept)
+
+
+def _ordered(computation: Computation, made: Mapping[Computation, Computation]) -> Computation:
+    used = {operand for i in computation.instructions for operand in (*i.operands, *i.control_predecessors)}
+    copies: dict[Instruction, Instruction] = {}
+    for old in post_order([i for i in computation.instructions if i not in used]):
+        copies[old] = _renamed(old, copies, old.name, made.__getitem__)
+    root = copies[computation.root]
+    return Computation(computation.name, tuple(copies.values()), root, computation.execution_thread)
