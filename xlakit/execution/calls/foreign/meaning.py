@@ -83,8 +83,8 @@ class Foreign:
         number = value if kind.is_complex else value.real
         return broadcast(constant(self.builder, number, kind), like.shape.dimensions)
 
-    def finished(self, value: XlaOp, *others: XlaOp) -> XlaOp:
-        """The value in the result's type and tuple, with ``others`` after it and zeros for workspaces.
+    def finished(self, value: XlaOp, last: XlaOp | None = None) -> XlaOp:
+        """The value in the result's type and tuple, with zeros for workspaces, and ``last`` after them.
 
         Raises ShapeError where the declared shape is another.
         """
@@ -95,11 +95,12 @@ class Foreign:
                 f"the declared shape is {result}",
                 hint="compare shapes and dimension numbers with the text that XLA printed",
             )
-        made = [convert_element_type(value, result.element_type), *others]
+        value = convert_element_type(value, result.element_type)
         if not self.declared.is_tuple:
-            return made[0]
-        made += [self._zeros(shape) for shape in self.results[len(made) :]]
-        return tuple_(self.builder, made[: len(self.results)])
+            return value
+        others = [] if last is None else [last]
+        zeros = [self._zeros(shape) for shape in self.results[1 : len(self.results) - len(others)]]
+        return tuple_([value, *zeros, *others])
 
     def _zeros(self, shape: Shape) -> XlaOp:
         if not shape.is_array:

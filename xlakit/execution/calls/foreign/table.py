@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from xlakit.execution.calls.foreign.cusolver import cholesky
 from xlakit.execution.calls.foreign.gemm import eight_bit_gemm, gemm
 from xlakit.execution.calls.foreign.meaning import ForeignCall
+from xlakit.execution.calls.foreign.onednn import matmul, softmax
 
 _GEMM = "gemm_backend_config"
 
@@ -14,4 +16,7 @@ def foreign_calls() -> dict[str, ForeignCall]:
         "__cublas$gemm": ForeignCall(_GEMM, gemm),
         "__cublas$lt$matmul": ForeignCall(_GEMM, gemm),
         "__cublas$lt$matmul$f8": ForeignCall(_GEMM, eight_bit_gemm),
+        "__cusolver$cholesky": ForeignCall("cholesky_options", cholesky),
+        "__onednn$matmul": ForeignCall("onednn_matmul_config", matmul),
+        "__onednn$softmax": ForeignCall("onednn_softmax_config", softmax),
     }

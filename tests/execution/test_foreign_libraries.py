@@ -1,0 +1,132 @@
+"""Calls of cuSOLVER and oneDNN compute what their backend_config says, on both backends."""
+
+import math
+import struct
+
+import numpy as np
+import pytest
+from foreign_programs import check, drawn, program, wide
+from scipy import special
+
+import xlakit
+from xlakit.errors import ShapeError, UnsupportedError
+from xlakit.ir.operation import Array
+
+FLOATS = pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
+
+
+def positive(kind: str) -> Array:
+    a = np.asarray(drawn((2, 4, 4), "f64", 3))
+    matrices = a @ a.transpose(0, 2, 1) + 4 * np.eye(4)
+    return matrices if kind == "f64" else matrices.astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("lower", [True, False])
+def test_cholesky(kind, lower):
+    a = positive(kind)
+    wanted = np.linalg.cholesky(wide(a))
+    layout = f"{kind}[2,4,4]{{1,2,0}}"
+    config = {"lower": lower} if lower else {}
+    text = program([f"{kind}[2,4,4]"], f"({layout}, s8[256], s32[2])", "__cusolver$cholesky", config)
+    text = text.replace(f"p0 = {kind}[2,4,4]", f"p0 = {layout}")
+    check(text, [a], wanted if lower else wanted.transpose(0, 2, 1), kind)
+
+
+def test_cholesky_says_which_matrices_have_no_factor():
+    a = positive("f32")
+    a[1] = -a[1]
+    text = program(["f32[2,4,4]"], "(f32[2,4,4], s8[256], s32[2])", "__cusolver$cholesky", {"lower": True}, element=2)
+    check(text, [a], np.array([0.0, 1.0]), "f32")
+
+
+def test_cholesky_needs_all_its_results():
+    text = program(["f32[2,4,4]"], "(f32[2,4,4], s32[2])", "__cusolver$cholesky", {"lower": True})
+    with pytest.raises(ShapeError, match="the results must be the factor, a workspace"):
+        xlakit.compile(xlakit.HloModule.from_text(text))
+
+
+def onednn(**fields):
+    return {"onednn_matmul_config": fields, "outer_dimension_partitions": []}
+
+
+@FLOATS
+def test_product_with_transposed_operands_and_a_workspace(kind):
+    a, b = drawn((2, 3, 4), kind, 0), drawn((2, 5, 3), kind, 1)
+    config = onednn(transpose_a=True, transpose_b=True, optimization_config={"user_scratchpad": True})
+    text = program([f"{kind}[2,3,4]", f"{kind}[2,5,3]"], f"({kind}[2,4,5], u8[32])", "__onednn$matmul", config)
+    check(text, [a, b], np.einsum("bkm,bnk->bmn", wide(a), wide(b)), kind)
+
+
+def test_orders_of_dimensions():
+    def order(*dimensions):
+        return {"dims": "4", "tensor": {"dimensions": [str(d) for d in dimensions], "shape": []}}
+
+    a, b = drawn((2, 4, 3, 6), "f32", 0), drawn((2, 6, 5, 3), "f32", 1)
+    config = onednn(lhs=order(1, 3, 2, 4), rhs=order(1, 4, 2, 3), result=order(1, 4, 2, 3))
+    text = program(["f32[2,4,3,6]", "f32[2,6,5,3]"], "f32[2,4,5,3]", "__onednn$matmul", config)
+    # The result's dimensions 1, 4, 2, 3 are batch, head, row and column of the product.
+    check(text, [a, b], np.einsum("bmhk,bknh->bmnh", wide(a), wide(b)), "f32")
+
+
+FUNCTIONS = {
+    "RELU": lambda x: np.maximum(x, 0),
+    "RELU6": lambda x: np.clip(x, 0, 6),
+    "TANH": np.tanh,
+    "SIGMOID": special.expit,
+    "SWISH": lambda x: x * special.expit(x),
+    "GELU_TANH": lambda x: x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "GELU_ERF": lambda x: x / 2 * (1 + special.erf(x / math.sqrt(2))),
+    "ELU": lambda x: np.where(x > 0, x, 0.25 * np.expm1(x)),
+    "LINEAR": lambda x: 0.25 * x,
+}
+
+
+@FLOATS
+@pytest.mark.parametrize("name", list(FUNCTIONS))
+def test_fusions(kind, name):
+    a, b, bias, added = (drawn(s, kind, i) for i, s in enumerate([(4, 3), (3, 5), (5,), (1, 5)]))
+    (alpha,) = struct.unpack("<i", struct.pack("<f", 0.25))
+    config = onednn(fusions={"ops": ["BIAS", name, "BINARY_ADD"], "alpha_typecast": alpha})
+    operands = [f"{kind}[4,3]", f"{kind}[3,5]", f"{kind}[5]", f"{kind}[1,5]"]
+    wanted = FUNCTIONS[name](wide(a) @ wide(b) + wide(bias)) + wide(added)
+    check(program(operands, f"{kind}[4,5]", "__onednn$matmul", config), [a, b, bias, added], wanted, kind)
+
+
+@FLOATS
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_softmax(kind, axis):
+    x = drawn((3, 4, 5), kind, 0) * np.asarray(8, drawn((), kind, 0).dtype)
+    config = {"onednn_softmax_config": {"softmax_axis": axis}}
+    check(
+        program([f"{kind}[3,4,5]"], f"{kind}[3,4,5]", "__onednn$softmax", config),
+        [x],
+        special.softmax(wide(x), axis),
+        kind,
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "operands", "error", "rule"),
+    [
+        ({"fusions": {"ops": ["BIAS"]}}, 2, ShapeError, r"3 operands \(lhs, rhs, BIAS\), got 2"),
+        ({"fusions": {"ops": ["CLIP"]}}, 2, UnsupportedError, "fusions.ops 'CLIP', which has no meaning"),
+        ({"fusions": {"ops": "RELU"}}, 2, ShapeError, "fusions.ops .* must be a list of names"),
+        ({"fusions": {"ops": ["ELU"], "alpha_typecast": "5000000000"}}, 2, ShapeError, "fusions.alpha_typecast"),
+        ({"optimization_config": {"weights_prepacked": True}}, 2, UnsupportedError, "optimization_config.weights_prep"),
+        ({"lhs": {"tensor": {"dimensions": ["1", "3"]}}}, 2, ShapeError, "lhs.tensor.dimensions .* the numbers 1 to 2"),
+        ({"transpose_a": "yes"}, 2, ShapeError, "transpose_a .* must be true or false"),
+        ({"transpose_a": True}, 2, ShapeError, "contracting dimension"),
+    ],
+)
+def test_what_breaks_a_rule(fields, operands, error, rule):
+    text = program(["f32[4,3]", "f32[3,5]"][:operands], "f32[4,5]", "__onednn$matmul", onednn(**fields))
+    with pytest.raises(error, match=rule) as caught:
+        xlakit.compile(xlakit.HloModule.from_text(text))
+    assert "custom-call 'call'" in str(caught.value)
+
+
+def test_softmax_of_a_dimension_that_is_not_there():
+    text = program(["f32[3,4]"], "f32[3,4]", "__onednn$softmax", {"onednn_softmax_config": {"softmax_axis": 2}})
+    with pytest.raises(ShapeError, match="softmax_axis 2, it must be a dimension of"):
+        xlakit.compile(xlakit.HloModule.from_text(text))
