@@ -1,5 +1,7 @@
 """Programs that the tests of the viewer show."""
 
+import json
+
 from xlakit.ir.instruction import HloModule
 
 STEP = """HloModule step
@@ -36,3 +38,22 @@ def chain(count: int) -> HloModule:
         lines.append(f"v{number} = f32[16]{{0}} {opcode}({operands}), {metadata}")
     lines[-1] = f"ROOT {lines[-1]}"
     return HloModule.from_text("HloModule chain\n\nENTRY main {\n  " + "\n  ".join(lines) + "\n}\n")
+
+
+# Steps of a profile: one with operations, one with elementary functions alone, one that only moves, one without time.
+STEPS = [
+    {"name": "d", "opcode": "dot", "flops": 1000.0, "transcendentals": 0.0, "bytes": 100, "own_nanoseconds": 50},
+    {"name": "t", "opcode": "tanh", "flops": 0.0, "transcendentals": 10.0, "bytes": 80, "own_nanoseconds": 400},
+    {"name": "c", "opcode": None, "kind": "copy", "flops": 0, "transcendentals": 0, "bytes": 64, "own_nanoseconds": 10},
+    {"name": "z", "opcode": "add", "flops": 1, "transcendentals": 0, "bytes": 1, "own_nanoseconds": 0},
+]
+ROOFS = {
+    "flops_per_nanosecond": {"f32": 100.0, "f64": 50.0},
+    "bytes_per_nanosecond": {"l1": 200.0, "memory": 10.0},
+    "flops_per_transcendental": 20.0,
+}
+
+
+def report_of(steps=STEPS, roofs=ROOFS):
+    """The report of a profile with these steps, on a machine with these roofs."""
+    return json.dumps({"runs": 1, "instructions": [], "steps": steps, "machine": {"roofs": roofs}})

@@ -7,10 +7,11 @@ import threading
 from itertools import pairwise
 
 import pytest
-from tools.view.programs import STEP, chain, step
+from tools.view.programs import STEP, chain, report_of, step
 
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.view.comparison import view_difference
+from xlakit.tools.view.profiles import roofline_of, seconds_of
 from xlakit.tools.view.server import LivePage, server_of
 from xlakit.tools.view.stages import view_module
 
@@ -256,3 +257,40 @@ def test_tabs_and_rows_say_what_they_are(opened, view):
     assert row.get_attribute("aria-selected") == "true"
     press(browser, "?")
     assert find(browser, "dialog[open]").get_attribute("aria-labelledby") == "keys-title"
+
+
+def view_of(report):
+    return view_module(step(), passes=False, seconds=seconds_of(report, "p"), roofline=roofline_of(report, "p"))
+
+
+def test_clicks_on_points_and_rows_go_to_instructions(opened):
+    page = opened(view_of(report_of()), "#view=roofline")
+    labels = [point.get_attribute("aria-label") for point in page.find_elements("css selector", ".point")]
+    assert [label.split(":")[0] for label in labels] == ["t", "d"]
+    assert labels[1].startswith("d: 10.0 operations per byte, 20.0 Gflop/s")
+    assert len(page.find_elements("css selector", ".roof")) == 4
+    script = "arguments[0].dispatchEvent(new MouseEvent('click'))"
+    page.execute_script(script, page.find_elements("css selector", ".point")[1])
+    assert texts(page, "#details h2") == ["d"]
+    assert "d = " in find(page, ".row.selected").text
+    find(page, "body").send_keys("r")
+    assert find(page, "#tab-roofline").get_attribute("aria-selected") == "true"
+    assert page.find_element("css selector", ".point.selected").get_attribute("aria-label") == labels[1]
+    names = [text.split()[0] for text in texts(page, "#roofline tbody tr")]
+    assert names == ["t", "d", "c"]
+    # What the program does not have is no link.
+    assert len(page.find_elements("css selector", "#roofline tbody button")) == 2
+    find(page, "#roofline tbody button").click()
+    assert texts(page, "#details h2") == ["t"]
+
+
+def test_a_report_without_roofs_has_points(opened):
+    page = opened(view_of(report_of(roofs=None)), "#view=roofline")
+    assert len(page.find_elements("css selector", ".point")) == 2
+    assert not page.find_elements("css selector", ".roof")
+    assert "no roofs of its machine" in find(page, ".legend [role=status]").text
+
+
+def test_without_a_profile_there_is_no_roofline(opened):
+    page = opened(view_module(step(), passes=False))
+    assert not find(page, "#tab-roofline").is_displayed()

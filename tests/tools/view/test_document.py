@@ -16,7 +16,8 @@ from xlakit.passes.pipeline import PIPELINE, new_context, run_pipeline
 from xlakit.tools import cli
 from xlakit.tools.view.document import Document, runs_of
 from xlakit.tools.view.memory import memory_of
-from xlakit.tools.view.stages import document_of, seconds_of, view_module
+from xlakit.tools.view.profiles import seconds_of
+from xlakit.tools.view.stages import document_of, view_module
 
 SHORT = PrintOptions(short=True, large_constants=False)
 

@@ -222,7 +222,7 @@ def test_amounts():
 
 
 def test_each_script_is_valid():
-    for name in ("model.js", "rows.js", "texts.js", "panels.js", "drawings.js", "viewer.js"):
+    for name in ("model.js", "rows.js", "texts.js", "panels.js", "drawings.js", "roofline.js", "viewer.js"):
         path = MODEL.parent / name
         done = subprocess.run([NODE, "--check", str(path)], capture_output=True, text=True, check=False)
         assert not done.returncode, done.stderr

@@ -42,6 +42,7 @@ class Profile(Times):
                 "processor": machine.processor,
                 "threads": self.roofline.threads,
                 "measured": bool(machine.measured),
+                "roofs": self.roofline.as_dict(),
             },
             "steps": [times.as_dict() for times in self.steps],
             "instructions": [times.as_dict() for times in self.instructions],

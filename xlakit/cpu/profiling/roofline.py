@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.machine import Machine
@@ -39,6 +40,19 @@ class Roofline:
         if not compute and not memory:
             return Bound(0.0, "")
         return Bound(compute, "compute") if compute >= memory else Bound(memory, "memory")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The roofs for JSON: operations a nanosecond by type, bytes a nanosecond by cache, and how many operations an
+        elementary function counts as. A fused product and sum is two operations.
+        """
+        machine = self.machine
+        rates = {name: 2 * machine.rate(f"fused_per_nanosecond_{name}") * self.threads for name in ("f32", "f64")}
+        caches = {name: self.threads * machine.rate(f"read_bytes_per_nanosecond_{name}") for name in ("l1", "l2", "l3")}
+        return {
+            "flops_per_nanosecond": rates,
+            "bytes_per_nanosecond": {**caches, "memory": self.bandwidth(math.inf)},
+            "flops_per_transcendental": 2 * _TRANSCENDENTAL,
+        }
 
     def bandwidth(self, bytes: float) -> float:
         """Bytes a nanosecond in which so many bytes can be moved."""

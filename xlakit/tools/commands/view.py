@@ -40,7 +40,9 @@ def add(commands: Commands) -> None:
     parser.add_argument("--fuel", type=at_least(0), metavar="N", help="stop after N rewrites")
     parser.add_argument("--memory", action="store_true", help="compile the program, too, and draw its memory")
     parser.add_argument(
-        "--profile", metavar="REPORT.json", help="color by time: what xlakit run FILE --profile --json prints"
+        "--profile",
+        metavar="REPORT.json",
+        help="color by time, draw the roofline: what xlakit run --profile --json prints",
     )
     parser.set_defaults(command=_run)
 
@@ -57,13 +59,15 @@ def _run(options: argparse.Namespace) -> int:
 
 def _view(options: argparse.Namespace) -> View:
     from xlakit.tools.opt import names
-    from xlakit.tools.view.stages import seconds_of, view_module
+    from xlakit.tools.view.profiles import roofline_of, seconds_of
+    from xlakit.tools.view.stages import view_module
 
     if options.other is not None:
         return _difference(options)
     if options.ignore:
         raise ArgumentError("--ignore is for two programs", hint="name the second one after the first")
-    profile = options.profile
+    profile: str = options.profile or ""
+    report = None if options.profile is None else Path(profile).read_text(encoding="utf-8")
     return view_module(
         load(options.file),
         passes=options.passes,
@@ -71,7 +75,8 @@ def _view(options: argparse.Namespace) -> View:
         until=options.until,
         fuel=options.fuel,
         memory=options.memory,
-        seconds=None if profile is None else seconds_of(Path(profile).read_text(encoding="utf-8"), profile),
+        seconds=None if report is None else seconds_of(report, profile),
+        roofline=None if report is None else roofline_of(report, profile),
         title=None if options.file == "-" else Path(options.file).name,
     )
 

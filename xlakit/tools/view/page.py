@@ -19,6 +19,7 @@ SCRIPTS: Final = (
     "texts.js",
     "panels.js",
     "drawings.js",
+    "roofline.js",
     "viewer.js",
 )
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlakit.errors import ArgumentError, XlakitError
+from xlakit.errors import XlakitError
 from xlakit.ir.instruction import HloModule
 from xlakit.passes.core.framework import Pass
 from xlakit.passes.core.rules import RulePass
@@ -50,6 +49,7 @@ def view_module(
     fuel: int | None = None,
     memory: bool = False,
     seconds: Mapping[str, float] | None = None,
+    roofline: Mapping[str, Any] | None = None,
     title: str | None = None,
 ) -> View:
     """A page of a program and of what each pass makes of it.
@@ -57,7 +57,8 @@ def view_module(
     passes: whether the passes run; otherwise the page has the program as it is. disabled, until, fuel: what of them is
     left out, as :func:`xlakit.passes.pipeline.run_pipeline` takes it. memory: whether the program is compiled, too, for
     a picture of its memory. seconds: the times of instructions of the optimized program, by name, which color them.
-    title: the page's; default: the module's name.
+    roofline: the steps of a profile, as :func:`xlakit.tools.view.profiles.roofline_of` gives them; they need
+    ``seconds``, too. title: the page's; default: the module's name.
 
     A program that the verifier refuses is shown as it is, with the reason. So is what there is before a pass that does
     not know an operation. Raises ArgumentError for unknown names of passes, and with ``memory`` UnsupportedError where
@@ -65,24 +66,10 @@ def view_module(
     """
     document = document_of(module, passes=passes, disabled=disabled, until=until, fuel=fuel, title=title)
     if seconds is not None:
-        document.add("profile", {"seconds": dict(seconds)})
+        document.add("profile", {"seconds": dict(seconds)} | ({} if roofline is None else {"roofline": roofline}))
     if memory:
         document.add("memory", _memory(module))
     return View(page_of(document.as_dict()), title or module.name)
-
-
-def seconds_of(report: str, name: str) -> dict[str, float]:
-    """The seconds that each instruction takes in a run, by name, of the report that ``xlakit run --profile --json``
-    prints. Raises ArgumentError for what is no such report; ``name`` is the file's.
-    """
-    try:
-        data = json.loads(report)
-        scale = 1e-9 / max(1, data["runs"])
-        return {own["instruction"]: own["nanoseconds"] * scale for own in data["instructions"]}
-    except (ValueError, KeyError, TypeError):
-        raise ArgumentError(
-            f"{name} is no report of a profile", hint="xlakit run FILE --profile --json prints one"
-        ) from None
 
 
 def _memory(module: HloModule) -> dict[str, Any]:

@@ -7,7 +7,7 @@ const KEYS = [
   ["o u", "go to the first operand, the first user"],
   ["/ n N", "search; next, previous match"],
   ["[ ]", "previous, next step"],
-  ["p c g m", "program, changes, graph, memory"],
+  ["p c g m r", "program, changes, graph, memory, roofline"],
   ["b", "back"],
   ["d", "dark or light"],
   ["?", "this list"],
@@ -27,6 +27,7 @@ class App {
     this.steps = new StepsPanel(this);
     this.views = { program: new ProgramView(this), changes: new ChangesView(this), graph: new GraphView(this) };
     if (data.memory) this.views.memory = new MemoryView(this);
+    if (data.profile?.roofline) this.views.roofline = new RooflineView(this);
     this.controls();
     this.keys();
     // The page of a notebook's frame has no address of its own.
@@ -243,7 +244,7 @@ class App {
   }
 
   key(key) {
-    const to = { p: "program", c: "changes", g: "graph", m: "memory" }[key];
+    const to = { p: "program", c: "changes", g: "graph", m: "memory", r: "roofline" }[key];
     if (to in this.views) this.go({ view: to });
     else if (key === "]" || key === "[") this.step(key === "]" ? 1 : -1);
     else if (key === "o" || key === "u") this.follow(key === "o" ? "operandsOf" : "usersOf");

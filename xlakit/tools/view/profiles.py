@@ -1,0 +1,79 @@
+"""What the viewer takes from the report that ``xlakit run --profile --json`` prints."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from xlakit.errors import ArgumentError
+
+_STEP_NUMBERS: Final = {
+    "flops": "flops",
+    "transcendentals": "transcendentals",
+    "bytes": "bytes",
+    "nanoseconds": "own_nanoseconds",
+}
+
+
+def seconds_of(report: str, name: str) -> dict[str, float]:
+    """The seconds that each instruction takes in a run, by name, of a report. Raises ArgumentError for what is no such
+    report; ``name`` is the file's.
+    """
+    try:
+        data = json.loads(report)
+        scale = 1e-9 / max(1, data["runs"])
+        return {own["instruction"]: own["nanoseconds"] * scale for own in data["instructions"]}
+    except (ValueError, KeyError, TypeError):
+        raise _no_report(name) from None
+
+
+def roofline_of(report: str, name: str) -> dict[str, Any] | None:
+    """The steps of a report, and the roofs of its machine where it has them; None where the report has no steps.
+
+    steps: those that took time and that compute or move something, with the operations, bytes and nanoseconds of all
+    runs. roofs: as :meth:`xlakit.cpu.profiling.roofline.Roofline.as_dict` gives them. Raises ArgumentError for what is
+    no such report; ``name`` is the file's.
+    """
+    try:
+        data = json.loads(report)
+        if data.get("steps") is None:
+            return None
+        steps = [_step(own) for own in data["steps"]]
+        found = [
+            own for own in steps if own["nanoseconds"] and (own["flops"] or own["transcendentals"] or own["bytes"])
+        ]
+        roofs = data.get("machine", {}).get("roofs")
+        return {"steps": found} | ({} if roofs is None else {"roofs": _roofs(roofs)})
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise _no_report(name) from None
+
+
+def _step(own: Mapping[str, Any]) -> dict[str, Any]:
+    numbers = {key: _number(own[source]) for key, source in _STEP_NUMBERS.items()}
+    roofline = own.get("roofline")
+    part = None if roofline is None else _number(roofline)
+    texts = {"name": str(own["name"]), "opcode": str(own.get("opcode") or own.get("kind") or "")}
+    return {**texts, **numbers, "roofline": part, "bound": str(own.get("bound") or "")}
+
+
+def _roofs(roofs: Mapping[str, Any]) -> dict[str, Any]:
+    """The roofs of a report, all of them above zero."""
+    found: dict[str, Any] = {
+        part: {str(key): _number(value, least=math.ulp(0.0)) for key, value in roofs[part].items()}
+        for part in ("flops_per_nanosecond", "bytes_per_nanosecond")
+    }
+    if not all(found.values()):
+        raise ValueError("no roofs")
+    return found | {"flops_per_transcendental": _number(roofs["flops_per_transcendental"])}
+
+
+def _number(value: object, least: float = 0.0) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < math.inf:
+        raise ValueError(f"{value!r} is no number of a report")
+    return value
+
+
+def _no_report(name: str) -> ArgumentError:
+    return ArgumentError(f"{name} is no report of a profile", hint="xlakit run FILE --profile --json prints one")
