@@ -284,6 +284,8 @@ class TestArrays:
     def test_what_is_no_array(self, client):
         with pytest.raises(xc.XlaRuntimeError):
             client.buffer_from_pyval([1, 2])
+        with pytest.raises(TypeError, match="a int is no device"):
+            client.buffer_from_pyval(1.0, 3)
 
     def test_live_arrays(self, client):
         before = len(client.live_arrays())

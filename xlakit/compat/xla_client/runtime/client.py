@@ -121,6 +121,8 @@ class Client:
         host_buffer_semantics: what is promised of that memory otherwise.
         """
         where = self._devices[0] if device is None else device
+        if not isinstance(where, Device):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"a {type(where).__name__} is no device", hint="give one of client.devices()")
         if isinstance(argument, ArrayImpl):
             return ArrayImpl(where, argument.wrapped.copy_to_device(where.wrapped))
         if not isinstance(argument, (np.ndarray, np.generic, bool, int, float, complex)):
