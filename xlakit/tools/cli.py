@@ -13,6 +13,7 @@ from xlakit.tools.commands import (
     bisect,
     cache,
     check,
+    completion,
     convert,
     diff,
     extract,
@@ -41,7 +42,7 @@ _VERBS = (run, check, convert, diff, opt, view, inspect, bisect, reduce, extract
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; gives the exit status."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         status = options.command(options)
         open_stream(sys.stdout, "standard output").flush()
@@ -61,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command line, with all verbs."""
     parser = argparse.ArgumentParser(
         allow_abbrev=False,
         prog="xlakit",
@@ -73,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for verb in _VERBS:
         verb.add(commands)
+    completion.add(commands, parser)
     return parser
 
 
