@@ -122,7 +122,8 @@ class Client:
         """
         where = self._devices[0] if device is None else device
         if not isinstance(where, Device):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ArgumentError(f"a {type(where).__name__} is no device", hint="give one of client.devices()")
+            # As in jaxlib, not XlaRuntimeError, which the errors of xlakit become.
+            raise TypeError(f"a {type(where).__name__} is no device; give one of client.devices()")
         if isinstance(argument, ArrayImpl):
             return ArrayImpl(where, argument.wrapped.copy_to_device(where.wrapped))
         if not isinstance(argument, (np.ndarray, np.generic, bool, int, float, complex)):
