@@ -18,8 +18,9 @@ _MOST = 6
 _CHANCE = 0.8
 # So often the row ends before the first instruction that does more than an operation on elements.
 _ALIKE = 0.5
-# So often a fusion is given a value as two operands, each read in some places.
+# So often a fusion is given a value as two operands, each read in some places; and one that several instructions read.
 _TWICE = 0.3
+_TWICE_READ_TWICE = 0.7
 
 
 def fused(module: HloModule, rng: np.random.Generator) -> HloModule:
@@ -61,7 +62,8 @@ def _fusion(
     """The fusion of instructions in a row, and what takes its results apart; ``made`` then has these."""
     inside = set(row)
     given = list(dict.fromkeys(o for i in row for o in i.operands if o not in inside))
-    given += [o for o in given if rng.random() < _TWICE]
+    read_twice = {o for o in given if sum(o in i.operands for i in row) > 1}
+    given += [o for o in given if rng.random() < (_TWICE_READ_TWICE if o in read_twice else _TWICE)]
     parameters = [
         Instruction(Parameter(number=n), (), o.shape.without_layout(), f"{name}.p{n}") for n, o in enumerate(given)
     ]

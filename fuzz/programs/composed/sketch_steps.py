@@ -264,13 +264,17 @@ def _look_up(frame: Frame) -> None:
 
 
 def _segments(frame: Frame) -> None:
-    """A segment sum: the elements of one array added where another one says."""
+    """A segment sum: the elements of one array added where another one says; now and then to that array itself."""
     updates = frame.pick(lambda v: v.shape.rank == 1 and is_number(v))
+    if frame.chance.chance(0.3):
+        updates = target = xla.not_(updates) if kind_of(updates).is_unsigned else xla.neg(updates)
+    else:
+        target = frame.like(updates)
     size = updates.shape.dimensions[0]
     places = frame.pick(lambda v: kind_of(v) is xla.S32 and v.shape.dimensions == (size,))
     known = [xla.add, xla.max, lambda a, b: b] if is_real(updates) else [xla.add]
     made = xla.scatter(
-        frame.like(updates), places, updates, frame.chance.one_of(known), update_window_dims=[],
+        target, places, updates, frame.chance.one_of(known), update_window_dims=[],
         inserted_window_dims=[0], scatter_dims_to_operand_dims=[0], index_vector_dim=1,
     )  # fmt: skip
     frame.keep(made)
