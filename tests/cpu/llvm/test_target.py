@@ -18,6 +18,12 @@ from xlakit.cpu.llvm import target
 from xlakit.cpu.llvm.target import Processor, levels
 from xlakit.options import DEFAULT, compiling
 
+@pytest.fixture(autouse=True)
+def no_chosen_width(monkeypatch):
+    """Levels of instruction sets are chosen here, some of which have no vectors of the width that a run may choose."""
+    monkeypatch.delenv("XLAKIT_VECTOR_BYTES", raising=False)
+
+
 # Halves, elementary functions, sums, products of several types, a sort and integers: what instructions differ in.
 PROGRAM = """HloModule levels
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
