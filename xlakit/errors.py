@@ -138,6 +138,14 @@ class ExecutionError(XlakitError, RuntimeError):
     """A program could not go on while it ran."""
 
 
+class HandlerError(ExecutionError):
+    """A handler of XLA's typed FFI has failed. ``code`` is the name of its error's code: ``INVALID_ARGUMENT``."""
+
+    def __init__(self, rule: str, *, code: str) -> None:
+        super().__init__(rule)
+        self.code = code
+
+
 class DeadlockError(ExecutionError):
     """Replicas, feeds or channels wait for each other and none can go on."""
 

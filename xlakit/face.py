@@ -29,6 +29,7 @@ from xlakit.errors import (
     DeletedBufferError as DeletedBufferError,
     ExecutionError as ExecutionError,
     FormatError as FormatError,
+    HandlerError as HandlerError,
     LiteralError as LiteralError,
     Location as Location,
     ParseError as ParseError,
@@ -42,6 +43,7 @@ from xlakit.errors import (
 from xlakit.execution.calls.custom_calls import (
     register_c_custom_call as register_c_custom_call,
     register_custom_call as register_custom_call,
+    register_ffi_handler as register_ffi_handler,
 )
 from xlakit.execution.executable import Executable as Executable
 from xlakit.interpreter.executable import run_together as run_together

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
 
-from xlakit.cpu.kernels.c_call import is_plain, lies_major_to_minor, operand_shapes
+from xlakit.cpu.kernels.c_call import is_ffi_call, is_plain, lies_major_to_minor, operand_shapes
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
@@ -32,7 +32,8 @@ class PlainCalls(ComputationPass):
 
     def _is_meant(self, instruction: Instruction) -> bool:
         op = instruction.op
-        if not isinstance(op, CustomCall) or op.custom_call_target not in self._functions:
+        if not isinstance(op, CustomCall) or op.custom_call_target not in self._functions or is_ffi_call(op):
+            # A handler of XLA's typed FFI is told the dimensions, in their own order.
             return False
         shapes = (*operand_shapes(instruction), instruction.shape)
         arrays = [leaf for shape in shapes for _, leaf in shape.leaves() if leaf.is_array]

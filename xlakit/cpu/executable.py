@@ -21,6 +21,7 @@ from xlakit.cpu.program import Program, Target
 from xlakit.cpu.runtime import Context, runtime_symbols
 from xlakit.cpu.runtime.call import execute, make_caller, nest, raise_status, result_arrays
 from xlakit.cpu.runtime.context import Status
+from xlakit.cpu.runtime.host import failed_call
 from xlakit.cpu.runtime.rendezvous import WAIT
 from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ExecutionError, XlakitError
@@ -122,9 +123,17 @@ class CpuExecutable(Repeatable):
     @property
     def host_instructions(self) -> tuple[Instruction, ...]:
         """The instructions of the optimized program that Python does."""
-        # Of a collective it only says what is wrong.
+        if not self._program.host_instructions:
+            return ()
+        # Imported here, as most programs have none.
+        from xlakit.cpu.kernels.c_call import is_native_ffi_call
+
+        # Of collectives and of handlers of XLA's typed FFI it only says what is wrong.
         collectives = self._program.collectives
-        return tuple(i for i in self._program.host_instructions if i not in collectives)
+        functions = self._target.c_functions
+        return tuple(
+            i for i in self._program.host_instructions if i not in collectives and not is_native_ffi_call(i, functions)
+        )
 
     @property
     def fallbacks(self) -> tuple[Fallback, ...]:
@@ -370,6 +379,8 @@ class CpuExecutable(Repeatable):
         if number >= WAIT:
             self._replicas.answer(number, address)
             return
+        if number < 0:
+            raise self._ffi_failure(self._program.host_instructions[failed_call(number)], address)
         instruction = self._program.host_instructions[number]
         run: HostRun | None = getattr(self._running, "run", None)
         if run is not None:
@@ -377,6 +388,17 @@ class CpuExecutable(Repeatable):
         else:
             # Native code called the program: most runs of one that checks its values, say, never come here.
             self._reference.run_alone(lambda device: HostRun(device).step(instruction, address))
+
+    def _ffi_failure(self, instruction: Instruction, error: int) -> ExecutionError:
+        """The error that a handler of XLA's typed FFI has given to machine code."""
+        from xlakit.execution.calls.ffi.target import failure
+
+        module = self._program.host_module
+        return failure(instruction.op_as(CustomCall).custom_call_target, error).at(
+            operation=f"{instruction.opcode} '{instruction.name}'",
+            shapes=[o.shape for o in instruction.operands],
+            location=module.location_of(instruction) if module is not None else None,
+        )
 
     def __repr__(self) -> str:
         devices = f" on {self.num_devices} devices" if self.num_devices > 1 else ""

@@ -11,7 +11,7 @@ import numpy as np
 
 from xlakit.cpu.kernels.shared import common_code
 from xlakit.cpu.llvm import engine
-from xlakit.cpu.program import c_symbol
+from xlakit.cpu.program import FFI_TABLE, c_symbol
 from xlakit.cpu.runtime import CONTEXT, Context, runtime_symbols
 
 if TYPE_CHECKING:
@@ -79,6 +79,10 @@ def _recorder(imports: Sequence[str]) -> Recorder | None:
 def _addresses(imports: Sequence[str], c_functions: Mapping[str, int]) -> dict[str, int]:
     """The addresses of what a program imports."""
     symbols = {**runtime_symbols(), **{c_symbol(name): address for name, address in c_functions.items()}}
+    if FFI_TABLE in imports:
+        from xlakit.execution.calls.ffi.interface import table_address
+
+        symbols[FFI_TABLE] = table_address()
     if any(name.startswith(_BOUNDS) for name in imports):
         from xlakit.cpu.runtime.bounds import bounds_symbols
 

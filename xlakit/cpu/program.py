@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 _LARGE_CONSTANT = 4096
 
 
+# The symbol of the table of functions that handlers of XLA's typed FFI call back.
+FFI_TABLE = "xlakit_ffi_table"
+
+
 def c_symbol(name: str) -> str:
     """The symbol by which machine code knows the C function of a custom call; the name may have any characters."""
     return "xlakit_c_function_" + name.encode("utf-8", "surrogateescape").hex()

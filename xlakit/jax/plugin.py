@@ -79,8 +79,10 @@ def _register(platform: str, *, is_default: bool) -> None:
     bridge._topology_factories.pop(platform)
     _registered[platform] = state, capsule
     from xlakit.jax.lowerings import register_lowerings
+    from xlakit.jax.lowerings.calls import take_handlers
 
     register_lowerings(platform)
+    take_handlers(platform)
     replace(state.text_of, platform, is_default=is_default)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from xlakit import compile_cache as cache
-from xlakit.errors import ArgumentError, ResourceError, UnsupportedError, XlakitError
+from xlakit.errors import ArgumentError, HandlerError, ResourceError, UnsupportedError, XlakitError
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.arguments import Given
 from xlakit.jax.compiling import compile_program
@@ -66,6 +66,8 @@ def error_code(error: BaseException) -> Code:
         return Code.INVALID_ARGUMENT
     if isinstance(error, KeyboardInterrupt):
         return Code.CANCELLED
+    if isinstance(error, HandlerError):
+        return Code.__members__.get(error.code, Code.UNKNOWN)
     return Code.INTERNAL
 
 

@@ -57,12 +57,17 @@ class CopyStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostStep:
-    """Leave for Python: it computes the instruction from its operands. number: that of the host call."""
+    """Leave for Python: it computes the instruction from its operands. number: that of the host call.
+
+    function: the name of code that does it without Python, and gives an error, of which Python tells, or null; "" where
+    there is none.
+    """
 
     instruction: Instruction
     number: int
     operands: Values
     results: Values
+    function: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

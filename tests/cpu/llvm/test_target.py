@@ -18,6 +18,7 @@ from xlakit.cpu.llvm import target
 from xlakit.cpu.llvm.target import Processor, levels
 from xlakit.options import DEFAULT, compiling
 
+
 @pytest.fixture(autouse=True)
 def no_chosen_width(monkeypatch):
     """Levels of instruction sets are chosen here, some of which have no vectors of the width that a run may choose."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from xlakit.compat.xla_client.enums import CustomCallTargetTraits
 from xlakit.compat.xla_client.errors import with_status
 from xlakit.errors import ArgumentError, UnsupportedError
-from xlakit.execution.calls.custom_calls import register_c_custom_call, register_custom_call
+from xlakit.execution.calls.custom_calls import register_c_custom_call, register_custom_call, register_ffi_handler
 
 xla_platform_names = {"cpu": "Host", "gpu": "CUDA"}
 
@@ -54,21 +54,20 @@ def register_on_host(
     """Let custom calls of a name run a function on this machine's processors.
 
     fn: a PyCapsule, or an address or ctypes function, of ``void fn(void* out, const void** in)``; or a Python function
-        of NumPy's arrays.
+        of NumPy's arrays. With api_version 1 a handler of XLA's typed FFI, or a mapping from its stages to handlers.
 
-    Raises XlaRuntimeError for another platform, and for functions of XLA's typed FFI (api_version 1).
+    Raises XlaRuntimeError for another platform.
     """
     name = fn_name.decode() if isinstance(fn_name, bytes) else fn_name
     if xla_platform_names.get(platform, platform) != "Host":
         raise UnsupportedError(f"there is no platform '{platform}' here", hint="register functions for cpu")
     if api_version not in (0, 1):
-        raise ArgumentError(f"api_version is {api_version}", hint="give 0, for void fn(void* out, const void** in)")
-    if api_version == 1 or isinstance(fn, dict):
-        raise UnsupportedError(
-            f"custom call '{name}' is of XLA's typed FFI, which is called by a header of XLA",
-            hint="register void fn(void* out, const void** in), with api_version=0",
+        raise ArgumentError(
+            f"api_version is {api_version}", hint="give 0 for void fn(void* out, const void** in), 1 for the typed FFI"
         )
-    if callable(fn) and not hasattr(fn, "argtypes"):
+    if api_version == 1 or isinstance(fn, dict):
+        register_ffi_handler(name, fn)
+    elif callable(fn) and not hasattr(fn, "argtypes"):
         register_custom_call(name, fn)
     else:
         register_c_custom_call(name, fn)

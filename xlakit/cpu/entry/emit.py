@@ -14,6 +14,7 @@ from xlakit.cpu.llvm.bounds import within
 from xlakit.cpu.llvm.promises import APART, INLINED
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.cpu.runtime.context import CONTEXT
+from xlakit.cpu.runtime.host import failed_call
 from xlakit.memory.assignment import SMALL_BYTES, BufferSlice, Space
 from xlakit.memory.plan import MemoryPlan
 from xlakit.memory.steps import (
@@ -220,7 +221,17 @@ class EntryWriter:
     def _host(self, step: HostStep) -> None:
         fn = self._fn
         table = self._table((*step.operands, *step.results))
-        status = fn.call("xlakit_host_call", I64, fn.parameters[2], fn.i64(step.number), table)
+        context = fn.parameters[2]
+        if not step.function:
+            status = fn.call("xlakit_host_call", I64, context, fn.i64(step.number), table)
+            fn.return_if(status.ne(0), status)
+            return
+        error = fn.call(step.function, PTR, table, CONTEXT.load(fn, context, "ordinal"))
+
+        def report() -> tuple[Value]:
+            return (fn.call("xlakit_host_call", I64, context, fn.i64(failed_call(step.number)), error),)
+
+        (status,) = fn.if_else(error.ne(fn.null()), report, lambda: (fn.i64(0),))
         fn.return_if(status.ne(0), status)
 
     def _random(self, step: RandomStep) -> None:

@@ -160,7 +160,8 @@ class Lowering:
     def _host_step(self, instruction: Instruction, operands: Sequence[Tree], steps: list[Step]) -> Tree:
         tree = new_values(instruction.shape, instruction)
         given = tuple(leaf for operand in operands for leaf in leaves(operand))
-        steps.append(HostStep(instruction, len(self._host), given, tuple(leaves(tree))))
+        function = self._kernels.ffi_call(instruction)
+        steps.append(HostStep(instruction, len(self._host), given, tuple(leaves(tree)), function))
         self._host.append(instruction)
         return tree
 

@@ -6,13 +6,14 @@ and not its address.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.cpu.program import c_symbol
 from xlakit.data.layout import Layout
 from xlakit.data.shape import Shape
+from xlakit.ir.enums import CustomCallApiVersion
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.custom_call import CustomCall
 from xlakit.passes.analysis.cost_model import C_CALL
@@ -40,15 +41,31 @@ def lies_major_to_minor(instruction: Instruction) -> bool:
     return all(is_plain(layout) and layout.is_monotonic_with_dim0_major for layout in layouts)
 
 
+def is_ffi_call(op: CustomCall) -> bool:
+    """Whether a call is of a handler of XLA's typed FFI."""
+    return op.api_version is CustomCallApiVersion.API_VERSION_TYPED_FFI
+
+
+def is_native_ffi_call(instruction: Instruction, functions: Collection[str]) -> bool:
+    """Whether machine code calls the handler of an instruction; ``functions`` names those that it can call."""
+    op = instruction.op
+    return (
+        isinstance(op, CustomCall)
+        and is_ffi_call(op)
+        and op.custom_call_target in functions
+        and lies_major_to_minor(instruction)
+    )
+
+
 def emit_c_call(module: Module, instruction: Instruction) -> Kernel:
     """The kernel of a custom call that is a C function, ``void name(void* out, void** in)``; it has one task."""
     op = instruction.op_as(CustomCall)
     symbol = module.declare(c_symbol(op.custom_call_target), VOID, [PTR, PTR])
     fn = module.function("c_call", VOID, [PTR, I64, I64])
-    numbers = _array_numbers([o.shape for o in instruction.operands])
-    results = _array_numbers([instruction.shape])
+    numbers = arrays_of([o.shape for o in instruction.operands])
+    results = arrays_of([instruction.shape])
     pointers = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in range(len(numbers) + len(results))]
-    updates = _updates(op, results, numbers)
+    updates = updates_of(op, results, numbers)
     for (_, shape), number in zip(_leaves([instruction.shape]), results.values(), strict=True):
         if number not in updates and shape.byte_size:
             fn.fill(pointers[len(numbers) + number], 0, shape.byte_size)
@@ -69,12 +86,12 @@ def _leaves(shapes: Sequence[Shape]) -> list[tuple[tuple[int, ...], Shape]]:
     ]
 
 
-def _array_numbers(shapes: Sequence[Shape]) -> dict[tuple[int, ...], int]:
+def arrays_of(shapes: Sequence[Shape]) -> dict[tuple[int, ...], int]:
     """The number of each array in a row of shapes, by its index."""
     return {index: number for number, (index, _) in enumerate(_leaves(shapes))}
 
 
-def _updates(
+def updates_of(
     op: CustomCall, results: Mapping[tuple[int, ...], int], operands: Mapping[tuple[int, ...], int]
 ) -> dict[int, int]:
     """The results that lie in the memory of operands, by the numbers of their arrays."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.kernels.c_call import emit_c_call, lies_major_to_minor
+from xlakit.cpu.kernels.c_call import emit_c_call, is_ffi_call, is_native_ffi_call, lies_major_to_minor
 from xlakit.cpu.kernels.makers import MAKERS, OF_FUSIONS
 from xlakit.cpu.kernels.shared.fingerprint import fingerprint, is_constant_scalar, kernel_digest
 from xlakit.cpu.kernels.shared.parallel import as_chosen
@@ -55,6 +55,15 @@ class KernelLibrary:
                 self._made[key] = None
         return self._made[key]
 
+    def ffi_call(self, instruction: Instruction) -> str:
+        """The function that calls a handler of XLA's typed FFI for a custom call; "" where machine code cannot."""
+        if not is_native_ffi_call(instruction, self._c_functions):
+            return ""
+        # Few programs have one.
+        from xlakit.cpu.kernels.ffi_call import emit_ffi_call
+
+        return emit_ffi_call(self.module, instruction).name
+
     def _make_as_chosen(self, instruction: Instruction) -> Kernel | None:
         """The kernel with the knobs that tuning has chosen for it."""
         given = current()
@@ -95,7 +104,8 @@ class KernelLibrary:
         if not lies_major_to_minor(instruction):
             return None
         if target in self._c_functions:
-            return emit_c_call(self.module, instruction)
+            # What fails leaves the program, which a kernel cannot: see ffi_call.
+            return None if is_ffi_call(instruction.op_as(CustomCall)) else emit_c_call(self.module, instruction)
         if split_target(target) is None:
             return None
         # Few programs have it, and SciPy's library is loaded for it.

@@ -37,6 +37,11 @@ _functions: dict[int, HostFunction] = {}
 _errors = threading.local()
 
 
+def failed_call(step: int) -> int:
+    """The number of the host call that tells of a step's error, whose address it has; and the step of that number."""
+    return -1 - step
+
+
 def register_host(function: HostFunction) -> int:
     """Have ``function(step, address)`` answer host calls; gives the key for the context.
 

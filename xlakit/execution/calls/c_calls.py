@@ -7,6 +7,7 @@ result, each array in the layout of its shape; a tuple is a table of pointers to
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -37,7 +38,7 @@ class CTarget:
 
     def __init__(self, name: str, function: object) -> None:
         self.name = name
-        self.address = _address(function)
+        self.address = address_of(function)
         # Machine code runs without the GIL.
         self.needs_gil = bool(getattr(type(function), "_flags_", 0) & _FUNCFLAG_PYTHONAPI)
         self._owner = function
@@ -75,7 +76,7 @@ class CTarget:
         return output.read()
 
 
-def _address(pointer: object) -> int:
+def address_of(pointer: object) -> int:
     """The address that a ctypes function, a number or a PyCapsule holds."""
     if isinstance(pointer, int) and not isinstance(pointer, bool):
         found = pointer
@@ -119,6 +120,14 @@ class Memory:
     def at(self, index: tuple[int, ...]) -> Memory:
         """An element of a tuple of tuples."""
         return self._elements[index[0]].at(index[1:]) if index else self
+
+    def leaves(self) -> Iterator[Memory]:
+        """The memory of its arrays and tokens, in their order."""
+        if self.shape.is_tuple:
+            for element in self._elements:
+                yield from element.leaves()
+        else:
+            yield self
 
     def share(self, other: Memory) -> None:
         """Be the same memory as another one of such a shape, which then is this one's as well."""

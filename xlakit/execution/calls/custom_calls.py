@@ -11,6 +11,7 @@ from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError, XlakitError
 from xlakit.execution.calls.at_sizes import at_sizes
 from xlakit.execution.calls.c_calls import CTarget, is_c_function
+from xlakit.execution.calls.ffi.target import FfiTarget
 from xlakit.execution.calls.foreign.meaning import ForeignCall
 from xlakit.execution.calls.foreign.table import foreign_calls
 from xlakit.execution.calls.lapack import lapack_calls, transposed_target
@@ -58,6 +59,26 @@ def register_c_custom_call(name: str, pointer: object) -> None:
     _registered[name] = CTarget(name, pointer)
 
 
+def register_ffi_handler(name: str, handlers: object) -> None:
+    """Let custom calls named ``name``, of API_VERSION_TYPED_FFI, run a handler of XLA's typed FFI.
+
+    handlers: ``XLA_FFI_Error* handler(XLA_FFI_CallFrame*)`` as a PyCapsule, an address or a ctypes function, as the
+        macros of XLA's header make it; or a mapping from the stages ``instantiate``, ``prepare``, ``initialize`` and
+        ``execute`` to such. They must stay valid.
+
+    The handler gets the arrays in the layouts of their shapes, with elements of sub-byte types in a byte each, and the
+    attributes that ``backend_config`` has. It may be called on several threads at once. The calls of one that has the
+    stage execute alone are made by machine code, without Python. Raises ArgumentError, and UnsupportedError for a
+    handler of a later version of the interface.
+    """
+    _registered[name] = FfiTarget(name, handlers)
+
+
+def is_built_in(name: str) -> bool:
+    """Whether xlakit has a function of its own for custom calls of a name."""
+    return name in _BUILT_IN
+
+
 def is_registered(name: str) -> bool:
     """Whether a function is registered for custom calls of a name."""
     return name in _registered
@@ -68,6 +89,9 @@ class CustomCalls:
 
     def __init__(self, own: Mapping[str, object] | None = None) -> None:
         self._targets: dict[str, Target] = {**_BUILT_IN, **_registered}
+        for name, target in _registered.items():
+            if isinstance(target, FfiTarget):
+                self._targets[name] = target.for_executable()
         for name, function in (own or {}).items():
             if is_c_function(function):
                 self._targets[name] = CTarget(name, function)
@@ -80,12 +104,14 @@ class CustomCalls:
         Raises UnsupportedError or ShapeError for a call of another backend's library with a config that has no meaning.
         """
         target = self._target(instruction.op_as(CustomCall).custom_call_target)
-        if isinstance(target, (CTarget, ForeignCall)):
+        if isinstance(target, (CTarget, FfiTarget, ForeignCall)):
             target.check(instruction)
 
     def native(self, name: str) -> int | None:
         """The address of the C function of a name that machine code can call as it is; None where there is none."""
         target = self._targets.get(name)
+        if isinstance(target, FfiTarget):
+            return target.address
         return target.address if isinstance(target, CTarget) and not target.needs_gil else None
 
     def _target(self, name: str) -> Target:

@@ -1,0 +1,152 @@
+"""Calls of handlers of XLA's typed FFI in machine code: a function that makes the call frame and calls the handler.
+
+The frame and what it points at are written to the stack for each call: it is some hundred bytes. The handler is
+imported as other C functions are; see :mod:`xlakit.cpu.kernels.c_call`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from xlakit.cpu.kernels.c_call import arrays_of, updates_of
+from xlakit.cpu.llvm import I8, I32, I64, PTR, Effort, Function, Module, Value
+from xlakit.cpu.program import FFI_TABLE, c_symbol
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.execution.calls.ffi import structures
+from xlakit.execution.calls.ffi.attributes import Attribute, parse_attributes
+from xlakit.execution.calls.ffi.structures import AttributeKind, Stage
+from xlakit.execution.calls.ffi.target import data_type, kind_of
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.custom_call import CustomCall
+
+_TOKEN: Final = Shape(PrimitiveType.TOKEN)
+
+
+def emit_ffi_call(module: Module, instruction: Instruction) -> Function:
+    """A function ``ptr ffi_call(ptr table, i64 ordinal)``, which gives the handler's error, or null.
+
+    table: the addresses of the arrays of the operands, then of the results. ordinal: the number of the device.
+    """
+    op = instruction.op_as(CustomCall)
+    handler = module.declare(c_symbol(op.custom_call_target), PTR, [PTR])
+    fn = module.function("ffi_call", PTR, [PTR, I64])
+    table, ordinal = fn.parameters
+    operands = [shape for operand in instruction.operands for shape in _leaves(operand.shape)]
+    results = _leaves(instruction.shape)
+    arrays = [shape for shape in (*operands, *results) if shape.is_array]
+    pointers = [fn.load(PTR, fn.at(table, PTR, number)) for number in range(len(arrays))]
+    count = sum(shape.is_array for shape in operands)
+    numbers = arrays_of([o.shape for o in instruction.operands])
+    for result, operand in updates_of(op, arrays_of([instruction.shape]), numbers).items():
+        # The handler finds the operand in the result's memory.
+        fn.copy(pointers[count + result], pointers[operand], arrays[operand].byte_size)
+        pointers[operand] = pointers[count + result]
+    writer = _Writer(fn)
+    frame = writer.structure(structures.CallFrame)
+    context = writer.structure(structures.Context, ordinal=ordinal)
+    given = {"api": fn.address(module.declare(FFI_TABLE, PTR, [])), "ctx": context, "stage": int(Stage.EXECUTE)}
+    writer.fill(frame, structures.CallFrame, struct_size=structures.CALL_FRAME_BYTES, **given)
+    places = iter(pointers)
+    for name, shapes in (("args", operands), ("rets", results)):
+        buffers = [writer.buffer(shape, next(places) if shape.is_array else fn.null()) for shape in shapes]
+        part = writer.inside(frame, structures.CallFrame, name)
+        types = writer.numbers([structures.BUFFER] * len(buffers), I32)
+        writer.fill(part, structures.Buffers, size=len(buffers), types=types, buffers=writer.pointers(buffers))
+    attributes = parse_attributes(instruction.annotations.backend_config)
+    writer.attributes(writer.inside(frame, structures.CallFrame, "attrs"), attributes)
+    fn.ret(fn.call(handler, PTR, frame))
+    fn.effort = Effort.LITTLE
+    return fn
+
+
+def _leaves(shape: Shape) -> list[Shape]:
+    return [leaf if leaf.is_array else _TOKEN for _, leaf in shape.leaves()]
+
+
+class _Writer:
+    """Writes the interface's structures to the stack of a function."""
+
+    def __init__(self, fn: Function) -> None:
+        self._fn = fn
+
+    def structure(self, kind: type[ctypes.Structure], **fields: Value | int) -> Value:
+        """A structure; fields that are not given are 0, but its size."""
+        fn = self._fn
+        place = fn.alloca(I64, -(-ctypes.sizeof(kind) // 8))
+        fn.fill(place, 0, ctypes.sizeof(kind))
+        self.fill(place, kind, **fields)
+        return place
+
+    def fill(self, place: Value, kind: type[ctypes.Structure], **fields: Value | int) -> None:
+        """Write fields of a structure."""
+        if hasattr(kind, "struct_size"):
+            fields = {"struct_size": ctypes.sizeof(kind), **fields}
+        for name, value in fields.items():
+            field: Any = getattr(kind, name)
+            number = value if isinstance(value, Value) else self._fn.constant(I32 if field.size == 4 else I64, value)
+            self._fn.store(number, self.inside(place, kind, name))
+
+    def inside(self, place: Value, kind: type[ctypes.Structure], name: str) -> Value:
+        """Where a field is."""
+        return self._fn.at(place, I8, getattr(kind, name).offset)
+
+    def numbers(self, numbers: Sequence[int], type: Any) -> Value:
+        """A row of numbers, which do not change."""
+        data = b"".join(number.to_bytes(type.bytes, "little", signed=True) for number in numbers)
+        return self.data(data)
+
+    def pointers(self, pointers: Sequence[Value]) -> Value:
+        """A row of pointers."""
+        fn = self._fn
+        place = fn.alloca(PTR, max(1, len(pointers)))
+        for number, pointer in enumerate(pointers):
+            fn.store(pointer, fn.at(place, PTR, number))
+        return place
+
+    def data(self, data: bytes) -> Value:
+        """Bytes that do not change."""
+        module = self._fn.module
+        return self._fn.address(module.constant_data("ffi_data", data.ljust(8, b"\0"), align=16))
+
+    def buffer(self, shape: Shape, address: Value) -> Value:
+        """An operand or a result."""
+        dimensions = shape.dimensions if shape.is_array else ()
+        return self.structure(
+            structures.Buffer,
+            dtype=data_type(shape),
+            data=address,
+            rank=len(dimensions),
+            dims=self.numbers(dimensions, I64),
+        )
+
+    def attributes(self, place: Value, attributes: Mapping[str, Attribute]) -> None:
+        """Fill in a dictionary."""
+        kinds = [int(kind_of(value)) for value in attributes.values()]
+        self.fill(
+            place,
+            structures.Attributes,
+            size=len(attributes),
+            types=self.numbers(kinds, I32),
+            names=self.pointers([self._span(name) for name in attributes]),
+            attrs=self.pointers([self._attribute(value) for value in attributes.values()]),
+        )
+
+    def _attribute(self, value: Attribute) -> Value:
+        if isinstance(value, str):
+            return self._span(value)
+        if isinstance(value, Mapping):
+            made = self.structure(structures.Attributes)
+            self.attributes(made, value)
+            return made
+        number = structures.DATA_TYPES[PrimitiveType.from_dtype(value.dtype)]
+        data = self.data(value.tobytes())
+        if kind_of(value) is AttributeKind.SCALAR:
+            return self.structure(structures.Scalar, dtype=number, value=data)
+        return self.structure(structures.Array, dtype=number, size=value.size, data=data)
+
+    def _span(self, text: str) -> Value:
+        data = text.encode("utf-8", "surrogateescape")
+        return self.structure(structures.ByteSpan, ptr=self.data(data + b"\0"), len=len(data))

@@ -1,0 +1,221 @@
+"""The structures of XLA's typed FFI, as its C interface (version 0.3) lays them out.
+
+Names and the order of fields are those of the interface, so that a reader finds them in its header. Fields of kinds
+(stages, types, codes) are C enumerations, 32 bits wide.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from enum import IntEnum
+from typing import Final
+
+from xlakit.data.primitive import PrimitiveType as P
+
+MAJOR: Final = 0
+MINOR: Final = 3
+
+_WORD = ctypes.c_size_t
+_POINTER = ctypes.c_void_p
+_ENUM = ctypes.c_int32
+
+
+class Stage(IntEnum):
+    """When a handler is called."""
+
+    INSTANTIATE = 0
+    PREPARE = 1
+    INITIALIZE = 2
+    EXECUTE = 3
+
+
+class AttributeKind(IntEnum):
+    """The forms of an attribute."""
+
+    ARRAY = 1
+    DICTIONARY = 2
+    SCALAR = 3
+    STRING = 4
+
+
+BUFFER: Final = 1
+METADATA_EXTENSION: Final = 1
+
+# The interface's numbers of element types.
+DATA_TYPES: Final = {
+    P.PRED: 1,
+    P.S2: 26,
+    P.S4: 21,
+    P.S8: 2,
+    P.S16: 3,
+    P.S32: 4,
+    P.S64: 5,
+    P.U2: 27,
+    P.U4: 22,
+    P.U8: 6,
+    P.U16: 7,
+    P.U32: 8,
+    P.U64: 9,
+    P.F16: 10,
+    P.F32: 11,
+    P.F64: 12,
+    P.BF16: 16,
+    P.C64: 15,
+    P.C128: 18,
+    P.TOKEN: 17,
+    P.F8E5M2: 19,
+    P.F8E3M4: 29,
+    P.F8E4M3: 28,
+    P.F8E4M3FN: 20,
+    P.F8E4M3B11FNUZ: 23,
+    P.F8E5M2FNUZ: 24,
+    P.F8E4M3FNUZ: 25,
+    P.F4E2M1FN: 32,
+    P.F8E8M0FNU: 33,
+}
+
+# The codes of errors, by number.
+CODES: Final = (
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+)
+
+
+class ByteSpan(ctypes.Structure):
+    """Bytes: where they begin, and how many there are."""
+
+    _fields_ = (("ptr", _POINTER), ("len", _WORD))
+
+
+class Scalar(ctypes.Structure):
+    """A number as an attribute."""
+
+    _fields_ = (("dtype", _ENUM), ("value", _POINTER))
+
+
+class Array(ctypes.Structure):
+    """Numbers as an attribute."""
+
+    _fields_ = (("dtype", _ENUM), ("size", _WORD), ("data", _POINTER))
+
+
+class Buffer(ctypes.Structure):
+    """An operand or a result."""
+
+    _fields_ = (
+        ("struct_size", _WORD),
+        ("extension_start", _POINTER),
+        ("dtype", _ENUM),
+        ("data", _POINTER),
+        ("rank", ctypes.c_int64),
+        ("dims", _POINTER),
+    )
+
+
+class Buffers(ctypes.Structure):
+    """The operands (``XLA_FFI_Args``) or the results (``XLA_FFI_Rets``) of a call."""
+
+    _fields_ = (
+        ("struct_size", _WORD),
+        ("extension_start", _POINTER),
+        ("size", ctypes.c_int64),
+        ("types", _POINTER),
+        ("buffers", _POINTER),
+    )
+
+
+class Attributes(ctypes.Structure):
+    """The attributes of a call, in the order of their names."""
+
+    _fields_ = (
+        ("struct_size", _WORD),
+        ("extension_start", _POINTER),
+        ("size", ctypes.c_int64),
+        ("types", _POINTER),
+        ("names", _POINTER),
+        ("attrs", _POINTER),
+    )
+
+
+class CallFrame(ctypes.Structure):
+    """All that a handler gets."""
+
+    _fields_ = (
+        ("struct_size", _WORD),
+        ("extension_start", _POINTER),
+        ("api", _POINTER),
+        ("ctx", _POINTER),
+        ("stage", _ENUM),
+        ("args", Buffers),
+        ("rets", Buffers),
+        ("attrs", Attributes),
+        ("future", _POINTER),
+    )
+
+
+# The structure's size as the interface defines it does not count the field that a handler fills in.
+CALL_FRAME_BYTES: Final = CallFrame.future.offset
+
+
+class ApiVersion(ctypes.Structure):
+    """A version of the interface."""
+
+    _fields_ = (
+        ("struct_size", _WORD),
+        ("extension_start", _POINTER),
+        ("major", ctypes.c_int32),
+        ("minor", ctypes.c_int32),
+    )
+
+
+class Metadata(ctypes.Structure):
+    """What a handler says of itself."""
+
+    _fields_ = (
+        ("struct_size", _WORD),
+        ("api_version", ApiVersion),
+        ("traits", ctypes.c_uint32),
+        ("state_type_id", ctypes.c_int64),
+    )
+
+
+class MetadataExtension(ctypes.Structure):
+    """An extension of a call frame that asks a handler for its metadata, and for nothing else."""
+
+    _fields_ = (
+        ("struct_size", _WORD),
+        ("type", _ENUM),
+        ("next", _POINTER),
+        ("metadata", _POINTER),
+    )
+
+
+class TypeInfo(ctypes.Structure):
+    """How objects of a registered type are freed."""
+
+    _fields_ = (("struct_size", _WORD), ("extension_start", _POINTER), ("deleter", _POINTER))
+
+
+class Context(ctypes.Structure):
+    """What a call frame's ``ctx`` points at. Its contents are ours: handlers hand it back to functions of the table.
+
+    ordinal: the number of the device. states: the address of a Python object's identity in
+    :mod:`xlakit.execution.calls.ffi.interface`, 0 where the call has no states.
+    """
+
+    _fields_ = (("ordinal", ctypes.c_int64), ("states", ctypes.c_int64))

@@ -1,0 +1,268 @@
+"""Handlers of XLA's typed FFI behind custom calls.
+
+A handler is ``XLA_FFI_Error* handler(XLA_FFI_CallFrame*)``, as the macros of XLA's header make it. It is asked for its
+version when it is registered. Machine code makes the calls of handlers that have the stage ``execute`` alone
+(:mod:`xlakit.cpu.kernels.ffi_call`); here is what everything else needs: the interpreter, handlers with more stages,
+and arrays that do not lie major to minor.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any, Final
+
+import numpy as np
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.errors import ArgumentError, HandlerError, UnsupportedError
+from xlakit.execution.calls.c_calls import Memory, address_of
+from xlakit.execution.calls.ffi import structures
+from xlakit.execution.calls.ffi.attributes import Attribute, parse_attributes
+from xlakit.execution.calls.ffi.interface import (
+    States,
+    await_future,
+    drop_states,
+    new_states,
+    table_address,
+    take_error,
+)
+from xlakit.execution.calls.ffi.structures import AttributeKind, Stage
+from xlakit.ir.enums import CustomCallApiVersion
+from xlakit.ir.instruction import Instruction
+from xlakit.ir.operation import Evaluation, Value
+from xlakit.ops.custom_call import CustomCall
+
+_HANDLER: Final = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.POINTER(structures.CallFrame))
+_HINT: Final = "build it against the headers of jax.ffi.include_dir(), and give jax.ffi.pycapsule(handler)"
+_STAGES: Final = tuple(stage.name.lower() for stage in Stage)
+
+
+class FfiTarget:
+    """The handlers that custom calls of one name run, by stage."""
+
+    def __init__(self, name: str, handlers: object) -> None:
+        """``handlers`` is the handler of the stage execute, or a mapping from the names of stages to handlers.
+
+        Each is a PyCapsule, an address or a ctypes function. Raises ArgumentError, UnsupportedError.
+        """
+        self.name = name
+        given: Mapping[Any, object] = handlers if isinstance(handlers, Mapping) else {"execute": handlers}
+        unknown = [str(stage) for stage in given if stage not in _STAGES]
+        if unknown or "execute" not in given:
+            raise ArgumentError(
+                f"the handlers of custom call '{name}' are of the stages {', '.join(map(str, given)) or 'none'}",
+                hint=f"give execute, and of {', '.join(_STAGES[:3])} what there is",
+            )
+        self._owner = handlers
+        self._addresses = {Stage[str(stage).upper()]: address_of(handler) for stage, handler in given.items()}
+        self._functions = {stage: _HANDLER(address) for stage, address in self._addresses.items()}
+        for function in self._functions.values():
+            self._check_version(function)
+        self._states: dict[Instruction, _Held] = {}
+        self._lock = threading.Lock()
+
+    def for_executable(self) -> FfiTarget:
+        """The same handlers with states of their own: those of an executable's calls end with it."""
+        made = copy(self)
+        made._states = {}
+        made._lock = threading.Lock()
+        return made
+
+    @property
+    def address(self) -> int | None:
+        """The handler, where machine code can call it as it is: it has no other stages."""
+        return self._addresses[Stage.EXECUTE] if len(self._addresses) == 1 else None
+
+    def _check_version(self, function: Any) -> None:
+        metadata = structures.Metadata(ctypes.sizeof(structures.Metadata))
+        metadata.api_version.struct_size = ctypes.sizeof(structures.ApiVersion)
+        extension = structures.MetadataExtension(
+            ctypes.sizeof(structures.MetadataExtension),
+            structures.METADATA_EXTENSION,
+            None,
+            ctypes.addressof(metadata),
+        )
+        frame = new_frame(Stage.EXECUTE)
+        frame.extension_start = ctypes.addressof(extension)
+        self._raise(function(ctypes.byref(frame)))
+        found = metadata.api_version.major, metadata.api_version.minor
+        if found[0] != structures.MAJOR or found[1] > structures.MINOR:
+            raise UnsupportedError(
+                f"the handler of custom call '{self.name}' has version {found[0]}.{found[1]} of XLA's typed FFI; "
+                f"this is {structures.MAJOR}.{structures.MINOR}",
+                hint=_HINT,
+            )
+
+    def check(self, instruction: Instruction) -> None:
+        """Raise UnsupportedError or ParseError for a call that handlers cannot be given."""
+        op = instruction.op_as(CustomCall)
+        if op.api_version is not CustomCallApiVersion.API_VERSION_TYPED_FFI:
+            raise UnsupportedError(
+                f"custom call '{self.name}' wants {op.api_version.name} of a handler of XLA's typed FFI",
+                hint="register a C function void name(void* out, void** in) for it, with api_version=0",
+            )
+        for shape in (*(o.shape for o in instruction.operands), instruction.shape):
+            for _, leaf in shape.leaves():
+                if leaf.is_array and leaf.is_dynamic:
+                    raise UnsupportedError(
+                        f"handlers of XLA's typed FFI cannot take or give the dynamic {shape}",
+                        hint="pad it to its bounds with set_dimension_size before the call",
+                    )
+        parse_attributes(instruction.annotations.backend_config)
+
+    def _raise(self, error: int) -> None:
+        if error:
+            raise failure(self.name, error)
+
+    def __call__(self, context: Evaluation, *operands: Value) -> Any:
+        """Call it on copies of the operands; gives the result."""
+        instruction = context.instruction
+        self.check(instruction)
+        op = instruction.op_as(CustomCall)
+        shapes = op.operand_layout_constraints or tuple(o.shape for o in instruction.operands)
+        inputs = [Memory(shape, value) for shape, value in zip(shapes, operands, strict=True)]
+        output = Memory(context.shape, None)
+        for pair in op.output_to_operand_aliasing:
+            output.at(pair.output_index).share(inputs[pair.operand_number].at(pair.operand_index))
+        call = _Call(parse_attributes(instruction.annotations.backend_config))
+        states = self._states_of(instruction, call)
+        call.give(inputs, output)
+        own = structures.Context(context.replica_id * context.num_partitions + context.partition_id, states)
+        for stage in (Stage.PREPARE, Stage.INITIALIZE, Stage.EXECUTE):
+            self._run(stage, call, own)
+        return output.read()
+
+    def _states_of(self, instruction: Instruction, call: _Call) -> int:
+        """The number of the states of a call's handlers, which are made when it is made for the first time."""
+        if len(self._addresses) == 1:
+            return 0
+        with self._lock:
+            held = self._states.get(instruction)
+            if held is None:
+                held = _Held(*new_states())
+                weakref.finalize(held, drop_states, held.number)
+                self._run(Stage.INSTANTIATE, call, structures.Context(0, held.number))
+                self._states[instruction] = held
+        # Those of the stages of a run are made again by it.
+        for stage in (Stage.PREPARE, Stage.INITIALIZE):
+            held.states.drop(stage)
+        return held.number
+
+    def _run(self, stage: Stage, call: _Call, context: structures.Context) -> None:
+        function = self._functions.get(stage)
+        if function is None:
+            return
+        frame = call.frame
+        frame.stage, frame.ctx, frame.future = stage, ctypes.addressof(context), None
+        self._raise(function(ctypes.byref(frame)))
+        if frame.future:
+            self._raise(await_future(frame.future))
+
+
+def failure(name: str, error: int) -> HandlerError:
+    """The error of a custom call whose handler has failed; ``error`` is what it gave."""
+    code, message = take_error(error)
+    return HandlerError(f"custom call '{name}' failed: {message or code}", code=code)
+
+
+class _Held:
+    """The states of one call, which end with its instruction."""
+
+    def __init__(self, number: int, states: States) -> None:
+        self.number = number
+        self.states = states
+
+
+def new_frame(stage: Stage) -> structures.CallFrame:
+    """A call frame without operands, results and attributes."""
+    frame = structures.CallFrame()
+    frame.struct_size, frame.api, frame.stage = structures.CALL_FRAME_BYTES, table_address(), stage
+    for part in (frame.args, frame.rets, frame.attrs):
+        part.struct_size = ctypes.sizeof(part)
+    return frame
+
+
+class _Call:
+    """A call frame with all that it points at."""
+
+    def __init__(self, attributes: Mapping[str, Attribute]) -> None:
+        self._held: list[Any] = []
+        self.frame = new_frame(Stage.INSTANTIATE)
+        self._fill(self.frame.attrs, attributes)
+
+    def give(self, operands: Sequence[Memory], result: Memory) -> None:
+        """Put buffers of operands and results into the frame."""
+        for part, roots in ((self.frame.args, operands), (self.frame.rets, [result])):
+            buffers = [self._buffer(memory) for root in roots for memory in root.leaves()]
+            part.size = len(buffers)
+            part.types = self._keep((ctypes.c_int32 * max(1, len(buffers)))(*[structures.BUFFER] * len(buffers)))
+            part.buffers = self._pointers(buffers)
+
+    def _keep(self, thing: Any) -> int:
+        self._held.append(thing)
+        return ctypes.addressof(thing)
+
+    def _pointers(self, addresses: Sequence[int]) -> int:
+        return self._keep((ctypes.c_void_p * max(1, len(addresses)))(*addresses))
+
+    def _buffer(self, memory: Memory) -> int:
+        dimensions = memory.shape.dimensions if memory.shape.is_array else ()
+        dims = self._keep((ctypes.c_int64 * max(1, len(dimensions)))(*dimensions))
+        size, kind = ctypes.sizeof(structures.Buffer), data_type(memory.shape)
+        return self._keep(structures.Buffer(size, None, kind, memory.pointer, len(dimensions), dims))
+
+    def _fill(self, target: structures.Attributes, attributes: Mapping[str, Attribute]) -> None:
+        kinds: list[AttributeKind] = []
+        names: list[int] = []
+        values: list[int] = []
+        for name, value in attributes.items():
+            names.append(self._span(name))
+            kind, place = self._attribute(value)
+            kinds.append(kind)
+            values.append(place)
+        target.struct_size, target.size = ctypes.sizeof(structures.Attributes), len(names)
+        target.types = self._keep((ctypes.c_int32 * max(1, len(kinds)))(*kinds))
+        target.names, target.attrs = self._pointers(names), self._pointers(values)
+
+    def _attribute(self, value: Attribute) -> tuple[AttributeKind, int]:
+        kind = kind_of(value)
+        if isinstance(value, str):
+            return kind, self._span(value)
+        if isinstance(value, Mapping):
+            made = structures.Attributes()
+            self._fill(made, value)
+            return kind, self._keep(made)
+        data = np.array(value)
+        self._held.append(data)
+        number = structures.DATA_TYPES[PrimitiveType.from_dtype(data.dtype)]
+        if kind is AttributeKind.SCALAR:
+            return kind, self._keep(structures.Scalar(number, data.ctypes.data))
+        return kind, self._keep(structures.Array(number, data.size, data.ctypes.data))
+
+    def _span(self, text: str) -> int:
+        data = ctypes.create_string_buffer(text.encode("utf-8", "surrogateescape"))
+        return self._keep(structures.ByteSpan(self._keep(data), len(data) - 1))
+
+
+def kind_of(value: Attribute) -> AttributeKind:
+    """The form in which an attribute is given."""
+    if isinstance(value, str):
+        return AttributeKind.STRING
+    if isinstance(value, Mapping):
+        return AttributeKind.DICTIONARY
+    return AttributeKind.ARRAY if value.ndim else AttributeKind.SCALAR
+
+
+def data_type(shape: Shape) -> int:
+    """The interface's number of a shape's element type. Raises UnsupportedError."""
+    found = structures.DATA_TYPES.get(shape.element_type)
+    if found is None:
+        raise UnsupportedError(
+            f"XLA's typed FFI has no number for {shape.element_type.hlo_name}", hint="convert it before the call"
+        )
+    return found
