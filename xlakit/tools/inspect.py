@@ -13,6 +13,7 @@ from xlakit.execution.calls.custom_calls import CustomCalls
 from xlakit.execution.options import ExecutionOptions
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ops.custom_call import CustomCall
+from xlakit.passes.analysis.traffic import as_text, traffic
 from xlakit.tools.shards import on_devices, with_partitions
 
 
@@ -88,6 +89,7 @@ VIEWS: Mapping[str, Callable[..., str]] = {
     "memory": _memory,
     "memory-plan": lambda executable: executable.memory_plan().as_text(),
     "fallbacks": _fallbacks,
+    "collectives": lambda executable: as_text(traffic(executable.optimized_module())),
 }
 
 

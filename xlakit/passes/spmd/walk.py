@@ -9,6 +9,7 @@ from xlakit.errors import ShapeError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
+from xlakit.passes.spmd.along.along import along
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, smallest
 from xlakit.passes.spmd.program import Frame, Program
 from xlakit.passes.spmd.propagate import keeps_elements
@@ -43,6 +44,7 @@ class Walk:
         before = make.predecessors
         for old in computation.instructions:
             operands = tuple(values[o] for o in old.operands)
+            make.cause = old
             if old.control_predecessors:
                 also = [piece.instruction for p in old.control_predecessors for piece in leaves(values[p])]
                 make.predecessors = tuple(dict.fromkeys((*before, *also)))
@@ -80,7 +82,10 @@ class Walk:
         """An operation on parts of its operands, as its factors allow; the result is split as its sharding says."""
         scope = smallest(self.scope, operands)
         wanted = self.wanted(old, scope)
-        value = self.pieces.apply(old, operands, scope, wanted, self.hint(old, scope))
+        hint = self.hint(old, scope)
+        value = along(self.pieces, old, operands, scope, hint)
+        if value is None:
+            value = self.pieces.apply(old, operands, scope, wanted, hint)
         if wanted is not None and isinstance(value, Piece):
             return self.pieces.retiled(value, self.pieces.usable(wanted, old.shape.dimensions), scope)
         return value

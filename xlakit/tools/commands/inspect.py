@@ -24,10 +24,10 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--as",
         dest="view",
-        choices=("hlo", "llvm", "llvm-raw", "assembly", "cost", "memory", "memory-plan", "fallbacks"),
+        choices=("hlo", "llvm", "llvm-raw", "assembly", "cost", "memory", "memory-plan", "fallbacks", "collectives"),
         default="hlo",
         help="the optimized HLO (default); LLVM IR after or before LLVM's passes; assembly; counted operations and "
-        "bytes; memory and what holds it; the memory plan; what is not machine code",
+        "bytes; memory and what holds it; the memory plan; what is not machine code; what devices send each other",
     )
     add_filling(parser)
     add_text_options(parser)

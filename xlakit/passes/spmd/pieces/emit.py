@@ -56,6 +56,8 @@ class Emitter(ComputationBuilder):
         self._own: set[Instruction] = set()
         # The control predecessors of the instructions that are emitted now.
         self.predecessors: tuple[Instruction, ...] = ()
+        # The operation for which collectives are emitted, whose metadata they have.
+        self.cause: Instruction | None = None
 
     def like(self, old: Instruction, op: Op, operands: Sequence[Instruction], shape: Shape) -> Instruction:
         """Emit the replacement of an old instruction."""
@@ -116,7 +118,7 @@ class Emitter(ComputationBuilder):
         )
         sizes = list(value.shape.dimensions)
         sizes[dimension] *= len(groups[0])
-        return self._collective(self.add(op, value, shape=Shape(value.shape.element_type, tuple(sizes))))
+        return self._collective(op, value, Shape(value.shape.element_type, tuple(sizes)))
 
     def all_reduce(self, value: Instruction, combining: Op, groups: Sequence[Sequence[int]]) -> Instruction:
         """The values of all members of a group, combined by a binary operation."""
@@ -126,7 +128,7 @@ class Emitter(ComputationBuilder):
             replica_groups=self.channels.everywhere(groups),
             use_global_device_ids=True,
         )
-        return self._collective(self.add(op, value))
+        return self._collective(op, value)
 
     def reduce_scatter(self, value: Instruction, dimension: int, groups: Sequence[Sequence[int]]) -> Instruction:
         """The sum over all members of a group, scattered in the order of the group."""
@@ -139,24 +141,24 @@ class Emitter(ComputationBuilder):
         )
         sizes = list(value.shape.dimensions)
         sizes[dimension] //= len(groups[0])
-        return self._collective(self.add(op, value, shape=Shape(value.shape.element_type, tuple(sizes))))
+        return self._collective(op, value, Shape(value.shape.element_type, tuple(sizes)))
 
     def all_to_all(self, value: Instruction, groups: Sequence[Sequence[int]]) -> Instruction:
         """All-to-all of blocks in dimension 0, one for each member of the group."""
         among = ReplicaGroups(tuple(map(tuple, groups)))
         op = AllToAll(split_dimension=0, channel_id=self.channels.new(), replica_groups=among)
-        return self._collective(self.add(op, value))
+        return self._collective(op, value)
 
     def permute(self, value: Instruction, pairs: Sequence[tuple[int, int]]) -> Instruction:
         """The value of another partition."""
         op = CollectivePermute(channel_id=self.channels.new(), source_target_pairs=tuple(pairs))
-        return self._collective(self.add(op, value))
+        return self._collective(op, value)
 
     def broadcast_from_first(self, value: Instruction, groups: Sequence[Sequence[int]]) -> Instruction:
         """The value of the first in each group."""
         among = ReplicaGroups(tuple(map(tuple, groups)))
         op = CollectiveBroadcast(channel_id=self.channels.new(), replica_groups=among)
-        return self._collective(self.add(op, value))
+        return self._collective(op, value)
 
     def _combiner(self, op: Op, kind: PrimitiveType) -> Computation:
         """The reducer computation of a binary operation, shared by all uses."""
@@ -167,6 +169,7 @@ class Emitter(ComputationBuilder):
             found = known[op, kind] = binary_computation(name, op, kind, self.context)
         return found
 
-    def _collective(self, made: Instruction) -> Instruction:
+    def _collective(self, op: Op, value: Instruction, shape: Shape | None = None) -> Instruction:
+        made = self.add(op, value, like=self.cause, shape=shape)
         self._own.add(made)
         return made

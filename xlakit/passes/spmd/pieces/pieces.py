@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
@@ -39,6 +40,7 @@ from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leave
 
 # The depth to which whole values are recomputed in parts; beyond that they are sliced.
 _MOST_STEPS_BACK = 48
+_NO_SPLITS: Final[Mapping[int, Split]] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,7 +185,7 @@ class Pieces:
         if factors is None or len(given) != len(operands):
             return self.on_whole(old, operands, scope)
         choice = self._chosen(old, factors, given, scope, wanted, hint)
-        value = self._in_parts(old, given, scope, factors, choice.splits)
+        value = self.in_parts(old, given, scope, factors, choice.splits)
         if isinstance(value, Piece) and value.is_whole and not choice.splits:
             value.source = (old, tuple(operands))
         return value
@@ -194,11 +196,12 @@ class Pieces:
         factors: Factors,
         given: Sequence[Piece],
         scope: Scope,
-        wanted: Sequence[Split | None] | None,
-        hint: Hint | None,
+        wanted: Sequence[Split | None] | None = None,
+        hint: Hint | None = None,
+        first: Mapping[int, Split] = _NO_SPLITS,
     ) -> tuple[list[Tiling], list[Tiling]]:
-        """The tilings of operands and results for a choice of factors."""
-        splits = self._chosen(old, factors, given, scope, wanted, hint).splits
+        """The tilings of operands and results for a choice of factors; ``first`` has those that are split anyway."""
+        splits = self._chosen(old, factors, given, scope, wanted, hint, first).splits
         return [_tiling(dims, splits) for dims in factors.operands], [_tiling(dims, splits) for dims in factors.results]
 
     def _chosen(
@@ -209,9 +212,10 @@ class Pieces:
         scope: Scope,
         wanted: Sequence[Split | None] | None,
         hint: Hint | None,
+        first: Mapping[int, Split] = _NO_SPLITS,
     ) -> _Choice:
         """The choice of split factors, from the tilings of operands and the requested tiling of the result."""
-        choice = _Choice(old, factors)
+        choice = _Choice(old, factors, first)
         # A whole value stays whole: it is recomputed in parts if these are requested, and never gathered.
         hint = hint if any(p.scope == scope and not is_whole(p.tiling) for p in given) else None
         if hint is not None and hint.comes_first:
@@ -247,12 +251,12 @@ class Pieces:
             return None
         self._steps_back += 1
         try:
-            made = self._in_parts(old, given, piece.scope, factors, choice.splits)
+            made = self.in_parts(old, given, piece.scope, factors, choice.splits)
         finally:
             self._steps_back -= 1
         return made if isinstance(made, Piece) else None
 
-    def _in_parts(
+    def in_parts(
         self, old: Instruction, given: Sequence[Piece], scope: Scope, factors: Factors, splits: dict[int, Split]
     ) -> Value:
         """The operation with some factors split."""
@@ -270,7 +274,7 @@ class Pieces:
             made = self._summed(old, local, shapes[0], results[0], summed, scope)
         else:
             shape = shapes[0] if not old.shape.is_tuple else dataclasses.replace(old.shape, tuple_shapes=tuple(shapes))
-            made = self.make.like(old, _local_op(old, tilings, results), local, shape)
+            made = self.make.like(old, local_op(old, tilings, results), local, shape)
             if isinstance(old.op, Reverse):
                 found = Piece(made, _turned(results[0], old.op.dimensions), scope, old.shape)
                 return self.retiled(found, results[0], scope)
@@ -309,8 +313,8 @@ class Pieces:
 class _Choice:
     """The splits of the factors of an operation."""
 
-    def __init__(self, old: Instruction, factors: Factors) -> None:
-        self.splits: dict[int, Split] = {}
+    def __init__(self, old: Instruction, factors: Factors, first: Mapping[int, Split] = _NO_SPLITS) -> None:
+        self.splits: dict[int, Split] = dict(first)
         self._sizes: dict[int, set[int]] = {}
         shapes = [*(o.shape for o in old.operands), *leaf_shapes(old.shape)]
         for shape, dims in zip(shapes, (*factors.operands, *factors.results), strict=True):
@@ -326,6 +330,16 @@ class _Choice:
             sizes = tuple(self._sizes[factor])
             if divides((split,) * len(sizes), sizes) and is_proper([*self.splits.values(), split]):
                 self.splits[factor] = split
+
+
+def splits_of(factors: Factors, operands: Sequence[Tiling]) -> dict[int, Split]:
+    """The splits of factors, from the tilings of operands."""
+    pairs = [
+        pair
+        for dims, tiling in zip(factors.operands, operands, strict=True)
+        for pair in zip(dims, tiling, strict=False)
+    ]
+    return {factor: split for factor, split in pairs if factor is not None and split is not None}
 
 
 def _tiling(dims: Dims, splits: dict[int, Split]) -> Tiling:
@@ -346,7 +360,7 @@ def _local_shape(old: Instruction, whole: Shape, tiling: Tiling) -> Shape:
     return shape.with_layout(whole.layout) if isinstance(old.op, CustomCall) and whole.layout else shape
 
 
-def _local_op(old: Instruction, operands: Sequence[Tiling], results: Sequence[Tiling]) -> Op:
+def local_op(old: Instruction, operands: Sequence[Tiling], results: Sequence[Tiling]) -> Op:
     """The operation with the sizes that it says, where they are those of parts."""
     op = old.op
     if isinstance(op, Reshape):

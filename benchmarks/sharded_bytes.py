@@ -1,0 +1,139 @@
+"""``python -m benchmarks.sharded_bytes``: what devices send each other, in programs that xlakit and XLA have split.
+
+The programs of :mod:`benchmarks.sharded_programs` are compiled for eight devices by each compiler in a process of its
+own, and run; results are compared with those of one device. Bytes are counted in ``compile().as_text()``, by
+:mod:`xlakit.passes.analysis.traffic`: what one device sends. A geometric mean needs numbers above 0: it is of
+(1 + bytes).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+DEVICES = 8
+# What a program may send more than XLA's before it is marked.
+_TOLERANCE = 1.05
+
+
+def _child(platform: str, names: Sequence[str], folder: Path) -> dict[str, Any]:
+    """What a process on a platform has measured: by program the bytes and the number of collectives, or a fault."""
+    said = folder / f"{platform}.json"
+    environment = os.environ | {
+        "JAX_PLATFORMS": platform,
+        "XLAKIT_DEVICES": str(DEVICES),
+        "JAX_NUM_CPU_DEVICES": str(DEVICES),
+    }
+    command = [sys.executable, "-m", "benchmarks.sharded_bytes", "--child", str(said), *names]
+    subprocess.run(command, env=environment, check=True)
+    return json.loads(said.read_text())
+
+
+def _measure(said: Path, names: Sequence[str]) -> None:
+    """Compile and run the programs in this process; results and numbers go to files beside ``said``."""
+    import jax
+    import numpy as np
+    from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+    from benchmarks.sharded_programs import PROGRAMS
+    from xlakit import HloModule
+    from xlakit.passes.analysis.traffic import traffic
+
+    found: dict[str, Any] = {}
+    for name in names:
+        program = PROGRAMS[name]
+        axes = ("x", "y")[: len(program.mesh)]
+        mesh = jax.make_mesh(program.mesh, axes, axis_types=(AxisType.Auto,) * len(axes))
+
+        def placed(spec: Any, mesh: Any = mesh) -> Any:
+            return NamedSharding(mesh, spec)
+
+        def is_spec(value: Any) -> bool:
+            return isinstance(value, PartitionSpec)
+
+        given = [jax.device_put(a, placed(s)) for a, s in zip(program.arguments, program.specs, strict=True)]
+        said_of_results = {}
+        if program.results is not None:
+            said_of_results["out_shardings"] = jax.tree.map(placed, program.results, is_leaf=is_spec)
+        try:
+            compiled = jax.jit(program.function, **said_of_results).lower(*given).compile()
+            moved = traffic(HloModule.from_text(compiled.as_text() or ""))
+            results = [np.asarray(r) for r in jax.tree.leaves(compiled(*given))]
+            alone = [np.asarray(r) for r in jax.tree.leaves(jax.jit(program.function)(*program.arguments))]
+            fault = _difference(results, alone)
+        except Exception as error:  # a program that a compiler refuses is a row of the table
+            found[name] = {"fault": f"{type(error).__name__}: {error}"[:400]}
+            continue
+        found[name] = {"bytes": sum(t.total for t in moved), "count": sum(t.times for t in moved), "fault": fault}
+    said.write_text(json.dumps(found))
+
+
+def _difference(results: Sequence[Any], expected: Sequence[Any]) -> str:
+    """How the results of eight devices differ from those of one beyond rounding; empty where they do not."""
+    import numpy as np
+
+    for number, (a, b) in enumerate(zip(results, expected, strict=True)):
+        scale = max(1e-6, float(np.abs(b).max()))
+        if a.shape != b.shape or not np.allclose(a, b, rtol=1e-4, atol=2e-5 * scale):
+            return f"result {number} differs by {float(np.abs(a - b).max()) / scale:.2g}"
+    return ""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; 1 where a result of ours was wrong."""
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m benchmarks.sharded_bytes", description=(__doc__ or "").split("\n\n")[0]
+    )
+    parser.add_argument("programs", nargs="*", help="parts of the names of programs (all)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="where the numbers go as JSON")
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.child is not None:
+        _measure(options.child, options.programs)
+        return 0
+    from benchmarks.sharded_programs import PROGRAMS
+
+    names = [n for n in PROGRAMS if not options.programs or any(part in n for part in options.programs)]
+    with tempfile.TemporaryDirectory() as folder:
+        ours, theirs = (_child(platform, names, Path(folder)) for platform in ("xlakit", "cpu"))
+    faults = _print(names, ours, theirs)
+    if options.output is not None:
+        options.output.write_text(json.dumps({"xlakit": ours, "xla": theirs}, indent=1) + "\n")
+    return 1 if faults else 0
+
+
+def _print(names: Sequence[str], ours: dict[str, Any], theirs: dict[str, Any]) -> int:
+    """Print the table; gives the number of our faults."""
+    print(f"| program | xlakit: bytes | collectives | XLA: bytes | collectives | ratio |\n|{'---|' * 6}")
+    ratios: list[float] = []
+    more: list[str] = []
+    for name in names:
+        row, other = ours[name], theirs[name]
+        if "bytes" not in row or "bytes" not in other:
+            print(f"| {name} | {row.get('fault', '')} | | {other.get('fault', '')} | | |")
+            continue
+        ratio = (1 + row["bytes"]) / (1 + other["bytes"])
+        ratios.append(ratio)
+        if ratio > _TOLERANCE:
+            more.append(name)
+        cells = (f"{row['bytes']:,.0f}", str(row["count"]), f"{other['bytes']:,.0f}", str(other["count"]))
+        note = f" {row['fault']}" if row["fault"] else ""
+        note += f" (XLA: {other['fault']})" if other["fault"] else ""
+        print(f"| {name}{note} | {' | '.join(cells)} | {ratio:.3g} |")
+    if ratios:
+        mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
+        print(f"\n{len(ratios)} programs on {DEVICES} devices; geometric mean of the ratios: {mean:.3f}")
+        print(f"more than {_TOLERANCE:.2f} of XLA's bytes in {len(more)}: {', '.join(more) or 'none'}")
+    return sum(bool(row["fault"]) for row in ours.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,218 @@
+"""JAX programs over eight devices, and how their arguments are split: what :mod:`benchmarks.sharded_bytes` compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax, numpy as jnp
+from jax.sharding import PartitionSpec as P
+
+# The axes of a mesh: "x" alone, or "x" and "y".
+LINE, GRID = (8,), (4, 2)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A function, its arguments, how each is split, and how the results are where that is said."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    specs: tuple[Any, ...]
+    mesh: tuple[int, ...] = LINE
+    results: Any = None
+
+
+def _floats(*dims: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    return np.random.default_rng([seed, *dims]).normal(size=dims).astype(np.float32)
+
+
+def _words(*dims: int, below: int = 1024) -> np.ndarray[Any, Any]:
+    return np.random.default_rng([below, *dims]).integers(0, below, dims).astype(np.int32)
+
+
+def _layer() -> tuple[Any, ...]:
+    return _floats(64, 128), _floats(128, 512, seed=1) / 11, _floats(512, 128, seed=2) / 22
+
+
+def _mlp(x: Any, up: Any, down: Any) -> Any:
+    return jax.nn.relu(x @ up) @ down
+
+
+def _step(x: Any, up: Any, down: Any) -> Any:
+    loss = lambda w: (_mlp(x, *w) ** 2).mean()  # noqa: E731
+    value, gradients = jax.value_and_grad(loss)((up, down))
+    return value, *(w - 0.1 * g for w, g in zip((up, down), gradients, strict=True))
+
+
+def _deep(x: Any, ups: Any, downs: Any) -> Any:
+    return lax.scan(lambda h, w: (h + _mlp(h, *w), None), x, (ups, downs))[0]
+
+
+def _deep_step(x: Any, ups: Any, downs: Any) -> Any:
+    gradients = jax.grad(lambda w: (_deep(x, *w) ** 2).mean())((ups, downs))
+    return tuple(w - 0.1 * g for w, g in zip((ups, downs), gradients, strict=True))
+
+
+def _attention(q: Any, k: Any, v: Any) -> Any:
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / 4
+    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
+
+
+def _layer_norm(x: Any) -> Any:
+    return (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5)
+
+
+def _likelihood(logits: Any, words: Any) -> Any:
+    return -jnp.take_along_axis(jax.nn.log_softmax(logits), words[..., None], -1).mean()
+
+
+def _language_model(words: Any, table: Any, up: Any, down: Any) -> Any:
+    def loss(weights: Any) -> Any:
+        table, up, down = weights
+        h = table[words]
+        return _likelihood(_layer_norm(h + _mlp(h, up, down)) @ table.T, words)
+
+    gradients = jax.grad(loss)((table, up, down))
+    return tuple(w - 0.1 * g for w, g in zip((table, up, down), gradients, strict=True))
+
+
+def _experts(x: Any, ups: Any, downs: Any) -> Any:
+    """Experts on tokens that are sorted to them already."""
+    return jnp.einsum("ech,ehd->ecd", jax.nn.relu(jnp.einsum("ecd,edh->ech", x, ups)), downs)
+
+
+def _routed(x: Any, gate: Any, ups: Any, downs: Any) -> Any:
+    chosen = jax.nn.one_hot(jnp.argmax(x @ gate, -1), 8)
+    given = jnp.einsum("td,te->etd", x, chosen)
+    return jnp.einsum("etd,te->td", _experts(given, ups, downs), chosen)
+
+
+def _pipeline(x: Any, weights: Any) -> Any:
+    """Stages on their devices, whose state moves to the next one by a roll."""
+
+    def tick(state: Any, given: Any) -> Any:
+        state = jnp.roll(state, 1, 0).at[0].set(given)
+        state = jnp.tanh(jnp.einsum("sbd,sde->sbe", state, weights))
+        return state, state[-1]
+
+    return lax.scan(tick, jnp.zeros((8, *x.shape[1:]), x.dtype), x)[1]
+
+
+def _convolved(x: Any, kernel: Any, stride: int = 1, padding: str = "SAME") -> Any:
+    return lax.conv_general_dilated(x, kernel, (stride, stride), padding, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def _pooled(x: Any) -> Any:
+    return lax.reduce_window(x, -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+
+
+def _smoothed(x: Any) -> Any:
+    return lax.reduce_window(x, 0.0, lax.add, (1, 3, 3, 1), (1, 1, 1, 1), "SAME")
+
+
+def _convolution_step(x: Any, kernel: Any) -> Any:
+    return kernel - 0.1 * jax.grad(lambda k: (_convolved(x, k) ** 2).mean())(kernel)
+
+
+def _laplace(u: Any) -> Any:
+    return jnp.roll(u, 1, 0) + jnp.roll(u, -1, 0) + jnp.roll(u, 1, 1) + jnp.roll(u, -1, 1) - 4 * u
+
+
+def _heat(u: Any) -> Any:
+    return lax.scan(lambda u, _: (u + 0.1 * _laplace(u), None), u, None, length=10)[0]
+
+
+def _edges(u: Any) -> Any:
+    """A stencil inside of the array, whose border stays."""
+    inside = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * u[1:-1, 1:-1]
+    return u.at[1:-1, 1:-1].add(0.1 * inside)
+
+
+def _differences(u: Any) -> Any:
+    return jnp.pad(u[1:] - u[:-1], ((0, 1), (0, 0)))
+
+
+def _padded(u: Any) -> Any:
+    p = jnp.pad(u, ((1, 1), (0, 0)))
+    return p[2:] - p[:-2]
+
+
+def _lookup_step(table: Any, words: Any) -> Any:
+    return table - 0.1 * jax.grad(lambda t: (t[words] ** 2).sum())(table)
+
+
+_IMAGES, _KERNEL = _floats(4, 64, 64, 8), _floats(3, 3, 8, 8) / 8
+_DEEP = (_floats(64, 64), _floats(4, 64, 128, seed=1) / 20, _floats(4, 128, 64, seed=2) / 20)
+_HEADS = tuple(_floats(8, 64, 8, 16, seed=s) for s in range(3))
+_ROWS = P("x")
+_LM = (_words(16, 32), _floats(1024, 64), _floats(64, 256, seed=1) / 8, _floats(256, 64, seed=2) / 16)
+
+PROGRAMS: dict[str, Program] = {
+    "data parallel, forward": Program(_mlp, _layer(), (_ROWS, P(), P())),
+    "data parallel, training": Program(_step, _layer(), (_ROWS, P(), P())),
+    "data parallel, four layers, training": Program(_deep_step, _DEEP, (_ROWS, P(), P())),
+    "tensor parallel, forward": Program(_mlp, _layer(), (P(), P(None, "x"), P("x"))),
+    "tensor parallel, training": Program(_step, _layer(), (P(), P(None, "x"), P("x"))),
+    "tensor parallel, four layers": Program(_deep, _DEEP, (P(), P(None, None, "x"), P(None, "x"))),
+    "tensor parallel, four layers, training": Program(_deep_step, _DEEP, (P(), P(None, None, "x"), P(None, "x"))),
+    "fully sharded, forward": Program(_mlp, _layer(), (_ROWS, P("x"), P("x"))),
+    "fully sharded, training": Program(_step, _layer(), (_ROWS, P("x"), P("x")), results=(P(), P("x"), P("x"))),
+    "data and tensor, training": Program(_step, _layer(), (_ROWS, P(None, "y"), P("y")), GRID),
+    "data and tensor, four layers": Program(_deep, _DEEP, (_ROWS, P(None, None, "y"), P(None, "y")), GRID),
+    "attention, heads": Program(_attention, _HEADS, (P(None, None, "x"),) * 3),
+    "attention, batch": Program(_attention, _HEADS, (P("x"),) * 3),
+    "attention, sequence": Program(_attention, _HEADS, (P(None, "x"), P(), P())),
+    "attention, sequence, all": Program(_attention, _HEADS, (P(None, "x"),) * 3),
+    "layer norm, features": Program(_layer_norm, (_floats(64, 256),), (P(None, "x"),)),
+    "softmax along the split": Program(jax.nn.softmax, (_floats(64, 1024),), (P(None, "x"),)),
+    "embedding, split vocabulary": Program(lambda t, i: t[i], (_floats(1024, 64), _words(16, 8)), (P("x"), P())),
+    "embedding, split vocabulary and words": Program(
+        lambda t, i: t[i], (_floats(1024, 64), _words(16, 8)), (P("y"), P("x")), GRID
+    ),
+    "embedding, split features": Program(lambda t, i: t[i], (_floats(1024, 64), _words(16, 8)), (P(None, "x"), P())),
+    "embedding, split vocabulary, training": Program(_lookup_step, (_floats(1024, 64), _words(16, 8)), (P("x"), P())),
+    "likelihood, split vocabulary": Program(
+        _likelihood, (_floats(64, 1536), _words(64, below=1536)), (P(None, "x"), P())
+    ),
+    "likelihood, split batch": Program(_likelihood, (_floats(64, 1536), _words(64, below=1536)), (P("x"), P("x"))),
+    "likelihood, gradient, split vocabulary": Program(
+        jax.grad(_likelihood), (_floats(64, 1536), _words(64, below=1536)), (P(None, "x"), P())
+    ),
+    "language model, data, training": Program(_language_model, _LM, (P("x"), P(), P(), P())),
+    "language model, tensor, training": Program(_language_model, _LM, (P("x"), P("y"), P(None, "y"), P("y")), GRID),
+    "experts": Program(
+        _experts, (_floats(8, 16, 32), _floats(8, 32, 64), _floats(8, 64, 32)), (P("x"), P("x"), P("x"))
+    ),
+    "experts, routed": Program(
+        _routed, (_floats(64, 32), _floats(32, 8), _floats(8, 32, 64), _floats(8, 64, 32)), (P(), P(), P("x"), P("x"))
+    ),
+    "pipeline": Program(_pipeline, (_floats(12, 4, 32), _floats(8, 32, 32) / 6), (P(), P("x"))),
+    "convolution, batch": Program(_convolved, (_floats(8, 32, 32, 8), _KERNEL), (P("x"), P())),
+    "convolution, rows": Program(_convolved, (_IMAGES, _KERNEL), (P(None, "x"), P())),
+    "convolution, rows, stride 2": Program(lambda x, k: _convolved(x, k, 2), (_IMAGES, _KERNEL), (P(None, "x"), P())),
+    "convolution, rows and columns": Program(_convolved, (_IMAGES, _KERNEL), (P(None, "x", "y"), P()), GRID),
+    "convolution, rows, training": Program(_convolution_step, (_IMAGES, _KERNEL), (P(None, "x"), P())),
+    "pooling, rows": Program(_pooled, (_IMAGES,), (P(None, "x"),)),
+    "smoothing, rows": Program(_smoothed, (_IMAGES,), (P(None, "x"),)),
+    "roll": Program(lambda x: jnp.roll(x, 1, 0), (_floats(256, 256),), (P("x"),)),
+    "heat by rolls, rows": Program(_heat, (_floats(256, 256),), (P("x"),)),
+    "heat by rolls, rows and columns": Program(_heat, (_floats(256, 256),), (P("x", "y"),), GRID),
+    "stencil inside": Program(_edges, (_floats(256, 256),), (P("x"),)),
+    "differences": Program(_differences, (_floats(256, 64),), (P("x"),)),
+    "stencil of a padded array": Program(_padded, (_floats(256, 64),), (P("x"),)),
+    "concatenated along the split": Program(
+        lambda x, y: jnp.concatenate([x, y]) * 2, (_floats(256, 64), _floats(256, 64, seed=1)), (P("x"), P("x"))
+    ),
+    "cumulative sum along the split": Program(lambda x: jnp.cumsum(x, 0), (_floats(1024, 64),), (P("x"),)),
+    "sort along the split": Program(lambda x: jnp.sort(x, 0), (_floats(4096, 4),), (P("x"),)),
+    "top 8 along the split": Program(lambda x: lax.top_k(x, 8), (_floats(4, 8192),), (P(None, "x"),)),
+    "argmax along the split": Program(lambda x: jnp.argmax(x, -1), (_floats(16, 8192),), (P(None, "x"),)),
+    "FFT along the split": Program(lambda x: jnp.abs(jnp.fft.fft(x)), (_floats(64, 256),), (P(None, "x"),)),
+    "FFT in two dimensions": Program(lambda x: jnp.abs(jnp.fft.fft2(x)), (_floats(64, 64),), (P("x"),)),
+    "transpose": Program(lambda x: x.T * 2, (_floats(256, 256),), (P("x"),), results=P("x")),
+    "uneven, element by element": Program(lambda x: jnp.tanh(x[:250]) * 2, (_floats(256, 64),), (P("x"),)),
+}

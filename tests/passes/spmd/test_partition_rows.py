@@ -1,0 +1,109 @@
+"""Rows of tables that are split along their rows: what is read and written, by which collectives."""
+
+import numpy as np
+import pytest
+from split_programs import ROWS, collectives, module_of, run_split
+
+import xlakit as xla
+
+BY_TWO = "{devices=[2,2]<=[4]}"
+SPLIT = "{devices=[4]<=[4]}"
+SET = "set { a = f32[] parameter(0) ROOT b = f32[] parameter(1) }"
+
+
+def agree(body, expected, *arguments, exact=True):
+    module = module_of(body, SET)
+    result, split = run_split(module, *arguments)
+    whole = np.asarray(xla.compile(module.replace(num_partitions=1), backend="interpreter")(*arguments))
+    if exact:
+        assert result.tobytes() == whole.tobytes()
+    else:
+        np.testing.assert_allclose(result, whole, rtol=1e-6)
+    assert collectives(split) == expected
+    return split
+
+
+def numbers(*dims, kind=np.float32):
+    return np.random.default_rng(dims).integers(-50, 50, dims).astype(kind)
+
+
+def tables():
+    values = numbers(16, 4)
+    values[3], values[15] = -0.0, np.inf
+    return values
+
+
+@pytest.mark.parametrize("kind", ["s32", "u32", "s8", "u8", "s64", "u64"])
+def test_numbers_of_any_type_and_outside_of_the_table(kind):
+    dtype = np.dtype(f"{kind[0].replace('s', 'i')}{int(kind[1:]) // 8}")
+    info = np.iinfo(dtype)
+    indices = np.array([0, 3, 4, 15, 16, info.max, info.min, 7], dtype)
+    body = (
+        f"t = f32[16,4] parameter(0), sharding={ROWS} i = {kind}[8] parameter(1), sharding={{replicated}} "
+        "ROOT r = f32[8,4] gather(t, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+        "index_vector_dim=1, slice_sizes={1,4}"
+    )
+    split = agree(body, {"all-reduce": 1}, tables(), indices)
+    assert [i.shape.dimensions for i in split.entry.instructions if i.opcode == "all-reduce"] == [(8, 4)]
+
+
+def test_a_small_table_comes_whole():
+    body = (
+        f"t = f32[16,4] parameter(0), sharding={ROWS} i = s32[64] parameter(1), sharding={{replicated}} "
+        "ROOT r = f32[64,4] gather(t, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+        "index_vector_dim=1, slice_sizes={1,4}"
+    )
+    agree(body, {"all-gather": 1}, tables(), numbers(64, kind=np.int32))
+
+
+def test_a_table_that_is_split_along_both_numbers():
+    body = (
+        f"t = f32[16,8] parameter(0), sharding={BY_TWO} i = s32[2,6] parameter(1), sharding={{replicated}} "
+        "ROOT r = f32[6] gather(t, i), offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={1,0}, "
+        "index_vector_dim=0, slice_sizes={1,1}"
+    )
+    indices = np.array([[0, 7, 3, 9, -1, 4], [15, 0, 8, 7, 3, -9]], np.int32)
+    agree(body, {"all-reduce": 1}, numbers(16, 8), indices)
+
+
+def test_split_numbers_of_rows_give_split_rows():
+    body = (
+        f"t = f32[64,16] parameter(0), sharding={ROWS} i = s32[8] parameter(1), sharding={SPLIT} "
+        "ROOT r = f32[8,16] gather(t, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+        "index_vector_dim=1, slice_sizes={1,16}"
+    )
+    agree(body, {"all-gather": 1, "reduce-scatter": 1}, numbers(64, 16), np.arange(8, dtype=np.int32) * 8)
+
+
+@pytest.mark.parametrize(("function", "result"), [("add", ROWS), ("set", ROWS)])
+def test_each_member_scatters_into_its_rows(function, result):
+    body = (
+        f"t = f32[16,4] parameter(0), sharding={ROWS} i = s32[7,1] parameter(1), sharding={{replicated}} "
+        f"u = f32[7,4] parameter(2), sharding={{replicated}} ROOT r = f32[16,4] scatter(t, i, u), "
+        "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
+        f"to_apply={function}, sharding={result}"
+    )
+    indices = np.array([[0], [5], [16], [-1], [15], [5], [np.iinfo(np.int32).min]], np.int32)
+    split = agree(body, {}, numbers(16, 4), indices, numbers(7, 4))
+    assert [i.shape.dimensions for i in split.entry.instructions if i.opcode == "scatter"] == [(4, 4)]
+
+
+def test_updates_that_are_split_over_others_are_added_up():
+    body = (
+        "t = f32[16,4] parameter(0), sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate} "
+        "i = s32[8] parameter(1), sharding={devices=[2,2]<=[2,2]T(1,0) last_tile_dim_replicate} "
+        "u = f32[8,4] parameter(2), sharding={devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate} "
+        "ROOT r = f32[16,4] scatter(t, i, u), update_window_dims={1}, inserted_window_dims={0}, "
+        "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add"
+    )
+    agree(body, {"all-reduce": 1}, numbers(16, 4), np.array([0, 15, 3, 3, 9, 20, -1, 8], np.int32), numbers(8, 4))
+
+
+@pytest.mark.parametrize("start", [-3, 0, 5, 15, 99])
+def test_single_rows_are_read_and_written(start):
+    given = f"t = f32[16,4] parameter(0), sharding={ROWS} i = s32[] parameter(1), sharding={{replicated}} "
+    read = "ROOT r = f32[1,4] dynamic-slice(t, i, i), dynamic_slice_sizes={1,4}"
+    at = np.int32(start)
+    agree(given + read, {"all-reduce": 1}, numbers(16, 4), at)
+    written = "u = f32[1,4] parameter(2), sharding={replicated} ROOT r = f32[16,4] dynamic-update-slice(t, u, i, i)"
+    agree(given + written, {}, numbers(16, 4), at, numbers(1, 4))

@@ -1,0 +1,112 @@
+"""What the devices of a program send each other: for each collective its bytes, how often it runs, and what it is of.
+
+Bytes are those that one device sends, on average, in the algorithms that need the least: rings for all-reduce,
+all-gather and reduce-scatter. Loops count with their iterations, once where these are not known; of the branches of a
+conditional the one that sends most counts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from xlakit.data.text_table import aligned
+from xlakit.errors import Location
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.communication.collective import Collective
+from xlakit.ops.communication.collective_moves import AllToAll, Permuting, RaggedAllToAll
+from xlakit.ops.communication.collectives import AllGather, AllReduce, CollectiveBroadcast, ReduceScatter
+from xlakit.ops.control import Conditional, While
+from xlakit.passes.analysis.loops import loop_of, trip_count
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """One collective: ``sent`` bytes of a device each of ``times`` that it runs; the operation that needs it."""
+
+    opcode: str
+    shape: str
+    sent: float
+    times: int
+    of: str
+    location: Location | None
+
+    @property
+    def total(self) -> float:
+        """The bytes that a device sends in all runs."""
+        return self.sent * self.times
+
+
+def traffic(module: HloModule) -> list[Traffic]:
+    """The collectives of the program of one device, in program order."""
+    return _of_computation(module, module.entry)
+
+
+def _of_computation(module: HloModule, computation: Computation) -> list[Traffic]:
+    found: list[Traffic] = []
+    for instruction in computation.instructions:
+        op = instruction.op
+        if isinstance(op, While):
+            times = _iterations(instruction)
+            for inner, runs in ((op.condition, times + 1), (op.body, times)):
+                found += [replace(t, times=t.times * runs) for t in _of_computation(module, inner)]
+        elif isinstance(op, Conditional):
+            branches = [_of_computation(module, b) for b in op.branch_computations]
+            found += max(branches, key=lambda branch: sum(t.total for t in branch))
+        elif isinstance(op, (Collective, Permuting)):
+            found.append(_of_collective(module, instruction))
+        else:
+            for callee in op.called_computations:
+                found += _of_computation(module, callee)
+    return found
+
+
+def _iterations(loop: Instruction) -> int:
+    """How often a loop runs: by its note, or by what it counts."""
+    note = loop.annotations.backend_config or ""
+    if "known_trip_count" in note:
+        return int(json.loads(note)["known_trip_count"]["n"])
+    known = loop_of(loop)
+    return (trip_count(known) if known is not None else None) or 1
+
+
+def _of_collective(module: HloModule, instruction: Instruction) -> Traffic:
+    # Collectives without a channel are among replicas.
+    channel = getattr(instruction.op, "channel_id", None)
+    members = module.replica_count if channel is None else module.num_partitions
+    operands = sum(o.shape.byte_size for o in instruction.operands)
+    op_name = instruction.annotations.metadata.op_name if instruction.annotations.metadata else ""
+    sent = _sent(instruction, operands, members)
+    shape = ", ".join(str(o.shape.without_layout()) for o in instruction.operands)
+    return Traffic(instruction.opcode, shape, sent, 1, op_name, module.location_of(instruction))
+
+
+def _sent(instruction: Instruction, operands: int, members: int) -> float:
+    op = instruction.op
+    if isinstance(op, Permuting):
+        return operands * sum(source != target for source, target in op.source_target_pairs) / members
+    assert isinstance(op, Collective)
+    size = op.group_size or members
+    others = (size - 1) / size
+    if isinstance(op, AllReduce):
+        return 2 * others * operands
+    if isinstance(op, AllGather):
+        return others * operands * size
+    if isinstance(op, (ReduceScatter, AllToAll, RaggedAllToAll, CollectiveBroadcast)):
+        return others * operands
+    return float(operands)
+
+
+def as_text(found: Sequence[Traffic]) -> str:
+    """A table of collectives, those that send most first, and their sum."""
+    if not found:
+        return "devices send each other nothing"
+    rows = [("bytes", "times", "collective", "operands", "of", "line")]
+    for t in sorted(found, key=lambda t: -t.total):
+        place = str(t.location) if t.location is not None else ""
+        rows.append((f"{t.total:,.0f}", str(t.times), t.opcode, t.shape, t.of, place))
+    total = math.fsum(t.total for t in found)
+    lines = aligned(rows)
+    return f"{lines}\n\na device sends {total:,.0f} bytes in {sum(t.times for t in found):,} collectives"

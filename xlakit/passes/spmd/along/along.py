@@ -1,0 +1,33 @@
+"""The operations that may be split along dimensions that they do not leave alone, and by which function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from xlakit.ir.instruction import Instruction
+from xlakit.passes.spmd.along import rows
+from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.values import Piece, Value
+
+# Called with an operation and its operands; gives None where it does nothing, or gains nothing.
+_Along = Callable[[Pieces, Instruction, Sequence[Piece], Scope, Hint | None], Piece | None]
+
+_ALONG: Final[dict[str, _Along]] = {
+    "dynamic-slice": rows.dynamic_slice,
+    "dynamic-update-slice": rows.dynamic_update_slice,
+    "gather": rows.gather,
+    "scatter": rows.scatter,
+}
+
+
+def along(pieces: Pieces, old: Instruction, operands: Sequence[Value], scope: Scope, hint: Hint | None) -> Piece | None:
+    """The result of an operation whose operands are split along dimensions that it works along; None if it is computed
+    by its factors.
+    """
+    function = _ALONG.get(old.opcode)
+    given = [v for v in operands if isinstance(v, Piece)]
+    if function is None or len(given) != len(operands) or any(p.shape.is_dynamic for p in given if p.shape.is_array):
+        return None
+    return function(pieces, old, given, scope, hint)

@@ -1,0 +1,282 @@
+"""Rows of a split dimension by their numbers: gather, scatter, dynamic slices and updates of single rows.
+
+Each member has some of the rows. It subtracts the number of its first one, and reads or writes those that it has. What
+members read is added up, where the others have -0: added to a number, that changes no bit of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from xlakit.ops.elementwise.binary import And
+from xlakit.ops.elementwise.select import Clamp, Select
+from xlakit.ops.gather import Gather
+from xlakit.ops.movement import Concatenate
+from xlakit.ops.reduction import Reduce
+from xlakit.ops.scatter import Scatter
+from xlakit.ops.shared.numerics import limits
+from xlakit.passes.core.computation_builder import binary_computation
+from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, local_op, splits_of
+from xlakit.passes.spmd.shardings.factors import Factors, factors_of
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, local_sizes, parts, split_of
+from xlakit.passes.spmd.shardings.values import Piece
+
+# The factors of dimensions that are split by rows come after those of the rule.
+_ROWS = 1_000
+
+
+def gather(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None) -> Piece | None:
+    """A gather from a table that is split along indexed dimensions; None where the whole table comes cheaper."""
+    op, (table, indices), rule = old.op_as(Gather), given, factors_of(old)
+    rows = _split_rows(table, [d for d in op.start_index_map if op.slice_sizes[d] == 1], scope)
+    if rule is None or not rows or not _can_be_added(old.shape):
+        return None
+    operands, (tiling,) = pieces.tilings_for(old, _with_rows(rule, rows, results=False), given, scope, first=rows)
+    _, (free,) = pieces.tilings_for(old, rule, given, scope, hint=hint)
+    if not _is_cheaper(old, table, tiling, rows, indices.shape.byte_size if operands[1] != indices.tiling else 0):
+        return None
+    make, sizes = pieces.make, table.shape.dimensions
+    numbers = _vectors(pieces, pieces.at(indices, operands[1], scope), op.index_vector_dim)
+    numbers = _clamped(pieces, numbers, [sizes[d] - op.slice_sizes[d] for d in op.start_index_map], op.index_vector_dim)
+    along = list(op.start_index_map)
+    numbers = _shifted(pieces, numbers, op.index_vector_dim, along, table, rows, scope)
+    has = _all_inside(pieces, numbers, op.index_vector_dim, along, table, rows)
+    shape = old.shape.with_dimensions(local_sizes(tiling, old.shape.dimensions))
+    local = [pieces.at(table, operands[0], scope), numbers]
+    made = make.like(old, local_op(old, operands, [tiling]), local, shape)
+    batch = [d for d in range(shape.rank) if d not in op.offset_dims]
+    found = _read(pieces, old, made, make.broadcast(has, shape.dimensions, batch), tiling, rows, scope)
+    return pieces.retiled(found, free, scope) if free != tiling else found
+
+
+def scatter(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None) -> Piece | None:
+    """A scatter into a table that is split along indexed dimensions: each member changes its rows.
+
+    Numbers of the rows of others are outside of a member's part, and what is outside is left out.
+    """
+    op, rule = old.op_as(Scatter), factors_of(old)
+    if rule is None or len(given) != 3:
+        return None
+    table, indices, updates = given
+    single = [d for d in op.scatter_dims_to_operand_dims if d in op.inserted_window_dims]
+    rows = _split_rows(table, single, scope)
+    if (
+        not rows
+        and hint is not None
+        and table.scope == scope
+        and table.is_whole
+        and divides(hint.tiling, table.shape.dimensions)
+    ):
+        rows = {_ROWS + d: split for d in single if (split := hint.tiling[d]) is not None}
+    if not rows:
+        return None
+    factors = _with_rows(rule, rows, results=True)
+    operands, _ = pieces.tilings_for(old, factors, given, scope, first=rows)
+    if updates.tiling != operands[2] and updates.shape.byte_size > 2 * table.shape.byte_size:
+        return None
+    numbers = _vectors(pieces, pieces.at(indices, operands[1], scope), op.index_vector_dim)
+    along = list(op.scatter_dims_to_operand_dims)
+    split_table = dataclasses.replace(table, tiling=operands[0])
+    numbers = _shifted(pieces, numbers, op.index_vector_dim, along, split_table, rows, scope)
+    tiling = (*operands[1], None)[: numbers.shape.rank]
+    shifted = Piece(numbers, tiling, scope, numbers.shape)
+    local = old.replace(op=dataclasses.replace(op, indices_are_sorted=False))
+    if numbers.shape.rank > indices.shape.rank:
+        dims = (*factors.operands[1], None)
+        factors = dataclasses.replace(factors, operands=(factors.operands[0], dims, factors.operands[2]))
+    made = pieces.in_parts(local, [table, shifted, updates], scope, factors, splits_of(factors, operands))
+    assert isinstance(made, Piece)
+    return made
+
+
+def dynamic_slice(
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+) -> Piece | None:
+    """A single row, or column, at a number that is computed."""
+    table, *starts = given
+    rule, sizes = factors_of(old), old.op_as(DynamicSlice).dynamic_slice_sizes
+    rows = _split_rows(table, [d for d, size in enumerate(sizes) if size == 1], scope)
+    if rule is None or not rows or not _can_be_added(old.shape):
+        return None
+    operands, (tiling,) = pieces.tilings_for(old, _with_rows(rule, rows, results=False), given, scope, first=rows)
+    if not _is_cheaper(old, table, tiling, rows, 0):
+        return None
+    numbers, has = _row(pieces, starts, table, rows, scope)
+    local = [pieces.at(table, operands[0], scope), *numbers]
+    shape = old.shape.with_dimensions(local_sizes(tiling, old.shape.dimensions))
+    made = pieces.make.like(old, local_op(old, operands, [tiling]), local, shape)
+    return _read(pieces, old, made, pieces.make.broadcast(has, shape.dimensions), tiling, rows, scope)
+
+
+def dynamic_update_slice(
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+) -> Piece | None:
+    """An array of which one row is replaced: the member that has it replaces it."""
+    table, update, *starts = given
+    rule = factors_of(old)
+    rows = _split_rows(table, [d for d, size in enumerate(update.shape.dimensions) if size == 1], scope)
+    if rule is None or not rows:
+        return None
+    operands, (tiling,) = pieces.tilings_for(old, _with_rows(rule, rows, results=True), given, scope, first=rows)
+    numbers, has = _row(pieces, starts, table, rows, scope)
+    make = pieces.make
+    part, new = (pieces.at(piece, own, scope) for piece, own in zip(given[:2], operands, strict=False))
+    present = make.add(DynamicSlice(dynamic_slice_sizes=new.shape.dimensions), part, *numbers)
+    new = make.add(Select(), make.broadcast(has, new.shape.dimensions), new, present)
+    made = make.like(old, DynamicUpdateSlice(), [part, new, *numbers], part.shape)
+    return Piece(made, tiling, scope, old.shape)
+
+
+# -- which rows, and what they cost ------------------------------------------------------------------
+
+
+def _split_rows(table: Piece, single: Sequence[int], scope: Scope) -> dict[int, Split]:
+    """The splits of the dimensions along which single rows are asked for, by their factors."""
+    if table.scope != scope or table.unreduced is not None:
+        return {}
+    sizes = table.shape.dimensions
+    return {_ROWS + d: split for d in single if (split := table.tiling[d]) is not None and sizes[d] >= parts(split)}
+
+
+def _with_rows(rule: Factors, rows: dict[int, Split], *, results: bool) -> Factors:
+    """A rule with factors of its own for rows of the first operand, and of the result if that has them all."""
+    operand = tuple(_ROWS + d if _ROWS + d in rows else f for d, f in enumerate(rule.operands[0]))
+    said = tuple(_ROWS + d if _ROWS + d in rows else f for d, f in enumerate(rule.results[0]))
+    return dataclasses.replace(
+        rule, operands=(operand, *rule.operands[1:]), results=(said,) if results else rule.results
+    )
+
+
+def _is_cheaper(old: Instruction, table: Piece, tiling: Tiling, rows: dict[int, Split], brought: int) -> bool:
+    """Whether adding up the results sends less than gathering the rows of the table, with other bytes to bring."""
+    count = math.prod(parts(split) for split in rows.values())
+    others = math.prod(map(parts, table.tiling)) // count
+    result = math.prod(local_sizes(tiling, old.shape.dimensions)) * old.shape.element_type.byte_width
+    return brought + 2 * result <= table.shape.byte_size // others
+
+
+def _can_be_added(shape: Shape) -> bool:
+    return shape.element_type is not PrimitiveType.PRED and shape.element_type.bit_width >= 8
+
+
+def _read(
+    pieces: Pieces,
+    old: Instruction,
+    made: Instruction,
+    has: Instruction,
+    tiling: Tiling,
+    rows: dict[int, Split],
+    scope: Scope,
+) -> Piece:
+    """What each member has read, to be added up: -0 where it does not have the row."""
+    make, kind = pieces.make, made.shape.element_type
+    nothing = make.broadcast(
+        make.constant(np.asarray(0 if kind.is_integral else -0.0).astype(kind.dtype)), made.shape.dimensions
+    )
+    chosen = make.add(Select(), has, made, nothing)
+    numbers = [0] * scope.size
+    for split in rows.values():
+        numbers = [n * parts(split) + part for n, part in zip(numbers, split, strict=True)]
+    return Piece(chosen, tiling, scope, old.shape, unreduced=split_of(numbers))
+
+
+# -- numbers of rows ---------------------------------------------------------------------------------
+
+
+def _vectors(pieces: Pieces, indices: Instruction, vector: int) -> Instruction:
+    """Indices with a dimension for their vectors, of a type that holds the differences of row numbers."""
+    kind, sizes = indices.shape.element_type, indices.shape.dimensions
+    if kind.bit_width < 32:
+        indices = pieces.make.convert(indices, PrimitiveType.S32)
+    return pieces.make.reshape(indices, (*sizes, 1)) if vector == len(sizes) else indices
+
+
+def _along_vectors(pieces: Pieces, like: Instruction, vector: int, numbers: Sequence[int]) -> Instruction:
+    """A number for each element of the vectors, beside other numbers; those that the type does not hold are its
+    largest.
+    """
+    kind = like.shape.element_type
+    _, largest = limits(kind)
+    row = pieces.make.constant(np.asarray([min(n, largest) for n in numbers], kind.dtype))
+    return pieces.make.broadcast(row, like.shape.dimensions, [vector])
+
+
+def _clamped(pieces: Pieces, numbers: Instruction, highest: Sequence[int], vector: int) -> Instruction:
+    """The numbers at which a gather of the whole table reads: those outside become the nearest inside."""
+    low = _along_vectors(pieces, numbers, vector, [0] * len(highest))
+    return pieces.make.add(Clamp(), low, numbers, _along_vectors(pieces, numbers, vector, highest))
+
+
+def _shifted(
+    pieces: Pieces,
+    numbers: Instruction,
+    vector: int,
+    along: Sequence[int],
+    table: Piece,
+    rows: dict[int, Split],
+    scope: Scope,
+) -> Instruction:
+    """The numbers, counted from the first row of each member."""
+    make, kind = pieces.make, numbers.shape.element_type
+    lengths = local_sizes(table.tiling, table.shape.dimensions)
+    firsts: list[Instruction] = []
+    for d in along:
+        split = rows.get(_ROWS + d)
+        first = make.scalar(0, PrimitiveType.S32)
+        if split is not None:
+            first = make.number([part * lengths[d] for part in split], scope)
+        firsts.append(make.reshape(make.convert(first, kind), (1,)))
+    row = firsts[0] if len(firsts) == 1 else make.add(Concatenate(dimension=0), *firsts)
+    return make.apply("subtract", numbers, make.broadcast(row, numbers.shape.dimensions, [vector]))
+
+
+def _all_inside(
+    pieces: Pieces, numbers: Instruction, vector: int, along: Sequence[int], table: Piece, rows: dict[int, Split]
+) -> Instruction:
+    """Whether a member has the rows that a vector names, for numbers that are inside of the table."""
+    make, sizes = pieces.make, table.shape.dimensions
+    lengths = [own if _ROWS + d in rows else sizes[d] for d, own in enumerate(local_sizes(table.tiling, sizes))]
+    low = _along_vectors(pieces, numbers, vector, [0] * len(along))
+    high = _along_vectors(pieces, numbers, vector, [lengths[d] for d in along])
+    inside = make.add(And(), make.compare(numbers, low, "GE"), make.compare(numbers, high, "LT"))
+    rest = [size for d, size in enumerate(inside.shape.dimensions) if d != vector]
+    if len(along) == 1:
+        return make.reshape(inside, rest)
+    both = binary_computation("all-inside", And(), PrimitiveType.PRED, make.context)
+    return make.add(Reduce(dimensions=(vector,), to_apply=both), inside, make.scalar(True, PrimitiveType.PRED))
+
+
+def _row(
+    pieces: Pieces, starts: Sequence[Piece], table: Piece, rows: dict[int, Split], scope: Scope
+) -> tuple[list[Instruction], Instruction]:
+    """Where a member's part has a row, and whether it does."""
+    make, sizes = pieces.make, table.shape.dimensions
+    lengths = local_sizes(table.tiling, sizes)
+    found: list[Instruction] = []
+    has: Instruction | None = None
+    for d, piece in enumerate(starts):
+        start, split = pieces.at(piece, (), scope), rows.get(_ROWS + d)
+        kind = start.shape.element_type if start.shape.element_type.bit_width >= 32 else PrimitiveType.S32
+        start = make.convert(start, kind)
+        if split is None:
+            found.append(start)
+            continue
+        zero = make.scalar(0, kind)
+        start = make.add(Clamp(), zero, start, make.scalar(sizes[d] - 1, kind))
+        first = make.convert(make.number([part * lengths[d] for part in split], scope), kind)
+        start = make.apply("subtract", start, first)
+        length = make.scalar(lengths[d], kind)
+        own = make.add(And(), make.compare(start, zero, "GE"), make.compare(start, length, "LT"))
+        has = own if has is None else make.add(And(), has, own)
+        found.append(start)
+    assert has is not None
+    return found, has
