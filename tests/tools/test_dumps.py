@@ -145,8 +145,9 @@ def test_wrong_settings_and_folders(
         xla.compile(_module(_STEP))
     monkeypatch.delenv("XLAKIT_DUMP_TO")
     assert main(["run", str(tmp_path)]) == 1
-    assert "a folder without manifest.json" in capsys.readouterr().err
+    assert "is a folder without programs" in capsys.readouterr().err
     (tmp_path / "manifest.json").write_text("{}")
+    (tmp_path / "module.hlo").write_text(_STEP)
     assert main(["run", str(tmp_path)]) == 1
     assert "is damaged" in capsys.readouterr().err
 

@@ -397,7 +397,6 @@ def test_run_against(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--json"], "--json is for reports"),
         (["--each-iteration"], "--each-iteration is for reports"),
         (["--trace", "--iterations", "3"], "--iterations does not go with a report"),
         (["--against", "no.hlo"], "--against no.hlo is no file"),

@@ -327,7 +327,7 @@ class _Copy(XlaBuilder):
         return new
 
     def _spliced(self, old: Instruction, source: Computation, values: Sequence[Instruction]) -> Instruction:
-        """The instructions of a computation, on values in the place of its parameters."""
+        """The instructions of a computation, with values instead of its parameters."""
         if len(source.parameters) != len(values):
             raise ArgumentError(
                 f"{source.name} has {len(source.parameters)} parameters, {old.name} gives {len(values)} values",

@@ -33,7 +33,8 @@ _EPILOG = """\
 exit status: 0 done; 1 the program or its file is at fault, a comparison differs, check --warnings-as-errors has a
 warning, or a program does not have what reduce and bisect look for; 2 the command line is at fault, and for diff
 anything that is no difference;
-3 there is nothing to compare with: jaxlib refused the program, died of it, or passed a limit; 130 interrupted.
+3 there is nothing to compare with: jaxlib refused the program, died of it, or passed a limit; 130 interrupted;
+of several programs the worst status counts: 2, then 1, then 3.
 """
 
 # In the order of the help.

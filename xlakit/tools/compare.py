@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,10 @@ class LeafComparison:
     max_relative: float
     mismatches: int
     count: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"output": self.name, **{key: value for key, value in asdict(self).items() if key != "name"}}
 
     @property
     def agrees(self) -> bool:

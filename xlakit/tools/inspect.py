@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 from xlakit import compile_cache as cache
 from xlakit.cpu.compiler import compile_module
@@ -22,10 +23,21 @@ def inspect(module: HloModule, view: str, text: Mapping[str, bool]) -> str:
 
     text: how HLO is printed, as :meth:`HloModule.to_text` takes it.
     """
-    module = on_devices(with_partitions(module)).module
-    executable = compile_module(module, ExecutionOptions(custom_calls=stand_ins(module)))
-    shown = VIEWS[view](executable, **(text if view == "hlo" else {}))
+    shown = VIEWS[view](_compiled(module), **(text if view == "hlo" else {}))
     return shown.rstrip("\n") + "\n"
+
+
+def inspect_as_data(module: HloModule, view: str, text: Mapping[str, bool]) -> Any:
+    """The same for JSON: of ``cost``, ``memory`` and ``fallbacks`` the values, of the others the text."""
+    if view not in _DATA:
+        return inspect(module, view, text)
+    return _DATA[view](_compiled(module))
+
+
+def _compiled(module: HloModule) -> CpuExecutable:
+    """The program of one device, with stand-ins for custom calls that are not registered."""
+    own = on_devices(with_partitions(module)).module
+    return compile_module(own, ExecutionOptions(custom_calls=stand_ins(own)))
 
 
 def stand_ins(module: HloModule) -> dict[str, Callable[..., None]]:
@@ -75,6 +87,13 @@ def _memory(executable: CpuExecutable) -> str:
     return "\n\n".join(part for part in (sizes, str(executable.memory_timeline())) if part)
 
 
+def _memory_as_data(executable: CpuExecutable) -> dict[str, Any]:
+    """The sizes, and the arena over the schedule."""
+    sizes = asdict(replace(executable.memory_analysis(), holders=()))
+    del sizes["holders"]
+    return {**sizes, "timeline": executable.memory_timeline().as_dict()}
+
+
 def _fallbacks(executable: CpuExecutable) -> str:
     return "\n".join(map(str, executable.fallbacks)) or "all of it is machine code"
 
@@ -90,6 +109,13 @@ VIEWS: Mapping[str, Callable[..., str]] = {
     "memory-plan": lambda executable: executable.memory_plan().as_text(),
     "fallbacks": _fallbacks,
     "collectives": lambda executable: as_text(traffic(executable.optimized_module())),
+}
+
+
+_DATA: Mapping[str, Callable[[CpuExecutable], Any]] = {
+    "cost": CpuExecutable.cost_analysis,
+    "memory": _memory_as_data,
+    "fallbacks": lambda executable: [str(fallback) for fallback in executable.fallbacks],
 }
 
 
@@ -110,6 +136,20 @@ def cache_directory() -> str:
     return str(folder)
 
 
-def clear_cache() -> str:
-    """Remove all entries of the compile cache; gives a message with their number."""
-    return f"removed {cache.clear()} entries"
+def cache_state() -> dict[str, Any]:
+    """Where the compile cache is, and how full, for JSON; nulls where it has no directory."""
+    used = cache.usage()
+    numbers = {"directory": None, "entries": None, "bytes": None, "limit": None}
+    if used is not None:
+        numbers = {
+            "directory": str(used.directory),
+            "entries": used.entries,
+            "bytes": used.bytes,
+            "limit": used.limit,
+        }
+    return {"enabled": cache.is_enabled(), **numbers}
+
+
+def clear_cache() -> int:
+    """Remove all entries of the compile cache; gives their number."""
+    return cache.clear()

@@ -55,25 +55,42 @@ def is_evaluated(op: type[Op]) -> bool:
     return op.evaluate is not Op.evaluate or op is Parameter
 
 
-def table(pattern: str = "") -> str:
-    """A table of the operations whose name, here or in the documents, contains ``pattern``; ArgumentError if none."""
-    rows = [("opcode", "in the documents", "operands", "traits", "attributes", "interpreter")]
-    for opcode in sorted(OPERATIONS):
-        op = OPERATIONS[opcode]
-        if pattern.lower() not in f"{opcode} {' '.join(op.documents)}".lower():
-            continue
-        rows.append(
-            (
-                opcode,
-                ", ".join(op.documents) or "-",
-                "any" if op.arity is None else str(op.arity),
-                ", ".join(trait.__name__ for trait in traits_of(op)) or "-",
-                ", ".join(a.text or a.name for a in op.attributes) or "-",
-                "yes" if is_evaluated(op) else "no",
-            )
-        )
-    if len(rows) == 1:
+def records(pattern: str = "") -> list[dict[str, Any]]:
+    """The operations whose name, here or in the documents, contains ``pattern``, for JSON; ArgumentError if none.
+
+    ``operands`` is None for any number of them.
+    """
+    found = [
+        {
+            "opcode": opcode,
+            "documents": list(op.documents),
+            "operands": op.arity,
+            "traits": [trait.__name__ for trait in traits_of(op)],
+            "attributes": [a.text or a.name for a in op.attributes],
+            "interpreter": is_evaluated(op),
+        }
+        for opcode, op in sorted(OPERATIONS.items())
+        if pattern.lower() in f"{opcode} {' '.join(op.documents)}".lower()
+    ]
+    if not found:
         raise ArgumentError(f"no operation's name contains '{pattern}'", hint="'xlakit ops' lists all")
+    return found
+
+
+def table(pattern: str = "") -> str:
+    """:func:`records` as a table."""
+    rows = [("opcode", "in the documents", "operands", "traits", "attributes", "interpreter")]
+    rows += [
+        (
+            op["opcode"],
+            ", ".join(op["documents"]) or "-",
+            "any" if op["operands"] is None else str(op["operands"]),
+            ", ".join(op["traits"]) or "-",
+            ", ".join(op["attributes"]) or "-",
+            "yes" if op["interpreter"] else "no",
+        )
+        for op in records(pattern)
+    ]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 2)]
     lines: list[str] = []
     for *cells, attributes, evaluated in rows:

@@ -93,12 +93,12 @@ def _run(executable: Any, arguments: Sequence[Sequence[object]]) -> Any:
 
 
 def profile_file(
-    module: HloModule, *, input_path: str | None, seed: int, iterations: int, trace_path: str | None, as_json: bool
-) -> str:
-    """``xlakit run --profile``: the tables, or JSON; arguments are whole arrays. The timeline is written to a file."""
+    module: HloModule, *, input_path: str | None, seed: int, iterations: int, trace_path: str | None
+) -> Profile:
+    """``xlakit run --profile``: the profile; arguments are whole arrays. The timeline is written to a file."""
     devices, values = given_values(on_devices(module), input_path, seed)
     made = profile_replicated(devices.module, devices.arguments(values), iterations=iterations, seed=seed)
     if trace_path is not None:
         with open(trace_path, "w", encoding="utf-8") as file:
             file.write(made.as_trace() + "\n")
-    return made.as_json() if as_json else str(made)
+    return made

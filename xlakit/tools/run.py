@@ -6,6 +6,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,47 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.execution.executable import Executable
 from xlakit.execution.inputs import make_inputs
 from xlakit.ir.instruction import HloModule
-from xlakit.tools.compare import compare, format_table
+from xlakit.tools.compare import LeafComparison, compare, format_table
 from xlakit.tools.dumps import given_values
 from xlakit.tools.inputs import flatten
 from xlakit.tools.jaxlib_child import Limits, run_on_jaxlib
+from xlakit.tools.numerics.statistics import statistics_of
 from xlakit.tools.replicas import as_replicas
 from xlakit.tools.shards import Devices, on_devices
 
 # The results of a module's devices, each given its arguments; the last is the seed.
 _Reference = Callable[[HloModule, list[list[Any]], int], list[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a program gave: its result, of several devices joined; the seconds of each run; and, where it ran elsewhere
+    too, how far each output is from that.
+    """
+
+    result: Any
+    seconds: tuple[float, ...]
+    comparison: tuple[LeafComparison, ...] | None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all outputs agree with those that they were compared with, if with any."""
+        return all(leaf.agrees for leaf in self.comparison or ())
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: outputs by what their numbers are, since they may be large."""
+        made: dict[str, Any] = {
+            "outputs": [
+                {"name": name, "type": PrimitiveType.from_dtype(array.dtype).hlo_name, "dimensions": list(array.shape)}
+                | statistics_of(array).as_dict()
+                for name, array in flatten(self.result).items()
+            ],
+            "runs": len(self.seconds),
+            "seconds": statistics.median(self.seconds),
+        }
+        if self.comparison is not None:
+            made["comparison"] = [leaf.as_dict() for leaf in self.comparison]
+        return made
 
 
 def run(
@@ -37,8 +70,8 @@ def run(
     backend: str | None,
     compare_with: str | None,
     limits: Limits = Limits(),  # noqa: B008 - it does not change
-) -> int:
-    """Run a module and print or save what it gives; the exit status is 1 where a comparison differs.
+) -> Run:
+    """Run a module, and save what it gives where a path is given.
 
     Arguments and results are whole arrays, of a program that is split over devices, too. ``limits`` are those of
     jaxlib, where that is what the program is compared with; NothingToCompareError where it gives nothing within them.
@@ -66,16 +99,17 @@ def run(
         # Opened here, since savez puts .npz behind a path that does not end so.
         with Path(output_path).open("wb") as file:
             np.savez(file, **flatten(result))  # pyright: ignore[reportArgumentType]
-    elif not compare_with:
-        print(format_result(result))
-    if iterations > 1:
-        print(f"median of {iterations} runs: {format_time(statistics.median(times))}", file=sys.stderr)
     if compare_with is None:
-        return 0
+        return Run(result, tuple(times), None)
     reference = _on_interpreter if compare_with == "interpreter" else _on_jaxlib(limits)
-    leaves = compare(result, _reference(devices, values, reference, seed))
-    print(format_table(leaves))
-    return 0 if all(leaf.agrees for leaf in leaves) else 1
+    return Run(result, tuple(times), tuple(compare(result, _reference(devices, values, reference, seed))))
+
+
+def format_run(done: Run, *, is_saved: bool) -> str:
+    """The result, unless it is saved or compared, and the comparison."""
+    if done.comparison is not None:
+        return format_table(list(done.comparison))
+    return "" if is_saved else format_result(done.result)
 
 
 def _check_writable(path: Path) -> None:

@@ -92,4 +92,9 @@ def test_json_is_an_object_a_line_for_each_file(folder, capsys):
     }
     (warning,) = warned["warnings"]
     assert (warning["name"], warning["instruction"], warning["line"]) == ("dead-parameter", "y", 5)
-    assert none["error"].endswith("No such file or directory")
+    assert none["error"] == {
+        "type": "FileNotFoundError",
+        "message": f"{folder / 'none.hlo'}: No such file or directory",
+        "hint": None,
+        "place": None,
+    }

@@ -9,6 +9,7 @@ from tools.view.programs import STEP
 
 from xlakit.errors import ResourceError
 from xlakit.formats.detect import load
+from xlakit.tools import cli
 from xlakit.tools.view.server import LivePage, server_of
 from xlakit.tools.view.stages import view_module
 
@@ -73,3 +74,14 @@ def test_a_port_that_is_taken(address):
         server_of(page, int(address.rpartition(":")[2]))
     with pytest.raises(ResourceError, match="cannot be served"):
         server_of(page, 70_000)
+
+
+def test_the_file_may_follow_the_option(program, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(
+        "xlakit.tools.view.server.serve", lambda page, port, opens, tell: asked.append((page.page(), port, opens))
+    )
+    assert cli.main(["view", "--serve", str(program), "--no-browser", "--no-passes"]) == 0
+    assert cli.main(["view", "--serve", "--port", "8123", str(program), "--no-passes"]) == 0
+    assert [(port, opens) for _, port, opens in asked] == [(0, False), (8123, True)]
+    assert all("tanh" in page for page, _, _ in asked)

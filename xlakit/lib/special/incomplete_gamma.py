@@ -77,7 +77,7 @@ def _factor(a: XlaOp, x: XlaOp) -> XlaOp:
     large = exp(exponent) / sqrt(large_a * (2 * math.pi))
     near = min_(x, 2000.0)
     small_a = min_(a, LARGE)
-    # In two halves, as exp(-x) alone may be too small for a normal number where the product is none yet.
+    # exp(-x / 2) is a factor twice: exp(-x) may be subnormal, and imprecise, where the product is not.
     half = exp(near * -0.5)
     small = half * pow(near, small_a) * half * exp(-lgamma_f64(small_a + 1.0))
     return select(ge(a, LARGE), large, small)

@@ -1,71 +1,223 @@
-"""Verbs on several files: one file's fault does not stop the others, and the exit status is the worst of all."""
+"""Verbs on several programs: one program's fault does not stop the others, and the exit status is the worst of all."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from xlakit.errors import ArgumentError, FormatError, XlakitError
-from xlakit.tools.commands.shared import plain, tell
+from xlakit.tools.commands.shared import MANIFEST, is_dump, open_stream, plain, tell
 
 # The files of a folder that are programs by their names. With .gz, too.
 _SUFFIXES: Final = (".hlo", ".txt", ".pb", ".pbtxt", ".hlo.json", ".mlir", ".mlirbc", ".stablehlo")
 # XLA writes these beside modules.
 _BESIDE: Final = ("-buffer-assignment.txt", "-memory-usage-report.txt", "-live-range.txt", ".config.pbtxt", "flags.txt")
+# Exit statuses, the worst last: 3 is that there is nothing to compare with.
+_WORSE: Final = (0, 3, 1, 2)
 
-# What a verb does with one file: gives the exit status, and what --json prints of it.
-Work: TypeAlias = Callable[[str], tuple[int, dict[str, Any]]]
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program of a batch: the file or dumped folder that has it, and the name of what is written for it.
+
+    ``name`` is the path within the folder that was given, or the name of the file, without suffixes of programs; no
+    two programs of a batch have the same. ``is_alone`` is whether the command line names this program and no other.
+    """
+
+    path: str
+    name: str
+    is_alone: bool
+
+    def output(self, given: str, suffix: str) -> Path:
+        """Where the output goes: the path that is given, of one of several programs a file in that folder, which is
+        made.
+        """
+        if self.is_alone:
+            return Path(given)
+        path = Path(given) / f"{self.name}{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
 
 
-def add_batch(parser: argparse.ArgumentParser) -> None:
+# What a verb does with one program: gives the exit status, and what --json prints of it.
+Work: TypeAlias = Callable[[Program], tuple[int, dict[str, Any]]]
+
+
+def add_batch(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """Several files or folders, and ``--json``."""
     parser.add_argument(
         "files",
-        nargs="+",
+        nargs="*" if optional else "+",
         metavar="FILE",
         help="programs in any format that is known, told apart by content; folders stand for the programs in them and "
         "below; - reads standard input",
     )
-    parser.add_argument("--json", action="store_true", help="print an object for each file, a line each")
+    add_json(parser)
 
 
-def run_batch(options: argparse.Namespace, work: Work) -> int:
-    """Do the work for each file of :func:`add_batch`; gives the worst status, which of a file without a program is 1.
+def add_json(parser: argparse.ArgumentParser, summary: str = "print an object for each program, a line each") -> None:
+    """``--json``, for :func:`write_record`."""
+    parser.add_argument("--json", action="store_true", help=summary)
 
-    Raises ArgumentError where the command line is at fault, which is so for all files; with --traceback any error.
+
+def run_batch(options: argparse.Namespace, work: Work, *, titled: bool = False) -> int:
+    """Do the work for each program of :func:`add_batch`; gives the worst status.
+
+    titled: what the work prints is a text of which one cannot see the program; it gets a title where there are several.
+
+    Raises ArgumentError where the command line is at fault, which is so for all programs; with --traceback any error.
     """
     worst = 0
-    for name in _expanded(options.files):
-        try:
-            if name != "-" and Path(name).is_dir():
-                raise FormatError(
-                    f"{name} is a folder without programs", hint=f"name the files, or end them {', '.join(_SUFFIXES)}"
-                )
-            status, told = work(name)
-        except ArgumentError:
-            raise
-        except (XlakitError, OSError, MemoryError) as error:
-            if options.traceback:
-                raise
-            status, told = 1, {"error": plain(error)}
-            if not options.json:
-                tell(f"xlakit: {plain(error)}")
+    for program in programs_of(options.files):
+        if titled and not program.is_alone and not options.json:
+            write(f"==> {program.path} <==\n")
+        status, told = attempt(options, program, work)
         if options.json:
-            print(json.dumps({"file": name, "status": status, **told}))
-        worst = max(worst, status)
+            write_record({"file": program.path, "status": status, **told})
+        worst = worse(worst, status)
     return worst
 
 
-def _expanded(files: Sequence[str]) -> Iterator[str]:
-    """The files, with the programs of each folder, in the order of their paths, instead of it; but one without any."""
-    for name in files:
-        path = Path(name)
-        found = sorted(str(p) for p in path.rglob("*") if p.is_file() and _is_program(p.name)) if name != "-" else []
-        yield from found or [name]
+def attempt(options: argparse.Namespace, program: Program, work: Work) -> tuple[int, dict[str, Any]]:
+    """Do the work for a program; an error of it is told, and makes a status and a record. Raises as run_batch does."""
+    try:
+        if is_folder(program.path):
+            raise FormatError(
+                f"{program.path} is a folder without programs",
+                hint=f"name the files, end them {', '.join(_SUFFIXES)}, or give a folder that XLAKIT_DUMP_TO wrote",
+            )
+        return work(program)
+    except ArgumentError as error:
+        if options.only_arguments or options.traceback:
+            raise
+        return failed(options, error)
+    except (XlakitError, OSError, MemoryError) as error:
+        if options.traceback:
+            raise
+        return failed(options, error)
+    except Exception as error:
+        # A fault of xlakit: where others wait, they have their turn.
+        if program.is_alone or options.traceback:
+            raise
+        tell(traceback.format_exc().rstrip())
+        return options.error_status, {"error": error_record(error)}
 
 
-def _is_program(name: str) -> bool:
-    return name.removesuffix(".gz").endswith(_SUFFIXES) and not name.endswith(_BESIDE)
+def failed(options: argparse.Namespace, error: Exception, status: int | None = None) -> tuple[int, dict[str, Any]]:
+    """Tell of an error, unless the record does; gives the status, by default that of errors, and the record."""
+    if not options.json:
+        tell(f"xlakit: {plain(error)}")
+    return options.error_status if status is None else status, {"error": error_record(error)}
+
+
+def error_record(error: Exception) -> dict[str, Any]:
+    """An error for --json: its type, message, hint, and place in a file."""
+    if not isinstance(error, XlakitError):
+        return {"type": type(error).__name__, "message": plain(error), "hint": None, "place": None}
+    message = f"{error.operation}: {error.rule}" if error.operation else error.rule
+    place = None if error.location is None else str(error.location)
+    return {"type": type(error).__name__, "message": message, "hint": error.hint or None, "place": place}
+
+
+def worse(first: int, second: int) -> int:
+    """The worse of two exit statuses."""
+    return max(first, second, key=_WORSE.index)
+
+
+def write(text: str) -> None:
+    """Write to standard output. Raises ArgumentError where it is closed."""
+    open_stream(sys.stdout, "standard output").write(text)
+
+
+def write_record(record: object) -> None:
+    """Write an object as a line of JSON, which has no NaN and no infinities: texts stand for them."""
+    write(json.dumps(_finite(record), allow_nan=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _finite(own) for key, own in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, (list, tuple)):
+        return [_finite(own) for own in value]  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
+def programs_of(files: Sequence[str]) -> list[Program]:
+    """The programs of files and folders: those in a folder stand in the order of their paths instead of it, but for a
+    folder without any.
+    """
+    named: dict[str, str] = {}
+    found = [item for file in files for item in _within(file)]
+    for path, name in found:
+        count = 1
+        unique = name
+        while unique in named:
+            count += 1
+            unique = f"{name}-{count}"
+        named[unique] = path
+    is_alone = len(named) == 1 and not is_folder(files[0])
+    return [Program(path, name, is_alone) for name, path in named.items()]
+
+
+def pairs_of(first: str, second: str) -> list[tuple[Program, Program]]:
+    """Two programs; or of two folders the programs of the same names. A name that only one folder has is paired with
+    the file that is missing in the other.
+
+    Raises ArgumentError for a folder and a file, and for standard input twice.
+    """
+    if first == second == "-":
+        raise ArgumentError("both programs are standard input", hint="name a file for one of them")
+    if is_folder(first) != is_folder(second):
+        raise ArgumentError(f"of {first} and {second} one is a folder", hint="give two programs, or two folders")
+    if not is_folder(first):
+        return [(programs_of([first])[0], programs_of([second])[0])]
+    left, right = ({own.name: own for own in programs_of([folder])} for folder in (first, second))
+    made: list[tuple[Program, Program]] = []
+    for name in sorted({*left, *right}):
+        known = left.get(name) or right[name]
+        mine, others = (
+            found.get(name) or Program(str(Path(folder) / Path(known.path).relative_to(root)), name, False)
+            for found, folder, root in ((left, first, second), (right, second, first))
+        )
+        made.append((mine, others))
+    return made
+
+
+def is_folder(file: str) -> bool:
+    """Whether this is a folder that stands for the programs in it."""
+    path = Path(file)
+    return file != "-" and path.is_dir() and not is_dump(path)
+
+
+def _within(file: str) -> Iterator[tuple[str, str]]:
+    """The paths of the programs that a file or folder stands for, with the names for what is written for them."""
+    root = Path(file)
+    if file == "-":
+        yield file, "stdin"
+    elif not is_folder(file):
+        yield file, _bare(root.resolve().name)
+    else:
+        dumps = {path.parent for path in root.rglob(MANIFEST) if is_dump(path.parent)}
+        loose = {path for path in root.rglob("*") if _is_program(path) and not dumps & set(path.parents)}
+        yield from ((str(path), _bare(str(path.relative_to(root)))) for path in sorted(dumps | loose))
+        if not dumps and not loose:
+            yield file, _bare(root.resolve().name)
+
+
+def _is_program(path: Path) -> bool:
+    name = path.name
+    return name.removesuffix(".gz").endswith(_SUFFIXES) and not name.endswith(_BESIDE) and path.is_file()
+
+
+def _bare(name: str) -> str:
+    name = name.removesuffix(".gz")
+    return next((name.removesuffix(suffix) for suffix in reversed(_SUFFIXES) if name.endswith(suffix)), name)

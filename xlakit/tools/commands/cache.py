@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from xlakit.tools.commands.batch import add_json, write_record
 from xlakit.tools.commands.shared import Commands, add_command
 
 
@@ -13,6 +14,7 @@ def add(commands: Commands) -> None:
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--clear", action="store_true", help="remove all entries")
     either.add_argument("--dir", action="store_true", help="print only where it is")
+    add_json(parser, "print it as a line of JSON")
     parser.epilog = (
         "environment: XLAKIT_CACHE=off switches it off, XLAKIT_CACHE_DIR says where it is, "
         "XLAKIT_CACHE_LIMIT how large it may become (such as 500M; 1G by default)"
@@ -23,8 +25,11 @@ def add(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> int:
     from xlakit.tools import inspect
 
-    if options.clear:
-        print(inspect.clear_cache())
+    if options.json:
+        removed = {"removed": inspect.clear_cache()} if options.clear else {}
+        write_record(removed | inspect.cache_state())
+    elif options.clear:
+        print(f"removed {inspect.clear_cache()} entries")
     else:
         print(inspect.cache_directory() if options.dir else inspect.cache_summary())
     return 0

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from xlakit.errors import ArgumentError
-from xlakit.tools.commands.batch import add_batch, run_batch
+from xlakit.tools.commands.batch import Program, add_batch, run_batch
 from xlakit.tools.commands.shared import Commands, add_command, counted, read, tell
 
 
@@ -40,7 +40,8 @@ def _run(options: argparse.Namespace) -> int:
         tell(f"xlakit: {error}")
         return 2
 
-    def work(path: str) -> tuple[int, dict[str, Any]]:
+    def work(program: Program) -> tuple[int, dict[str, Any]]:
+        path = program.path
         data, name = read(path)
         report = check(data, name, enable=enable, disable=disable)
         if not options.json:

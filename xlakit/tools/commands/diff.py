@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from xlakit.tools.commands.batch import add_json, attempt, pairs_of, worse, write, write_record
 from xlakit.tools.commands.shared import Commands, add_command, add_filling, at_least, load_filled, open_stream
 
 if TYPE_CHECKING:
@@ -21,13 +21,15 @@ def add(commands: Commands) -> None:
     """Add the verb."""
     parser = add_command(commands, "diff", "show what differs between two programs, matched by their structure")
     parser.add_argument("first", metavar="A", help="a program, in any format that is known; - reads standard input")
-    parser.add_argument("second", metavar="B", help="another one")
+    parser.add_argument(
+        "second", metavar="B", help="another one; of two folders the programs of the same names are compared"
+    )
     parser.add_argument(
         "--ignore", type=_names, default=(), metavar="X,Y", help=f"what does not count: {', '.join(_IGNORED)}, or all"
     )
     parser.add_argument("--context", type=at_least(0), default=3, metavar="N", help="lines around each (default 3)")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal")
-    parser.add_argument("--json", action="store_true", help="print the difference as JSON")
+    add_json(parser)
     parser.add_argument(
         "--run", action="store_true", help="run both on the same arguments, and compare their results; these decide"
     )
@@ -50,26 +52,37 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _run(options: argparse.Namespace) -> int:
+    worst = 0
+    for first, second in pairs_of(options.first, options.second):
+        if not first.is_alone and not options.json:
+            write(f"==> {first.path} {second.path} <==\n")
+        status, told = attempt(options, first, lambda program, other=second.path: _diff(program.path, other, options))
+        if options.json:
+            files = {"first": first.path, "second": second.path}
+            write_record({"file": first.path, "status": status, **files, **told})
+        worst = worse(worst, status)
+    return worst
+
+
+def _diff(first_path: str, second_path: str, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     from xlakit.tools.compare import format_table
     from xlakit.tools.diff.modules import diff_modules
     from xlakit.tools.diff.text import as_text
 
-    first, second = (load_filled(path, options) for path in (options.first, options.second))
+    first, second = (load_filled(path, options) for path in (first_path, second_path))
     diff = diff_modules(first, second, ignore=options.ignore)
     leaves = _results(first, second, options) if options.run else None
-    out = open_stream(sys.stdout, "standard output")
+    same = diff.is_same if leaves is None else all(leaf.agrees for leaf in leaves)
     if options.json:
-        results = {} if leaves is None else {"results": [_as_dict(leaf) for leaf in leaves]}
-        out.write(json.dumps({"first": options.first, "second": options.second, **diff.as_dict(), **results}) + "\n")
-    else:
-        on_terminal = out.isatty() and "NO_COLOR" not in os.environ
-        colored = options.color == "always" or (options.color == "auto" and on_terminal)
-        out.write(as_text(diff, context=options.context, colored=colored, ignore=options.ignore))
-        if leaves is not None:
-            out.write(format_table(leaves) + "\n")
+        results = {} if leaves is None else {"results": [leaf.as_dict() for leaf in leaves]}
+        return int(not same), diff.as_dict() | results
+    out = open_stream(sys.stdout, "standard output")
+    on_terminal = out.isatty() and "NO_COLOR" not in os.environ
+    colored = options.color == "always" or (options.color == "auto" and on_terminal)
+    out.write(as_text(diff, context=options.context, colored=colored, ignore=options.ignore))
     if leaves is not None:
-        return 0 if all(leaf.agrees for leaf in leaves) else 1
-    return 0 if diff.is_same else 1
+        out.write(format_table(leaves) + "\n")
+    return int(not same), {}
 
 
 def _results(first: HloModule, second: HloModule, options: argparse.Namespace) -> list[LeafComparison]:
@@ -77,14 +90,3 @@ def _results(first: HloModule, second: HloModule, options: argparse.Namespace) -
     from xlakit.tools.diff.results import compare_results
 
     return compare_results(first, second, backend=options.backend, input_path=options.input, seed=options.seed)
-
-
-def _as_dict(leaf: LeafComparison) -> dict[str, object]:
-    return {
-        "output": leaf.name,
-        "shape": leaf.shape,
-        "max_absolute": leaf.max_absolute,
-        "max_relative": leaf.max_relative,
-        "mismatches": leaf.mismatches,
-        "count": leaf.count,
-    }

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from xlakit.errors import ArgumentError
-from xlakit.tools.commands.run import take_captured
-from xlakit.tools.commands.shared import Commands, add_command, add_file, add_filling, at_least, load_filled
+from xlakit.tools.commands.batch import Program, add_batch, run_batch, write
+from xlakit.tools.commands.run import given_by
+from xlakit.tools.commands.shared import Commands, add_command, add_filling, at_least, counted, load_filled
 
 
 def add(commands: Commands) -> None:
     """Add the verb."""
     parser = add_command(commands, "extract", "write a part of a program with the arguments that it has in a run")
-    add_file(parser)
+    add_batch(parser)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--instruction", metavar="NAME", help="an instruction, with its operands as parameters")
     which.add_argument("--computation", metavar="NAME", help="a computation, such as a fusion's")
@@ -27,7 +29,13 @@ def add(commands: Commands) -> None:
         metavar="K",
         help="which run of the computation, from 0 (default 0)",
     )
-    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="a new folder, which xlakit run runs")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        required=True,
+        help="a new folder, which xlakit run runs; of several programs one for each in it",
+    )
     parser.add_argument("--input", metavar="X.npz", help="arguments of the program; default: made up from --seed")
     parser.add_argument("--seed", type=at_least(0), help="of made up arguments and of rng instructions (default 0)")
     add_filling(parser)
@@ -40,18 +48,26 @@ def _run(options: argparse.Namespace) -> int:
 
     if options.depth is not None and options.instruction is None:
         raise ArgumentError("--depth is for --instruction", hint="give --instruction NAME with it")
-    module = load_filled(options.file, options)
-    take_captured(options)
-    print(
-        extract_file(
+
+    def work(program: Program) -> tuple[int, dict[str, Any]]:
+        module = load_filled(program.path, options)
+        given = given_by(program.path, options)
+        output = str(program.output(options.output, ""))
+        part = extract_file(
             with_partitions(module),
-            output=options.output,
+            output=output,
             instruction=options.instruction,
             computation=options.computation or options.loop,
             depth=options.depth or 0,
             iteration=options.iteration,
-            input_path=options.input,
-            seed=options.seed,
+            input_path=given.input,
+            seed=given.seed,
         )
-    )
-    return 0
+        count = len(part.module.entry.instructions)
+        parameters = len(part.arguments)
+        if not options.json:
+            what = f"{counted(count, 'instruction')}, {parameters} of them parameters"
+            write(f"{output}: {what}; to run it: xlakit run {output}\n")
+        return 0, {"output": output, "instructions": count, "parameters": parameters}
+
+    return run_batch(options, work)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from typing import Any
 
+from xlakit.tools.commands.batch import Program, add_batch, run_batch, write
 from xlakit.tools.commands.shared import (
     Commands,
     add_command,
-    add_file,
     add_filling,
     add_text_options,
     load_filled,
-    open_stream,
     text_options,
 )
 
@@ -20,7 +19,7 @@ from xlakit.tools.commands.shared import (
 def add(commands: Commands) -> None:
     """Add the verb."""
     parser = add_command(commands, "inspect", "compile a program and print what has become of it")
-    add_file(parser)
+    add_batch(parser)
     parser.add_argument(
         "--as",
         dest="view",
@@ -35,9 +34,13 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from xlakit.tools.inspect import inspect
+    from xlakit.tools.inspect import inspect, inspect_as_data
 
-    open_stream(sys.stdout, "standard output").write(
-        inspect(load_filled(options.file, options), options.view, text_options(options))
-    )
-    return 0
+    def work(program: Program) -> tuple[int, dict[str, Any]]:
+        module = load_filled(program.path, options)
+        if options.json:
+            return 0, {"as": options.view, options.view: inspect_as_data(module, options.view, text_options(options))}
+        write(inspect(module, options.view, text_options(options)))
+        return 0, {}
+
+    return run_batch(options, work, titled=True)

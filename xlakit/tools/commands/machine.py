@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
+from xlakit.tools.commands.batch import add_json, write, write_record
 from xlakit.tools.commands.shared import Commands, add_command
 
 
@@ -13,6 +15,7 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "machine", "what is known of this machine, and decides how programs are compiled")
     parser.add_argument("--measure", action="store_true", help="measure it now, again where it was measured before")
     parser.add_argument("--describe", metavar="FILE", help="write it to a file, for XLAKIT_MACHINE=FILE")
+    add_json(parser, "print it as a line of JSON")
     parser.set_defaults(command=_run)
 
 
@@ -22,6 +25,8 @@ def _run(options: argparse.Namespace) -> int:
     text = described(measure=options.measure)
     if options.describe:
         Path(options.describe).write_text(text + "\n")
+    elif options.json:
+        write_record(json.loads(text))
     else:
-        print(text)
+        write(text + "\n")
     return 0

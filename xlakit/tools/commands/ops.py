@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from xlakit.tools.commands.batch import add_json, write_record
 from xlakit.tools.commands.shared import Commands, add_command
 
 
@@ -12,6 +13,7 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "ops", "list the operations and what is supported, from the op pages")
     parser.add_argument("pattern", nargs="?", default="", help="only operations whose name contains this")
     parser.add_argument("--markdown", choices=("operations", "support"), help="print that page of the documentation")
+    add_json(parser, "print an object for each operation, a line each")
     parser.set_defaults(command=_run, only_arguments=True)
 
 
@@ -20,6 +22,9 @@ def _run(options: argparse.Namespace) -> int:
 
     if options.markdown:
         print(listing.operations_page() if options.markdown == "operations" else listing.support_page(), end="")
+    elif options.json:
+        for record in listing.records(options.pattern):
+            write_record(record)
     else:
         print(listing.table(options.pattern))
     return 0

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from typing import Any
 
 from xlakit.errors import ArgumentError
+from xlakit.tools.commands.batch import Program, add_batch, run_batch, write
 from xlakit.tools.commands.shared import (
     Commands,
     add_command,
-    add_file,
     add_text_options,
     at_least,
     load,
-    open_stream,
     text_options,
 )
 
@@ -21,7 +20,7 @@ from xlakit.tools.commands.shared import (
 def add(commands: Commands) -> None:
     """Add the verb."""
     parser = add_command(commands, "opt", "improve a program with passes and print what has become of it")
-    add_file(parser, optional=True)
+    add_batch(parser, optional=True)
     parser.add_argument("--passes", metavar="A,B", help="run these passes in this order; default: all")
     parser.add_argument("--disable", metavar="A,B", default="", help="leave out passes, tables of rules, or rules")
     parser.add_argument("--until", metavar="PASS", help="stop after this pass, by name or number")
@@ -39,17 +38,23 @@ def _run(options: argparse.Namespace) -> int:
     if options.list_passes:
         print(opt.listing())
         return 0
-    if options.file is None:
+    if not options.files:
         raise ArgumentError("no FILE is given", hint="name the program, or ask for --list-passes")
-    lines = opt.optimize(
-        load(options.file),
-        passes=None if options.passes is None else opt.names(options.passes),
-        disabled=opt.names(options.disable),
-        until=options.until,
-        fuel=options.fuel,
-        dump=options.dump,
-        diff=options.diff,
-        text=text_options(options),
-    )
-    open_stream(sys.stdout, "standard output").writelines(lines)
-    return 0
+
+    def work(program: Program) -> tuple[int, dict[str, Any]]:
+        lines = opt.optimize(
+            load(program.path),
+            passes=None if options.passes is None else opt.names(options.passes),
+            disabled=opt.names(options.disable),
+            until=options.until,
+            fuel=options.fuel,
+            dump=None if options.dump is None else str(program.output(options.dump, "")),
+            diff=options.diff,
+            text=text_options(options),
+        )
+        text = "".join(lines)
+        if not options.json:
+            write(text)
+        return 0, {"diff" if options.diff else "text": text}
+
+    return run_batch(options, work, titled=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from xlakit.tools.commands.batch import Program, add_batch, programs_of, run_batch, write
 from xlakit.tools.commands.oracle import add_oracle, limits_of, oracle_of
-from xlakit.tools.commands.shared import Commands, add_command, add_files, add_filling, load_filled, seconds, tell
+from xlakit.tools.commands.shared import Commands, add_command, add_filling, load_filled, seconds, tell
 
 if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     """Add the verb."""
     parser = add_command(commands, "reduce", "find the smallest part of a program that still fails")
-    add_files(parser)
+    add_batch(parser)
     add_oracle(parser)
     parser.add_argument(
         "-o", "--output", metavar="PATH", help="where the result goes; default: NAME.reduced.hlo beside each FILE"
@@ -30,24 +30,22 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--max-seconds", type=seconds, default=float("inf"), metavar="SECONDS", help="give the best found in that time"
     )
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON, a line for each FILE")
     add_filling(parser)
     parser.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.output and len(options.files) > 1:
+    if options.output and not programs_of(options.files)[0].is_alone:
         options.fail("--output is one file, and there are several programs")
-    for path in options.files:
-        reduce_file(path, options)
-    return 0
+    return run_batch(options, lambda program: (0, reduce_file(program, options)))
 
 
-def reduce_file(path: str, options: argparse.Namespace) -> None:
-    """Reduce the program in a file, and tell of it."""
+def reduce_file(program: Program, options: argparse.Namespace) -> dict[str, Any]:
+    """Reduce the program in a file, and tell of it; gives the record for --json."""
     from xlakit.tools.oracles.oracle import ExternalTest
     from xlakit.tools.reduce.reducer import reduce_module
 
+    path = program.path
     module = load_filled(path, options)
     oracle = oracle_of(options, module)
     output = Path(options.output) if options.output else _beside(path)
@@ -74,11 +72,9 @@ def reduce_file(path: str, options: argparse.Namespace) -> None:
     arguments = None if isinstance(oracle, ExternalTest) else getattr(oracle, "arguments", None)
     if arguments is not None and arguments.given:
         arguments.save(output.with_suffix(".npz"), reduction.module.entry.program_shape)
-    if options.json:
-        print(json.dumps({"file": path, "output": str(output), **reduction.as_dict()}))
-    else:
-        print(f"{output}: {reduction}")
-        print(f"it does {oracle.claim}: {reduction.seen}")
+    if not options.json:
+        write(f"{output}: {reduction}\nit does {oracle.claim}: {reduction.seen}\n")
+    return {"output": str(output), **reduction.as_dict()}
 
 
 def _beside(path: str) -> Path:

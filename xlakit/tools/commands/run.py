@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import statistics
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xlakit.errors import ArgumentError
+from xlakit.tools.commands.batch import Program, add_batch, failed, programs_of, run_batch, write
 from xlakit.tools.commands.shared import (
     Commands,
     add_command,
-    add_file,
     add_filling,
     add_load,
     at_least,
@@ -23,7 +24,10 @@ from xlakit.tools.commands.shared import (
 
 if TYPE_CHECKING:
     # Loaded only when a program runs.
+    from xlakit.cpu.profiling.report import Profile
     from xlakit.ir.instruction import HloModule
+    from xlakit.tools.numerics.shadow import ShadowReport
+    from xlakit.tools.numerics.trace import Trace
 
 # The names of api.BACKENDS, which is not loaded to print help.
 BACKENDS = ("cpu", "interpreter")
@@ -32,12 +36,17 @@ BACKENDS = ("cpu", "interpreter")
 def add(commands: Commands) -> None:
     """Add the verb."""
     parser = add_command(commands, "run", "run a program and print its results")
-    add_file(parser)
+    add_batch(parser)
     parser.add_argument(
         "--input", metavar="X.npz", help="arguments by parameter name or number; default: made up from --seed"
     )
     parser.add_argument("--seed", type=at_least(0), help="of made up arguments and of rng instructions (default 0)")
-    parser.add_argument("--output", metavar="Y.npz", help="save the results there instead of printing them")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="Y.npz",
+        help="save the results there, of several programs into that folder, instead of printing them",
+    )
     parser.add_argument(
         "--iterations",
         type=at_least(1),
@@ -95,70 +104,98 @@ def _add_reports(parser: argparse.ArgumentParser) -> None:
         "--profile-output", metavar="FILE.json", help="with --profile: a timeline for Perfetto or Chrome (Trace Event)"
     )
     group.add_argument("--each-iteration", action="store_true", help="with --trace: every iteration of loops, too")
-    group.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+class Given(NamedTuple):
+    """Where the arguments of a program come from: a file or folder, or a seed."""
+
+    input: str | None
+    seed: int
 
 
 def _run(options: argparse.Namespace) -> int:
-    from xlakit.tools.jaxlib_child import NothingToCompareError
+    wants_report = _wants_report(options)
+    if options.profile_output is not None and not programs_of(options.files)[0].is_alone:
+        raise ArgumentError("--profile-output is one file, and there are several programs", hint="run them apart")
+    run_loaded(options)
+
+    def work(program: Program) -> tuple[int, dict[str, Any]]:
+        from xlakit.tools.jaxlib_child import NothingToCompareError
+
+        module = _on_devices(load_filled(program.path, options), options)
+        given = given_by(program.path, options)
+        try:
+            return _report(module, given, options) if wants_report else _results(module, given, program, options)
+        except NothingToCompareError as error:
+            if options.traceback:
+                raise
+            return failed(options, error, 3)
+
+    return run_batch(options, work, titled=True)
+
+
+def _on_devices(module: HloModule, options: argparse.Namespace) -> HloModule:
+    """The module for as many devices as the options say."""
     from xlakit.tools.shards import with_partitions
 
-    run_loaded(options)
-    module = load_filled(options.file, options)
-    take_captured(options)
     module = module.replace(replica_count=options.replicas or module.replica_count)
-    module = (
-        with_partitions(module) if options.partitions is None else module.replace(num_partitions=options.partitions)
-    )
-    try:
-        return _report(module, options) if _wants_report(options) else _results(module, options)
-    except NothingToCompareError as error:
-        if options.traceback:
-            raise
-        tell(f"xlakit: {error}")
-        return 3
+    return with_partitions(module) if options.partitions is None else module.replace(num_partitions=options.partitions)
 
 
-def take_captured(options: argparse.Namespace) -> None:
-    """Where the program is in a folder that was dumped, take its arguments, and its seed, where no others are given."""
-    if options.file == "-" or not Path(options.file).is_dir():
-        options.seed = options.seed or 0
-        return
+def given_by(path: str, options: argparse.Namespace) -> Given:
+    """Where the arguments of the program in a file come from, by ``--input`` and ``--seed``.
+
+    Of a folder that was dumped these are the dumped ones, and its seed, where no others are given.
+    """
+    if path == "-" or not Path(path).is_dir():
+        return Given(options.input, options.seed or 0)
     from xlakit.tools.dumps import read_dump
 
-    dumped = read_dump(options.file)
-    if options.input is None and options.seed is None:
-        if not dumped.arguments.is_dir():
-            raise ArgumentError(
-                f"{options.file} has no arguments: the program was not called, or XLAKIT_DUMP left them out",
-                hint="give --input, or --seed for made up ones",
-            )
-        options.input = str(dumped.arguments)
-    options.seed = dumped.seed if options.seed is None else options.seed
+    dumped = read_dump(path)
+    seed = dumped.seed if options.seed is None else options.seed
+    if options.input is not None or options.seed is not None:
+        return Given(options.input, seed)
+    if not dumped.arguments.is_dir():
+        raise ArgumentError(
+            f"{path} has no arguments: the program was not called, or XLAKIT_DUMP left them out",
+            hint="give --input, or --seed for made up ones",
+        )
+    return Given(str(dumped.arguments), seed)
 
 
-def _results(module: HloModule, options: argparse.Namespace) -> int:
+def _results(
+    module: HloModule, given: Given, program: Program, options: argparse.Namespace
+) -> tuple[int, dict[str, Any]]:
     from xlakit.tools.jaxlib_child import Limits
-    from xlakit.tools.run import run
+    from xlakit.tools.run import format_run, format_time, run
 
-    return run(
+    output = None if options.output is None else str(program.output(options.output, ".npz"))
+    done = run(
         module,
-        input_path=options.input,
-        seed=options.seed,
-        output_path=options.output,
+        input_path=given.input,
+        seed=given.seed,
+        output_path=output,
         iterations=options.iterations or 1,
         backend=options.backend,
         compare_with=options.compare,
         limits=Limits(options.compare_timeout, options.compare_memory),
     )
+    status = 0 if done.agrees else 1
+    if options.json:
+        return status, done.as_dict() | ({} if output is None else {"output": output})
+    text = format_run(done, is_saved=output is not None)
+    if text:
+        write(text + "\n")
+    if len(done.seconds) > 1:
+        tell(f"median of {len(done.seconds)} runs: {format_time(statistics.median(done.seconds))}")
+    return status, {}
 
 
 def _wants_report(options: argparse.Namespace) -> bool:
     numbers = bool(options.trace or options.shadow or options.against is not None)
     wants = numbers or options.profile
-    if not wants and (options.json or options.each_iteration):
-        option = "--json" if options.json else "--each-iteration"
-        hint = "give --trace, --shadow f64, --against B or --profile with it"
-        raise ArgumentError(f"{option} is for reports", hint=hint)
+    if not wants and options.each_iteration:
+        raise ArgumentError("--each-iteration is for reports", hint="give --trace with it")
     if options.profile_output is not None and not options.profile:
         raise ArgumentError("--profile-output is for --profile", hint="give --profile with it")
     if options.profile and (options.backend or "cpu") != "cpu":
@@ -170,50 +207,47 @@ def _wants_report(options: argparse.Namespace) -> bool:
     return wants
 
 
-def _report(module: HloModule, options: argparse.Namespace) -> int:
+def _report(module: HloModule, given: Given, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    if options.against is not None:
+        return _divergence(module, given, options)
+    made = _profile(module, given, options) if options.profile else _numbers(module, given, options)
+    if not options.json:
+        write(f"{made}\n")
+    return 0, made.as_dict()
+
+
+def _numbers(module: HloModule, given: Given, options: argparse.Namespace) -> Trace | ShadowReport:
+    from xlakit.tools.numerics import reports
+
+    if options.trace:
+        return reports.trace(module, input_path=given.input, seed=given.seed, iterations=options.each_iteration)
+    return reports.shadow(module, input_path=given.input, seed=given.seed)
+
+
+def _divergence(module: HloModule, given: Given, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     from xlakit.tools.jaxlib_child import Limits
     from xlakit.tools.numerics import reports
 
-    if options.profile:
-        return _profile(module, options)
-    if options.trace:
-        print(
-            reports.trace(
-                module,
-                input_path=options.input,
-                seed=options.seed,
-                iterations=options.each_iteration,
-                as_json=options.json,
-            )
-        )
-        return 0
-    if options.shadow:
-        print(reports.shadow(module, input_path=options.input, seed=options.seed, as_json=options.json))
-        return 0
-    text, differs = reports.against(
+    found = reports.against(
         module,
         options.against,
-        input_path=options.input,
-        seed=options.seed,
+        input_path=given.input,
+        seed=given.seed,
         backend=options.backend,
-        as_json=options.json,
         limits=Limits(options.compare_timeout, options.compare_memory),
     )
-    print(text)
-    return int(differs)
+    if not options.json:
+        write("no instruction differs\n" if found is None else f"{found}\n")
+    return int(found is not None), {"divergence": None if found is None else found.as_dict()}
 
 
-def _profile(module: HloModule, options: argparse.Namespace) -> int:
+def _profile(module: HloModule, given: Given, options: argparse.Namespace) -> Profile:
     from xlakit.tools.profile import profile_file
 
-    print(
-        profile_file(
-            module,
-            input_path=options.input,
-            seed=options.seed,
-            iterations=options.iterations or 10,
-            trace_path=options.profile_output,
-            as_json=options.json,
-        )
+    return profile_file(
+        module,
+        input_path=given.input,
+        seed=given.seed,
+        iterations=options.iterations or 10,
+        trace_path=options.profile_output,
     )
-    return 0

@@ -7,13 +7,18 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from xlakit.errors import ArgumentError
 
 if TYPE_CHECKING:
     # Loaded only when a verb needs it.
     from xlakit.ir.instruction import HloModule
+
+
+# The files of a folder that XLAKIT_DUMP_TO wrote; repeated from xlakit.cpu.dumping, which is not loaded to read a file.
+MANIFEST: Final = "manifest.json"
+MODULE: Final = "module.hlo"
 
 
 class Commands(Protocol):
@@ -42,11 +47,6 @@ def add_file(parser: argparse.ArgumentParser, *, optional: bool = False) -> None
         metavar="FILE",
         help="HLO text or proto, or StableHLO text or bytecode, told apart by content; - reads standard input",
     )
-
-
-def add_files(parser: argparse.ArgumentParser) -> None:
-    """The files of several programs."""
-    parser.add_argument("files", nargs="+", metavar="FILE", help="programs, in any format that is known; - is stdin")
 
 
 def add_filling(parser: argparse.ArgumentParser) -> None:
@@ -133,7 +133,7 @@ def load(path: str) -> HloModule:
 
     Raises OSError, ParseError, FormatError.
     """
-    if Path(path).is_dir():
+    if path != "-" and Path(path).is_dir():
         from xlakit.tools.dumps import read_dump
 
         return read_dump(path).module
@@ -153,10 +153,16 @@ def load_filled(path: str, options: argparse.Namespace) -> HloModule:
 
 
 def read(path: str) -> tuple[bytes, str]:
-    """What a file holds, and its name in errors."""
+    """What a file holds, or the module of a folder that was dumped, and its name in errors."""
     if path == "-":
         return open_stream(sys.stdin, "standard input").buffer.read(), "<stdin>"
-    return Path(path).read_bytes(), path
+    file = str(Path(path) / MODULE) if is_dump(Path(path)) else path
+    return Path(file).read_bytes(), file
+
+
+def is_dump(folder: Path) -> bool:
+    """Whether this is a folder that XLAKIT_DUMP_TO wrote for a program."""
+    return (folder / MANIFEST).is_file() and (folder / MODULE).is_file()
 
 
 def open_stream(stream: TextIO | None, name: str) -> TextIO:

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xlakit.errors import ArgumentError
-from xlakit.tools.commands.shared import Commands, add_command, add_file, at_least, load
+from xlakit.tools.commands.batch import (
+    Program,
+    add_json,
+    attempt,
+    is_folder,
+    pairs_of,
+    programs_of,
+    worse,
+    write,
+    write_record,
+)
+from xlakit.tools.commands.shared import Commands, add_command, at_least, load
 
 if TYPE_CHECKING:
     from xlakit.tools.view.stages import View
@@ -19,16 +30,28 @@ _OF_ONE = {"passes": True, "disable": "", "until": None, "fuel": None, "memory":
 def add(commands: Commands) -> None:
     """Add the verb."""
     parser = add_command(commands, "view", "write a program and what each pass makes of it as a page for a browser")
-    add_file(parser)
-    parser.add_argument("other", nargs="?", metavar="B", help="another program: the page has what differs between them")
-    parser.add_argument("-o", "--output", metavar="PATH", help="the page; default: FILE with .html at its end")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="a program in any format that is known, or a folder, of which each program gets a page; - is stdin",
+    )
+    parser.add_argument(
+        "other",
+        nargs="?",
+        metavar="B",
+        help="another program: the page has what differs between them; of two folders those of the same names",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="PATH", help="the page, of several a folder; default: FILE with .html at its end"
+    )
+    add_json(parser)
     parser.add_argument(
         "--serve",
-        type=at_least(0),
-        nargs="?",
-        const=0,
-        metavar="PORT",
+        action="store_true",
         help="show the page in a browser, from a server on 127.0.0.1, and again when a file changes, until Ctrl-C",
+    )
+    parser.add_argument(
+        "--port", type=at_least(0), metavar="N", help="with --serve: the server's port (default: one that is free)"
     )
     parser.add_argument(
         "--no-browser", dest="opens", action="store_false", help="with --serve: print the address alone"
@@ -48,28 +71,52 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.serve is not None:
+    if options.serve:
         return _serve(options)
-    view = _view(options)
-    path = Path(options.output or _beside(options.file, options.other))
+    if options.port is not None:
+        raise ArgumentError("--port is for --serve", hint="give --serve with it")
+    if options.other is None and options.ignore:
+        raise ArgumentError("--ignore is for two programs", hint="name the second one after the first")
+    worst = 0
+    for program, other in _shown(options):
+        status, told = attempt(options, program, lambda program, other=other: _page(program, other, options))
+        if options.json:
+            second = {} if other is None else {"second": other}
+            write_record({"file": program.path, "status": status, **second, **told})
+        worst = worse(worst, status)
+    return worst
+
+
+def _shown(options: argparse.Namespace) -> list[tuple[Program, str | None]]:
+    """What has a page: programs, each with the one that it is compared with."""
+    if options.other is None:
+        return [(program, None) for program in programs_of([options.file])]
+    _check_difference(options)
+    return [(first, second.path) for first, second in pairs_of(options.file, options.other)]
+
+
+def _page(program: Program, other: str | None, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    """Write the page of a program, or of two."""
+    view = _view(program.path, other, options)
+    path = program.output(options.output, ".html") if options.output else Path(_beside(program.path, other))
     view.save(path)
-    print(f"{path}: {path.stat().st_size:,} bytes; open it in a browser")
-    return 0
+    size = path.stat().st_size
+    if not options.json:
+        write(f"{path}: {size:,} bytes; open it in a browser\n")
+    return 0, {"output": str(path), "bytes": size}
 
 
-def _view(options: argparse.Namespace) -> View:
+def _view(file: str, other: str | None, options: argparse.Namespace) -> View:
     from xlakit.tools.opt import names
     from xlakit.tools.view.profiles import roofline_of, seconds_of
     from xlakit.tools.view.stages import view_module
 
-    if options.other is not None:
-        return _difference(options)
-    if options.ignore:
-        raise ArgumentError("--ignore is for two programs", hint="name the second one after the first")
+    if other is not None:
+        return _difference(file, other, options)
     profile: str = options.profile or ""
     report = None if options.profile is None else Path(profile).read_text(encoding="utf-8")
     return view_module(
-        load(options.file),
+        load(file),
         passes=options.passes,
         disabled=names(options.disable),
         until=options.until,
@@ -77,27 +124,27 @@ def _view(options: argparse.Namespace) -> View:
         memory=options.memory,
         seconds=None if report is None else seconds_of(report, profile),
         roofline=None if report is None else roofline_of(report, profile),
-        title=None if options.file == "-" else Path(options.file).name,
+        title=None if file == "-" else Path(file).name,
     )
 
 
-def _difference(options: argparse.Namespace) -> View:
-    """The page of two programs. Raises ArgumentError for options that only one program has."""
-    from xlakit.tools.diff.modules import IGNORED
-    from xlakit.tools.opt import names
-    from xlakit.tools.view.comparison import view_difference
-
+def _check_difference(options: argparse.Namespace) -> None:
+    """Raise ArgumentError for options that only one program has."""
     for name, default in _OF_ONE.items():
         if getattr(options, name) != default:
             option = "no-passes" if name == "passes" else name
             raise ArgumentError(f"--{option} is for one program", hint="two are shown as they are, without passes")
-    files = (options.file, options.other)
-    if files == ("-", "-"):
-        raise ArgumentError("both programs are standard input", hint="name a file for one of them")
-    first, second = map(load, files)
-    labels = (Path(files[0]).name, Path(files[1]).name)
+
+
+def _difference(file: str, other: str, options: argparse.Namespace) -> View:
+    """The page of two programs."""
+    from xlakit.tools.diff.modules import IGNORED
+    from xlakit.tools.opt import names
+    from xlakit.tools.view.comparison import view_difference
+
+    first, second = load(file), load(other)
     ignored = IGNORED if options.ignore == "all" else names(options.ignore)
-    return view_difference(first, second, ignore=ignored, names=labels)
+    return view_difference(first, second, ignore=ignored, names=(Path(file).name, Path(other).name))
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -107,11 +154,19 @@ def _serve(options: argparse.Namespace) -> int:
     files = [file for file in (options.file, options.other, options.profile) if file is not None]
     if "-" in files:
         raise ArgumentError("standard input cannot be read again", hint="--serve needs files")
-    if options.output:
-        raise ArgumentError("--output is for a page that is written", hint="leave out --serve, or --output")
-    page = LivePage(files, lambda: _view(options).html)
+    if any(map(is_folder, files)):
+        raise ArgumentError("--serve shows one page, and a folder has one for each program", hint="name the program")
+    for option in ("output", "json"):
+        if getattr(options, option):
+            raise ArgumentError(f"--{option} is for a page that is written", hint=f"leave out --serve, or --{option}")
+    if options.other is not None:
+        _check_difference(options)
+    page = LivePage(files, lambda: _view(options.file, options.other, options).html)
     serve(
-        page, options.serve, opens=options.opens, tell=lambda address: print(f"{address} (Ctrl-C ends it)", flush=True)
+        page,
+        options.port or 0,
+        opens=options.opens,
+        tell=lambda address: print(f"{address} (Ctrl-C ends it)", flush=True),
     )
     return 0
 

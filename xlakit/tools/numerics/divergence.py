@@ -88,27 +88,28 @@ class Divergence:
     location: Location | None
     note: str = ""
 
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "instruction": self.instruction.name,
+            "text": str(self.instruction).strip(),
+            "path": list(self.path),
+            "index": list(self.index),
+            "element": list(self.element),
+            "actual": self.actual,
+            "expected": self.expected,
+            "operands": dict(self.operands),
+            "max_absolute_error": _number(self.comparison.max_absolute),
+            "max_relative_error": _number(self.comparison.max_relative),
+            "mismatches": self.comparison.mismatches,
+            "count": self.comparison.count,
+            "location": None if self.location is None else str(self.location),
+            "note": self.note,
+        }
+
     def as_json(self) -> str:
         """As a JSON object."""
-        return json.dumps(
-            {
-                "instruction": self.instruction.name,
-                "text": str(self.instruction).strip(),
-                "path": list(self.path),
-                "index": list(self.index),
-                "element": list(self.element),
-                "actual": self.actual,
-                "expected": self.expected,
-                "operands": dict(self.operands),
-                "max_absolute_error": _number(self.comparison.max_absolute),
-                "max_relative_error": _number(self.comparison.max_relative),
-                "mismatches": self.comparison.mismatches,
-                "count": self.comparison.count,
-                "location": None if self.location is None else str(self.location),
-                "note": self.note,
-            },
-            indent=1,
-        )
+        return json.dumps(self.as_dict(), indent=1)
 
     def __str__(self) -> str:
         """The instruction, where it is, and its values."""

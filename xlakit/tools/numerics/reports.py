@@ -15,26 +15,24 @@ from xlakit.options import compiling
 from xlakit.tools.dumps import given_values
 from xlakit.tools.jaxlib_child import Limits, run_on_jaxlib
 from xlakit.tools.numerics.divergence import Divergence, Ready, Side, first_divergence
-from xlakit.tools.numerics.shadow import shadow_replicated
-from xlakit.tools.numerics.trace import trace_replicated
+from xlakit.tools.numerics.shadow import ShadowReport, shadow_replicated
+from xlakit.tools.numerics.trace import Trace, trace_replicated
 from xlakit.tools.shards import on_devices
 
 # What a program can be run against, besides another program.
 WAYS = ("interpreter", "plain", "jaxlib", "cpu")
 
 
-def trace(module: HloModule, *, input_path: str | None, seed: int, iterations: bool, as_json: bool) -> str:
+def trace(module: HloModule, *, input_path: str | None, seed: int, iterations: bool) -> Trace:
     """The values of every instruction, as :func:`trace_values` reports them; arguments and results are whole arrays."""
     devices, values = given_values(on_devices(module), input_path, seed)
-    made = trace_replicated(devices.module, devices.arguments(values), iterations=iterations, seed=seed)
-    return made.as_json() if as_json else str(made)
+    return trace_replicated(devices.module, devices.arguments(values), iterations=iterations, seed=seed)
 
 
-def shadow(module: HloModule, *, input_path: str | None, seed: int, as_json: bool) -> str:
+def shadow(module: HloModule, *, input_path: str | None, seed: int) -> ShadowReport:
     """The error of every instruction, as :func:`shadow_errors` reports them; arguments are whole arrays."""
     devices, values = given_values(on_devices(module), input_path, seed)
-    made = shadow_replicated(devices.module, devices.arguments(values), seed=seed)
-    return made.as_json() if as_json else str(made)
+    return shadow_replicated(devices.module, devices.arguments(values), seed=seed)
 
 
 def against(
@@ -44,10 +42,9 @@ def against(
     input_path: str | None,
     seed: int,
     backend: str | None,
-    as_json: bool,
     limits: Limits,
-) -> tuple[str, bool]:
-    """The first instruction that differs, as :func:`find_divergence` reports it, and whether there is one.
+) -> Divergence | None:
+    """The first instruction that differs, as :func:`find_divergence` reports it.
 
     other: one of :data:`WAYS`, or the file of another program.
     """
@@ -59,10 +56,7 @@ def against(
             hint="compare its results: xlakit run --compare",
         )
     expected = other if other in WAYS else _program_in(other)
-    found = _divergence(program, values, expected, backend or "cpu", seed, limits)
-    if found is None:
-        return ("null" if as_json else "no instruction differs"), False
-    return (found.as_json() if as_json else str(found)), True
+    return _divergence(program, values, expected, backend or "cpu", seed, limits)
 
 
 @converting

@@ -105,9 +105,13 @@ class ShadowReport:
     results: tuple[Any, ...]
     outputs: tuple[tuple[str, ErrorSize], ...]
 
+    def as_dict(self) -> dict[str, Any]:
+        """The rows, for JSON."""
+        return {"rows": [row.as_dict() for row in self.rows]}
+
     def as_json(self) -> str:
         """The rows as a JSON object."""
-        return json.dumps({"rows": [row.as_dict() for row in self.rows]}, indent=1)
+        return json.dumps(self.as_dict(), indent=1)
 
     def most_born(self, count: int = 5) -> list[ShadowRow]:
         """The instructions that add most themselves, beginning with the largest; at least 2 units in the last place."""

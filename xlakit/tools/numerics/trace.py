@@ -130,11 +130,14 @@ class Trace:
     first_infinity: Origin | None
     results: tuple[Any, ...]
 
+    def as_dict(self) -> dict[str, Any]:
+        """The rows and origins, for JSON."""
+        nan, infinity = (None if o is None else o.as_dict() for o in (self.first_nan, self.first_infinity))
+        return {"first_nan": nan, "first_infinity": infinity, "rows": [row.as_dict() for row in self.rows]}
+
     def as_json(self) -> str:
         """The rows and origins as a JSON object."""
-        nan, infinity = (None if o is None else o.as_dict() for o in (self.first_nan, self.first_infinity))
-        made = {"first_nan": nan, "first_infinity": infinity, "rows": [row.as_dict() for row in self.rows]}
-        return json.dumps(made, indent=1)
+        return json.dumps(self.as_dict(), indent=1)
 
     def __str__(self) -> str:
         """A table with a row for each instruction, iterations below it where they were kept, and the origins."""

@@ -111,8 +111,8 @@ def extract_file(
     iteration: int,
     input_path: str | None,
     seed: int,
-) -> str:
-    """``xlakit extract``: write a part of a program into a folder; gives a line that says what is there."""
+) -> Extraction:
+    """``xlakit extract``: write a part of a program into a folder."""
     devices, values = given_values(on_devices(module), input_path, seed)
     if devices.count > 1:
         raise _of_several(devices.module)
@@ -121,9 +121,7 @@ def extract_file(
     else:
         made = extract_computation(devices.module, computation or "", *values, iteration=iteration, seed=seed)
     write_dump(output, made.module, made.arrays, seed)
-    count = len(made.module.entry.instructions)
-    what = f"{count} instruction{'s' * (count != 1)}, {len(made.arguments)} of them parameters"
-    return f"{output}: {what}; to run it: xlakit run {output}"
+    return made
 
 
 # -- what is extracted -------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def static(name: str) -> str:
 
 
 def with_reload(page: str, version: str) -> str:
-    """A page that loads itself again when its server has another version; it may ask its server, and nobody else."""
+    """A page that loads itself again when its server has another version; it may connect to that server only."""
     script = static("reload.js").replace('"VERSION"', _json(version))
     page = page.replace("default-src 'none'; script-src", "default-src 'none'; connect-src 'self'; script-src", 1)
     head, end, rest = page.rpartition("</body>")

@@ -1,0 +1,180 @@
+"""Verbs on several programs and on folders, what --json prints of each, and the exit status of all."""
+
+import json
+
+import numpy as np
+import pytest
+
+from xlakit.ir.instruction import HloModule
+from xlakit.tools import cli
+from xlakit.tools.commands.batch import programs_of, worse
+
+GOOD = "HloModule good\n\nENTRY main {\n  x = f32[3] parameter(0)\n  ROOT r = f32[3] abs(x)\n}\n"
+OTHER = GOOD.replace("abs", "negate").replace("good", "other")
+BAD = GOOD.replace("abs", "abz")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, text in {"in/a.hlo": GOOD, "in/b.hlo": BAD, "in/c/d.txt": OTHER, "in/c/notes.md": "none"}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path / "in"
+
+
+def records(capsys):
+    return [json.loads(line, parse_constant=pytest.fail) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("verb", "keys"),
+    [
+        (["check"], {"module", "computations", "instructions", "faults", "warnings"}),
+        (["inspect"], {"as", "hlo"}),
+        (["inspect", "--as", "memory"], {"as", "memory"}),
+        (["inspect", "--as", "cost"], {"as", "cost"}),
+        (["inspect", "--as", "fallbacks"], {"as", "fallbacks"}),
+        (["opt"], {"text"}),
+        (["opt", "--diff"], {"diff"}),
+        (["convert", "--to", "text"], {"text"}),
+        (["convert", "--to", "proto"], {"proto"}),
+        (["convert", "--to", "json"], {"json"}),
+        (["convert", "--to", "json", "-o", "OUT"], {"output", "bytes"}),
+        (["run"], {"outputs", "runs", "seconds"}),
+        (["run", "--backend", "interpreter", "--compare", "interpreter"], {"outputs", "runs", "seconds", "comparison"}),
+        (["run", "--trace"], {"first_nan", "first_infinity", "rows"}),
+        (["run", "--against", "interpreter"], {"divergence"}),
+        (["run", "-o", "OUT"], {"outputs", "runs", "seconds", "output"}),
+        (["extract", "--instruction", "r", "-o", "OUT"], {"output", "instructions", "parameters"}),
+        (["view", "--no-passes", "-o", "OUT"], {"output", "bytes"}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_each_program_of_a_folder_has_a_record(folder, capsys, verb, keys):
+    options = [str(folder.parent / "out") if word == "OUT" else word for word in verb]
+    assert cli.main([options[0], str(folder), *options[1:], "--json"]) == 1
+    good, bad, other = records(capsys)
+    assert [own["file"] for own in (good, bad, other)] == [str(folder / name) for name in ("a.hlo", "b.hlo", "c/d.txt")]
+    assert [own["status"] for own in (good, bad, other)] == [0, 1, 0]
+    assert set(good) == set(other) == {"file", "status", *keys}
+    if verb == ["check"]:
+        assert bad["faults"][0]["line"] == 5
+    else:
+        assert set(bad) == {"file", "status", "error"}
+        assert bad["error"]["type"] == "ParseError"
+        assert bad["error"]["place"] == f"{folder / 'b.hlo'}:5:19"
+        assert "abz" in bad["error"]["message"]
+
+
+def test_texts_of_several_programs_have_titles(folder, capsys):
+    assert cli.main(["opt", str(folder), "--short"]) == 1
+    shown = capsys.readouterr()
+    assert [line for line in shown.out.splitlines() if line.startswith("==>")] == [
+        f"==> {folder / name} <==" for name in ("a.hlo", "b.hlo", "c/d.txt")
+    ]
+    assert shown.out.count("HloModule") == 2
+    assert "abz" in shown.err
+    assert cli.main(["opt", str(folder / "a.hlo")]) == 0
+    assert "==>" not in capsys.readouterr().out
+
+
+def test_what_is_written_keeps_the_folders(folder, capsys):
+    out = folder.parent / "out"
+    assert cli.main(["convert", str(folder), "--to", "proto", "-o", str(out)]) == 1
+    assert HloModule.from_proto((out / "c" / "d.pb").read_bytes()).name == "other"
+    assert cli.main(["run", str(folder), "-o", str(out)]) == 1
+    assert np.load(out / "a.npz")["result"].shape == (3,)
+    assert cli.main(["view", str(folder), "--no-passes", "-o", str(out)]) == 1
+    assert sorted(str(p.relative_to(out)) for p in out.rglob("*.html")) == ["a.html", "c/d.html"]
+    assert cli.main(["extract", str(folder), "--instruction", "r", "-o", str(out / "parts")]) == 1
+    capsys.readouterr()
+    assert cli.main(["run", str(out / "parts"), "--json"]) == 0
+    assert [own["file"] for own in records(capsys)] == [str(out / "parts" / name) for name in ("a", "c/d")]
+
+
+def test_folders_are_compared_by_names(folder, capsys):
+    second = folder.parent / "second"
+    (second / "c").mkdir(parents=True)
+    (second / "a.hlo").write_text(GOOD)
+    (second / "c" / "d.hlo").write_text(GOOD)
+    assert cli.main(["diff", str(folder), str(second), "--ignore", "names", "--json"]) == 2
+    found = records(capsys)
+    assert [(own["first"], own["status"]) for own in found] == [
+        (str(folder / "a.hlo"), 0),
+        (str(folder / "b.hlo"), 2),
+        (str(folder / "c" / "d.txt"), 1),
+    ]
+    assert found[1]["error"]["type"] == "ParseError"
+    (folder / "b.hlo").write_text(GOOD)
+    assert cli.main(["diff", str(folder), str(second)]) == 2
+    assert f"{second / 'b.hlo'}: No such file" in capsys.readouterr().err
+    assert cli.main(["view", str(folder), str(second), "-o", str(second / "pages")]) == 1
+    assert sorted(str(p.relative_to(second / "pages")) for p in second.rglob("*.html")) == ["a.html", "c/d.html"]
+    assert cli.main(["diff", str(folder), str(second / "a.hlo")]) == 2
+    assert "one is a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["reduce", "bisect"])
+def test_a_search_goes_on_after_a_program_that_cannot_be_read(folder, capsys, verb):
+    files = [str(folder / "b.hlo"), str(folder / "none.hlo")]
+    assert cli.main([verb, *files, "--test", "true", "--json"]) == 1
+    assert [own["error"]["type"] for own in records(capsys)] == ["ParseError", "FileNotFoundError"]
+
+
+def test_reduce_has_one_output(folder):
+    with pytest.raises(SystemExit) as exit:
+        cli.main(["reduce", str(folder), "--test", "true", "-o", "x.hlo"])
+    assert exit.value.code == 2
+
+
+def test_a_fault_of_xlakit_is_told_and_stops_no_other_program(folder, capsys, monkeypatch):
+    from xlakit.tools import opt
+
+    monkeypatch.setattr(opt, "run_pipeline", lambda *_: {}["fault"])
+    assert cli.main(["opt", str(folder / "a.hlo"), str(folder / "b.hlo"), "--json"]) == 1
+    shown = capsys.readouterr()
+    first, second = map(json.loads, shown.out.splitlines())
+    assert (first["error"]["type"], second["error"]["type"]) == ("KeyError", "ParseError")
+    assert "Traceback" in shown.err
+    with pytest.raises(KeyError):
+        cli.main(["opt", str(folder / "a.hlo")])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "IN", "--profile", "--profile-output", "x.json"],
+        ["convert", "IN", "--to", "proto"],
+        ["view", "IN", "--serve"],
+        ["view", "IN", "--port", "1"],
+    ],
+)
+def test_options_of_one_program(folder, capsys, command):
+    assert cli.main([str(folder) if word == "IN" else word for word in command]) == 1
+    assert capsys.readouterr().err.count("xlakit: ") == 1
+
+
+def test_the_machine_and_the_operations_in_json(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("XLAKIT_CACHE_DIR", str(tmp_path))
+    assert cli.main(["cache", "--json"]) == 0
+    assert cli.main(["cache", "--clear", "--json"]) == 0
+    shown, cleared = records(capsys)
+    assert (shown["directory"], shown["entries"], cleared["removed"]) == (str(tmp_path), 0, 0)
+    assert cli.main(["ops", "dot", "--json"]) == 0
+    assert {"dot", "ragged-dot"} <= {own["opcode"] for own in records(capsys)}
+    assert cli.main(["machine", "--json"]) == 0
+    assert "processor" in records(capsys)[0]
+
+
+def test_programs_have_names_of_their_own(tmp_path):
+    for name in ("x.hlo", "x.txt.gz", "jit_f.step.before_optimizations.txt"):
+        (tmp_path / name).write_text(GOOD)
+    files = sorted(str(p) for p in tmp_path.iterdir())
+    assert [own.name for own in programs_of(files)] == ["jit_f.step.before_optimizations", "x", "x-2"]
+    assert [own.is_alone for own in programs_of(files[:1])] == [True]
+    assert programs_of(["-"])[0].name == "stdin"
+
+
+def test_statuses_have_an_order():
+    order = [0, 3, 1, 2]
+    assert all(worse(a, b) == b and worse(b, a) == b for i, a in enumerate(order) for b in order[i:])
