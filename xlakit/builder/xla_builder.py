@@ -261,6 +261,12 @@ class XlaBuilder:
             )
         return trace(source, parameters).computation
 
+    def emptied(self) -> XlaBuilder:
+        """A builder of this name that has no instructions, with the settings for those that follow."""
+        made = XlaBuilder(self.name, source_metadata=self._source_metadata)
+        made._annotations = self._annotations
+        return made
+
     # -- queries ---------------------------------------------------------------------------------
 
     @building

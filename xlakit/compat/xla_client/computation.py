@@ -13,7 +13,7 @@ from dataclasses import replace
 from xlakit.builder import XlaBuilder as OurBuilder, XlaComputation as OurComputation
 from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
 from xlakit.compat.xla_client.hlo_module import HloModule, HloPrintOptions
-from xlakit.compat.xla_client.numbering import BUILDER_NAMES, base_name, numbered_module
+from xlakit.compat.xla_client.numbering import BUILDER_NAMES, base_name, number_of, numbered_module, unnamed
 from xlakit.compat.xla_client.records import OpMetadata
 from xlakit.compat.xla_client.shapes import ProgramShape, Shape, laid_out
 from xlakit.compat.xla_client.sharding import OpSharding
@@ -31,6 +31,14 @@ class XlaOp:
     def __init__(self, builder: XlaBuilder, wrapped: OurOp | None) -> None:
         self.builder = builder
         self.wrapped = wrapped
+
+    def check_not_built(self) -> None:
+        """Raises ArgumentError where the builder has built since, which ends what was added before."""
+        if self.wrapped is not None and self.wrapped.builder is not self.builder.wrapped:
+            raise ArgumentError(
+                f"the operation belongs to a computation that '{self.builder.wrapped.name}' has built already",
+                hint="add the operations again, or build once",
+            )
 
 
 class XlaComputation:
@@ -90,8 +98,9 @@ class XlaComputation:
 
     @with_status
     def hash(self) -> int:
-        """A number that is the same for the same computation, in all processes."""
-        return int.from_bytes(hashlib.sha256(self.wrapped.to_proto()).digest()[:8], "little")
+        """A number that is the same for the same computation in all processes; names do not count."""
+        text = unnamed(self.wrapped).to_text(metadata=False, large_constants=True)
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
 class FrontendAttributes:
@@ -107,14 +116,19 @@ class FrontendAttributes:
 
 
 class XlaBuilder:
-    """Collects the operations of one computation; the functions of ``ops`` add to it."""
+    """Collects the operations of one computation; the functions of ``ops`` add to it.
 
-    __slots__ = ("error", "wrapped")
+    Building empties it: operations that were added before belong to what was built. As operands they are errors.
+    """
+
+    __slots__ = ("_first", "error", "wrapped")
 
     def __init__(self, name: str, /) -> None:
         self.wrapped = OurBuilder(BUILDER_NAMES.unique(name), source_metadata=False)
         # The first error of an operation.
         self.error: XlakitError | None = None
+        # The number of the first operation of the next computation.
+        self._first = 1
 
     def build(self, root: XlaOp | None = None) -> XlaComputation:
         """The computation whose result is ``root``, by default the operation that was added last.
@@ -127,7 +141,11 @@ class XlaBuilder:
             module = self.wrapped.build(chosen).to_module()
             instructions = self.wrapped.instructions
             last = instructions[-1] if chosen is None else chosen.instruction
-            return XlaComputation.of(numbered_module(self.wrapped.name, instructions, last, module.input_output_alias))
+            aliases, first = module.input_output_alias, self._first
+            built = XlaComputation.of(numbered_module(self.wrapped.name, instructions, last, aliases, first))
+        self._first = number_of(built.wrapped.name) + 1
+        self.wrapped = self.wrapped.emptied()
+        return built
 
     Build = build
 
@@ -200,6 +218,8 @@ class XlaBuilder:
             raise TypeError(f"the operation is an XlaOp, not {type(op).__name__}")
         if op.wrapped is None:
             op.builder._raise_error()
+        with status_errors():
+            op.check_not_built()
         if op.builder is not self or op.wrapped is None:
             raise as_status(
                 ArgumentError(

@@ -64,10 +64,13 @@ def sanitized(name: str) -> str:
 
 
 def numbered_module(
-    name: str, instructions: Sequence[Instruction], root: Instruction, aliases: Sequence[AliasEntry]
+    name: str, instructions: Sequence[Instruction], root: Instruction, aliases: Sequence[AliasEntry], first: int = 1
 ) -> HloModule:
-    """The module of a builder's instructions, in the order in which they were added, with XLA's names."""
-    numbers, embedded = count(1), list[Computation]()
+    """The module of a builder's instructions, in the order in which they were added, with XLA's names.
+
+    first: the first number, which is not 1 where the builder has built before.
+    """
+    numbers, embedded = count(first), list[Computation]()
     made: dict[Instruction, Instruction] = {}
     for old in instructions:
         copies: dict[Computation, list[Computation]] = {}
@@ -78,6 +81,24 @@ def numbered_module(
     full = f"{name}.{next(numbers)}"
     entry = Computation(full, tuple(made.values()), made[root])
     return HloModule(full, entry, computations=tuple(embedded), input_output_alias=tuple(aliases))
+
+
+def number_of(name: str) -> int:
+    """The number that ends a name."""
+    return int(name.rpartition(".")[2])
+
+
+def unnamed(module: HloModule) -> HloModule:
+    """The module with names that say positions only, so that modules which differ in names alone are equal."""
+    made: dict[Computation, Computation] = {}
+    for position, computation in enumerate(module.computations):
+        copies: dict[Instruction, Instruction] = {}
+        for old in computation.instructions:
+            copies[old] = _renamed(old, copies, f"i{len(copies)}", made.__getitem__)
+        root = copies[computation.root]
+        made[computation] = Computation(f"c{position}", tuple(copies.values()), root, computation.execution_thread)
+    kept = tuple(made[computation] for computation in module.computations[:-1])
+    return module.replace(name="m", entry=made[module.entry], computations=kept)
 
 
 def _imported(called: Computation, numbers: Iterator[int], embedded: list[Computation]) -> Computation:

@@ -110,6 +110,8 @@ class Shape:
     @staticmethod
     def tuple_shape(shapes: Sequence[Shape], /) -> Shape:
         """A tuple of shapes."""
+        if not all(isinstance(shape, Shape) for shape in shapes):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"tuple_shape takes a sequence of Shapes, got {shapes!r}")
         return Shape.of(make_tuple_shape([shape.wrapped for shape in shapes]))
 
     @staticmethod
@@ -255,6 +257,13 @@ def _dtype(shape: OurShape) -> np.dtype[Any]:
     return shape.element_type.dtype
 
 
+def _zeros(shape: OurShape) -> np.ndarray[Any, Any]:
+    """Zeros that lie in memory as the layout says."""
+    order = shape.layout_or_default.minor_to_major[::-1]
+    made = np.zeros([shape.dimensions[d] for d in order], _dtype(shape))
+    return made.transpose(np.argsort(order)) if order else made
+
+
 class ProgramShape:
     """The shapes of the parameters and of the result of a computation."""
 
@@ -313,7 +322,7 @@ class Literal:
     @with_status
     def __init__(self, shape: Shape, /) -> None:
         self._shape = shape
-        self._array = None if shape.is_tuple() else np.zeros(shape.dimensions(), _dtype(shape.wrapped))
+        self._array = None if shape.is_tuple() else _zeros(shape.wrapped)
 
     def shape(self) -> Shape:
         """The shape."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlakit.builder import XlaBuilder, XlaComputation
 from xlakit.compat.xla_client.ops.operations import (
     Builder,
     Computation,
@@ -15,10 +16,13 @@ from xlakit.compat.xla_client.ops.operations import (
     operation,
 )
 from xlakit.compat.xla_client.ops.records import channel_of, groups_of
+from xlakit.data.primitive import PrimitiveType as OurPrimitiveType
+from xlakit.data.shape import Shape as OurShape
 from xlakit.errors import UnsupportedError
 from xlakit.ir.enums import RandomAlgorithm as OurAlgorithm
-from xlakit.ops import random
+from xlakit.ops import data, random
 from xlakit.ops.communication import collective_moves, collectives, transfer
+from xlakit.ops.elementwise import binary
 
 Groups = Sequence[Record]
 
@@ -32,7 +36,15 @@ def ReplicaId(builder: Builder) -> Op:
 @operation
 def CrossReplicaSum(operand: Op, replica_groups: Groups = ()) -> Op:
     """The sum over the replicas of a group."""
-    return collectives.cross_replica_sum(operand, groups_of(replica_groups))
+    return collectives.all_reduce(operand, _sum(operand), groups_of(replica_groups))
+
+
+def _sum(operand: Op) -> XlaComputation:
+    """The sum, of PRED the disjunction, in a computation whose names are XLA's."""
+    inner = XlaBuilder("sum")
+    kind = next(leaf for _, leaf in operand.shape.leaves()).element_type
+    x, y = (data.parameter(inner, i, OurShape(kind), name) for i, name in enumerate("xy"))
+    return inner.build(binary.or_(x, y) if kind is OurPrimitiveType.PRED else binary.add(x, y))
 
 
 @operation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from xlakit.builder import XlaBuilder, XlaComputation
 from xlakit.compat.xla_client.ops.operations import (
     Builder,
     Computation,
@@ -17,7 +18,9 @@ from xlakit.compat.xla_client.ops.operations import (
     overloaded,
 )
 from xlakit.compat.xla_client.ops.records import gather_numbers_of, scatter_numbers_of
-from xlakit.ops import control, gather, reduction, scatter, sort, windows
+from xlakit.data.shape import Shape
+from xlakit.ops import control, data, gather, reduction, scatter, sort, windows
+from xlakit.ops.elementwise import compare
 
 
 @operation
@@ -188,7 +191,18 @@ def Sort(
     is_stable: bool = False,
 ) -> Op:
     """Arrays sorted along a dimension, the last by default, in the order of the first, or of a comparator."""
-    return sort.sort(list(operands), comparator, dimension, is_stable)
+    return sort.sort(list(operands), _less_than(operands) if comparator is None else comparator, dimension, is_stable)
+
+
+def _less_than(operands: Ops) -> XlaComputation:
+    """The order of the first operand, in a computation whose names are XLA's; the numbers in the end are replaced."""
+    inner = XlaBuilder("compare-less-than")
+    parameters = [
+        data.parameter(inner, 2 * i + j, Shape(operand.shape.element_type), f"p.{i}.{side}.0")
+        for i, operand in enumerate(operands)
+        for j, side in enumerate(("lhs", "rhs"))
+    ]
+    return inner.build(compare.lt_total_order(*parameters[:2]))
 
 
 @operation

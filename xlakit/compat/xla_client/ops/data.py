@@ -178,7 +178,10 @@ def DynamicUpdateSlice(operand: Op, update: Op, start_indices: Ops) -> Op:
 
 @operation
 def GetDimensionSize(operand: Op, dimension: int) -> Op:
-    """The size of a dimension as an S32 scalar."""
+    """The size of a dimension as an S32 scalar; a constant where it is static."""
+    shape = operand.shape
+    if shape.is_array and 0 <= dimension < shape.rank and not shape.dynamic_dimensions[dimension]:
+        return data.constant(operand.builder, Literal.from_numpy(np.int32(shape.dimensions[dimension])))
     return dynamic.get_dimension_size(operand, dimension)
 
 

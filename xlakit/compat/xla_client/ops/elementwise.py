@@ -7,6 +7,7 @@ from typing import Any
 
 from xlakit.compat.xla_client.ops.operations import Ints, Kind, Op, Record, operation
 from xlakit.compat.xla_client.ops.records import accuracy_of
+from xlakit.ops import movement
 from xlakit.ops.elementwise import binary, compare, convert, elementary, math_library, select, unary
 
 
@@ -120,10 +121,16 @@ def ReducePrecision(operand: Op, exponent_bits: int, mantissa_bits: int) -> Op:
 @operation
 def Clamp(min: Op, operand: Op, max: Op) -> Op:
     """The elements, at least ``min`` and at most ``max``; these are of the same dimensions, or scalars."""
-    return select.clamp(min, operand, max)
+    return select.clamp(_like(min, operand), operand, _like(max, operand))
 
 
 @operation
 def Select(pred: Op, on_true: Op, on_false: Op) -> Op:
     """Elements of ``on_true`` where ``pred`` holds, and of ``on_false`` elsewhere."""
-    return select.select(pred, on_true, on_false)
+    return select.select(_like(pred, on_true), on_true, on_false)
+
+
+def _like(scalar: Op, array: Op) -> Op:
+    """A scalar in the dimensions of an array, as XLA's builder makes it; anything else as it is."""
+    fits = scalar.shape.is_array and array.shape.is_array and not scalar.shape.rank and array.shape.rank
+    return movement.broadcast_in_dim(scalar, array.shape.dimensions, ()) if fits else scalar

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from xlakit.compat.xla_client.errors import with_status
 from xlakit.compat.xla_client.ops.operations import Builder, Computation, Op, Ops, operation
-from xlakit.errors import ArgumentError, UnsupportedError
+from xlakit.errors import ArgumentError
 from xlakit.lib import linear_algebra, special
 from xlakit.ops import data, movement, sort
 
@@ -132,7 +133,8 @@ def ApproxTopK(
     reduction_input_size_override: int = -1,
 ) -> Op:
     """The first elements along a dimension in the order of a comparator: exactly, whatever the recall asked for."""
-    return _top_k(operands, top_k, reduction_dim, comparator, recall_target, aggregate_to_topk)
+    kept = _sizes(operands, top_k, reduction_dim, recall_target, aggregate_to_topk, reduction_input_size_override)
+    return _top_k(operands, kept, reduction_dim, comparator)
 
 
 @operation
@@ -148,18 +150,20 @@ def ApproxTopKFallback(
     reduction_input_size_override: int = -1,
 ) -> Op:
     """The first elements along a dimension in the order of a comparator."""
-    return _top_k(operands, top_k, reduction_dim, comparator, recall_target, aggregate_to_topk)
+    kept = _sizes(operands, top_k, reduction_dim, recall_target, aggregate_to_topk, reduction_input_size_override)
+    return _top_k(operands, kept, reduction_dim, comparator)
 
 
-def _top_k(
-    operands: Any, top_k: int, dimension: int, comparator: Any, recall_target: float, aggregate_to_topk: bool
-) -> Any:
-    if not aggregate_to_topk:
-        raise UnsupportedError(
-            "aggregate_to_topk=False is not supported", hint="leave it out; the result is exact and has top_k elements"
-        )
+def _sizes(operands: Any, top_k: int, dimension: int, recall_target: float, aggregate: bool, override: int) -> int:
+    """How many elements the result has: ``top_k``, or as many as a partial reduction leaves."""
     if not 0 < recall_target <= 1:
         raise ArgumentError(f"recall_target is {recall_target}", hint="give a number above 0 and at most 1")
+    shape = operands[0].shape
+    size = shape.dimensions[dimension % shape.rank]
+    return _reduced_size(size, shape.rank, top_k, recall_target, aggregate, override)[0]
+
+
+def _top_k(operands: Any, top_k: int, dimension: int, comparator: Any) -> Any:
     sorted_ = sort.sort(list(operands), comparator, dimension, True)
     several = len(operands) > 1
     parts = [data.get_tuple_element(sorted_, i) for i in range(len(operands))] if several else [sorted_]
@@ -167,6 +171,7 @@ def _top_k(
     return data.tuple_(firsts[0].builder, firsts) if several else firsts[0]
 
 
+@with_status
 def ApproxTopKReductionOutputSize(
     input_size: int,
     rank: int,
@@ -177,11 +182,26 @@ def ApproxTopKReductionOutputSize(
 ) -> tuple[int, int]:
     """How many candidates a partial reduction on XLA's accelerators leaves, and the logarithm of its factor.
 
+    Raises XlaRuntimeError where ``input_size_override`` is less than the size of the input.
+    """
+    return _reduced_size(input_size, rank, top_k, recall_target, aggregate_to_topk, input_size_override)
+
+
+def _reduced_size(
+    input_size: int, rank: int, top_k: int, recall_target: float, aggregate_to_topk: bool, input_size_override: int
+) -> tuple[int, int]:
+    """See ApproxTopKReductionOutputSize.
+
     Elements fall into bins of which each keeps its first one: -(k - 1) / ln(recall) bins lose so few of the first k.
     Sizes are multiples of a tile: 1024 elements of a vector, 128 of a row. (k, -1) for the whole reduction.
     """
     if aggregate_to_topk:
         return top_k, -1
+    if 0 <= input_size_override < input_size:
+        raise ArgumentError(
+            f"the size of the whole input, {input_size_override}, is less than that of this part, {input_size}",
+            hint="leave it out, or give the size of all parts together",
+        )
     tile = 1024 if rank == 1 else 128
     if input_size <= tile:
         return input_size, 0

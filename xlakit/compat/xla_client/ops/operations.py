@@ -123,6 +123,7 @@ def unwrapped(value: Any) -> Any:
     if isinstance(value, XlaOp):
         if value.wrapped is None:
             raise InvalidOperand
+        value.check_not_built()
         return value.wrapped
     if isinstance(value, XlaComputation):
         return value.as_ours()

@@ -155,6 +155,12 @@ class ArrayImpl(Array):
         with status_errors():
             return self.wrapped.__array__(None if dtype is None else np.dtype(dtype), copy)
 
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """The values for ``memoryview``, read-only; Python asks for them from its version 3.12 on."""
+        if self.is_deleted():
+            raise BufferError("the array was deleted or donated")
+        return memoryview(np.asarray(self)).toreadonly()
+
     def to_py(self) -> np.ndarray[Any, Any]:
         """The values as an array of NumPy."""
         return np.asarray(self)
@@ -210,6 +216,8 @@ class _Capsule:
 
 def buffer_to_dlpack_managed_tensor(buffer: ArrayImpl, stream: int | None = None) -> Any:
     """A DLPack capsule with the memory of an array."""
+    if not isinstance(buffer, ArrayImpl):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"the tensor is made of an array of this package, not of a {type(buffer).__name__}")
     if stream is not None:
         raise as_status(ArgumentError("processors have no streams", hint="leave stream out"))
     return buffer.__dlpack__()
@@ -227,6 +235,8 @@ def dlpack_managed_tensor_to_buffer(
 
     Raises XlaRuntimeError for a capsule that was used before, or without a device.
     """
+    if type(dlpack).__name__ != "PyCapsule":
+        raise TypeError(f"the tensor is a PyCapsule, not a {type(dlpack).__name__}; give what __dlpack__() returns")
     given = device if device is not None else cpu_backend
     where = given if given is None or isinstance(given, Device) else given.local_devices()[0]
     if where is None:

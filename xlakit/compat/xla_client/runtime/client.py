@@ -124,6 +124,8 @@ class Client:
         if not isinstance(where, Device):  # pyright: ignore[reportUnnecessaryIsInstance]
             # As in jaxlib, not XlaRuntimeError, which the errors of xlakit become.
             raise TypeError(f"a {type(where).__name__} is no device; give one of client.devices()")
+        if argument is None:
+            raise TypeError("None is no array and no number")
         if isinstance(argument, ArrayImpl):
             return ArrayImpl(where, argument.wrapped.copy_to_device(where.wrapped))
         if not isinstance(argument, (np.ndarray, np.generic, bool, int, float, complex)):

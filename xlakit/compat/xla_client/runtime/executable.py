@@ -56,39 +56,49 @@ class ShardedToken:
 
 
 class ExecuteResults:
-    """The results of a run: for each result, an array on each device."""
+    """The results of a run: for each result, an array on each device. They are taken apart once, as in jaxlib."""
 
-    __slots__ = ("_arrays", "_tokens")
+    __slots__ = ("_arrays", "_taken", "_tokens", "_tokens_taken")
 
     def __init__(self, arrays: Sequence[Sequence[ArrayImpl]], *, with_tokens: bool) -> None:
         # By device, then by result.
         self._arrays = [list(part) for part in arrays]
+        self._taken = self._tokens_taken = False
         self._tokens = [Token(part) for part in self._arrays] if with_tokens else None
 
     def __len__(self) -> int:
+        if self._taken:
+            raise ValueError("the results were taken apart already; keep the lists of the first call")
         return len(self._arrays[0]) if self._arrays else 0
 
     def disassemble_into_single_device_arrays(self) -> list[list[ArrayImpl]]:
-        """For each result a list of its arrays, one for each device."""
-        return self.disassemble_prefix_into_single_device_arrays(len(self))
+        """For each result a list of its arrays, one for each device. Raises ValueError when called again."""
+        results = self.disassemble_prefix_into_single_device_arrays(len(self))
+        self._taken = True
+        return results
 
     def disassemble_prefix_into_single_device_arrays(self, n: int, /) -> list[list[ArrayImpl]]:
-        """The first ``n`` results."""
+        """The first ``n`` results, which are no more among those that are left."""
         if not 0 <= n <= len(self):
-            raise as_status(ArgumentError(f"there are {len(self)} results, {n} are asked for"))
-        return [[part[i] for part in self._arrays] for i in range(n)]
+            raise ValueError(f"there are {len(self)} results, {n} are asked for")
+        results = [[part[i] for part in self._arrays] for i in range(n)]
+        self._arrays = [part[n:] for part in self._arrays]
+        return results
 
     def consume_with_handlers(self, handlers: Sequence[Callable[[list[ArrayImpl]], Any]], /) -> list[Any]:
-        """What a function for each result makes of the list of its arrays."""
+        """What a function for each result makes of the list of its arrays. Raises ValueError for another number."""
         results = self.disassemble_into_single_device_arrays()
         if len(handlers) != len(results):
-            raise as_status(ArgumentError(f"{len(handlers)} handlers are given for {len(results)} results"))
+            raise ValueError(f"{len(handlers)} handlers are given for {len(results)} results")
         return [handler(result) for handler, result in zip(handlers, results, strict=True)]
 
     def consume_token(self) -> ShardedToken:
-        """The tokens of the run; it must have been asked for them."""
+        """The tokens of the run; it must have been asked for them. Raises ValueError when called again."""
         if self._tokens is None:
             raise as_status(ExecutionError("the run has no tokens", hint="call execute_sharded with with_tokens=True"))
+        if self._tokens_taken:
+            raise ValueError("the tokens were taken already; keep those of the first call")
+        self._tokens_taken = True
         return ShardedToken(self._tokens)
 
 

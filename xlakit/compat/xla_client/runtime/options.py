@@ -57,6 +57,35 @@ class DeviceAssignment:
         return "\n".join(lines) + "\n"
 
 
+_BOOL, _INT, _FLOAT = (bool,), (int, np.integer), (float, int, np.floating)
+_SEQUENCE = (list, tuple)
+_BUILD_KINDS: dict[str, tuple[type, ...]] = {
+    "allow_spmd_sharding_propagation_to_output": _SEQUENCE,
+    "allow_spmd_sharding_propagation_to_parameters": _SEQUENCE,
+    "auto_spmd_partitioning_mesh_ids": _SEQUENCE,
+    "auto_spmd_partitioning_mesh_shape": _SEQUENCE,
+    "debug_options": (DebugOptions,),
+    "device_assignment": (DeviceAssignment, type(None)),
+    "exec_time_optimization_effort": _FLOAT,
+    "fdo_profile": (bytes,),
+    "memory_fitting_effort": _FLOAT,
+    "memory_fitting_level": _INT,
+    "num_partitions": _INT,
+    "num_replicas": _INT,
+    "optimization_level": _INT,
+    "result_layout": (Shape, type(None)),
+    "use_auto_spmd_partitioning": _BOOL,
+    "use_shardy_partitioner": _BOOL,
+    "use_spmd_partitioning": _BOOL,
+}
+_OPTION_KINDS: dict[str, tuple[type, ...]] = {
+    "argument_layouts": (list, tuple, type(None)),
+    "compile_portable_executable": _BOOL,
+    "parameter_is_tupled_arguments": _BOOL,
+    "profile_version": _INT,
+}
+
+
 class ExecutableBuildOptions:
     """How a program is compiled: replicas and partitions, layouts, and XLA's flags."""
 
@@ -101,16 +130,17 @@ class ExecutableBuildOptions:
         self.fdo_profile = b""
         self.compilation_environments = b""
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        _check(name, value, _BUILD_KINDS.get(name))
+        object.__setattr__(self, name, value)
+
     def compilation_environments_from_serialized_proto(self, serialized_proto: bytes, /) -> None:
         """Keep compilation environments; xlakit has none of its own."""
         self.compilation_environments = serialized_proto
 
     def __repr__(self) -> str:
         layout = "nullopt" if self.result_layout is None else self.result_layout
-        return (
-            f"ExecutableBuildOptions{{device_ordinal=-1, result_layout={layout}, num_replicas={self.num_replicas}, "
-            f"num_partitions={self.num_partitions}}}"
-        )
+        return f"ExecutableBuildOptions{{device_ordinal=-1, result_layout={layout}, num_replicas={self.num_replicas}}}"
 
 
 _BUILD_PREFIX = "build."
@@ -138,9 +168,7 @@ class CompileOptions:
         self.env_option_overrides: Sequence[tuple[str, str | bool | int | float]] = []
 
     def __setattr__(self, name: str, value: Any) -> None:
-        kinds = {"compile_portable_executable": bool, "parameter_is_tupled_arguments": bool, "profile_version": int}
-        if name in kinds and not isinstance(value, kinds[name]):
-            raise TypeError(f"{name} is {kinds[name].__name__}, got {value!r}")
+        _check(name, value, _OPTION_KINDS.get(name))
         object.__setattr__(self, name, value)
 
     @property
@@ -216,6 +244,13 @@ class CompileOptions:
         made = CompileOptions.ParseFromString(state[0])
         for name in self.__slots__:
             setattr(self, name, getattr(made, name))
+
+
+def _check(name: str, value: object, kinds: tuple[type, ...] | None) -> None:
+    """Raises TypeError for a value of another type than a field takes; True and False are no numbers."""
+    if kinds is None or (isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)):
+        return
+    raise TypeError(f"{name} is {' or '.join(kind.__name__ for kind in kinds)}, got {value!r}")
 
 
 def _count(name: str, value: object) -> int:

@@ -1,0 +1,119 @@
+"""Builders, results, options and texts of xla_client in use. What is expected is what jaxlib 0.6.0 answers."""
+
+import numpy as np
+import pytest
+
+from xlakit.compat import xla_client as xc
+
+ops = xc.ops
+
+
+@pytest.fixture(scope="module")
+def client():
+    return xc.make_cpu_client()
+
+
+def test_a_builder_is_empty_after_it_has_built():
+    builder = xc.XlaBuilder("reused_builder")
+    x = ops.Parameter(builder, 0, xc.Shape("f32[2]"))
+    assert builder.build(ops.Neg(x)).name() == "reused_builder.3"
+    with pytest.raises(xc.XlaRuntimeError, match="has built already"):
+        builder.get_shape(x)
+    ops.Parameter(builder, 0, xc.Shape("f32[3]"))
+    built = builder.build()
+    assert built.name() == "reused_builder.5"
+    assert repr(built.program_shape()) == "(parameter: f32[3]) -> f32[3]"
+    ops.Exp(x)
+    with pytest.raises(xc.XlaRuntimeError, match="has built already"):
+        builder.build()
+
+
+def test_names_do_not_count_in_hashes():
+    def made(name, function, number=1):
+        builder = xc.XlaBuilder(name)
+        function(ops.Add(ops.Constant(builder, np.float32(number)), ops.Parameter(builder, 0, xc.Shape("f32[]"))))
+        return builder.build().hash()
+
+    assert made("hash_a", ops.Neg) == made("hash_b", ops.Neg)
+    assert len({made("hash_a", ops.Neg), made("hash_a", ops.Exp), made("hash_a", ops.Neg, 2)}) == 3
+
+
+def test_results_are_taken_apart_once(client):
+    builder = xc.XlaBuilder("taken_apart")
+    x = ops.Parameter(builder, 0, xc.Shape("f32[]"))
+    ops.Tuple(builder, [x, ops.Neg(x)])
+    executable = client.compile(builder.build())
+    results = executable.execute_sharded([client.buffer_from_pyval(np.float32(2))], with_tokens=True)
+    assert np.asarray(results.disassemble_prefix_into_single_device_arrays(1)[0][0]) == 2
+    ((negated,),) = results.disassemble_into_single_device_arrays()
+    assert np.asarray(negated) == -2
+    results.consume_token().block_until_ready()
+    for again in (results.disassemble_into_single_device_arrays, results.consume_token, results.__len__):
+        with pytest.raises(ValueError, match="already"):
+            again()
+    with pytest.raises(ValueError, match="0 handlers are given for 2 results"):
+        executable.execute_sharded([client.buffer_from_pyval(np.float32(2))]).consume_with_handlers([])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("num_replicas", "2"), ("use_spmd_partitioning", 1), ("result_layout", 3), ("fdo_profile", "text")],
+)
+def test_build_options_have_types(name, value):
+    options = xc.CompileOptions().executable_build_options
+    with pytest.raises(TypeError, match=name):
+        setattr(options, name, value)
+
+
+def test_what_is_no_array_is_a_type_error(client):
+    with pytest.raises(TypeError, match="None"):
+        client.buffer_from_pyval(None)
+    with pytest.raises(TypeError, match="PyCapsule"):
+        xc._xla.dlpack_managed_tensor_to_buffer(3, client.devices()[0], None)
+    with pytest.raises(TypeError, match="array of this package"):
+        xc._xla.buffer_to_dlpack_managed_tensor(None)
+    with pytest.raises(TypeError, match="Shapes"):
+        xc.Shape.tuple_shape([1])
+
+
+def test_literals_lie_as_their_layout_says():
+    assert np.asarray(xc._xla.Literal(xc.Shape("f32[2,3]{0,1}"))).strides == (4, 8)
+
+
+def test_scalars_of_select_and_clamp_are_broadcast():
+    builder = xc.XlaBuilder("broadcast_scalars")
+    x = ops.Parameter(builder, 0, xc.Shape("f32[3]"))
+    low = ops.Parameter(builder, 1, xc.Shape("f32[]"))
+    clamped = ops.Clamp(low, x, x)
+    ops.Select(ops.Parameter(builder, 2, xc.Shape("pred[]")), clamped, x)
+    size = ops.GetDimensionSize(x, 0)
+    text = builder.build(ops.Tuple(builder, [clamped, size])).as_hlo_text()
+    assert "broadcast.3 = f32[3]{0} broadcast(parameter.2), dimensions={}" in text
+    assert "select.7 = f32[3]{0} select(broadcast.6, clamp.4, parameter.1)" in text
+    assert "constant.8 = s32[] constant(3)" in text
+
+
+def test_computations_that_operations_make_have_their_names():
+    builder = xc.XlaBuilder("made_computations")
+    x = ops.Parameter(builder, 0, xc.Shape("f32[3]"))
+    y = ops.Parameter(builder, 1, xc.Shape("pred[3]"))
+    ops.Tuple(builder, [ops.Sort(builder, [x, y]), ops.CrossReplicaSum(x), ops.CrossReplicaSum(y)])
+    text = builder.build().as_hlo_text()
+    assert "compare-less-than.3 {" in text
+    assert "compare(p.0.lhs.4, p.0.rhs.5), direction=LT, type=TOTALORDER" in text
+    assert "p.1.rhs.7 = pred[] parameter(3)" in text
+    assert "add(x.11, y.12)" in text
+    assert "or(x.16, y.17)" in text
+
+
+def test_approximate_top_k_gives_the_candidates_of_a_partial_reduction(client):
+    builder, inner = xc.XlaBuilder("candidates"), xc.XlaBuilder("more")
+    x = ops.Parameter(builder, 0, xc.Shape("f32[8000]"))
+    scalars = [ops.Parameter(inner, i, xc.Shape("f32[]")) for i in range(2)]
+    more, start = inner.build(ops.Gt(*scalars)), ops.Constant(builder, np.float32(-1))
+    ops.ApproxTopK(builder, [x], [start], 2, 0, more, recall_target=0.9, aggregate_to_topk=False)
+    values = np.arange(8000, dtype=np.float32)
+    (found,) = client.compile(builder.build()).execute([client.buffer_from_pyval(values)])
+    assert np.array_equal(np.asarray(found), values[::-1][:2048])
+    with pytest.raises(xc.XlaRuntimeError, match="5000"):
+        ops.ApproxTopKReductionOutputSize(8000, 1, 2, 0.9, False, 5000)
