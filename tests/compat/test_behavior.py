@@ -117,3 +117,32 @@ def test_approximate_top_k_gives_the_candidates_of_a_partial_reduction(client):
     assert np.array_equal(np.asarray(found), values[::-1][:2048])
     with pytest.raises(xc.XlaRuntimeError, match="5000"):
         ops.ApproxTopKReductionOutputSize(8000, 1, 2, 0.9, False, 5000)
+
+
+def test_options_are_the_protocol_buffer_of_xla():
+    options = xc.CompileOptions()
+    build = options.executable_build_options
+    options.argument_layouts, options.profile_version = [xc.Shape("f32[2]{0}")], 5
+    options.env_option_overrides = [("xla_a", True), ("xla_b", 3), ("xla_c", "s"), ("xla_d", 2.5)]
+    options.num_replicas, options.num_partitions = 2, 3
+    options.device_assignment = xc.DeviceAssignment.create(np.arange(6).reshape(2, 3))
+    build.result_layout, build.auto_spmd_partitioning_mesh_shape = xc.Shape("f32[2]{0}"), [2, 5]
+    build.memory_fitting_effort = 0.25
+    build.debug_options.xla_dump_to, build.debug_options.xla_backend_optimization_level = "there", 1
+    data = options.SerializeAsString()
+    # As jaxlib 0.6.0 writes these fields.
+    assert data.startswith(b"\n\x10\x10\x0b\x1a\x01\x02*\x06\n\x01\x00\x80\x01\x012\x01\x00\x1a")
+    assert b" \x02(\x03J\x16\x08\x02\x10\x03\x1a\x04\n\x02\x00\x03\x1a\x04\n\x02\x01\x04\x1a\x04\n\x02\x02\x05" in data
+    assert b"\x82\x01\x02\x02\x05" in data
+    assert data.endswith(
+        b"(\x05:\x0b\n\x05xla_a\x12\x02\x10\x01:\x0b\n\x05xla_b\x12\x02\x18\x03"
+        b":\x0c\n\x05xla_c\x12\x03\n\x01s:\x12\n\x05xla_d\x12\t!\x00\x00\x00\x00\x00\x00\x04@"
+    )
+    again = xc.CompileOptions.ParseFromString(data)
+    assert again.SerializeAsString() == data
+    assert again.executable_build_options.debug_options.xla_dump_to == "there"
+    assert again.executable_build_options.debug_options.xla_gpu_cuda_data_dir == "./cuda_sdk_lib"
+    assert repr(again.device_assignment) == repr(options.device_assignment)
+    assert again.env_option_overrides == options.env_option_overrides
+    with pytest.raises(xc.XlaRuntimeError, match="CompileOptionsProto"):
+        xc.CompileOptions.ParseFromString(b"\xff\xff")

@@ -279,4 +279,34 @@ message HloModuleConfigProto
   allow_spmd_sharding_propagation_to_output:bool*=27 allow_spmd_sharding_propagation_to_parameters:bool*=33
 message HloModuleProtoWithConfig
   hlo_module:HloModuleProto=1 config:HloModuleConfigProto=2
+message CompileOptionsProto
+  argument_layouts:ShapeProto*=1 parameter_is_tupled_arguments:bool=2
+  executable_build_options:ExecutableBuildOptionsProto=3 compile_portable_executable:bool=4 profile_version:int64=5
+  env_option_overrides:{string,OptionOverrideProto}=7
+message OptionOverrideProto
+  string_field:string|value=1 bool_field:bool|value=2 int_field:int64|value=3 double_field:double|value=4
+message ExecutableBuildOptionsProto
+  device_ordinal:int64=1 result_layout:ShapeProto=2 debug_options:DebugOptions=3 num_replicas:int64=4
+  num_partitions:int64=5 use_spmd_partitioning:bool=6 use_auto_spmd_partitioning:bool=7
+  device_assignment:DeviceAssignmentProto=9 allow_spmd_sharding_propagation_to_output:bool*=12 fdo_profile:bytes=14
+  auto_spmd_partitioning_mesh_shape:int64*=16 auto_spmd_partitioning_mesh_ids:int64*=17
+  allow_spmd_sharding_propagation_to_parameters:bool*=18 use_shardy_partitioner:bool=19
+  exec_time_optimization_effort:float=20 memory_fitting_effort:float=21 optimization_level:int32=24
+  memory_fitting_level:int32=25
+message DebugOptions
+  xla_disable_hlo_passes:string=30 xla_backend_optimization_level:int32=31 xla_gpu_cuda_data_dir:string=61
+  xla_llvm_disable_expensive_passes:bool=73 xla_test_all_input_layouts:bool=91 xla_cpu_enable_fast_math:bool=99
+  xla_gpu_enable_fast_min_max:bool=100 xla_force_host_platform_device_count:int32=102 xla_dump_to:string=109
+  xla_dump_hlo_module_re:string=110 xla_dump_hlo_pass_re:string=111 xla_dump_hlo_as_text:bool=112
+  xla_dump_hlo_as_proto:bool=113 xla_dump_hlo_as_dot:bool=114 xla_dump_hlo_as_url:bool=115
+  xla_dump_hlo_as_html:bool=116 xla_dump_hlo_snapshots:bool=118 xla_cpu_fast_math_honor_nans:bool=120
+  xla_cpu_fast_math_honor_infs:bool=121 xla_enable_hlo_passes_only:string=124
+  xla_cpu_fast_math_honor_division:bool=126 xla_cpu_fast_math_honor_functions:bool=129
+  xla_dump_max_hlo_modules:int32=132 xla_cpu_enable_xprof_traceme:bool=137 xla_dump_module_metadata:bool=144
+  xla_dump_fusion_visualization:bool=149 xla_dump_compress_protos:bool=151 xla_dump_disable_metadata:bool=153
+  xla_dump_hlo_pipeline_re:string=154 xla_dump_hlo_as_long_text:bool=164 xla_gpu_dump_autotune_results_to:string=222
+  xla_gpu_load_autotune_results_from:string=223 xla_detailed_logging:bool=252 xla_enable_dumping:bool=253
+  xla_gpu_enable_llvm_module_compilation_parallelism:bool=268 xla_gpu_dump_autotune_logs_to:string=292
+  xla_gpu_kernel_cache_file:string=306 xla_gpu_per_fusion_autotune_cache_dir:string=310
+  xla_gpu_experimental_autotune_cache_mode:int32=324
 """

@@ -202,7 +202,7 @@ def _less_than(operands: Ops) -> XlaComputation:
         for i, operand in enumerate(operands)
         for j, side in enumerate(("lhs", "rhs"))
     ]
-    return inner.build(compare.lt_total_order(*parameters[:2]))
+    return inner.build(compare.lt_total_order(parameters[0], parameters[1]))
 
 
 @operation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -159,7 +159,7 @@ class ArrayImpl(Array):
         """The values for ``memoryview``, read-only; Python asks for them from its version 3.12 on."""
         if self.is_deleted():
             raise BufferError("the array was deleted or donated")
-        return memoryview(np.asarray(self)).toreadonly()
+        return memoryview(cast("Any", np.asarray(self))).toreadonly()
 
     def to_py(self) -> np.ndarray[Any, Any]:
         """The values as an array of NumPy."""

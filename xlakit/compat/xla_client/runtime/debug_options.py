@@ -67,10 +67,6 @@ class DebugOptions:
             raise TypeError(f"{name} is {type(_DEFAULTS[name]).__name__}, got {value!r}")
         object.__setattr__(self, name, value)
 
-    def changed(self) -> dict[str, Any]:
-        """The fields that are not at their defaults, by name."""
-        return {name: getattr(self, name) for name in _DEFAULTS if getattr(self, name) != _DEFAULTS[name]}
-
     def __repr__(self) -> str:
         return "".join(f"{name}: {_text(getattr(self, name))}\n" for name in _DEFAULTS if getattr(self, name))
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from xlakit.compat.xla_client.enums import AutotuneCacheMode
 from xlakit.compat.xla_client.errors import with_status
 from xlakit.compat.xla_client.runtime.debug_options import DebugOptions
 from xlakit.compat.xla_client.shapes import Shape
-from xlakit.errors import FormatError
 
 
 class DeviceAssignment:
@@ -143,12 +140,8 @@ class ExecutableBuildOptions:
         return f"ExecutableBuildOptions{{device_ordinal=-1, result_layout={layout}, num_replicas={self.num_replicas}}}"
 
 
-_BUILD_PREFIX = "build."
-_FORMAT = "xlakit.compat.xla_client.CompileOptions"
-
-
 class CompileOptions:
-    """Options of :meth:`Client.compile`. Serialized, they are JSON that this class reads, and no protocol buffer."""
+    """Options of :meth:`Client.compile`."""
 
     __slots__ = (
         "argument_layouts",
@@ -208,33 +201,19 @@ class CompileOptions:
         self.executable_build_options.device_assignment = value
 
     def SerializeAsString(self) -> bytes:
-        """All options, for :meth:`ParseFromString`."""
-        build = self.executable_build_options
-        fields: dict[str, Any] = {name: _plain(getattr(self, name)) for name in self.__slots__ if "build" not in name}
-        for name in build.__slots__:
-            if name != "debug_options":
-                fields[_BUILD_PREFIX + name] = _plain(getattr(build, name))
-        debug = {name: _plain(value) for name, value in build.debug_options.changed().items()}
-        return json.dumps({"format": _FORMAT, "options": fields, "debug": debug}, sort_keys=True).encode()
+        """A serialized CompileOptionsProto, for :meth:`ParseFromString` and for jaxlib's."""
+        from xlakit.compat.xla_client.runtime.options_proto import write_options
+
+        return write_options(self)
 
     @staticmethod
     @with_status
     def ParseFromString(data: bytes, /) -> CompileOptions:
-        """The options that :meth:`SerializeAsString` has written."""
-        try:
-            found = json.loads(data)
-            fields, debug = found["options"], found["debug"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise FormatError(
-                f"not options that were serialized by this package: {error}",
-                hint="set them on a new CompileOptions; protocol buffers of jaxlib are not read",
-            ) from None
+        """The options of a serialized CompileOptionsProto."""
+        from xlakit.compat.xla_client.runtime.options_proto import read_options
+
         made = CompileOptions()
-        for name, value in fields.items():
-            owner: Any = made.executable_build_options if name.startswith(_BUILD_PREFIX) else made
-            setattr(owner, name.removeprefix(_BUILD_PREFIX), _value(value))
-        for name, value in debug.items():
-            setattr(made.executable_build_options.debug_options, name, _value(value))
+        read_options(data, made, DeviceAssignment.create)
         return made
 
     def __getstate__(self) -> tuple[bytes]:
@@ -257,33 +236,3 @@ def _count(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} is an int, got {value!r}")
     return int(value)
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON, with a name for each type that JSON lacks."""
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]  # pyright: ignore
-    if isinstance(value, Shape):
-        return {"shape": str(value)}
-    if isinstance(value, DeviceAssignment):
-        return {"devices": value.devices.tolist()}
-    if isinstance(value, bytes):
-        return {"bytes": value.hex()}
-    if isinstance(value, AutotuneCacheMode):
-        return {"autotune": value.value}
-    return value
-
-
-def _value(plain: Any) -> Any:
-    if isinstance(plain, list):
-        items: list[Any] = [_value(item) for item in plain]  # pyright: ignore
-        # The overrides are pairs of a name and a value.
-        return tuple(items) if len(items) == 2 and isinstance(items[0], str) else items
-    if not isinstance(plain, dict):
-        return plain
-    ((kind, value),) = plain.items()  # pyright: ignore
-    if kind == "shape":
-        return Shape(value)
-    if kind == "devices":
-        return DeviceAssignment.create(np.asarray(value, np.int64))
-    return bytes.fromhex(value) if kind == "bytes" else AutotuneCacheMode(value)
