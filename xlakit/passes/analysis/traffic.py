@@ -7,10 +7,11 @@ conditional the one that sends most counts.
 
 from __future__ import annotations
 
-import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from xlakit.data.text_table import aligned
 from xlakit.errors import Location
@@ -20,6 +21,9 @@ from xlakit.ops.communication.collective_moves import AllToAll, Permuting, Ragge
 from xlakit.ops.communication.collectives import AllGather, AllReduce, CollectiveBroadcast, ReduceScatter
 from xlakit.ops.control import Conditional, While
 from xlakit.passes.analysis.loops import loop_of, trip_count
+
+# What XLA and the pass that unrolls loops note in a loop's backend_config.
+_TRIP_COUNT: Final = re.compile(r'"known_trip_count":\s*\{\s*"n":\s*"?(\d+)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +69,9 @@ def _of_computation(module: HloModule, computation: Computation) -> list[Traffic
 
 def _iterations(loop: Instruction) -> int:
     """How often a loop runs: by its note, or by what it counts."""
-    note = loop.annotations.backend_config or ""
-    if "known_trip_count" in note:
-        return int(json.loads(note)["known_trip_count"]["n"])
+    noted = _TRIP_COUNT.search(loop.annotations.backend_config)
+    if noted is not None:
+        return int(noted[1])
     known = loop_of(loop)
     return (trip_count(known) if known is not None else None) or 1
 
@@ -87,8 +91,7 @@ def _sent(instruction: Instruction, operands: int, members: int) -> float:
     op = instruction.op
     if isinstance(op, Permuting):
         return operands * sum(source != target for source, target in op.source_target_pairs) / members
-    assert isinstance(op, Collective)
-    size = op.group_size or members
+    size = instruction.op_as(Collective).group_size or members
     others = (size - 1) / size
     if isinstance(op, AllReduce):
         return 2 * others * operands

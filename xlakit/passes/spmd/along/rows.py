@@ -14,6 +14,7 @@ import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.errors import InternalError
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.elementwise.binary import And
@@ -278,5 +279,6 @@ def _row(
         own = make.add(And(), make.compare(start, zero, "GE"), make.compare(start, length, "LT"))
         has = own if has is None else make.add(And(), has, own)
         found.append(start)
-    assert has is not None
+    if has is None:
+        raise InternalError("a row of a table that is not split along its rows")
     return found, has
