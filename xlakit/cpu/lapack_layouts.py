@@ -35,6 +35,9 @@ class TransposedMatrices(ComputationPass):
         op = instruction.op
         if not isinstance(op, CustomCall) or op.custom_call_target not in self._calls:
             return False
+        if not any(o.shape.is_array and o.shape.rank > 1 for o in instruction.operands):
+            # No matrix: it fails if it is ever made.
+            return False
         shapes = (*(o.shape for o in instruction.operands), instruction.shape)
         # Dynamic dimensions have the call done by Python, for each size that comes.
         return all(s.is_array and not s.is_dynamic for shape in shapes for _, s in shape.leaves())
