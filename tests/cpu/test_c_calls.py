@@ -215,3 +215,11 @@ def test_on_several_devices_at_once(engine, no_python):
 def test_small_numbers_are_no_addresses():
     with pytest.raises(xla.ArgumentError, match="no address"):
         call("f", [f32()], f32(), {"f": 12})
+
+
+def test_a_call_of_lapack_without_matrices_compiles_and_fails_when_it_is_made():
+    text = """HloModule m
+    ENTRY e { ROOT c = () custom-call(), custom_call_target="lapack_sgetrf_ffi", custom_call_has_side_effect=true }"""
+    program = xla.compile(xla.HloModule.from_text(text), backend="cpu")
+    with pytest.raises(xla.ExecutionError, match="lapack_sgetrf_ffi"):
+        program()
