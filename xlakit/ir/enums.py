@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from typing import Self
+from functools import cache
+from typing import Any, Self
 
 from xlakit.errors import ShapeError
 
@@ -24,12 +25,23 @@ class HloEnum(enum.Enum):
         """The member for itself, its name or text in any case, or its number; raises ShapeError."""
         if isinstance(value, cls):
             return value
+        found: Self | None = _by_word(cls).get(value.lower()) if isinstance(value, str) else None
+        if found is not None:
+            return found
         for member in cls:
-            if value == member.value or (
-                isinstance(value, str) and value.lower() in (member.name.lower(), member.text.lower())
-            ):
+            if value == member.value:
                 return member
         raise ShapeError(f"unknown {cls.__name__} {value!r}", hint="known: " + ", ".join(m.text for m in cls))
+
+
+@cache
+def _by_word(kind: type[HloEnum]) -> dict[str, Any]:
+    """The members by their names and their words in HLO text, in lower case."""
+    found: dict[str, Any] = {}
+    for member in kind:
+        found.setdefault(member.name.lower(), member)
+        found.setdefault(member.text.lower(), member)
+    return found
 
 
 class LowercaseEnum(HloEnum):

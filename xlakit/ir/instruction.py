@@ -51,13 +51,12 @@ class Instruction:
         control_predecessors: Sequence[Instruction] = (),
         annotations: Annotations = NO_ANNOTATIONS,
     ) -> None:
-        write = object.__setattr__
-        write(self, "op", op)
-        write(self, "operands", tuple(operands))
-        write(self, "shape", shape)
-        write(self, "name", name)
-        write(self, "control_predecessors", tuple(control_predecessors))
-        write(self, "annotations", annotations)
+        _set_op(self, op)
+        _set_operands(self, tuple(operands))
+        _set_shape(self, shape)
+        _set_name(self, name)
+        _set_control_predecessors(self, tuple(control_predecessors))
+        _set_annotations(self, annotations)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"instructions do not change; make another with replace({name}=...)")
@@ -122,6 +121,13 @@ class Instruction:
 
         options = hlo_text.PrintOptions(short=True, large_constants=False)
         return f"<{hlo_text.print_instruction(self, options)}>"
+
+
+# Passes make tens of thousands of instructions; object.__setattr__ would look up the name of each field.
+_set_op, _set_operands, _set_shape, _set_name, _set_control_predecessors, _set_annotations = (
+    Instruction.__dict__[field].__set__
+    for field in ("op", "operands", "shape", "name", "control_predecessors", "annotations")
+)
 
 
 def infer_shape(
@@ -203,7 +209,7 @@ class Computation:
         """
         made: dict[Instruction, Instruction] = {}
         for old in self.instructions:
-            new = change(old, tuple(made[o] for o in old.operands))
+            new = change(old, tuple([made[o] for o in old.operands]))
             if new.control_predecessors:
                 new = new.replace(control_predecessors=[made.get(p, p) for p in new.control_predecessors])
             made[old] = new

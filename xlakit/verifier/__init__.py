@@ -91,7 +91,9 @@ def shape_findings(module: HloModule) -> Iterator[Finding]:
     sound: set[object] = set()
     for computation in module.computations:
         for instruction in computation.instructions:
-            yield from _of_shape(module, computation, instruction, sound)
+            finding = _of_shape(module, computation, instruction, sound)
+            if finding is not None:
+                yield finding
 
 
 def _of_computation(module: HloModule, computation: Computation, sound: set[object]) -> Iterator[Finding]:
@@ -108,7 +110,7 @@ def _of_computation(module: HloModule, computation: Computation, sound: set[obje
                 "rename one of them with replace(name=...)",
             )
         names.add(instruction.name)
-        for operand in instruction.operands:
+        for operand in () if seen.issuperset(instruction.operands) else instruction.operands:
             if operand not in seen:
                 yield found(
                     instruction,
@@ -123,7 +125,9 @@ def _of_computation(module: HloModule, computation: Computation, sound: set[obje
                     "list operands before their users, as Computation.from_root does",
                 )
         seen.add(instruction)
-        yield from _of_shape(module, computation, instruction, sound)
+        finding = _of_shape(module, computation, instruction, sound)
+        if finding is not None:
+            yield finding
     if computation.root not in seen:
         error = VerificationError(
             f"the root of computation {computation.name} is not one of its instructions",
@@ -141,8 +145,8 @@ def _of_computation(module: HloModule, computation: Computation, sound: set[obje
 
 def _of_shape(
     module: HloModule, computation: Computation, instruction: Instruction, sound: set[object]
-) -> Iterator[Finding]:
-    """The faults of one instruction.
+) -> Finding | None:
+    """The fault of one instruction, if it has one.
 
     sound: element-wise operations on shapes, by the identity of these, that are known to give what is declared.
     Programs that come from protos have one object for all equal shapes, and most of their operations many times.
@@ -151,12 +155,11 @@ def _of_shape(
     operands = [o.shape for o in instruction.operands]
     known = (op, id(instruction.shape), *map(id, operands)) if isinstance(op, Elementwise) else None
     if known is not None and known in sound:
-        return
+        return None
     try:
         inferred = infer_shape(op, operands, instruction.shape, None, instruction.name, computation.name)
     except XlakitError as error:
-        yield Finding(error.at(location=module.location_of(instruction)), computation, instruction)
-        return
+        return Finding(error.at(location=module.location_of(instruction)), computation, instruction)
     if not matches(instruction.shape, inferred, exact=isinstance(instruction.op, _EXACT)):
         error = ShapeError(
             f"declared as {instruction.shape.to_string(with_layout=False)}, the rule gives {inferred}",
@@ -165,9 +168,10 @@ def _of_shape(
             location=module.location_of(instruction),
             hint=f"declare {inferred}, or change operands or attributes",
         )
-        yield Finding(error, computation, instruction)
-    elif known is not None:
+        return Finding(error, computation, instruction)
+    if known is not None:
         sound.add(known)
+    return None
 
 
 def matches(declared: Shape, inferred: Shape, *, exact: bool = False) -> bool:

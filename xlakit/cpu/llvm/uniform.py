@@ -43,7 +43,8 @@ def is_slow_to_vectorize(lines: Sequence[str], varying: Iterable[str]) -> bool:
             continue
         name = name.strip()
         count = 1
-        for operand in _NAME.findall(made):
+        for found in _NAME.finditer(made):
+            operand = found[0]
             if operand in changing:
                 changing.add(name)
                 break

@@ -88,7 +88,7 @@ def _slot(cls: type[Op], spec: Attribute) -> _Slot:
 
 def read_operation(cls: type[Op], instruction: Any, operands: Sequence[Shape], called: Sequence[Computation]) -> Op:
     """The operation of a HloInstructionProto on ``operands`` that calls ``called``. Raises FormatError, ShapeError."""
-    values = _distribute(cls, called)
+    values = _distribute(cls, called) if called or cls.can_call else {}
     for slot in _slots(cls):
         try:
             holder = slot.holder(instruction)

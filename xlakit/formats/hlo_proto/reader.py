@@ -66,6 +66,7 @@ class _Reading:
     payloads: tuple[bytes, ...]
     sequences: dict[int, Any]
     computations: dict[int, Computation] = field(default_factory=dict[int, Computation])
+    annotations: dict[bytes, Annotations] = field(default_factory=dict[bytes, Annotations])
 
     def computation(self, proto: Any) -> None:
         operation = f"computation '{proto.name}'"
@@ -133,7 +134,7 @@ class _Reading:
             called = [self.called(number) for number in proto.called_computation_ids]
             where = ""
             op = read_operation(cls, proto, [operand.shape for operand in operands], called)
-            annotations = read_annotations(proto, self.payloads)
+            annotations = read_annotations(proto, self.payloads, self.annotations)
             name = sanitized(proto.name)
             return Instruction(op, operands, shape, name, control_predecessors=predecessors, annotations=annotations)
         except XlakitError as error:
@@ -201,15 +202,24 @@ def _upgrade(proto: Any, payloads: Sequence[bytes]) -> None:
         proto.backend_config = bytes_of(read_payload(proto.backend_config_payload, payloads))
 
 
-def read_annotations(proto: Any, payloads: Sequence[bytes]) -> Annotations:
-    """The annotations of a HloInstructionProto. Raises FormatError, ShapeError."""
+def read_annotations(proto: Any, payloads: Sequence[bytes], known: dict[bytes, Annotations]) -> Annotations:
+    """The annotations of a HloInstructionProto. Raises FormatError, ShapeError.
+
+    known: by the bytes of metadata, annotations of this module that have nothing else; most instructions have such, and
+    many the same.
+    """
     made: dict[str, Any] = {}
     where = ""
     try:
         where = "metadata"
+        data = proto.metadata.SerializeToString()
+        plain = known.get(data)
         # Some writers write empty messages.
-        if proto.metadata.ByteSize():
+        if plain is not None:
+            made["metadata"] = plain.metadata
+        elif data:
             made["metadata"] = read_metadata(proto.metadata, payloads)
+            plain = known[data] = Annotations(metadata=made["metadata"])
         where = "sharding"
         if proto.HasField("sharding"):
             made["sharding"] = read_sharding(proto.sharding)
@@ -228,4 +238,6 @@ def read_annotations(proto: Any, payloads: Sequence[bytes]) -> Annotations:
         made["statistics_visualized"] = proto.statistics_viz.stat_index_to_visualize
     if proto.parameter_replication.replicated_at_leaf_buffers:
         made["parameter_replication"] = tuple(proto.parameter_replication.replicated_at_leaf_buffers)
+    if plain is not None and len(made) == 1:
+        return plain
     return Annotations(**made) if made else NO_ANNOTATIONS

@@ -169,13 +169,23 @@ def with_callees(computation: Computation, made: dict[Computation, Computation])
     if not stale:
         return computation
 
-    def change(instruction: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
-        if instruction in stale:
-            op = instruction.op.map_computations(lambda c: made.get(c, c))
-            return instruction.replace(op=op, operands=operands)
-        return with_operands(instruction, operands)
-
-    return computation.rebuild(change)
+    # Most instructions neither call nor read what does, and stay as they are.
+    changed: dict[Instruction, Instruction] = {}
+    order: list[Instruction] = []
+    for old in computation.instructions:
+        new = old
+        if old in stale:
+            op = old.op.map_computations(lambda c: made.get(c, c))
+            new = old.replace(op=op, operands=[changed.get(o, o) for o in old.operands])
+        elif changed and not changed.keys().isdisjoint(old.operands):
+            new = old.replace(operands=[changed.get(o, o) for o in old.operands])
+        if changed and new.control_predecessors:
+            new = new.replace(control_predecessors=[changed.get(p, p) for p in new.control_predecessors])
+        if new is not old:
+            changed[old] = new
+        order.append(new)
+    root = changed.get(computation.root, computation.root)
+    return Computation(computation.name, tuple(order), root, computation.execution_thread)
 
 
 def with_operands(instruction: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
@@ -201,7 +211,8 @@ def programs(module: HloModule) -> set[Computation]:
 
 def is_fixed(instruction: Instruction) -> bool:
     """Whether an instruction stays what it is: it has an effect, or it has control dependencies."""
-    return bool(instruction.control_predecessors) or instruction.op.has_side_effect
+    op = instruction.op
+    return bool(instruction.control_predecessors) or (op.can_have_effect and op.has_side_effect)
 
 
 def live_instructions(computation: Computation) -> set[Instruction]:
@@ -213,7 +224,8 @@ def mark_live(instructions: Sequence[Instruction], root: Instruction) -> set[Ins
     """The instructions of a list, operands before users, that are needed."""
     live = {root}
     for instruction in reversed(instructions):
-        if instruction in live or instruction.op.has_side_effect or isinstance(instruction.op, Parameter):
+        op = instruction.op
+        if instruction in live or (op.can_have_effect and op.has_side_effect) or isinstance(op, Parameter):
             live.add(instruction)
             live.update(instruction.operands)
             if instruction.control_predecessors:

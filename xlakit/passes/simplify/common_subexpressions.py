@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.traits import Commutative, Distinct
 from xlakit.ops.data import Constant
-from xlakit.passes.core.framework import ComputationPass, PassContext, is_fixed, with_callees, with_operands
+from xlakit.passes.core.framework import ComputationPass, PassContext, is_fixed, with_callees
 
 # Each of these has a value of its own, or marks a position in the program, though it has no effect.
 
@@ -49,23 +50,34 @@ class CommonSubexpressions(ComputationPass):
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Replace each instruction by the first equal one (value numbering)."""
         first: dict[object, Instruction] = {}
-        merged = False
+        # What reads a merged instruction, or was merged itself: nothing, in most computations.
+        changed: dict[Instruction, Instruction] = {}
+        for instruction in computation.instructions:
+            current = instruction
+            if changed:
+                current = _with_changed(instruction, changed)
+            if not isinstance(instruction.op, Distinct) and not is_fixed(instruction):
+                known = first.setdefault(_key(current), current)
+                if known is not current and context.spend("equal-instruction"):
+                    if context.observer is not None:
+                        context.observer("equal-instruction", computation.name, [instruction.name])
+                    current = known
+            if current is not instruction:
+                changed[instruction] = current
+        if not changed:
+            return computation
+        kept = tuple(dict.fromkeys([changed.get(i, i) for i in computation.instructions]))
+        root = changed.get(computation.root, computation.root)
+        return Computation(computation.name, kept, root, computation.execution_thread)
 
-        def change(instruction: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
-            nonlocal merged
-            current = with_operands(instruction, operands)
-            if isinstance(instruction.op, Distinct) or is_fixed(instruction):
-                return current
-            known = first.setdefault(_key(current), current)
-            if known is not current and context.spend("equal-instruction"):
-                merged = True
-                if context.observer is not None:
-                    context.observer("equal-instruction", computation.name, [instruction.name])
-                return known
-            return current
 
-        made = computation.rebuild(change)
-        return made if merged else computation
+def _with_changed(x: Instruction, changed: Mapping[Instruction, Instruction]) -> Instruction:
+    """The instruction on what its operands and control predecessors have become."""
+    if not changed.keys().isdisjoint(x.operands):
+        x = x.replace(operands=[changed.get(o, o) for o in x.operands])
+    if not changed.keys().isdisjoint(x.control_predecessors):
+        x = x.replace(control_predecessors=[changed.get(p, p) for p in x.control_predecessors])
+    return x
 
 
 def _key(x: Instruction) -> object:

@@ -17,7 +17,7 @@ from xlakit.execution.program import Program
 from xlakit.execution.random_state import RandomState
 from xlakit.interpreter.evaluate import Context
 from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.ir.operation import Value
+from xlakit.ir.operation import Op, Value
 from xlakit.ir.traits import Elementwise
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.data import Constant, Copy, GetTupleElement, Iota, Tuple
@@ -77,8 +77,11 @@ def fold(x: Instruction, make: Rewriter) -> Instruction | None:
 
     An operand may be a broadcast of a constant or an iota, too.
     """
-    if not isinstance(x.op, _FOLDED) or isinstance(x.op, Copy) or not all(map(_is_known, x.operands)):
+    if not _is_folded(type(x.op)):
         return None
+    for operand in x.operands:
+        if not _is_known(operand):
+            return None
     limit = make.context.fold_limit
     if _elements(x.shape) > limit or sum(_elements(o.shape) for o in x.operands) > limit * _OPERANDS_TO_RESULT:
         return None
@@ -88,6 +91,11 @@ def fold(x: Instruction, make: Rewriter) -> Instruction | None:
         # It will be raised where it belongs: when the program runs.
         return None
     return _constant(value, x.shape.without_layout(), make)
+
+
+@cache
+def _is_folded(kind: type[Op]) -> bool:
+    return issubclass(kind, _FOLDED) and not issubclass(kind, Copy)
 
 
 def _is_known(x: Instruction) -> bool:
@@ -101,13 +109,19 @@ def _elements(shape: Shape) -> int:
 
 
 @cache
+def _no_calls() -> CustomCalls:
+    """The functions that may be called: what is folded here calls none."""
+    return CustomCalls(None)
+
+
+@cache
 def _nothing_to_wait_for() -> ExecutionContext:
     """What devices share while they run; what is folded here asks nothing of it, so one serves all."""
     return ExecutionContext()
 
 
 def _evaluate(x: Instruction) -> Value:
-    program = Program(_NO_MODULE, Grid(1, 1), CustomCalls(None))
+    program = Program(_NO_MODULE, Grid(1, 1), _no_calls())
     execution_context = _nothing_to_wait_for()
     run = start_run(program, execution_context, shares_context=False)
     device = Device(run, execution_context, 0, _NO_RANDOM)
