@@ -5,6 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from xlakit.data.literal import Literal
+from xlakit.formats.hlo_proto import schema
+from xlakit.formats.hlo_proto.literals import write_literal
 from xlakit.ir.instruction import HloModule
 from xlakit.tools import cli
 from xlakit.tools.commands.batch import programs_of, worse
@@ -173,6 +176,83 @@ def test_programs_have_names_of_their_own(tmp_path):
     assert [own.name for own in programs_of(files)] == ["jit_f.step.before_optimizations", "x", "x-2"]
     assert [own.is_alone for own in programs_of(files[:1])] == [True]
     assert programs_of(["-"])[0].name == "stdin"
+
+
+CALL = """HloModule call
+
+ENTRY main {
+  x = f32[3] parameter(0)
+  ROOT r = f32[3] custom-call(x), custom_call_target="tests.batches.thrice"
+}
+"""
+
+
+def test_custom_calls_get_a_meaning_from_a_file(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("XLAKIT_CACHE", "off")  # --load sets it
+    (tmp_path / "call.hlo").write_text(CALL)
+    (tmp_path / "calls.py").write_text(
+        'import xlakit\nxlakit.register_custom_call("tests.batches.thrice", lambda x: 3 * x)\n'
+    )
+    np.savez(tmp_path / "x.npz", x=np.float32([1, 2, 3]))
+    file, given = str(tmp_path / "call.hlo"), ["--input", str(tmp_path / "x.npz")]
+    assert cli.main(["run", file, *given]) == 1
+    assert "register_custom_call" in capsys.readouterr().err
+    calls = ["--custom-calls", str(tmp_path / "calls.py")]
+    assert cli.main(["run", file, *given, *calls]) == 0
+    assert capsys.readouterr().out == "[3. 6. 9.]\n"
+    for verb in (["inspect"], ["opt"], ["diff", file, "--run"]):
+        assert cli.main([*verb, file, *calls]) == 0
+
+
+def snapshot(name, devices, result=None):
+    message = schema.new(name)
+    module = HloModule.from_text(GOOD.replace("good", "good, replica_count=2") if len(devices) == 2 else GOOD)
+    inner = message.hlo.hlo_module if name == "HloSnapshot" else message.hlo_module
+    inner.MergeFromString(module.to_proto())
+    for arguments in devices:
+        holder = message if name == "HloSnapshot" else message.partitions.add()
+        for value in arguments:
+            write_literal(Literal.from_numpy(np.float32(value)), holder.arguments.add())
+    if result is not None:
+        write_literal(Literal.from_numpy(np.float32(result)), message.result)
+    return message.SerializeToString()
+
+
+@pytest.mark.parametrize("name", ["HloSnapshot", "HloUnoptimizedSnapshot"])
+def test_a_snapshot_runs_on_its_arguments(tmp_path, capsys, name):
+    path = tmp_path / "snapshot.pb"
+    path.write_bytes(snapshot(name, [[[-1, 2, -3]]]))
+    assert cli.main(["run", str(path)]) == 0
+    assert capsys.readouterr().out == "[1. 2. 3.]\n"
+    assert cli.main(["run", str(path), "--seed", "3"]) == 0
+    assert capsys.readouterr().out != "[1. 2. 3.]\n"
+    assert cli.main(["run", str(path), "--trace", "--json"]) == 0
+    (row,) = [row for row in records(capsys)[0]["rows"] if row["instruction"] == "r"]
+    assert (row["min"], row["max"]) == (1.0, 3.0)
+    for verb in (["inspect"], ["convert", "--to", "text"], ["check"]):
+        assert cli.main([*verb, str(path)]) == 0
+
+
+def test_the_result_of_a_snapshot_is_compared(tmp_path, capsys):
+    path = tmp_path / "snapshot.pb"
+    for result, status in (([1, 2, 3], 0), ([1, 2, 4], 1)):
+        path.write_bytes(snapshot("HloSnapshot", [[[-1, 2, -3]]], result))
+        assert cli.main(["run", str(path), "--compare", "snapshot"]) == status
+    assert "DIFFERS" in capsys.readouterr().out
+    path.write_bytes(snapshot("HloSnapshot", [[[-1, 2, -3]]]))
+    assert cli.main(["run", str(path), "--compare", "snapshot"]) == 1
+    assert "has no result" in capsys.readouterr().err
+
+
+def test_a_snapshot_of_several_devices(tmp_path, capsys):
+    path = tmp_path / "snapshot.pb"
+    path.write_bytes(snapshot("HloUnoptimizedSnapshot", [[[-1, 2, -3]], [[4, -5, 6]]]))
+    assert cli.main(["run", str(path), "--replicas", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "[1. 2. 3.]" in out
+    assert "[4. 5. 6.]" in out
+    assert cli.main(["run", str(path), "--replicas", "3"]) == 1
+    assert "the arguments of 2 devices" in capsys.readouterr().err
 
 
 def test_statuses_have_an_order():

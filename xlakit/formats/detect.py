@@ -53,6 +53,15 @@ def load(data: bytes, name: str = "<data>") -> HloModule:
         raise error.at(location=Location(name, 1)) from None
 
 
+def snapshot_of(data: bytes, name: str = "<data>") -> hlo_proto.Snapshot | None:
+    """The arguments and the result in a file that is a snapshot proto; None for any other. Raises as :func:`load`."""
+    if data.startswith(_GZIP_MAGIC):
+        data = _gunzip(data, name)
+    if not data.strip() or data.startswith(stablehlo.BYTECODE_MAGIC) or _as_text(data, name) is not None:
+        return None
+    return hlo_proto.read_snapshot(data)
+
+
 def hlo_text_of(data: bytes, name: str = "<data>") -> str | None:
     """The text in a file that is HLO text; None for any other format. Raises FormatError as :func:`load` does."""
     if data.startswith(_GZIP_MAGIC):

@@ -14,10 +14,15 @@ import numpy as np
 from xlakit.cpu.dumping import MANIFEST, MODULE, argument_names
 from xlakit.errors import ArgumentError, FormatError
 from xlakit.execution.inputs import make_inputs
+from xlakit.formats.detect import snapshot_of
+from xlakit.formats.hlo_proto import Snapshot
 from xlakit.ir.instruction import HloModule
 from xlakit.ir.operation import Array
 from xlakit.tools.inputs import read_inputs
 from xlakit.tools.shards import Devices
+
+# How files of NumPy begin: those of one array, and archives.
+_NUMPY = (b"\x93NUMPY", b"PK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +77,33 @@ def write_dump(path: str, module: HloModule, arguments: Sequence[Array], seed: i
 
 
 def given_values(devices: Devices, input_path: str | None, seed: int) -> tuple[Devices, list[Any]]:
-    """The arguments that a file or a folder has, or that are made up from a seed; whole arrays.
+    """The arguments that a file, a snapshot or a folder has, or that are made up from a seed; whole arrays.
 
     A folder has a file for each device, as :func:`read_dump` names it: where there are several, the devices that are
     given back take these, and no whole arrays.
     """
     if input_path is None:
         return devices, make_inputs(devices.program, seed)
-    if not Path(input_path).is_dir():
+    snapshot = snapshot_in(input_path)
+    if snapshot is not None:
+        given = [[argument.to_numpy() for argument in arguments] for arguments in snapshot.arguments]
+    elif not Path(input_path).is_dir():
         return devices, read_inputs(input_path, devices.program)
-    files = sorted(Path(input_path).glob("device_*.npz"))
-    if len(files) != devices.count:
+    else:
+        shape = replace(devices.module.entry.program_shape, parameter_names=())
+        given = [read_inputs(str(file), shape) for file in sorted(Path(input_path).glob("device_*.npz"))]
+    if len(given) != devices.count:
         raise ArgumentError(
-            f"{input_path} has the arguments of {len(files)} devices, {devices.count} run the program",
-            hint="give a folder of a program that was called on all of its devices",
+            f"{input_path} has the arguments of {len(given)} devices, {devices.count} run the program",
+            hint="give those of a program that was called on all of its devices",
         )
-    shape = devices.module.entry.program_shape
-    given = [read_inputs(str(file), replace(shape, parameter_names=())) for file in files]
     return (devices, given[0]) if devices.count == 1 else (devices.with_arguments(given), [])
+
+
+def snapshot_in(path: str) -> Snapshot | None:
+    """The arguments and result in a file, if it is a snapshot proto; None for NumPy's files and any other."""
+    file = Path(path)
+    if path == "-" or not file.is_file() or file.suffix in (".npz", ".npy"):
+        return None
+    data = file.read_bytes()
+    return None if data.startswith(_NUMPY) else snapshot_of(data, path)

@@ -69,10 +69,12 @@ def run(
     iterations: int,
     backend: str | None,
     compare_with: str | None,
+    recorded: Any = None,
     limits: Limits = Limits(),  # noqa: B008 - it does not change
 ) -> Run:
     """Run a module, and save what it gives where a path is given.
 
+    compare_with: ``interpreter``, ``jaxlib``, or ``snapshot``, for which ``recorded`` is the result to compare with.
     Arguments and results are whole arrays, of a program that is split over devices, too. ``limits`` are those of
     jaxlib, where that is what the program is compared with; NothingToCompareError where it gives nothing within them.
     """
@@ -101,6 +103,8 @@ def run(
             np.savez(file, **flatten(result))  # pyright: ignore[reportArgumentType]
     if compare_with is None:
         return Run(result, tuple(times), None)
+    if compare_with == "snapshot":
+        return Run(result, tuple(times), tuple(compare(result, recorded)))
     reference = _on_interpreter if compare_with == "interpreter" else _on_jaxlib(limits)
     return Run(result, tuple(times), tuple(compare(result, _reference(devices, values, reference, seed))))
 

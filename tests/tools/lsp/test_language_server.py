@@ -7,6 +7,7 @@ pytest.importorskip("pygls", reason="pip install 'xlakit[editor]'")
 from lsp_client import URI, Client, applied, place, position
 
 from xlakit.ir.instruction import HloModule
+from xlakit.tools.lsp.checking import Lints, check
 
 TEXT = """HloModule learning
 
@@ -47,6 +48,21 @@ def lines_of(found):
 
 def test_a_sound_program_has_no_faults(client):
     assert client.open(TEXT) == []
+
+
+def test_lints_warn_at_the_instruction_by_name(client):
+    text = TEXT.replace("  product =", "  unused = f32[] parameter(2)\n  product =")
+    (found,) = client.open(text)
+    assert (found["severity"], found["code"], found["source"]) == (2, "dead-parameter", "xlakit")
+    assert text.splitlines()[lines_of([found])[0][0]].strip().startswith("unused")
+    assert "hint: leave it out" in found["message"]
+
+
+def test_lints_are_chosen_and_go_with_faults():
+    text = TEXT.replace("  product =", "  unused = f32[] parameter(2)\n  product =")
+    assert check(text, "a", Lints(disable=("dead-parameter",))).faults == []
+    assert [fault.lint for fault in check(text, "a").faults] == ["dead-parameter"]
+    assert [fault.lint for fault in check(text.replace("exponential", "exponentiall"), "a").faults] == [""]
 
 
 def test_faults_have_the_range_of_their_word_and_all_are_told(client):

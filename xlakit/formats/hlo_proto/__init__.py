@@ -6,18 +6,20 @@ Source: ``hlo.proto`` and ``xla_data.proto`` of OpenXLA.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.message import Error as ProtobufError
 
+from xlakit.data.literal import Literal
 from xlakit.errors import FormatError
 from xlakit.formats.hlo_proto import schema
-from xlakit.formats.hlo_proto.literals import MismatchError
+from xlakit.formats.hlo_proto.literals import MismatchError, read_literal
 from xlakit.formats.hlo_proto.reader import module_from_message
 from xlakit.formats.hlo_proto.writer import module_to_message
 from xlakit.ir.instruction import HloModule
 
-__all__ = ["module_from_json", "module_to_json", "read_module", "write_module"]
+__all__ = ["Snapshot", "module_from_json", "module_to_json", "read_module", "read_snapshot", "write_module"]
 
 _MODULE = "HloModuleProto"
 # Messages that hold a module, and where. HloProto and HloUnoptimizedSnapshot hold it where the first of these does.
@@ -45,6 +47,48 @@ def read_module(data: bytes) -> HloModule:
             return _module_of(schema.parse(name, plain), path)
     except FormatError as error:
         raise error.at(hint="the proto is damaged, or of another XLA: write it again, or give HLO text") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a snapshot has beside its module: the arguments of each device, and the result, if it was kept."""
+
+    arguments: tuple[tuple[Literal, ...], ...]
+    result: Literal | None
+
+
+def read_snapshot(data: bytes) -> Snapshot | None:
+    """The arguments and the result in a serialized HloSnapshot or HloUnoptimizedSnapshot; None in any other message,
+    and where there are neither. Raises what :func:`read_module` raises.
+    """
+    name, message, _ = _find(data)
+    if name == "HloModuleProtoWithConfig":
+        # An HloUnoptimizedSnapshot has its arguments where the other message has its config.
+        name = "HloUnoptimizedSnapshot"
+        try:
+            message = schema.parse(name, data)
+        except FormatError:
+            return None
+    if name not in ("HloSnapshot", "HloUnoptimizedSnapshot"):
+        return None
+    try:
+        return _snapshot_of(message)
+    except MismatchError:
+        # Repeated numbers in another encoding; or a config, which is no arguments.
+        try:
+            return _snapshot_of(schema.parse(name, schema.canonical(name, data)))
+        except FormatError:
+            if name == "HloUnoptimizedSnapshot":
+                return None
+            raise
+
+
+def _snapshot_of(message: Any) -> Snapshot | None:
+    is_optimized = message.DESCRIPTOR.name == "HloSnapshot"
+    devices = [message] if is_optimized else message.partitions
+    arguments = tuple(tuple(read_literal(literal) for literal in device.arguments) for device in devices)
+    result = read_literal(message.result) if is_optimized and message.HasField("result") else None
+    return Snapshot(arguments, result) if any(arguments) or result is not None else None
 
 
 def write_module(module: HloModule) -> bytes:

@@ -261,9 +261,11 @@ message HloModuleProto.ProfileInfo
 message HloProto
   hlo_module:HloModuleProto=1
 message HloSnapshot
-  hlo:HloProto=1
+  hlo:HloProto=1 arguments:LiteralProto*=2 result:LiteralProto=3 execution_platform:string=4
+message HloInputs
+  arguments:LiteralProto*=1
 message HloUnoptimizedSnapshot
-  hlo_module:HloModuleProto=1
+  hlo_module:HloModuleProto=1 partitions:HloInputs*=2 version:int32=3
 message DebugAttributesProto
   log_mode:DebugLogModeProto=1 callback_id:int64=2 op_id:int64=3 partitioned:bool=4 operands_sharding:string=5
 enum DebugAttributesProto.DebugLogModeProto

@@ -7,23 +7,14 @@ from typing import Any
 
 from xlakit.errors import ArgumentError
 from xlakit.tools.commands.batch import Program, add_batch, run_batch
-from xlakit.tools.commands.shared import Commands, add_command, counted, read, tell
+from xlakit.tools.commands.shared import Commands, add_command, add_lints, counted, lint_names, read, tell
 
 
 def add(commands: Commands) -> None:
     """Add the verb."""
     parser = add_command(commands, "check", "parse, verify and lint programs")
     add_batch(parser)
-    parser.add_argument(
-        "--disable", metavar="A,B", action="append", default=[], help="leave out these lints, or all of them: all"
-    )
-    parser.add_argument(
-        "--enable",
-        metavar="A,B",
-        action="append",
-        default=[],
-        help="run these lints, too, or all of them: all",
-    )
+    add_lints(parser)
     parser.add_argument("--warnings-as-errors", action="store_true", help="a warning makes the exit status 1")
     parser.set_defaults(command=_run)
 
@@ -32,7 +23,7 @@ def _run(options: argparse.Namespace) -> int:
     from xlakit.tools.check import check
     from xlakit.tools.lint.linter import chosen
 
-    enable, disable = _names(options.enable), _names(options.disable)
+    enable, disable = lint_names(options)
     try:
         # A name that is wrong is told once, before any file is read.
         chosen(enable, disable)
@@ -60,7 +51,3 @@ def _run(options: argparse.Namespace) -> int:
         return int(bool(report.warnings) and options.warnings_as_errors), report.to_json()
 
     return run_batch(options, work)
-
-
-def _names(lists: list[str]) -> list[str]:
-    return [name.strip() for names in lists for name in names.split(",") if name.strip()]

@@ -8,7 +8,16 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from xlakit.tools.commands.batch import add_json, attempt, pairs_of, worse, write, write_record
-from xlakit.tools.commands.shared import Commands, add_command, add_filling, at_least, load_filled, open_stream
+from xlakit.tools.commands.shared import (
+    Commands,
+    add_command,
+    add_filling,
+    add_load,
+    at_least,
+    load_filled,
+    open_stream,
+    run_loaded,
+)
 
 if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
@@ -38,6 +47,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--seed", type=at_least(0), default=0, help="of made up arguments (default 0)")
     add_filling(parser)
     parser.epilog = "exit status: 0 nothing differs; 1 something does; 2 an error"
+    add_load(parser)
     parser.set_defaults(command=_run, error_status=2)
 
 
@@ -52,6 +62,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _run(options: argparse.Namespace) -> int:
+    run_loaded(options)
     worst = 0
     for first, second in pairs_of(options.first, options.second):
         if not first.is_alone and not options.json:

@@ -8,7 +8,16 @@ from typing import Any
 from xlakit.errors import ArgumentError
 from xlakit.tools.commands.batch import Program, add_batch, run_batch, write
 from xlakit.tools.commands.run import given_by
-from xlakit.tools.commands.shared import Commands, add_command, add_filling, at_least, counted, load_filled
+from xlakit.tools.commands.shared import (
+    Commands,
+    add_command,
+    add_filling,
+    add_load,
+    at_least,
+    counted,
+    load_filled,
+    run_loaded,
+)
 
 
 def add(commands: Commands) -> None:
@@ -39,10 +48,12 @@ def add(commands: Commands) -> None:
     parser.add_argument("--input", metavar="X.npz", help="arguments of the program; default: made up from --seed")
     parser.add_argument("--seed", type=at_least(0), help="of made up arguments and of rng instructions (default 0)")
     add_filling(parser)
+    add_load(parser)
     parser.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
+    run_loaded(options)
     from xlakit.tools.reduce.extract import extract_file
     from xlakit.tools.shards import with_partitions
 

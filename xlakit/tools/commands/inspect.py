@@ -10,8 +10,10 @@ from xlakit.tools.commands.shared import (
     Commands,
     add_command,
     add_filling,
+    add_load,
     add_text_options,
     load_filled,
+    run_loaded,
     text_options,
 )
 
@@ -30,10 +32,12 @@ def add(commands: Commands) -> None:
     )
     add_filling(parser)
     add_text_options(parser)
+    add_load(parser)
     parser.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
+    run_loaded(options)
     from xlakit.tools.inspect import inspect, inspect_as_data
 
     def work(program: Program) -> tuple[int, dict[str, Any]]:

@@ -10,9 +10,11 @@ from xlakit.tools.commands.batch import Program, add_batch, run_batch, write
 from xlakit.tools.commands.shared import (
     Commands,
     add_command,
+    add_load,
     add_text_options,
     at_least,
     load,
+    run_loaded,
     text_options,
 )
 
@@ -29,10 +31,12 @@ def add(commands: Commands) -> None:
     parser.add_argument("--diff", action="store_true", help="print what each pass has changed instead of the program")
     parser.add_argument("--list-passes", action="store_true", help="list the passes and their rules, and do no more")
     add_text_options(parser)
+    add_load(parser)
     parser.set_defaults(command=_run, only_arguments=True)
 
 
 def _run(options: argparse.Namespace) -> int:
+    run_loaded(options)
     from xlakit.tools import opt
 
     if options.list_passes:

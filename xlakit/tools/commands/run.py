@@ -64,7 +64,9 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("--backend", choices=BACKENDS, help="what runs it (default: cpu, where it can)")
     parser.add_argument(
-        "--compare", choices=("interpreter", "jaxlib"), help="run there too and print the errors of each output"
+        "--compare",
+        choices=("interpreter", "jaxlib", "snapshot"),
+        help="run there too, or take the result in FILE, a snapshot, and print the errors of each output",
     )
     parser.add_argument(
         "--compare-timeout", type=seconds, default=120.0, metavar="SECONDS", help="for jaxlib (default 120)"
@@ -145,12 +147,15 @@ def _on_devices(module: HloModule, options: argparse.Namespace) -> HloModule:
 def given_by(path: str, options: argparse.Namespace) -> Given:
     """Where the arguments of the program in a file come from, by ``--input`` and ``--seed``.
 
-    Of a folder that was dumped these are the dumped ones, and its seed, where no others are given.
+    Where no others are given, those of a dumped folder with its seed, and those of a snapshot.
     """
-    if path == "-" or not Path(path).is_dir():
-        return Given(options.input, options.seed or 0)
-    from xlakit.tools.dumps import read_dump
+    from xlakit.tools.dumps import read_dump, snapshot_in
 
+    if path == "-" or not Path(path).is_dir():
+        is_made_up = options.input is None and options.seed is None
+        snapshot = snapshot_in(path) if is_made_up else None
+        has_arguments = snapshot is not None and bool(snapshot.arguments)
+        return Given(path if has_arguments else options.input, options.seed or 0)
     dumped = read_dump(path)
     seed = dumped.seed if options.seed is None else options.seed
     if options.input is not None or options.seed is not None:
@@ -178,6 +183,7 @@ def _results(
         iterations=options.iterations or 1,
         backend=options.backend,
         compare_with=options.compare,
+        recorded=_recorded(program.path) if options.compare == "snapshot" else None,
         limits=Limits(options.compare_timeout, options.compare_memory),
     )
     status = 0 if done.agrees else 1
@@ -189,6 +195,16 @@ def _results(
     if len(done.seconds) > 1:
         tell(f"median of {len(done.seconds)} runs: {format_time(statistics.median(done.seconds))}")
     return status, {}
+
+
+def _recorded(path: str) -> Any:
+    """The result in a snapshot. Raises ArgumentError where there is none."""
+    from xlakit.tools.dumps import snapshot_in
+
+    snapshot = snapshot_in(path)
+    if snapshot is None or snapshot.result is None:
+        raise ArgumentError(f"{path} has no result to compare with", hint="--compare snapshot is for an HloSnapshot")
+    return snapshot.result.to_numpy()
 
 
 def _wants_report(options: argparse.Namespace) -> bool:

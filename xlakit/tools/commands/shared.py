@@ -62,7 +62,12 @@ def add_filling(parser: argparse.ArgumentParser) -> None:
 def add_load(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:  # pyright: ignore[reportPrivateUsage]
     """Python that is run before the program; see :func:`run_loaded`."""
     parser.add_argument(
-        "--load", action="append", default=[], metavar="FILE.py", help="Python to run first: register_backend and such"
+        "--load",
+        "--custom-calls",
+        action="append",
+        default=[],
+        metavar="FILE.py",
+        help="Python to run first: register_custom_call, register_backend and such",
     )
 
 
@@ -75,6 +80,21 @@ def run_loaded(options: argparse.Namespace) -> None:
         os.environ["XLAKIT_CACHE"] = "off"
         for file in options.load:
             load_file(file)
+
+
+def add_lints(parser: argparse.ArgumentParser) -> None:
+    """Which lints run; see :func:`lint_names`."""
+    for option, summary in (("--disable", "leave out these lints"), ("--enable", "run these lints, too")):
+        parser.add_argument(option, metavar="A,B", action="append", default=[], help=f"{summary}, or all of them: all")
+
+
+def lint_names(options: argparse.Namespace) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The lints of ``--enable`` and of ``--disable``."""
+    enable, disable = (
+        tuple(name.strip() for names in lists for name in names.split(",") if name.strip())
+        for lists in (options.enable, options.disable)
+    )
+    return enable, disable
 
 
 def add_text_options(parser: argparse.ArgumentParser) -> None:

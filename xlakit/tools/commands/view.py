@@ -18,7 +18,7 @@ from xlakit.tools.commands.batch import (
     write,
     write_record,
 )
-from xlakit.tools.commands.shared import Commands, add_command, at_least, load
+from xlakit.tools.commands.shared import Commands, add_command, add_load, at_least, load, run_loaded
 
 if TYPE_CHECKING:
     from xlakit.tools.view.stages import View
@@ -67,10 +67,12 @@ def add(commands: Commands) -> None:
         metavar="REPORT.json",
         help="color by time, draw the roofline: what xlakit run --profile --json prints",
     )
+    add_load(parser)
     parser.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
+    run_loaded(options)
     if options.serve:
         return _serve(options)
     if options.port is not None:

@@ -11,6 +11,7 @@ from pygls.exceptions import JsonRpcInvalidParams
 
 from xlakit.errors import XlakitError
 from xlakit.tools.lsp import features
+from xlakit.tools.lsp.checking import Lints
 from xlakit.tools.lsp.document import Document
 from xlakit.tools.lsp.index import Role
 from xlakit.tools.lsp.lines import Position, Span
@@ -38,9 +39,9 @@ _LEGEND = types.SemanticTokensLegend(
 )
 
 
-def make_server() -> HloServer:
-    """A server that answers all requests that it names in its capabilities."""
-    server = HloServer()
+def make_server(lints: Lints) -> HloServer:
+    """A server that answers all requests that it names in its capabilities, and warns of what the lints find."""
+    server = HloServer(lints)
     for name, options, answer in (
         (types.TEXT_DOCUMENT_HOVER, None, _hover),
         (types.TEXT_DOCUMENT_DEFINITION, None, _definition),

@@ -1,4 +1,6 @@
-"""What the parser, the verifier and the cost analysis say of a text: its faults with their spans, and its costs."""
+"""What the parser, the verifier, the linter and the cost analysis say of a text: faults and warnings with their spans,
+and costs.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from xlakit.errors import ParseError, XlakitError
 from xlakit.formats.hlo_text.faults import check_text
 from xlakit.ir.instruction import HloModule
 from xlakit.passes.analysis.cost import Cost, CostCounter
+from xlakit.tools.lint.linter import lint
 from xlakit.tools.lsp.lines import Span
 
 _MARKED = re.compile(r"%?[\w.\-]+|\"[^\"\r\n]*\"?|[^\s]")
@@ -16,10 +19,11 @@ _MARKED = re.compile(r"%?[\w.\-]+|\"[^\"\r\n]*\"?|[^\s]")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault: where it is and what is to be read there."""
+    """One fault: where it is and what is to be read there. lint: the lint that warns, by name; empty for an error."""
 
     span: Span
     message: str
+    lint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,35 +35,45 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Lints:
+    """The lints that run beside those that run by default, and those that do not, as :func:`xlakit.lint` takes them."""
+
+    enable: tuple[str, ...] = ()
+    disable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Checked:
-    """The faults of a text, in its order; and if there are none the estimates, by computation and instruction."""
+    """The faults of a text, in its order. If there are none: the warnings of lints, and estimates, by computation and
+    instruction.
+    """
 
     faults: list[Fault] = field(default_factory=list)
     estimates: dict[tuple[str, str], Estimate] | None = None
 
 
-def check(text: str, name: str) -> Checked:
-    """Parse and verify a text; takes time in proportion to it. An empty text has no fault."""
+def check(text: str, name: str, lints: Lints = Lints()) -> Checked:
+    """Parse, verify and lint a text; takes time in proportion to it. An empty text has no fault."""
     if not text.strip():
         return Checked()
     try:
         found = check_text(text, name)
     except XlakitError as error:
         return Checked([fault_of(error, text)])
-    faults = [fault_of(error, text) for error in found.faults]
-    return Checked(faults, None if found.module is None else _estimates(found.module))
+    if found.module is None:
+        return Checked([fault_of(error, text) for error in found.faults])
+    warnings = [
+        Fault(_marked(text, offset), f"{warning.message}\nhint: {warning.hint}", warning.name)
+        for warning in lint(found.module, enable=lints.enable, disable=lints.disable)
+        if (offset := found.offsets.get(warning.instruction)) is not None
+    ]
+    return Checked(warnings, _estimates(found.module))
 
 
 def fault_of(error: XlakitError, text: str) -> Fault:
     """An error as a fault: its rule, operands and hint, at the word where it is."""
     offset = error.offset if isinstance(error, ParseError) else 0
-    offset = min(offset, len(text))
-    match = _MARKED.match(text, offset)
-    if match is None and offset == len(text):
-        # At the end of the text the last word is marked, as nothing cannot be.
-        offset = len(text.rstrip())
-        match = _MARKED.match(text, max(0, offset - 1))
-    span = Span(*match.span()) if match else Span(offset, offset)
+    span = _marked(text, min(offset, len(text)))
     # A position in the text is already said by the span.
     notes = [f"operands: {', '.join(error.shapes)}"] if error.shapes else []
     if isinstance(error, ParseError):
@@ -68,6 +82,16 @@ def fault_of(error: XlakitError, text: str) -> Fault:
         notes.append(f"hint: {error.hint}")
     head = f"{error.operation}: {error.rule}" if error.operation else error.rule
     return Fault(span, "\n".join([head, *notes]))
+
+
+def _marked(text: str, offset: int) -> Span:
+    """The word at an offset."""
+    match = _MARKED.match(text, offset)
+    if match is None and offset == len(text):
+        # At the end of the text the last word is marked, as nothing cannot be.
+        offset = len(text.rstrip())
+        match = _MARKED.match(text, max(0, offset - 1))
+    return Span(*match.span()) if match else Span(offset, offset)
 
 
 def _estimates(module: HloModule) -> dict[tuple[str, str], Estimate]:

@@ -17,7 +17,7 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
 import xlakit
-from xlakit.tools.lsp.checking import Checked, Fault, check
+from xlakit.tools.lsp.checking import Checked, Fault, Lints, check
 from xlakit.tools.lsp.document import Document
 from xlakit.tools.lsp.lines import Span
 
@@ -36,8 +36,9 @@ class _Open:
 class HloServer(LanguageServer):
     """A language server for HLO text."""
 
-    def __init__(self) -> None:
+    def __init__(self, lints: Lints) -> None:
         super().__init__("xlakit", xlakit.__version__, text_document_sync_kind=types.TextDocumentSyncKind.Incremental)
+        self._lints = lints
         self._open: dict[str, _Open] = {}
         # One check at a time: they share Python's lock with the answers.
         self._checks = ThreadPoolExecutor(1, "check")
@@ -87,7 +88,7 @@ class HloServer(LanguageServer):
         document = self.document(uri)
         loop = asyncio.get_running_loop()
         try:
-            checked = await loop.run_in_executor(self._checks, check, document.text, _name_of(uri))
+            checked = await loop.run_in_executor(self._checks, check, document.text, _name_of(uri), self._lints)
         except Exception as error:  # a fault of xlakit's own: told, and the server goes on
             told = f"xlakit could not check the text: {type(error).__name__}: {error}"
             self.window_log_message(types.LogMessageParams(types.MessageType.Error, told))
@@ -124,8 +125,10 @@ def range_of(document: Document, span: Span) -> types.Range:
 
 
 def _diagnostic(document: Document, fault: Fault) -> types.Diagnostic:
-    severity = types.DiagnosticSeverity.Error
-    return types.Diagnostic(range_of(document, fault.span), fault.message, severity=severity, source="xlakit")
+    severity = types.DiagnosticSeverity.Warning if fault.lint else types.DiagnosticSeverity.Error
+    code = fault.lint or None
+    span = range_of(document, fault.span)
+    return types.Diagnostic(span, fault.message, severity=severity, code=code, source="xlakit")
 
 
 def _name_of(uri: str) -> str:
