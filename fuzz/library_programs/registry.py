@@ -38,6 +38,7 @@ FILES: Final = (
     "jax_alone.precision",
     "jax_alone.scientific",
     "jax_alone.outside",
+    "jax_alone.algorithms",
     "jax_alone.many_devices",
 )
 # Of files whose programs are for several devices: how many.

@@ -72,9 +72,16 @@ def test_a_tolerance_needs_a_reason():
 
 
 @pytest.mark.parametrize(
-    ("own", "failed", "said"), [(2.3, 0, "ILL-CONDITIONED"), (2.01, 1, "WRONG: numbers"), (None, 1, "WRONG: numbers")]
+    ("own", "failed", "said"),
+    [
+        (2.3, 0, "ILL-CONDITIONED"),
+        (2.15, 0, "ILL-CONDITIONED"),
+        (2.08, 1, "WRONG: numbers"),
+        (2.01, 1, "WRONG: numbers"),
+        (None, 1, "WRONG: numbers"),
+    ],
 )
-def test_numbers_are_ill_conditioned_where_the_reference_is_as_far_from_itself(
+def test_numbers_are_ill_conditioned_where_the_reference_is_half_as_far_from_itself(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
