@@ -20,6 +20,9 @@ has them all. See docs/distributed.md.
     watch.py       what processes ask and tell each other; patience.py: how long they wait
     spread.py      which device is where
     launch.py      initialize, and how processes end
+    local_part.py  the devices of a run that are in this process
+    fingerprint.py the fingerprint of a program
+    peers/         programs on some of several processes, by ZeroMQ instead of MPI; JAX uses it
 """
 
 from xlakit.distributed.launch import Cluster, initialize

@@ -8,7 +8,6 @@ for new ones.
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import threading
 import time
@@ -19,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from xlakit.distributed.fingerprint import fingerprint
 from xlakit.distributed.mailbox import Mailbox
 from xlakit.distributed.mpi import Mpi
 from xlakit.distributed.patience import Patience
@@ -132,7 +132,7 @@ class MpiCluster(Processes):
             self._check_usable()
             mark = self._marks.get(run.program)
             if mark is None:
-                mark = self._marks[run.program] = _fingerprint(run.program)
+                mark = self._marks[run.program] = fingerprint(run.program)
             number = self._posted + 1
             sent = np.array([mark, ~mark, number, -number, self._has_failed], np.int64)
             self._has_failed = False
@@ -389,15 +389,3 @@ def _description(program: Program, number: int, mark: int) -> str:
     """The name of the program of a run in errors."""
     signature = program.module.entry.program_shape.to_string(with_layout=False)
     return f"run {number} is {program.module.name} {signature}, of digest {mark % 2**64:016x}"
-
-
-def _fingerprint(program: Program) -> int:
-    """A fingerprint of a program that is the same in all processes, wherever its source files are."""
-    digest = hashlib.blake2b(digest_size=8)
-    digest.update(f"{program.grid.num_replicas} {program.grid.num_partitions}".encode())
-    for computation in program.module.computations:
-        digest.update(f"\n{computation.name} {computation.root.name}".encode())
-        for instruction in computation.instructions:
-            operands = " ".join(operand.name for operand in instruction.operands)
-            digest.update(f"\n{instruction.name} {instruction.opcode} {instruction.shape} {operands}".encode())
-    return int.from_bytes(digest.digest(), "little", signed=True)

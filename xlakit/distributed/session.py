@@ -8,8 +8,6 @@ collectives.
 
 from __future__ import annotations
 
-import hashlib
-import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlakit.distributed.local_part import LocalPart, shapes_of
 from xlakit.distributed.mailbox import Mailbox
 from xlakit.distributed.packing import Bytes, pack, packed_size, unpack
 from xlakit.distributed.patience import Patience
@@ -50,7 +49,7 @@ class _Slots:
     inline: list[Bytes] | None
 
 
-class MpiSession:
+class MpiSession(LocalPart):
     """See :class:`xlakit.execution.session.Session`.
 
     begin: waits until all processes take part in the run, and gives the links of its groups. end: is called when the
@@ -68,62 +67,21 @@ class MpiSession:
         begin: Callable[[MpiSession], Mapping[tuple[int, ...], Link]],
         end: Callable[[MpiSession], None],
     ) -> None:
+        super().__init__(run, execution_context, number, program, len(processes.spread.local))
         self.processes = processes
-        self.run = run
         self._mailbox = mailbox
-        self._execution_context = execution_context
         self._begin = begin
         self._end = end
-        # The number of the run, and the fingerprint of its program.
-        self.number = number
-        self.program = program
         self._mpi = processes.mpi
         self._links: Mapping[tuple[int, ...], Link] = {}
-        self._lock = threading.Lock()
-        self._begun = threading.Lock()
-        self._is_ready = False
-        self._devices = len(processes.spread.local)
-        self._running = self._done = 0
-        self._is_over = False
-        # Where devices of this process wait for other processes: marks of rendezvous, and words.
-        self._waits: dict[int, tuple[int, str]] = {}
-        # Whether another process has reported the failure of the run, and whether this one has.
-        self.failed_elsewhere = False
-        self.is_reported = False
 
-    # -- beginning and end -----------------------------------------------------------------------
+    def begin(self) -> None:
+        """Wait until all processes take part."""
+        self._links = self._begin(self)
 
-    @contextmanager
-    def taking_part(self) -> Generator[None]:
-        """Run one device during the block, which begins when all processes take part."""
-        with self._lock:
-            self.run.check()
-            self._running += 1
-        try:
-            with self._begun:
-                if not self._is_ready:
-                    self._links = self._begin(self)
-                    self._is_ready = True
-            yield
-        finally:
-            with self._lock:
-                self._running -= 1
-                self._done += 1
-            self.end_if_over()
-
-    def end_if_over(self) -> None:
-        """Leave the run when no device will run any more: all have, or it has failed."""
-        with self._lock:
-            failed = self.run.failure is not None and not self._running
-            if self._is_over or not (failed or self._done == self._devices):
-                return
-            self._is_over = True
+    def end(self) -> None:
+        """Leave the run."""
         self._end(self)
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether all processes take part."""
-        return self._is_ready
 
     def is_local(self, device: int) -> bool:
         """Whether a device runs in this process."""
@@ -267,7 +225,7 @@ class MpiSession:
         patience = Patience(
             self.processes, self.run, self.number, mark ^ rendezvous.number, [self.processes.spread.rank_of(source)]
         )
-        with self._waiting(mark, rendezvous), self.processes.watch.expecting():
+        with self.waiting(mark, rendezvous), self.processes.watch.expecting():
             address = (self.number, mark, rendezvous.number, number, receiver)
             return self._mailbox.receive(address, patience)
 
@@ -279,53 +237,9 @@ class MpiSession:
         address = (self.number, -1 if channel_id is None else channel_id, message.sender, receiver)
         self._mailbox.send(self.processes.spread.rank_of(receiver), address, message.value)
 
-    def deliver(self, channel_id: int, sender: int, receiver: int, value: Value) -> None:
-        """Put a message from another process into a channel here."""
-        with self.run.changing():
-            if self.run.failure is None:
-                channel = self.run.channels[None if channel_id < 0 else channel_id]
-                channel.send(Message(sender, receiver, value))
-
     def expecting(self) -> AbstractContextManager[object]:
         """Poll for messages more often during the block."""
         return self.processes.watch.expecting()
-
-    # -- positions in the program -----------------------------------------------------------------------
-
-    def mark(self, rendezvous: RendezvousKey, kind: str) -> int:
-        """A number that stands for a rendezvous' instruction in the program, the same in all processes."""
-        instruction = rendezvous.instruction
-        # Not the layouts: a program that comes from the compile cache says them where a fresh one need not.
-        text = f"{kind} {instruction.opcode} {instruction.name} {rendezvous.channel_id} {rendezvous.members}"
-        text += " ".join(_shapes(rendezvous))
-        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
-
-    def words(self, rendezvous: RendezvousKey) -> str:
-        """The name of a rendezvous in errors."""
-        instruction = rendezvous.instruction
-        location = self.run.program.module.location_of(instruction)
-        where = f" at {location}" if location else ""
-        times = f", for the {rendezvous.number}th time" if rendezvous.number > 3 else ""
-        return f"{instruction.opcode} '{instruction.name}'{where}{times}"
-
-    def whereabouts(self) -> tuple[frozenset[int], str, bool]:
-        """The rendezvous with other processes that devices here wait at; in words; whether all devices wait."""
-        with self._lock:
-            waits = list(self._waits.values())
-        text = "; ".join(words for _, words in waits)
-        idle = len(waits) + self._execution_context.count_waiting(self.run) >= self._running
-        return frozenset(mark for mark, _ in waits), text, bool(waits) and idle
-
-    @contextmanager
-    def _waiting(self, mark: int, rendezvous: RendezvousKey) -> Generator[None]:
-        thread = threading.get_ident()
-        with self._lock:
-            self._waits[thread] = (mark ^ rendezvous.number, self.words(rendezvous))
-        try:
-            yield
-        finally:
-            with self._lock:
-                del self._waits[thread]
 
     @contextmanager
     def _at(self, rendezvous: RendezvousKey, kind: str) -> Generator[_Operation]:
@@ -335,7 +249,7 @@ class MpiSession:
         mark = self.mark(rendezvous, kind)
         others = [rank for rank in link.ranks if rank != self.processes.spread.rank]
         patience = Patience(self.processes, self.run, self.number, mark ^ rendezvous.number, others)
-        with self._waiting(mark, rendezvous):
+        with self.waiting(mark, rendezvous):
             yield _Operation(self, rendezvous, link, mark, patience)
 
     # -- how they begin --------------------------------------------------------------------------
@@ -367,7 +281,7 @@ class MpiSession:
     def _explain(self, operation: _Operation) -> None:
         """Exchange positions, after all processes have seen that they are at different points of the program."""
         link = operation.link
-        text = f"{self.words(operation.rendezvous)} with {', '.join(_shapes(operation.rendezvous))}"
+        text = f"{self.words(operation.rendezvous)} with {', '.join(shapes_of(operation.rendezvous))}"
         note = np.zeros(_NOTE, np.uint8)
         data = np.frombuffer(text.encode()[:_NOTE], np.uint8)
         note[: len(data)] = data
@@ -432,7 +346,3 @@ class _Operation:
 
 def _starts(counts: Sequence[int]) -> list[int]:
     return [0, *np.cumsum(counts[:-1], dtype=np.int64).tolist()] if counts else []
-
-
-def _shapes(rendezvous: RendezvousKey) -> list[str]:
-    return [operand.shape.to_string(with_layout=False) for operand in rendezvous.instruction.operands]

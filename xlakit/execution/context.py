@@ -56,7 +56,7 @@ class _Queues:
 class Network(Protocol):
     """The processes that run a program together; :mod:`xlakit.distributed` implements it on MPI."""
 
-    def local_devices(self, num_devices: int) -> range:
+    def local_devices(self, num_devices: int) -> Sequence[int]:
         """The devices, of a program of so many, that run in this process; raises ArgumentError if that cannot be."""
         ...
 

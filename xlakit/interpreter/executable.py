@@ -270,7 +270,7 @@ class InterpreterExecutable(Repeatable):
         pairs = zip(here, indices, strict=True)
         return [Device(run, context, index, self.random[index], feed_index=feeds) for index, feeds in pairs]
 
-    def local_devices(self, execution_context: ExecutionContext | None = None) -> range:
+    def local_devices(self, execution_context: ExecutionContext | None = None) -> Sequence[int]:
         """The devices that run in this process: all of them, unless the execution context reaches beyond it."""
         network = (execution_context or self.execution_context).network
         return range(self.num_devices) if network is None else network.local_devices(self.num_devices)

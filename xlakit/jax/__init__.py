@@ -7,6 +7,7 @@ identity.py             which of JAX's platforms xlakit is, and with how many de
 api/                    the interface: functions and their arguments
 native/                 the functions in machine code
 slots.py                the functions in Python; arguments.py reads and writes their argument structures
+processes.py            the processes of jax.distributed; spanning.py programs on the devices of several of them
 devices.py              the client, its devices and their memories
 floats.py               Python's settings of floating point, on jaxlib's threads
 compiling.py            a program of JAX is compiled: its options, its device assignment, its code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from xlakit import options
@@ -11,6 +12,7 @@ from xlakit.errors import ArgumentError
 from xlakit.jax import program_cache
 from xlakit.jax.executable_metadata import ExecutableMetadata
 from xlakit.jax.program import Program
+from xlakit.jax.spanning import SpanningExecutable
 
 if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
@@ -32,16 +34,16 @@ def compile_program(devices: Devices, code: bytes, format: str, serialized_optio
     build = wanted.executable_build_options
     grid = build.num_replicas, build.num_partitions
     given = build.device_assignment or wanted.device_assignment
-    assignment = b"" if given is None else given.serialize()
+    placed = _placed(devices, grid, b"" if given is None else given.serialize())
 
     def on_device(module: HloModule, device: int) -> LoadedExecutable:
         return _client(devices).compile(module, num_replicas=1, num_partitions=1, device_assignment=[[device]])
 
-    key = program_cache.key_of(code, format, assignment) if grid == (1, 1) else None
+    key = program_cache.key_of(code, format, str(placed.local).encode()) if grid == (1, 1) else None
     program = None if key is None else program_cache.load(key, devices, serialized_options, on_device)
     if program is not None:
         return program
-    loaded, description = _compiled(devices, code, format, grid, assignment)
+    loaded, description = _compiled(devices, code, format, grid, placed)
     metadata = ExecutableMetadata.of(loaded, description)
     program = Program(devices, metadata, description, serialized_options, lambda: loaded)
     if key is not None:
@@ -50,8 +52,8 @@ def compile_program(devices: Devices, code: bytes, format: str, serialized_optio
 
 
 def _compiled(
-    devices: Devices, code: bytes, format: str, grid: tuple[int, int], assignment: bytes
-) -> tuple[LoadedExecutable, bytes]:
+    devices: Devices, code: bytes, format: str, grid: tuple[int, int], placed: _Placed
+) -> tuple[LoadedExecutable | SpanningExecutable, bytes]:
     """The compiled program and its metadata."""
     # These imports are slow, and programs in the cache do not need them.
     from xlakit.formats.hlo_proto import read_module
@@ -70,11 +72,11 @@ def _compiled(
     if format == "mlir" and names_memory(code):
         module = in_named_memory(module, code)
         proto = module.to_proto()
-    loaded = _client(devices).compile(
-        module,
-        num_replicas=replicas,
-        num_partitions=partitions,
-        device_assignment=_assigned(assignment, replicas, partitions) if assignment else None,
+    client = _client(devices)
+    loaded = (
+        SpanningExecutable(devices, module, replicas, partitions, placed.ids)
+        if placed.local is None
+        else client.compile(module, num_replicas=replicas, num_partitions=partitions, device_assignment=placed.local)
     )
     return loaded, describe_program(proto, module)
 
@@ -111,10 +113,32 @@ def _check_overrides(overrides: Sequence[tuple[str, Any]]) -> None:
         ) from None
 
 
-def _assigned(assignment: bytes, replicas: int, partitions: int) -> list[list[int]]:
-    """The numbers of the devices for the partitions of each replica, in a DeviceAssignmentProto."""
-    from xlakit.formats.hlo_proto.schema import parse
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Where a program runs.
 
-    message = parse("DeviceAssignmentProto", assignment)
-    columns = [list(column.replica_device_ids) for column in message.computation_devices]
-    return [[columns[p][r] for p in range(partitions)] for r in range(replicas)]
+    ids: its devices, among those of all processes. local: for each replica the devices of its partitions, among those
+    of this process; None where some, or all, are in other processes.
+    """
+
+    ids: list[int]
+    local: list[list[int]] | None
+
+
+def _placed(devices: Devices, grid: tuple[int, int], assignment: bytes) -> _Placed:
+    """Where a program runs, by a DeviceAssignmentProto; by default on the first devices."""
+    replicas, partitions = grid
+    count = replicas * partitions
+    here = devices.processes.local
+    if assignment:
+        from xlakit.formats.hlo_proto.schema import parse
+
+        columns = [list(c.replica_device_ids) for c in parse("DeviceAssignmentProto", assignment).computation_devices]
+        ids = [columns[p][r] for r in range(replicas) for p in range(partitions)]
+    else:
+        first = here.start if count <= len(here) else 0
+        ids = list(range(first, first + count))
+    if not set(ids) <= set(here):
+        return _Placed(ids, None)
+    own = [id - here.start for id in ids]
+    return _Placed(ids, [own[r * partitions : (r + 1) * partitions] for r in range(replicas)])

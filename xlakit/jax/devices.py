@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import xlakit
 from xlakit.jax.identity import CPU, device_count
 from xlakit.jax.native.records import CLIENT, DESCRIPTION, DEVICE, MEMORY, TOPOLOGY
+from xlakit.jax.processes import Processes, join
 from xlakit.jax.records import Words
 
 if TYPE_CHECKING:
@@ -22,15 +23,17 @@ MEMORY_KINDS: Final = tuple(MEMORY_SPACES)
 class DeviceRecords:
     """The records of a device, its description and its memories, of which the first is the default."""
 
-    def __init__(self, number: int, platform: str) -> None:
+    def __init__(self, number: int, platform: str, processes: Processes) -> None:
+        is_here = number in processes.local
+        count = len(MEMORY_KINDS) if is_here else 0
         name = "CpuDevice" if platform == CPU else "XlakitDevice"
         self.description = Words(
-            DESCRIPTION, id=number, process_index=0, kind="cpu", text=f"{name}(id={number})",
+            DESCRIPTION, id=number, process_index=processes.process_of(number), kind="cpu", text=f"{name}(id={number})",
             debug_text=f"{platform}:{number}",
         )  # fmt: skip
         self.device = Words(
-            DEVICE, description=self.description.address, is_addressable=1, local_hardware_id=number,
-            num_memories=len(MEMORY_KINDS),
+            DEVICE, description=self.description.address, is_addressable=int(is_here),
+            local_hardware_id=number - processes.local.start if is_here else -1, num_memories=count,
         )  # fmt: skip
         self.memories = [
             Words(
@@ -38,16 +41,21 @@ class DeviceRecords:
                 text=f"{kind} memory of device {number}", devices=[self.device.address], num_devices=1,
                 device=self.device.address,
             )
-            for index, kind in enumerate(MEMORY_KINDS)
+            for index, kind in enumerate(MEMORY_KINDS[:count])
         ]  # fmt: skip
-        self.device.set(memories=[memory.address for memory in self.memories], memory=self.memories[0].address)
+        self.device.set(
+            memories=[memory.address for memory in self.memories], memory=self.memories[0].address if is_here else 0
+        )
 
 
 class Devices:
     """The records of the client and its devices, and xlakit's :class:`Client`, which compiles."""
 
     def __init__(self, platform: str) -> None:
-        self.devices = [DeviceRecords(number, platform) for number in range(device_count(platform))]
+        self.processes = processes = join(platform, device_count(platform))
+        self.devices = [DeviceRecords(number, platform, processes) for number in range(processes.device_count)]
+        # Those in this process.
+        self.local = self.devices[processes.local.start : processes.local.stop]
         # If the platform's name is ``cpu``, the version is what identifies xlakit.
         version = f"xlakit {xlakit.__version__}"
         self.topology = Words(
@@ -56,14 +64,19 @@ class Devices:
         )  # fmt: skip
         self.record = Words(
             CLIENT, platform_name=platform, platform_version=version, topology=self.topology.address,
+            process_index=processes.index, local_devices=[device.device.address for device in self.local],
+            num_local_devices=len(self.local), first_local=processes.local.start,
             devices=[device.device.address for device in self.devices], num_devices=len(self.devices),
-            memories=[memory.address for device in self.devices for memory in device.memories],
-            num_memories=len(self.devices) * len(MEMORY_KINDS),
+            memories=[memory.address for device in self.local for memory in device.memories],
+            num_memories=len(self.local) * len(MEMORY_KINDS),
         )  # fmt: skip
 
     @cached_property
     def client(self) -> Client:
-        """The client, created when the first program is compiled; programs from the compile cache do not need it."""
+        """The client of the devices in this process, created when the first program is compiled.
+
+        Programs from the compile cache do not need it.
+        """
         from xlakit.runtime.client import Client
 
-        return Client(len(self.devices))
+        return Client(len(self.local))

@@ -15,6 +15,7 @@ from xlakit.jax.devices import MEMORY_KINDS, MEMORY_SPACES
 if TYPE_CHECKING:
     from xlakit.data.shape import Shape
     from xlakit.ir.instruction import HloModule
+    from xlakit.jax.spanning import SpanningExecutable
     from xlakit.runtime.executable import LoadedExecutable
 
 
@@ -48,7 +49,7 @@ class ExecutableMetadata:
     devices: tuple[int, ...]
 
     @staticmethod
-    def of(loaded: LoadedExecutable, description: bytes) -> ExecutableMetadata:
+    def of(loaded: LoadedExecutable | SpanningExecutable, description: bytes) -> ExecutableMetadata:
         """The metadata of a compiled program."""
         module = loaded.module
         leaves = [leaf for _, leaf in module.program_shape.result.leaves()]

@@ -16,6 +16,7 @@ from xlakit.jax.executable_metadata import ExecutableMetadata, bytes_of
 from xlakit.jax.named_values import NamedFloats
 from xlakit.jax.native.records import EXECUTABLE, RESULT
 from xlakit.jax.records import Words, keep_for_ever, words_of
+from xlakit.jax.spanning import SpanningExecutable
 
 if TYPE_CHECKING:
     from xlakit.cpu.linked import Linked
@@ -38,7 +39,7 @@ class Program:
         metadata: ExecutableMetadata,
         description: bytes,
         options: bytes,
-        load: Callable[[], LoadedExecutable],
+        load: Callable[[], LoadedExecutable | SpanningExecutable],
         machine_code: Linked | None = None,
     ) -> None:
         """``load`` gives the program; with ``machine_code`` it is called when more than running it is asked for."""
@@ -58,7 +59,7 @@ class Program:
             context=context,
             num_args=metadata.num_arguments,
             donated=[int(number in metadata.donated) for number in range(metadata.num_arguments)],
-            devices=[devices.devices[number].device.address for number in metadata.devices],
+            devices=[devices.local[number].device.address for number in metadata.devices],
             num_devices=self._count,
             name=metadata.name,
             num_replicas=metadata.num_replicas,
@@ -70,7 +71,7 @@ class Program:
         self._describe_results(metadata)
 
     @cached_property
-    def loaded(self) -> LoadedExecutable:
+    def loaded(self) -> LoadedExecutable | SpanningExecutable:
         """The program with all that there is to know of it."""
         return self._load()
 
@@ -143,7 +144,10 @@ class Program:
         """Run it with Python: from the arrays at addresses, in a table of them, to others, device after device."""
         given = _arrays(arguments, self._parameters * self._count)
         made = _arrays(results, self._results * self._count)
-        values = self._run_on_one(given) if self._count == 1 else self._run_on_all(given)
+        if isinstance(self.loaded, SpanningExecutable):
+            values = self._run_with_others(self.loaded, given)
+        else:
+            values = self._run_on_one(given) if self._count == 1 else self._run_on_all(given)
         for target, value in zip(made, values, strict=True):
             if target is not None:
                 np.copyto(target, np.asarray(value))
@@ -152,8 +156,17 @@ class Program:
         # On this thread, and not in a device's order: a callback may call the next program.
         return _leaves(self.loaded.compiled(*given))
 
+    def _run_with_others(self, loaded: SpanningExecutable, given: Sequence[Array | None]) -> list[Any]:
+        if not self._count:
+            # JAX compiles and calls programs also where none of their devices is, for the shapes of results.
+            return []
+        size = len(self._parameters)
+        arguments = [given[n * size : (n + 1) * size] for n in range(self._count)]
+        return [leaf for value in loaded.execute(arguments) for leaf in _leaves(value)]
+
     def _run_on_all(self, given: Sequence[Array | None]) -> list[Any]:
         remaining = iter(given)
+        assert not isinstance(self.loaded, SpanningExecutable)
         devices = self.loaded.local_devices()
         buffers = [[_put(device, next(remaining)) for _ in self._parameters] for device in devices]
         values = self.loaded.execute_sharded(buffers, donate=())

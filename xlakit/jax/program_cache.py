@@ -72,7 +72,7 @@ def load(
     if machine is not None and _options.current().tune and not machine.fields.get("tuned"):
         # It is compiled again, and tuned.
         return None
-    if machine is None or max(metadata.devices) >= len(devices.devices) or _are_registered(calls):
+    if machine is None or max(metadata.devices) >= len(devices.local) or _are_registered(calls):
         return None
 
     def module() -> HloModule:

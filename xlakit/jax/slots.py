@@ -95,31 +95,18 @@ def _attributes(state: State, given: Given) -> None:
 
 
 def _create_client(state: State, given: Given) -> None:
-    _check_alone()
     # A program that the compile cache has may need none of them.
     check_settings()
     cache.is_enabled()
     cache.size_limit()
     current()
     devices = state.devices
-    if devices is None or len(devices.devices) != device_count(state.platform):
+    if devices is None or len(devices.local) != device_count(state.platform):
         # JAX may drop its clients (``clear_backends``) and create others, for which settings may have changed.
         devices = state.devices = Devices(state.platform)
         # Objects of the previous client still point at the records of its devices.
         keep_for_ever(devices)
     given["client"] = devices.record.address
-
-
-def _check_alone() -> None:
-    """Raise UnsupportedError where JAX runs one program in several processes."""
-    from jax._src import distributed
-
-    state: Any = distributed.global_state
-    if state.client is not None and state.num_processes > 1:
-        raise UnsupportedError(
-            f"xlakit under JAX runs in one process, jax.distributed has {state.num_processes}",
-            hint="several devices of one process, and xlakit.distributed without JAX, are supported",
-        )
 
 
 def _compile(state: State, given: Given) -> None:

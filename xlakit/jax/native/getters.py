@@ -11,7 +11,7 @@ from xlakit.jax.native.records import BUFFER, CLIENT, DESCRIPTION, DEVICE, EVENT
 
 GETTERS: Final[list[tuple[Record, str]]] = [
     (CLIENT, "Client_PlatformName Client_ProcessIndex Client_PlatformVersion Client_TopologyDescription"),
-    (CLIENT, "Client_Devices Client_AddressableDevices Client_AddressableMemories"),
+    (CLIENT, "Client_Devices Client_AddressableMemories"),
     (TOPOLOGY, "TopologyDescription_PlatformName TopologyDescription_PlatformVersion"),
     (TOPOLOGY, "TopologyDescription_GetDeviceDescriptions TopologyDescription_Attributes"),
     (DESCRIPTION, "DeviceDescription_Id DeviceDescription_ProcessIndex DeviceDescription_Attributes"),

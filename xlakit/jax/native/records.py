@@ -30,7 +30,7 @@ BUFFER: Final = Record(
 # What Python makes and keeps.
 CLIENT: Final = Record(
     platform_name=1, platform_name_size=1, platform_version=1, platform_version_size=1, process_index=1, topology=1,
-    devices=1, num_devices=1, memories=1, num_memories=1,
+    devices=1, num_devices=1, local_devices=1, num_local_devices=1, first_local=1, memories=1, num_memories=1,
 )  # fmt: skip
 TOPOLOGY: Final = Record(
     platform_name=1, platform_name_size=1, platform_version=1, platform_version_size=1, descriptions=1,

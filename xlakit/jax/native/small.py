@@ -19,7 +19,7 @@ _NOTHING_TO_DO: Final = (
     "CopyToDeviceStream_Destroy",
     "AsyncHostToDeviceTransferManager_Destroy",
     "Plugin_Initialize",
-    # Receives the processes that take part, of which there is one. jaxlib aborts the process if it returns an error.
+    # Receives the processes that take part, which have told each other. If it fails, jaxlib aborts the process.
     "Client_UpdateGlobalProcessInfo",
 )
 
@@ -47,14 +47,23 @@ def emit_small(module: Module) -> None:
     fn.store(ready_event(fn), args.at(fn, fn.parameters[0], "context"))
     fn.ret(fn.null())
 
-    for slot in ("Client_LookupDevice", "Client_LookupAddressableDevice"):
+    args = arguments_of("Client_AddressableDevices")
+    fn = module.function("Client_AddressableDevices", PTR, [PTR], external=True)
+    (given,) = fn.parameters
+    client = args.pointer(fn, given, "client")
+    for name in ("devices", "num_devices"):
+        args.store(fn, given, name, CLIENT.load(fn, client, name.replace("devices", "local_devices")))
+    fn.ret(fn.null())
+
+    # A device of this process is asked for by its number here, any device by its number among all.
+    for slot, which in (("Client_LookupDevice", "devices"), ("Client_LookupAddressableDevice", "local_devices")):
         args = arguments_of(slot)
         fn = module.function(slot, PTR, [PTR], external=True)
         (given,) = fn.parameters
         client, number = args.pointer(fn, given, "client"), args.load(fn, given, "id")
-        is_none = number.compare("uge", CLIENT.load(fn, client, "num_devices"))
+        is_none = number.compare("uge", CLIENT.load(fn, client, f"num_{which}"))
         fail_if(fn, is_none, Code.INVALID_ARGUMENT, "there is no device of this number; XLAKIT_DEVICES says how many")
-        devices = fn.load(PTR, CLIENT.at(fn, client, "devices"))
+        devices = fn.load(PTR, CLIENT.at(fn, client, which))
         fn.store(fn.load(PTR, fn.at(devices, PTR, number)), args.at(fn, given, "device"))
         fn.ret(fn.null())
 
@@ -66,7 +75,12 @@ def emit_small(module: Module) -> None:
     fail_if(fn, ~has_room, Code.INVALID_ARGUMENT, "there is no room for the devices of all replicas and partitions")
     devices = CLIENT.load(fn, args.pointer(fn, given, "client"), "num_devices")
     fail_if(fn, count > devices, Code.INVALID_ARGUMENT, "there are too few devices; XLAKIT_DEVICES says how many")
+    # A program that fits on the devices of this process runs there.
+    client = args.pointer(fn, given, "client")
+    first = fn.select(
+        count <= CLIENT.load(fn, client, "num_local_devices"), CLIENT.load(fn, client, "first_local"), fn.i64(0)
+    )
     with fn.loop(0, count) as iteration:
-        number = iteration.index.cast("trunc", I32)
+        number = (first + iteration.index).cast("trunc", I32)
         fn.store(number, fn.at(args.pointer(fn, given, "assignment"), I32, iteration.index))
     fn.ret(fn.null())

@@ -1,0 +1,150 @@
+"""Processes that send each other messages: two of them in one process, on threads."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import xlakit as xla
+from xlakit.execution.context import ExecutionContext
+
+pytest.importorskip("zmq")
+
+from xlakit.distributed.peers.network import Network
+
+_TOKEN = bytes(range(16))
+
+
+@pytest.fixture
+def networks(monkeypatch):
+    made = [Network("127.0.0.1") for _ in range(2)]
+    ends = [network.endpoint for network in made]
+    monkeypatch.setattr("sys.excepthook", lambda *_: None)
+    for rank, network in enumerate(made):
+        network.join(rank, ends, ["process 0 (device 0)", "process 1 (device 1)"], _TOKEN)
+    yield made
+    threads = [threading.Thread(target=network.leave) for network in made]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+
+
+def _module(make, replicas=2):
+    builder = xla.XlaBuilder("program")
+    return builder.build(make(xla.parameter(builder, 0, xla.make_shape(xla.F32, (replicas, 3)))))
+
+
+def _on(network, make, ranks=(0, 1)):
+    context = ExecutionContext()
+    context.network = network.on(ranks)
+    count = len(ranks)
+    return xla.compile(_module(make, count), num_replicas=count, execution_context=context)
+
+
+def _together(*works):
+    """The results, or errors, of functions that run at once."""
+    found = [None] * len(works)
+
+    def run(number):
+        try:
+            found[number] = works[number]()
+        except Exception as error:
+            found[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    return found
+
+
+def _arguments(count):
+    rng = np.random.default_rng(count)
+    return [rng.normal(size=(count, 3)).astype(np.float32) for _ in range(count)]
+
+
+_COLLECTIVES = {
+    "all-reduce": lambda x: xla.all_reduce(x, xla.add),
+    "all-gather": lambda x: xla.all_gather(x, 0, 4),
+    "all-to-all": lambda x: xla.all_to_all(x, 0, 0, 4),
+    "permute": lambda x: xla.collective_permute(x, [(0, 2), (2, 1), (1, 3), (3, 0)]),
+    "broadcast": lambda x: xla.collective_broadcast(x, [[2, 0, 1, 3]]),
+    "reduce-scatter": lambda x: xla.reduce_scatter(x, xla.add, 0, 4),
+    "of some": lambda x: xla.all_reduce(x, xla.add, replica_groups=[[0, 3], [1, 2]]),
+}
+
+
+@pytest.mark.parametrize("ranks", [(0, 0, 1, 1), (1, 0, 0, 1)])
+def test_collectives_are_those_of_one_process(networks, ranks):
+    arguments = _arguments(4)
+    for name, make in _COLLECTIVES.items():
+        expected = xla.compile(_module(make, 4), num_replicas=4).execute_replicated([[a] for a in arguments])
+
+        def part(rank, make=make):
+            here = [index for index, owner in enumerate(ranks) if owner == rank]
+            program = _on(networks[rank], make, ranks)
+            return dict(zip(here, program.execute_replicated([[arguments[i]] for i in here]), strict=True))
+
+        first, second = _together(lambda part=part: part(0), lambda part=part: part(1))
+        found = {**first, **second}
+        for index in range(4):
+            assert np.array_equal(found[index], expected[index]), (name, index)
+
+
+def test_large_sums_have_the_bits_of_one_process(networks):
+    rng = np.random.default_rng(0)
+    arguments = [rng.normal(size=(2, 3)).astype(np.float32) for _ in range(2)]
+
+    def make(x):
+        wide = xla.broadcast_in_dim(x, (4096, 2, 3), (1, 2))
+        return xla.all_reduce(xla.exp(wide), xla.add)
+
+    expected = xla.compile(_module(make), num_replicas=2).execute_replicated([[a] for a in arguments])
+    programs = [_on(network, make) for network in networks]
+    found = _together(*[lambda r=r: programs[r].execute_replicated([[arguments[r]]])[0] for r in range(2)])
+    assert np.array_equal(found[0], expected[0])
+    assert np.array_equal(found[1], expected[1])
+
+
+def test_different_programs(networks):
+    gather, reduce = _COLLECTIVES["all-reduce"], lambda x: xla.all_reduce(x + x, xla.mul)
+    programs = [_on(networks[0], gather), _on(networks[1], reduce)]
+    argument = np.ones((2, 3), np.float32)
+    for error in _together(*[lambda p=p: p.execute_replicated([[argument]]) for p in programs]):
+        assert isinstance(error, xla.RankError)
+        assert "process" in str(error)
+    # The next programs find each other.
+    programs = [_on(network, _COLLECTIVES["all-reduce"]) for network in networks]
+    for result in _together(*[lambda p=p: p.execute_replicated([[argument]]) for p in programs]):
+        assert np.array_equal(result[0], 2 * argument)
+
+
+def test_a_process_that_has_left(networks):
+    networks[1]._transport.connect(0, networks[0].endpoint)
+    networks[1].leave()
+    begin = time.monotonic()
+    program = _on(networks[0], _COLLECTIVES["all-reduce"])
+    with pytest.raises(xla.RankError, match=r"process 1 \(device 1\) has ended, after"):
+        program.execute_replicated([[np.ones((2, 3), np.float32)]])
+    assert time.monotonic() - begin < 10
+
+
+def test_a_process_that_does_not_come(networks, monkeypatch):
+    monkeypatch.setenv("XLAKIT_TIMEOUT", "0.4")
+    program = _on(networks[0], _COLLECTIVES["all-reduce"])
+    with pytest.raises(xla.RankError, match=r"process 1 .* has not begun the program \(it runs no program\)"):
+        program.execute_replicated([[np.ones((2, 3), np.float32)]])
+
+
+def test_letters_of_another_job_are_dropped(networks):
+    stranger = Network("127.0.0.1")
+    stranger.join(1, [network.endpoint for network in networks], ["a", "b"], bytes(16))
+    stranger._transport.connect(0, networks[0].endpoint)
+    stranger.ask(0, (1, 1))
+    time.sleep(0.2)
+    assert networks[0].gone(1) is None
+    assert networks[0]._heard == {}
+    stranger._transport.close()

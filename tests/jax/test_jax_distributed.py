@@ -1,0 +1,113 @@
+"""jax.distributed: two processes of two devices, and one of four, give the same bits; a process that is killed."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("zmq")
+
+_BEGIN = """
+import sys
+from xlakit.jax import initialize
+initialize()
+import jax, jax.numpy as jnp, numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+rank, count, port = map(int, sys.argv[1:])
+jax.distributed.initialize(f"localhost:{port}", num_processes=count, process_id=rank)
+devices = jax.devices()
+mesh = Mesh(np.array(devices), ("x",))
+
+def whole(f, mesh=mesh, **specs):
+    spec = NamedSharding(mesh, P("x"))
+    data = np.random.default_rng(0).normal(size=(8, 2048)).astype(np.float32)
+    x = jax.make_array_from_callback(data.shape, spec, lambda index: data[index])
+    return f(x) if f else x
+
+def show(name, value):
+    if isinstance(value, jax.Array):
+        value = np.asarray(multihost_utils.process_allgather(value, tiled=True)).tobytes().hex()
+        value = hash_of(value)
+    if rank == 0:
+        print(name, value, flush=True)
+
+def hash_of(text):
+    import hashlib
+    return hashlib.sha256(text.encode()).hexdigest()
+"""
+
+_PROGRAMS = """
+assert [d.id for d in devices] == [0, 1, 2, 3]
+assert jax.process_count() == count and jax.process_index() == rank
+assert [d.process_index for d in devices] == [d.id * count // 4 for d in devices]
+assert [d.id for d in jax.local_devices()] == [d.id for d in devices if d.process_index == rank]
+assert float(jax.jit(lambda x: x + rank)(1.0)) == 1 + rank
+show("sum", whole(jax.jit(lambda x: jnp.exp(x).sum())))
+show("gradient", whole(jax.jit(jax.grad(lambda x: jnp.tanh(x @ x.T).sum()))))
+permuted = Mesh(np.array(devices)[[2, 0, 3, 1]], ("x",))
+def collectives(x):
+    y = jax.lax.ppermute(x, "x", [(0, 2), (2, 1), (1, 3), (3, 0)])
+    z = jax.lax.all_to_all(x, "x", 1, 0, tiled=True).reshape(x.shape)
+    return jax.lax.psum_scatter(x.T, "x", scatter_dimension=0, tiled=True).T.sum() + y + z + jax.lax.psum(x, "x")
+for number, m in enumerate((mesh, permuted)):
+    f = jax.jit(jax.shard_map(collectives, mesh=m, in_specs=P("x"), out_specs=P("x")))
+    show(f"collectives {number}", whole(f, m))
+half = Mesh(np.array([devices[1], devices[2]]), ("x",))
+show("half", whole(jax.jit(lambda x: x.sum(0)), half))
+own = Mesh(np.array(jax.local_devices()), ("x",))
+assert float(whole(jax.jit(lambda x: (x * 0 + 1).sum()), own)) == 8 * 2048
+ones = np.ones((4 // count, 3), np.float32)
+assert np.asarray(jax.pmap(lambda x: jax.lax.psum(x, "i"), "i")(ones).addressable_data(0)).tolist() == [[4, 4, 4]]
+multihost_utils.sync_global_devices("end")
+import os
+if count == 2:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    try:
+        whole(jax.jit(lambda x: jnp.exp(x).sum())).block_until_ready()
+    except Exception as error:
+        print(error, flush=True)
+    os._exit(0)
+"""
+
+
+def _start(code, count):
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
+    devices = f"--xla_force_host_platform_device_count={4 // count}"
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "XLAKIT_AS": "cpu", "XLA_FLAGS": devices, "PYTHONPATH": root, "JAX_PLATFORMS": ""}
+    return [
+        subprocess.Popen(
+            [sys.executable, "-c", _BEGIN + code, str(rank), str(count), str(port)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        )
+        for rank in range(count)
+    ]  # fmt: skip
+
+
+def test_two_processes_have_the_bits_of_one_and_one_is_killed():
+    started = [*_start(_PROGRAMS, 2), *_start(_PROGRAMS, 1)]
+    first, second, alone = started
+    try:
+        for process in (first, second):
+            lines = [process.stdout.readline() for _ in range(6 if process is first else 1)]
+            assert lines[-1] == "ready\n", (lines, process.kill(), process.stderr.read())
+            if process is first:
+                found = lines[:-1]
+        output, errors = alone.communicate(timeout=120)
+        assert alone.returncode == 0, errors
+        assert output == "".join(found)
+        second.kill()
+        second.wait()
+        output, errors = first.communicate("\n", timeout=60)
+        assert "process 1 (devices 2 to 3) is gone: its connection has ended, after" in output, errors
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
