@@ -147,7 +147,7 @@ class Program:
         if isinstance(self.loaded, SpanningExecutable):
             values = self._run_with_others(self.loaded, given)
         else:
-            values = self._run_on_one(given) if self._count == 1 else self._run_on_all(given)
+            values = self._run_on_one(given) if self._count == 1 else self._run_on_all(self.loaded, given)
         for target, value in zip(made, values, strict=True):
             if target is not None:
                 np.copyto(target, np.asarray(value))
@@ -164,12 +164,11 @@ class Program:
         arguments = [given[n * size : (n + 1) * size] for n in range(self._count)]
         return [leaf for value in loaded.execute(arguments) for leaf in _leaves(value)]
 
-    def _run_on_all(self, given: Sequence[Array | None]) -> list[Any]:
+    def _run_on_all(self, loaded: LoadedExecutable, given: Sequence[Array | None]) -> list[Any]:
         remaining = iter(given)
-        assert not isinstance(self.loaded, SpanningExecutable)
-        devices = self.loaded.local_devices()
+        devices = loaded.local_devices()
         buffers = [[_put(device, next(remaining)) for _ in self._parameters] for device in devices]
-        values = self.loaded.execute_sharded(buffers, donate=())
+        values = loaded.execute_sharded(buffers, donate=())
         # Tokens hold nothing, and a program may have no results: there is only the end to wait for.
         for device in devices:
             device.synchronize_all_activity()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import xlakit
-from xlakit.execution.context import ExecutionContext
+from xlakit.errors import InternalError
 
 if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
@@ -25,8 +24,13 @@ class SpanningExecutable:
     native_entry: tuple[int, int] | None = None
 
     def __init__(self, devices: Devices, module: HloModule, replicas: int, partitions: int, ids: Sequence[int]) -> None:
+        # Programs of one process do without the compiler where they are cached.
+        import xlakit
+        from xlakit.execution.context import ExecutionContext
+
         processes = devices.processes
-        assert processes.network is not None
+        if processes.network is None:
+            raise InternalError("a program on devices of other processes, without a network")
         self.module = module
         self.num_replicas, self.num_partitions = replicas, partitions
         self._local = [devices.client.devices()[id - processes.local.start] for id in ids if id in processes.local]
