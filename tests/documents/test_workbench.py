@@ -79,7 +79,7 @@ def test_every_verb_has_a_section(verb):
 def test_the_example_of_edits_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("step.hlo").write_text(FILES["step.hlo"])
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE.split("\n## edit\n")[1], re.DOTALL)
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.split("\n## edit\n")[1].split("\n## ")[0], re.DOTALL)
     found = {}
     exec(example, found)
     np.testing.assert_array_equal(found["squares"], np.ones((8, 8)))

@@ -32,7 +32,8 @@ def take_handlers(platform: str) -> None:
 
     What was registered before is taken, too.
     """
-    from jaxlib import xla_client
+    # JAX's own: another module may stand for jaxlib's where old programs import it.
+    from jax._src.lib import xla_client
 
     interface: Any = xla_client
     interface.register_custom_call_handler(platform, _take)
