@@ -33,9 +33,10 @@ def take_handlers(platform: str) -> None:
     What was registered before is taken, too.
     """
     # JAX's own: another module may stand for jaxlib's where old programs import it.
-    from jax._src.lib import xla_client
+    from jax._src import lib
 
-    interface: Any = xla_client
+    library: Any = lib
+    interface = library.xla_client
     interface.register_custom_call_handler(platform, _take)
     interface.register_custom_type_handler(platform, _take_type)
 
