@@ -17,6 +17,7 @@ from xlakit.jax.spanning import SpanningExecutable
 if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
     from xlakit.jax.devices import Devices
+    from xlakit.jax.sources import Description
     from xlakit.runtime.executable import LoadedExecutable
 
 _OF_DUMPS: Final = "xla_dump_"
@@ -44,7 +45,7 @@ def compile_program(devices: Devices, code: bytes, format: str, serialized_optio
     if program is not None:
         return program
     loaded, description = _compiled(devices, code, format, grid, placed)
-    metadata = ExecutableMetadata.of(loaded, description)
+    metadata = ExecutableMetadata.of(loaded, description.whole)
     program = Program(devices, metadata, description, serialized_options, lambda: loaded)
     if key is not None:
         program_cache.store(key, metadata, program)
@@ -53,8 +54,8 @@ def compile_program(devices: Devices, code: bytes, format: str, serialized_optio
 
 def _compiled(
     devices: Devices, code: bytes, format: str, grid: tuple[int, int], placed: _Placed
-) -> tuple[LoadedExecutable | SpanningExecutable, bytes]:
-    """The compiled program and its metadata."""
+) -> tuple[LoadedExecutable | SpanningExecutable, Description]:
+    """The compiled program and its description."""
     # These imports are slow, and programs in the cache do not need them.
     from xlakit.formats.hlo_proto import read_module
     from xlakit.jax.sources import describe_program, in_named_memory, names_memory, read_program

@@ -1,6 +1,7 @@
 """Functions of JAX that are replaced, because PJRT's interface has no means for what they do.
 
 Text of an executable: JAX parses a proto with jaxlib, which cannot read all fusions and calls of our passes.
+Module of an executable: jaxlib reads it for what the program computes, and for shapes, of which an outline tells.
 Cost analysis of a program that is not compiled: jaxlib supports its own clients only.
 DLPack import: jaxlib takes tensors of any layout. Here a tensor that is not major to minor is copied.
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -27,13 +29,17 @@ from xlakit.runtime.dlpack import CPU, exported, imported
 Text = Callable[[str], str | None]
 
 
-def replace(text_of: Text, platform: str, *, is_default: bool) -> None:
+def replace(
+    text_of: Text, whole: Callable[[], AbstractContextManager[None]], platform: str, *, is_default: bool
+) -> None:
     """Replace them; the new functions act on arrays and executables of our platform, and call JAX's for all others.
 
-    text_of: gives the text of the program with a fingerprint, or None if it is not ours. is_default: whether arrays
-    without an explicit device are on our platform; then DLPack tensors in the processor's memory go to it, too.
+    text_of: gives the text of the program with a fingerprint, or None if it is not ours. whole: while its context is
+    entered, jaxlib gets programs whole. is_default: whether arrays without an explicit device are on our platform; then
+    DLPack tensors in the processor's memory go to it, too.
     """
     _replace_text(text_of)
+    _replace_module(whole)
     _replace_cost_analysis(platform)
     if is_default or platform == CPU_PLATFORM:
         _replace_import(platform)
@@ -56,6 +62,23 @@ def _replace_text(text_of: Text) -> None:
         return theirs(self) if text is None else text
 
     executable.as_text = as_text
+
+
+def _replace_module(whole: Callable[[], AbstractContextManager[None]]) -> None:
+    from jax._src import lib
+
+    library: Any = lib
+    executable = library.xla_client._xla.LoadedExecutable
+
+    def asking(theirs: Any) -> Any:
+        def asked(self: Any) -> Any:
+            with whole():
+                return theirs(self)
+
+        return asked
+
+    executable.hlo_modules = asking(executable.hlo_modules)
+    executable.get_hlo_text = asking(executable.get_hlo_text)
 
 
 def _replace_cost_analysis(platform: str) -> None:

@@ -83,7 +83,7 @@ def _register(platform: str, *, is_default: bool) -> None:
 
     register_lowerings(platform)
     take_handlers(platform)
-    replace(state.text_of, platform, is_default=is_default)
+    replace(state.text_of, state.reading_whole_programs, platform, is_default=is_default)
 
 
 def _check_versions() -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from xlakit.data.shape import Shape
     from xlakit.ir.operation import Array
     from xlakit.jax.devices import Devices
+    from xlakit.jax.sources import Description
     from xlakit.runtime.device import Device
     from xlakit.runtime.executable import LoadedExecutable
 
@@ -37,7 +38,7 @@ class Program:
         self,
         devices: Devices,
         metadata: ExecutableMetadata,
-        description: bytes,
+        description: Description,
         options: bytes,
         load: Callable[[], LoadedExecutable | SpanningExecutable],
         machine_code: Linked | None = None,

@@ -20,6 +20,7 @@ from xlakit.cpu.program import Program as MachineCode
 from xlakit.errors import FormatError
 from xlakit.jax.executable_metadata import ExecutableMetadata
 from xlakit.jax.program import Program
+from xlakit.jax.sources import Description, described_module
 from xlakit.settings import debugged, dump_request
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from xlakit.jax.devices import Devices
     from xlakit.runtime.executable import LoadedExecutable
 
-_DESCRIPTION = "description"
+_WHOLE, _OUTLINE = "description", "outline"
 
 
 def key_of(code: bytes, format: str, assignment: bytes) -> str | None:
@@ -62,7 +63,7 @@ def load(
         return None
     try:
         metadata = ExecutableMetadata.from_fields(found.fields["outline"])
-        description = bytes(found.sections[_DESCRIPTION])
+        description = Description(bytes(found.sections[_WHOLE]), bytes(found.sections[_OUTLINE]))
         machine_key: str = found.fields["machine code"]
         calls: list[str] = found.fields["calls"]
     except (KeyError, FormatError) as error:
@@ -76,7 +77,7 @@ def load(
         return None
 
     def module() -> HloModule:
-        return _module_of(description)
+        return _module_of(description.whole)
 
     try:
         code = MachineCode.from_entry(machine, module)
@@ -100,7 +101,8 @@ def store(key: str, metadata: ExecutableMetadata, program: Program) -> None:
     calls = _calls(loaded.module)
     if not _are_registered(calls):
         fields = {"machine code": machine_key, "calls": calls, "outline": metadata.fields()}
-        cache.save(key, cache.Entry(fields, {_DESCRIPTION: program.description}))
+        description = program.description
+        cache.save(key, cache.Entry(fields, {_WHOLE: description.whole, _OUTLINE: description.outline}))
 
 
 def _calls(module: HloModule) -> list[str]:
@@ -120,6 +122,5 @@ def _are_registered(calls: Iterable[str]) -> bool:
 
 def _module_of(description: bytes) -> HloModule:
     from xlakit.formats.hlo_proto import read_module
-    from xlakit.jax.sources import described_module
 
     return read_module(described_module(description))

@@ -40,7 +40,7 @@ def serialize(program: Program) -> bytes:
                     location=module.location_of(instruction),
                     hint="the function is one of this process; serialize programs that have no callbacks",
                 )
-    body = _counted(current().cpu.encode()) + _counted(program.options) + described_module(program.description)
+    body = _counted(current().cpu.encode()) + _counted(program.options) + described_module(program.description.whole)
     return _MAGIC + hashlib.sha256(body).digest() + body
 
 

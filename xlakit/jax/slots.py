@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from xlakit import compile_cache as cache
@@ -39,6 +41,21 @@ class State:
         self.devices: Devices | None = None
         self.programs: dict[int, Program] = {}
         self.attributes: NamedIntegers | None = None
+        self._reader = threading.local()
+
+    @contextmanager
+    def reading_whole_programs(self) -> Generator[None]:
+        """While jaxlib asks for programs on this thread, it gets them whole, not in outline."""
+        self._reader.of_all = True
+        try:
+            yield
+        finally:
+            self._reader.of_all = False
+
+    def description_of(self, executable: int) -> bytes:
+        """A program as jaxlib gets it back, now, on this thread."""
+        description = self.programs[executable].description
+        return description.whole if getattr(self._reader, "of_all", False) else description.outline
 
     def forget_dead(self) -> None:
         """Release programs to which JAX has no reference left."""
@@ -129,7 +146,7 @@ def _added(state: State, code: bytes, format: str, options: bytes) -> int:
 
 
 def _optimized_program(state: State, given: Given) -> None:
-    description = state.programs[given["executable"]].description
+    description = state.description_of(given["executable"])
     target = Given("Program", given["program"])
     target["format"], target["format_size"] = ctypes.addressof(_DESCRIBED), len(_DESCRIBED.value)
     if target["code"]:

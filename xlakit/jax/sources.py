@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xlakit.data.shape import Shape
-    from xlakit.ir.instruction import HloModule
+    from xlakit.ir.instruction import HloModule, Instruction
+    from xlakit.ir.operation import Op
 
 # The format of a HloModuleProtoWithConfig.
 DESCRIBED: Final = "hlo_with_config"
@@ -61,12 +62,46 @@ def in_named_memory(module: HloModule, code: bytes) -> HloModule:
     return module.replace(entry_computation_layout=layout)
 
 
-def describe_program(proto: bytes, module: HloModule) -> bytes:
-    """The program again, with the layouts of its arguments and results, which are all major to minor.
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A program as JAX gets it back, in the format of :data:`DESCRIBED`, with the layouts of arguments and results.
 
-    JAX asks for it whenever it has compiled a program, to see these layouts. MLIR would say the same in a hundred
-    times the time, since reading it needs a context with all of its dialects.
+    MLIR would say the same in a hundred times the time, since reading it needs a context with all of its dialects.
     """
+
+    whole: bytes
+    # Its entry computes nothing. Whenever jaxlib has compiled a program or found it in a cache, it reads the program
+    # four times, for the layouts and shardings of arguments and results.
+    outline: bytes
+
+
+def describe_program(proto: bytes, module: HloModule) -> Description:
+    """The description of a program, whose arguments and results are all major to minor."""
+    outline = _outline(module)
+    return Description(_with_layouts(proto, module), _with_layouts(outline.to_proto(), module))
+
+
+def _outline(module: HloModule) -> HloModule:
+    """The module with its arguments and results, and one custom call that stands for all that it computes."""
+    from xlakit.ir.attributes import Annotations, StackFrames
+    from xlakit.ir.instruction import Computation, Instruction
+    from xlakit.ops.custom_call import CustomCall
+
+    def bare(old: Instruction, op: Op) -> Instruction:
+        annotations = Annotations(sharding=old.annotations.sharding)
+        return Instruction(op, (), old.shape, old.name, annotations=annotations)
+
+    entry = module.entry
+    root = bare(entry.root, CustomCall(custom_call_target="outline"))
+    # An argument may be the result, too.
+    parameters = [bare(old, old.op).replace(name=f"argument.{n}") for n, old in enumerate(entry.parameters)]
+    computation = Computation(entry.name, (*parameters, root), root)
+    return module.replace(
+        entry=computation, computations=(), is_scheduled=False, stack_frames=StackFrames(), proto_fields=b""
+    )
+
+
+def _with_layouts(proto: bytes, module: HloModule) -> bytes:
     from xlakit.data.shape import ProgramShape
     from xlakit.formats.hlo_proto.schema import new
     from xlakit.formats.hlo_proto.shapes import write_program_shape
@@ -82,7 +117,7 @@ def describe_program(proto: bytes, module: HloModule) -> bytes:
 
 
 def described_module(description: bytes) -> bytes:
-    """The HLO proto in what :func:`describe_program` gave: its first field."""
+    """The HLO proto in a description: its first field."""
     size, at = 0, 1
     while True:
         size |= (description[at] & 0x7F) << 7 * (at - 1)
