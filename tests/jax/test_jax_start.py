@@ -27,11 +27,19 @@ def _run(program, **environment):
 
 
 def test_devices_come_without_the_compiler():
-    for platform in _PLATFORMS:
-        _run(
-            f"jax.devices(); found = [m for m in sys.modules if m.startswith({_COMPILER})]; assert not found, found",
-            **platform,
-        )
+    _run(
+        f"jax.devices(); found = [m for m in sys.modules if m.startswith({_COMPILER})]; assert not found, found",
+        **_PLATFORMS[1],
+    )
+
+
+def test_a_program_of_the_compile_cache_comes_without_the_compiler():
+    call = "jax.jit(lambda x: x * 3 + 1)(1)"
+    _run(call, **_PLATFORMS[0])
+    _run(
+        f"{call}; found = [m for m in sys.modules if m.startswith({_COMPILER})]; assert not found, found",
+        **_PLATFORMS[0],
+    )
 
 
 def test_a_program_is_compiled_without_what_few_programs_need():

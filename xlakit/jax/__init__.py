@@ -13,7 +13,7 @@ floats.py               Python's settings of floating point, on jaxlib's threads
 compiling.py            a program of JAX is compiled: its options, its device assignment, its code
 program_cache.py        programs in the compile cache, found by the bytes of JAX's program
 executable_metadata.py  name, arguments and results of a program, as JAX asks for them
-sources.py              the formats in which programs pass between JAX and the plugin
+sources.py              the formats in which programs pass between JAX and the plugin; wire.py fields of messages
 program.py              a loaded program
 lowerings/              lowering rules of JAX's operations for this platform
 serialized.py           executables as bytes, for files

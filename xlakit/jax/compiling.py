@@ -13,6 +13,7 @@ from xlakit.jax import program_cache
 from xlakit.jax.executable_metadata import ExecutableMetadata
 from xlakit.jax.program import Program
 from xlakit.jax.spanning import SpanningExecutable
+from xlakit.jax.wire import device_assignment
 
 if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
@@ -132,9 +133,7 @@ def _placed(devices: Devices, grid: tuple[int, int], assignment: bytes) -> _Plac
     count = replicas * partitions
     here = devices.processes.local
     if assignment:
-        from xlakit.formats.hlo_proto.schema import parse
-
-        columns = [list(c.replica_device_ids) for c in parse("DeviceAssignmentProto", assignment).computation_devices]
+        columns = device_assignment(assignment)
         ids = [columns[p][r] for r in range(replicas) for p in range(partitions)]
     else:
         first = here.start if count <= len(here) else 0

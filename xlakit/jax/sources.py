@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from xlakit.errors import UnsupportedError
 from xlakit.jax.devices import MEMORY_SPACES
+from xlakit.jax.wire import fields, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +21,6 @@ DESCRIBED: Final = "hlo_with_config"
 
 # Fields of messages: of HloModuleProtoWithConfig its two, and of HloModuleConfigProto the entry's layout.
 _MODULE, _CONFIG, _ENTRY_LAYOUT = 1, 2, 1
-_LENGTH_DELIMITED: Final = 2
 _MEMORY_KIND: Final = b"mhlo.memory_kind"
 
 
@@ -112,22 +110,12 @@ def _with_layouts(proto: bytes, module: HloModule) -> bytes:
     write_program_shape(ProgramShape(parameters, shape.result.with_default_layout()), layout)
     counts = new("HloModuleConfigProto")
     counts.replica_count, counts.num_partitions = module.replica_count, module.num_partitions
-    config = _field(_ENTRY_LAYOUT, layout.SerializeToString()) + counts.SerializeToString()
-    return _field(_MODULE, proto) + _field(_CONFIG, config)
+    config = written(_ENTRY_LAYOUT, layout.SerializeToString()) + counts.SerializeToString()
+    return written(_MODULE, proto) + written(_CONFIG, config)
 
 
 def described_module(description: bytes) -> bytes:
     """The HLO proto in a description: its first field."""
-    size, at = 0, 1
-    while True:
-        size |= (description[at] & 0x7F) << 7 * (at - 1)
-        at += 1
-        if description[at - 1] < 0x80:
-            return description[at : at + size]
-
-
-def _field(number: int, data: bytes) -> bytes:
-    from xlakit.formats.hlo_proto.literals import encode_varints
-
-    size = encode_varints(np.array([len(data)], np.uint64))
-    return bytes([number << 3 | _LENGTH_DELIMITED]) + size + data
+    _, module = next(fields(description))
+    assert isinstance(module, bytes)
+    return module

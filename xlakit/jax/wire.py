@@ -1,0 +1,77 @@
+"""Serialized messages of protocol buffers, field by field.
+
+The messages' classes take longer to make than a program of the compile cache takes to load, and such a program needs
+no more than a few fields of small messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from xlakit.errors import FormatError
+
+_VARINT: Final = 0
+_LENGTH_DELIMITED: Final = 2
+_COMPUTATION_DEVICES: Final = 3
+_REPLICA_DEVICE_IDS: Final = 1
+
+
+def written(number: int, data: bytes) -> bytes:
+    """A field of bytes or of a message."""
+    head = bytearray([number << 3 | _LENGTH_DELIMITED])
+    size = len(data)
+    while size >= 0x80:
+        head.append(size & 0x7F | 0x80)
+        size >>= 7
+    head.append(size)
+    return bytes(head) + data
+
+
+def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a message that has only numbers, bytes and messages: their numbers and values.
+
+    Raises FormatError where the data is none.
+    """
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        if tag & 7 == _VARINT:
+            value, at = _varint(data, at)
+            yield tag >> 3, value
+            continue
+        size, at = _varint(data, at)
+        if tag & 7 != _LENGTH_DELIMITED or at + size > len(data):
+            raise FormatError("this is no message of numbers, bytes and messages")
+        yield tag >> 3, data[at : at + size]
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number that begins at an offset, and the offset behind it."""
+    value = shift = 0
+    while at < len(data):
+        value |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 0x80:
+            return value, at
+    raise FormatError("a number ends with the message that it is in")
+
+
+def device_assignment(data: bytes) -> list[list[int]]:
+    """The devices in a DeviceAssignmentProto: for each computation (partition) those of its replicas, by their ids."""
+    columns = [value for number, value in fields(data) if number == _COMPUTATION_DEVICES and isinstance(value, bytes)]
+    return [list(_device_ids(column)) for column in columns]
+
+
+def _device_ids(column: bytes) -> Iterator[int]:
+    for number, value in fields(column):
+        if number != _REPLICA_DEVICE_IDS:
+            continue
+        if isinstance(value, int):
+            yield value
+            continue
+        at = 0
+        while at < len(value):
+            id, at = _varint(value, at)
+            yield id
