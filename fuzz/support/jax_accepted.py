@@ -5,7 +5,6 @@ from __future__ import annotations
 from fnmatch import fnmatch
 from typing import Final
 
-_LAYOUTS: Final = "arrays lie major to minor; other layouts, and AUTO, are not there"
 _IN_HLO: Final = (
     "the test wants a call of LAPACK, which is known here; JAX lowers to HLO, which the compiler does itself"
 )
@@ -42,7 +41,6 @@ ACCEPTED: Final[tuple[tuple[str, str, str], ...]] = (
     ("export_back_compat", "CompatTest::test_cpu_triangular_solve_blas_trsm_*", _IN_HLO),
     ("export_back_compat", "CompatTest::test_cpu_tridiagonal_solve_lapack_gtsv_*", _IN_HLO),
     ("xla_transform", "XlaTransformTest::*", "the program is to be changed by functions inside XLA's own pipeline"),
-    ("layout", "LayoutTest::*", _LAYOUTS),
     ("shard_alike", "ShardAlikeTest::test_double_shard_alike", _OF_PRODUCTS),
     ("shard_alike", "ShardAlikeTest::test_shard_map", _OF_PRODUCTS),
     (

@@ -6,7 +6,7 @@ import pytest
 
 from xlakit.jax.api.arguments import arguments_of
 from xlakit.jax.api.numbers import TYPE_NUMBERS
-from xlakit.jax.api.slots import SLOTS, TABLE_BYTES
+from xlakit.jax.api.slots import LAYOUTS, SLOTS, TABLE_BYTES
 from xlakit.jax.arguments import Given
 
 
@@ -78,7 +78,7 @@ def message(native, error):
 
 
 def test_every_function_is_there_and_says_if_it_is_not_supported(native):
-    assert set(native.slots) == set(SLOTS)
+    assert set(native.slots) == {*SLOTS, *LAYOUTS}
     assert all(native.slots.values())
     memory, _ = structure("Event_Error")
     error = call(native, "Client_DmaMap", memory)

@@ -92,8 +92,8 @@ def check_what_jax_asks():
             loaded = serialize_executable.deserialize_and_load(data, *trees, execution_devices=jax.devices()[:1])
             np.testing.assert_array_equal(np.asarray(loaded(*arguments())[1]), np.asarray(x) * 3)
         assert told[0] == told[1]
-        # The second was found; what is serialized is HLO, of which there is an entry of its own.
-        assert [format for _, _, format, *_ in compiled] == ["mlir", "hlo"]
+        # The second was found; what is serialized is described, and has an entry of its own.
+        assert [format for _, _, format, *_ in compiled] == ["mlir", "hlo_with_config"]
 
 
 def check_damage():

@@ -62,7 +62,7 @@ def _called(old: Instruction, cloner: ComputationCloner) -> Instruction:
     """The call on arrays that lie as it wants them, and its result as it was."""
     shapes = operand_shapes(old)
     op = dataclasses.replace(
-        old.op_as(CustomCall), operand_layout_constraints=tuple(_in_memory(shape) for shape in shapes)
+        old.op_as(CustomCall), operand_layout_constraints=tuple(shape_in_memory(shape) for shape in shapes)
     )
     return call_in_memory(old, op, shapes, old.shape, cloner)
 
@@ -75,43 +75,45 @@ def call_in_memory(
     operands, result: the shapes of the old call with the layouts that the arrays are to have.
     """
     given = [
-        _to_memory(cloner.clones[operand], shape, old, cloner)
+        to_memory(cloner.clones[operand], shape, old, cloner)
         for operand, shape in zip(old.operands, operands, strict=True)
     ]
     predecessors = [cloner.clones[p] for p in old.control_predecessors]
-    made = old.replace(op=op, operands=given, shape=_in_memory(result), control_predecessors=predecessors)
-    return _from_memory(cloner.append(made), result, old, cloner)
+    made = old.replace(op=op, operands=given, shape=shape_in_memory(result), control_predecessors=predecessors)
+    return from_memory(cloner.append(made), result, old, cloner)
 
 
 def _order(shape: Shape) -> tuple[int, ...]:
     return shape.layout_or_default.minor_to_major[::-1]
 
 
-def _in_memory(shape: Shape) -> Shape:
+def shape_in_memory(shape: Shape) -> Shape:
     """The shape whose elements lie in memory in the same order, major to minor."""
     if shape.is_tuple:
-        return make_tuple_shape([_in_memory(s) for s in shape.tuple_shapes])
+        return make_tuple_shape([shape_in_memory(s) for s in shape.tuple_shapes])
     if not shape.is_array:
         return shape
     sizes = tuple(shape.dimensions[d] for d in _order(shape))
     return shape.without_layout().with_dimensions(sizes).with_default_layout()
 
 
-def _to_memory(value: Instruction, shape: Shape, like: Instruction, cloner: ComputationCloner) -> Instruction:
+def to_memory(value: Instruction, shape: Shape, like: Instruction, cloner: ComputationCloner) -> Instruction:
+    """A value whose dimensions are in the order of memory that the layouts of ``shape`` say."""
     if shape.is_tuple:
         parts = [
-            _to_memory(cloner.at(like).element(value, n), s, like, cloner) for n, s in enumerate(shape.tuple_shapes)
+            to_memory(cloner.at(like).element(value, n), s, like, cloner) for n, s in enumerate(shape.tuple_shapes)
         ]
         return cloner.at(like).tuple(*parts)
     if not shape.is_array or _order(shape) == tuple(range(shape.rank)):
         return value
-    return _step(Transpose(dimensions=_order(shape)), value, _in_memory(shape), like, cloner)
+    return _step(Transpose(dimensions=_order(shape)), value, shape_in_memory(shape), like, cloner)
 
 
-def _from_memory(value: Instruction, shape: Shape, like: Instruction, cloner: ComputationCloner) -> Instruction:
+def from_memory(value: Instruction, shape: Shape, like: Instruction, cloner: ComputationCloner) -> Instruction:
+    """The inverse of :func:`to_memory`."""
     if shape.is_tuple:
         parts = [
-            _from_memory(_step(GetTupleElement(index=n), value, _in_memory(s), like, cloner), s, like, cloner)
+            from_memory(_step(GetTupleElement(index=n), value, shape_in_memory(s), like, cloner), s, like, cloner)
             for n, s in enumerate(shape.tuple_shapes)
         ]
         return _step(Tuple(), parts, shape, like, cloner)

@@ -24,7 +24,6 @@ _NO_NAME = b"\x1a\x01-"
 _ERROR = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+):(?P<column>\d+): error: (?P<fault>.*)")
 _FATAL_CONSTANT = re.compile(r"\bstablehlo\.constant\b[^:]*:\s*tensor<[\dx]*(f6E2M3FN|f6E3M2FN)\b")
 _FATAL_TYPES = frozenset({PrimitiveType.F6E2M3FN, PrimitiveType.F6E3M2FN, PrimitiveType.S1, PrimitiveType.U1})
-_MEMORY_KIND = "mhlo.memory_kind"
 _COUNT = re.compile(r"\bmhlo\.num_(replicas|partitions)\s*=\s*(\d+)")
 
 
@@ -219,23 +218,23 @@ def _counts(text: str) -> dict[str, int]:
     return {kind: int(count) for kind, count in _COUNT.findall(head)}
 
 
-def memory_kinds(program: bytes) -> tuple[list[str], list[str]]:
-    """In which kinds of memory the main function of a bytecode module takes its arguments and gives its results.
+def main_attributes(program: bytes, name: str) -> tuple[list[str], list[str]]:
+    """A text attribute of the arguments and of the results of a bytecode module's main function.
 
-    They are attributes that HLO protos lack, ``mhlo.memory_kind``; empty where an argument or result has none.
+    HLO protos lack some of them, such as ``mhlo.memory_kind``. Empty where an argument or result has none.
     """
     operation = _bytecode_module(program).operation
     (main,) = (o for o in operation.regions[0].blocks[0].operations if o.attributes["sym_name"].value == "main")
     function: Any = main.type
     return (
-        _memory_kinds(main.attributes, "arg_attrs", len(function.inputs)),
-        _memory_kinds(main.attributes, "res_attrs", len(function.results)),
+        _texts(main.attributes, "arg_attrs", len(function.inputs), name),
+        _texts(main.attributes, "res_attrs", len(function.results), name),
     )
 
 
-def _memory_kinds(attributes: Any, name: str, count: int) -> list[str]:
-    given = list(attributes[name]) if name in attributes else [{}] * count
-    return [each[_MEMORY_KIND].value if _MEMORY_KIND in each else "" for each in given]
+def _texts(attributes: Any, of: str, count: int, name: str) -> list[str]:
+    given = list(attributes[of]) if of in attributes else [{}] * count
+    return [each[name].value if name in each else "" for each in given]
 
 
 def _bytecode_text(program: bytes) -> str:

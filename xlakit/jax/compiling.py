@@ -11,6 +11,7 @@ from xlakit.collector import collecting_less
 from xlakit.errors import ArgumentError
 from xlakit.jax import program_cache
 from xlakit.jax.executable_metadata import ExecutableMetadata
+from xlakit.jax.layouts import asks_for_layouts, in_asked_layouts, in_memory_order, with_layouts_of
 from xlakit.jax.program import Program
 from xlakit.jax.spanning import SpanningExecutable
 from xlakit.jax.wire import device_assignment
@@ -39,14 +40,16 @@ def compile_program(devices: Devices, code: bytes, format: str, serialized_optio
     placed = _placed(devices, grid, b"" if given is None else given.serialize())
 
     def on_device(module: HloModule, device: int) -> LoadedExecutable:
-        return _client(devices).compile(module, num_replicas=1, num_partitions=1, device_assignment=[[device]])
+        return _client(devices).compile(
+            in_memory_order(module), num_replicas=1, num_partitions=1, device_assignment=[[device]]
+        )
 
     key = program_cache.key_of(code, format, str(placed.local).encode()) if grid == (1, 1) else None
     program = None if key is None else program_cache.load(key, devices, serialized_options, on_device)
     if program is not None:
         return program
-    loaded, description = _compiled(devices, code, format, grid, placed)
-    metadata = ExecutableMetadata.of(loaded, description.whole)
+    loaded, module, description = _compiled(devices, code, format, grid, placed)
+    metadata = ExecutableMetadata.of(loaded, module, description.whole)
     program = Program(devices, metadata, description, serialized_options, lambda: loaded)
     if key is not None:
         program_cache.store(key, metadata, program)
@@ -55,16 +58,28 @@ def compile_program(devices: Devices, code: bytes, format: str, serialized_optio
 
 def _compiled(
     devices: Devices, code: bytes, format: str, grid: tuple[int, int], placed: _Placed
-) -> tuple[LoadedExecutable | SpanningExecutable, Description]:
-    """The compiled program and its description."""
+) -> tuple[LoadedExecutable | SpanningExecutable, HloModule, Description]:
+    """The compiled program, the module in the layouts that JAX sees, and its description for JAX."""
     # These imports are slow, and programs in the cache do not need them.
     from xlakit.formats.hlo_proto import read_module
-    from xlakit.jax.sources import describe_program, in_named_memory, names_memory, read_program
+    from xlakit.jax.sources import (
+        DESCRIBED,
+        describe_program,
+        described_module,
+        described_proto,
+        in_named_memory,
+        names_memory,
+        read_program,
+    )
     from xlakit.passes.spmd import is_split, is_to_be_split, split_over
 
     replicas, partitions = grid
-    proto = read_program(code, format)
-    module = read_module(proto)
+    if format == DESCRIBED:
+        proto, module = described_proto(code), described_module(code)
+    else:
+        proto = read_program(code, format)
+        # The layouts in it say only how the conversion to HLO made its instructions.
+        module = with_layouts_of(read_module(proto), ())
     if is_to_be_split(module, partitions) or (partitions > 1 and not is_split(module)):
         from xlakit.jax.lowerings.partitioning import register_with_partitioner
 
@@ -74,13 +89,17 @@ def _compiled(
     if format == "mlir" and names_memory(code):
         module = in_named_memory(module, code)
         proto = module.to_proto()
+    if format == "mlir" and asks_for_layouts(code):
+        module = in_asked_layouts(module, code)
+        proto = module.to_proto()
+    compiled = in_memory_order(module)
     client = _client(devices)
     loaded = (
-        SpanningExecutable(devices, module, replicas, partitions, placed.ids)
+        SpanningExecutable(devices, compiled, replicas, partitions, placed.ids)
         if placed.local is None
-        else client.compile(module, num_replicas=replicas, num_partitions=partitions, device_assignment=placed.local)
+        else client.compile(compiled, num_replicas=replicas, num_partitions=partitions, device_assignment=placed.local)
     )
-    return loaded, describe_program(proto, module)
+    return loaded, module, describe_program(proto, module)
 
 
 def _client(devices: Devices) -> Any:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from xlakit.errors import FormatError
 from xlakit.jax.api.numbers import TYPE_NUMBERS
 from xlakit.jax.devices import MEMORY_KINDS, MEMORY_SPACES
+from xlakit.jax.layouts import minor_to_major
 
 if TYPE_CHECKING:
     from xlakit.data.shape import Shape
@@ -21,25 +22,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """An array that a program returns: PJRT's number of its type, its dimensions, size in bytes and kind of memory."""
+    """An array that a program returns: PJRT's number of its type, its dimensions, size in bytes and kind of memory.
+
+    order: its dimensions from the minor one on; empty if they lie major to minor.
+    """
 
     type: int
     dimensions: tuple[int, ...]
     bytes: int
     memory: str
+    order: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutableMetadata:
     """The metadata of a program, which needs neither its module nor its machine code.
 
+    orders: of each argument the dimensions from the minor one on; empty for an argument that lies major to minor.
     donated: numbers of the arguments whose buffers it takes. in_place: results that may be computed in the memory of an
     argument, with the argument's number. fingerprint: of the program as JAX may ask for it. devices: the numbers of
     those that run it.
     """
 
     name: str
-    num_arguments: int
+    orders: tuple[tuple[int, ...], ...]
     results: tuple[Result, ...]
     donated: tuple[int, ...]
     in_place: tuple[tuple[int, int], ...]
@@ -49,17 +55,20 @@ class ExecutableMetadata:
     devices: tuple[int, ...]
 
     @staticmethod
-    def of(loaded: LoadedExecutable | SpanningExecutable, description: bytes) -> ExecutableMetadata:
-        """The metadata of a compiled program."""
-        module = loaded.module
-        leaves = [leaf for _, leaf in module.program_shape.result.leaves()]
+    def of(loaded: LoadedExecutable | SpanningExecutable, module: HloModule, description: bytes) -> ExecutableMetadata:
+        """The metadata of a compiled program; the module says the layouts that JAX sees."""
+        program = module.program_shape
+        leaves = [leaf for _, leaf in program.result.leaves()]
         # Python's way goes through arrays, which are not given away.
         in_place = tuple(loaded.in_place) if loaded.native_entry is not None else ()
         return ExecutableMetadata(
             module.name,
-            len(module.entry.parameters),
+            tuple(map(minor_to_major, program.parameters)),
             tuple(
-                Result(TYPE_NUMBERS[s.element_type], tuple(s.dimensions), bytes_of(s), _memory_kind(s)) for s in leaves
+                Result(
+                    TYPE_NUMBERS[s.element_type], tuple(s.dimensions), bytes_of(s), _memory_kind(s), minor_to_major(s)
+                )
+                for s in leaves
             ),
             tuple(sorted(_donated(module, in_place))),
             in_place,
@@ -79,8 +88,10 @@ class ExecutableMetadata:
         try:
             made: dict[str, Any] = dict(fields)
             made["results"] = tuple(
-                Result(r["type"], tuple(r["dimensions"]), r["bytes"], r["memory"]) for r in fields["results"]
+                Result(r["type"], tuple(r["dimensions"]), r["bytes"], r["memory"], tuple(r["order"]))
+                for r in fields["results"]
             )
+            made["orders"] = tuple(map(tuple, fields["orders"]))
             made["in_place"] = tuple((result, argument) for result, argument in fields["in_place"])
             made["donated"], made["devices"] = tuple(fields["donated"]), tuple(fields["devices"])
             return ExecutableMetadata(**made)

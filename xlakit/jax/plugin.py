@@ -113,9 +113,12 @@ def _table(state: State) -> Any:
     addresses = dict(state.native.slots)
     addresses.update({name: ctypes.cast(f, ctypes.c_void_p).value or 0 for name, f in of_python.items()})
     version = interface.MAJOR | interface.MINOR << 32
-    head = [interface.TABLE_BYTES, 0, interface.VERSION_BYTES, 0, version]
+    functions = [addresses[name] for name in interface.LAYOUTS]
+    # The last two would tell the layouts of a program, which jaxlib then takes from the program itself.
+    layouts = words_of([8 * (len(functions) + 5), interface.LAYOUTS_NUMBER, 0, *functions, 0, 0])
+    head = [interface.TABLE_BYTES, ctypes.addressof(layouts), interface.VERSION_BYTES, 0, version]
     table = words_of([*head, *(addresses[name] for name in interface.SLOTS)])
-    for thing in (table, failure, of_python, state):
+    for thing in (table, layouts, failure, of_python, state):
         keep_for_ever(thing)
     return table
 

@@ -14,7 +14,7 @@ from xlakit.cpu.runtime import runtime_symbols
 from xlakit.jax.devices import MEMORY_KINDS
 from xlakit.jax.executable_metadata import ExecutableMetadata, bytes_of
 from xlakit.jax.named_values import NamedFloats
-from xlakit.jax.native.records import EXECUTABLE, RESULT
+from xlakit.jax.native.records import EXECUTABLE, RESULT, layout_number
 from xlakit.jax.records import Words, keep_for_ever, words_of
 from xlakit.jax.spanning import SpanningExecutable
 
@@ -58,8 +58,9 @@ class Program:
             references=1,
             run=run,
             context=context,
-            num_args=metadata.num_arguments,
-            donated=[int(number in metadata.donated) for number in range(metadata.num_arguments)],
+            num_args=len(metadata.orders),
+            donated=[int(number in metadata.donated) for number in range(len(metadata.orders))],
+            layouts=list(map(layout_number, metadata.orders)),
             devices=[devices.local[number].device.address for number in metadata.devices],
             num_devices=self._count,
             name=metadata.name,
@@ -111,8 +112,10 @@ class Program:
         record, results = self.record, metadata.results
         donors = dict(metadata.in_place)
         self._dims = [words_of(result.dimensions) for result in results]
+        self._orders = [words_of(result.order) if result.order else None for result in results]
         words: list[int] = []
         for number, result in enumerate(results):
+            order = self._orders[number]
             fields = {
                 "type": result.type,
                 "num_dims": len(result.dimensions),
@@ -120,6 +123,7 @@ class Program:
                 "dims": ctypes.addressof(self._dims[number]),
                 "donor": donors.get(number, -1),
                 "memory": MEMORY_KINDS.index(result.memory),
+                "order": 0 if order is None else ctypes.addressof(order),
             }
             words += [fields[name] for name in RESULT.names]
         record.set(results=words)

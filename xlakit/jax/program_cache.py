@@ -77,7 +77,7 @@ def load(
         return None
 
     def module() -> HloModule:
-        return _module_of(description.whole)
+        return described_module(description.whole)
 
     try:
         code = MachineCode.from_entry(machine, module)
@@ -118,9 +118,3 @@ def _are_registered(calls: Iterable[str]) -> bool:
     # If the module of custom calls is not loaded, none is registered.
     registry: Any = sys.modules.get("xlakit.execution.calls.custom_calls")
     return registry is not None and any(map(registry.is_registered, calls))
-
-
-def _module_of(description: bytes) -> HloModule:
-    from xlakit.formats.hlo_proto import read_module
-
-    return read_module(described_module(description))

@@ -5,7 +5,7 @@ cache. They contain the level of the instruction set (``XLAKIT_CPU``) for which 
 loaded; without a level it is compiled for the processor that loads it.
 
     the magic line, SHA-256 of all that follows, then two texts, each behind its length in 8 bytes: the level, and
-    JAX's options; then the program as an HLO proto
+    JAX's options; then the program as JAX is told of it: an HLO proto with the layouts of arguments and results
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from xlakit.errors import FormatError, UnsupportedError
 from xlakit.jax.lowerings.callbacks import TARGET, TARGET_ON_PARTS
-from xlakit.jax.sources import described_module
 from xlakit.options import current
 
 if TYPE_CHECKING:
     from xlakit.jax.program import Program
 
 _CALLBACKS: Final = (TARGET, TARGET_ON_PARTS)
-_MAGIC: Final = b"xlakit program 2\n"
+_MAGIC: Final = b"xlakit program 3\n"
 _DIGEST_BYTES: Final = hashlib.sha256().digest_size
 _LENGTH_BYTES: Final = 8
 
@@ -40,7 +39,7 @@ def serialize(program: Program) -> bytes:
                     location=module.location_of(instruction),
                     hint="the function is one of this process; serialize programs that have no callbacks",
                 )
-    body = _counted(current().cpu.encode()) + _counted(program.options) + described_module(program.description.whole)
+    body = _counted(current().cpu.encode()) + _counted(program.options) + program.description.whole
     return _MAGIC + hashlib.sha256(body).digest() + body
 
 
@@ -49,7 +48,7 @@ def _counted(text: bytes) -> bytes:
 
 
 def deserialize(data: bytes) -> tuple[bytes, bytes, str]:
-    """The HLO proto, the options and the level in what :func:`serialize` gave. Raises FormatError where it did not."""
+    """The program as described for JAX, the options and the level in what :func:`serialize` gave; or FormatError."""
     begin = len(_MAGIC) + _DIGEST_BYTES
     if not data.startswith(_MAGIC):
         raise FormatError("this is no program that xlakit has serialized", hint="other platforms read their own alone")
@@ -57,8 +56,8 @@ def deserialize(data: bytes) -> tuple[bytes, bytes, str]:
     if hashlib.sha256(body).digest() != data[len(_MAGIC) : begin]:
         raise FormatError("a serialized program is damaged: its checksum is wrong")
     level, body = _cut(body)
-    options, proto = _cut(body)
-    return proto, options, level.decode()
+    options, description = _cut(body)
+    return description, options, level.decode()
 
 
 def _cut(body: bytes) -> tuple[bytes, bytes]:

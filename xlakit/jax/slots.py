@@ -166,11 +166,11 @@ def _serialize(state: State, given: Given) -> None:
 
 
 def _deserialize(state: State, given: Given) -> None:
-    proto, options, level = deserialize(given.data("bytes", "bytes_size"))
+    description, options, level = deserialize(given.data("bytes", "bytes_size"))
     if given["options"]:
         options = given.data("options", "options_size")
     with compiling(cpu=level or None):
-        given["executable"] = _added(state, proto, "hlo", options)
+        given["executable"] = _added(state, description, DESCRIBED, options)
 
 
 def _cost_analysis(state: State, given: Given) -> None:

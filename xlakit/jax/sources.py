@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from xlakit.errors import UnsupportedError
+from xlakit.errors import FormatError, UnsupportedError
 from xlakit.jax.devices import MEMORY_SPACES
+from xlakit.jax.layouts import minor_to_major, with_layouts_of
 from xlakit.jax.wire import fields, written
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ DESCRIBED: Final = "hlo_with_config"
 
 # Fields of messages: of HloModuleProtoWithConfig its two, and of HloModuleConfigProto the entry's layout.
 _MODULE, _CONFIG, _ENTRY_LAYOUT = 1, 2, 1
-_MEMORY_KIND: Final = b"mhlo.memory_kind"
+_MEMORY_KIND: Final = "mhlo.memory_kind"
 
 
 def read_program(code: bytes, format: str) -> bytes:
@@ -38,13 +39,13 @@ def read_program(code: bytes, format: str) -> bytes:
 
 def names_memory(code: bytes) -> bool:
     """Whether a program in MLIR may say in which kinds of memory its arguments and results are."""
-    return _MEMORY_KIND in code
+    return _MEMORY_KIND.encode() in code
 
 
 def in_named_memory(module: HloModule, code: bytes) -> HloModule:
     """The module of a program in MLIR, whose entry's layouts say the kinds of memory that the program says."""
     from xlakit.data.shape import ProgramShape
-    from xlakit.formats.stablehlo import memory_kinds
+    from xlakit.formats.stablehlo import main_attributes
 
     def with_memory_spaces(shape: Shape, kinds: Iterator[str]) -> Shape:
         def leaf(own: Shape) -> Shape:
@@ -53,7 +54,7 @@ def in_named_memory(module: HloModule, code: bytes) -> HloModule:
 
         return shape.with_leaves(leaf)
 
-    arguments, results = map(iter, memory_kinds(code))
+    arguments, results = map(iter, main_attributes(code, _MEMORY_KIND))
     shape = module.program_shape
     parameters = tuple(with_memory_spaces(parameter, arguments) for parameter in shape.parameters)
     layout = ProgramShape(parameters, with_memory_spaces(shape.result, results), shape.parameter_names)
@@ -74,7 +75,7 @@ class Description:
 
 
 def describe_program(proto: bytes, module: HloModule) -> Description:
-    """The description of a program, whose arguments and results are all major to minor."""
+    """The description of a program, with the layouts that the module says."""
     outline = _outline(module)
     return Description(_with_layouts(proto, module), _with_layouts(outline.to_proto(), module))
 
@@ -100,22 +101,43 @@ def _outline(module: HloModule) -> HloModule:
 
 
 def _with_layouts(proto: bytes, module: HloModule) -> bytes:
+    from xlakit.data.layout import Layout
     from xlakit.data.shape import ProgramShape
     from xlakit.formats.hlo_proto.schema import new
     from xlakit.formats.hlo_proto.shapes import write_program_shape
 
-    shape = module.entry.program_shape
+    def in_order(leaf: Shape) -> Shape:
+        order = minor_to_major(leaf)
+        return leaf.with_layout(Layout(order)) if order else leaf.with_default_layout()
+
+    shape = module.program_shape
     layout = new("ProgramShapeProto")
-    parameters = tuple(parameter.with_default_layout() for parameter in shape.parameters)
-    write_program_shape(ProgramShape(parameters, shape.result.with_default_layout()), layout)
+    parameters = tuple(in_order(parameter) for parameter in shape.parameters)
+    write_program_shape(ProgramShape(parameters, shape.result.with_leaves(in_order)), layout)
     counts = new("HloModuleConfigProto")
     counts.replica_count, counts.num_partitions = module.replica_count, module.num_partitions
     config = written(_ENTRY_LAYOUT, layout.SerializeToString()) + counts.SerializeToString()
     return written(_MODULE, proto) + written(_CONFIG, config)
 
 
-def described_module(description: bytes) -> bytes:
-    """The HLO proto in a description: its first field."""
-    _, module = next(fields(description))
-    assert isinstance(module, bytes)
-    return module
+def described_proto(description: bytes) -> bytes:
+    """The HLO proto in a description."""
+    return _first_field(description)
+
+
+def described_module(description: bytes) -> HloModule:
+    """The module in a description, whose entry layout says the layouts that were described."""
+    from xlakit.formats.hlo_proto import read_module
+    from xlakit.formats.hlo_proto.schema import parse
+    from xlakit.formats.hlo_proto.shapes import read_program_shape
+
+    config = next(value for number, value in fields(description) if number == _CONFIG and isinstance(value, bytes))
+    shape = read_program_shape(parse("ProgramShapeProto", _first_field(config)))
+    return with_layouts_of(read_module(described_proto(description)), (*shape.parameters, shape.result))
+
+
+def _first_field(message: bytes) -> bytes:
+    _, value = next(fields(message))
+    if not isinstance(value, bytes):
+        raise FormatError("this does not describe a program: its first field is a number")
+    return value

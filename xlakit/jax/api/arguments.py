@@ -127,6 +127,12 @@ _FIELDS: Final = {
     "Buffer_IncreaseExternalReferenceCount": "buffer",
     "Buffer_DecreaseExternalReferenceCount": "buffer",
     "Buffer_OpaqueDeviceMemoryDataPointer": "buffer address",
+    # -- the extension for layouts
+    "Layouts_MemoryLayout_Destroy": "layout",
+    "Layouts_MemoryLayout_Serialize": "layout bytes bytes_size holder deleter",
+    "Layouts_Client_GetDefaultLayout": "client type:i dims num_dims layout",
+    "Layouts_Buffer_MemoryLayout": "buffer layout",
+    "Layouts_Topology_GetDefaultLayout": "topology type:i dims num_dims layout",
     # -- destroyers of what is never made
     "CopyToDeviceStream_Destroy": "stream",
     "AsyncHostToDeviceTransferManager_Destroy": "manager",

@@ -1,4 +1,4 @@
-"""Buffers: arrays on devices, always computed, always laid out major to minor."""
+"""Buffers: arrays on devices, always computed; dense, with their dimensions in any order."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from xlakit.jax.api.arguments import arguments_of
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.errors import fail_if
 from xlakit.jax.native.events import ready_event
+from xlakit.jax.native.layouts import dimensions, element_bytes, order_in, order_of
 from xlakit.jax.native.memory import share
-from xlakit.jax.native.records import BLOCK, BUFFER, DEVICE, MEMORY
+from xlakit.jax.native.records import BLOCK, BUFFER, DEVICE, LAYOUT_BASE, MEMORY
 
 _GONE = "the buffer has been deleted or donated"
 
@@ -28,9 +29,12 @@ def emit_buffers(module: Module) -> None:
 
 
 def _emit_make(module: Module) -> None:
-    """``make_buffer(ptr device, ptr memory, ptr block, i64 type, i64 rank, i64 size, ptr dims) -> ptr``."""
-    fn = module.function("make_buffer", PTR, [PTR, PTR, PTR, I64, I64, I64, PTR])
-    device, memory, block, type, rank, size, dims = fn.parameters
+    """``make_buffer(device, memory, block, i64 type, i64 rank, i64 size, ptr dims, ptr order) -> ptr``.
+
+    order: from the minor dimension on, or null for major to minor.
+    """
+    fn = module.function("make_buffer", PTR, [PTR, PTR, PTR, I64, I64, I64, PTR, PTR])
+    device, memory, block, type, rank, size, dims, order = fn.parameters
     buffer = fn.call("xlakit_allocate", PTR, rank * 16 + BUFFER.size)
     for name, value in (("device", device), ("memory", memory), ("block", block)):
         fn.store(value, BUFFER.at(fn, buffer, name))
@@ -38,16 +42,20 @@ def _emit_make(module: Module) -> None:
         BUFFER.store(fn, buffer, name, value)
     for name in ("lock", "is_deleted", "external"):
         BUFFER.store(fn, buffer, name, fn.i64(0))
-    own = dimensions(fn, buffer)
-    with fn.loop(0, rank) as iteration:
+    own, own_order = dimensions(fn, buffer), order_of(fn, buffer, rank)
+    with fn.loop(0, rank, carried=[fn.i64(0)]) as iteration:
         fn.store(fn.load(I64, fn.at(dims, I64, iteration.index)), fn.at(own, I64, iteration.index))
-        fn.store(rank - 1 - iteration.index, fn.at(own, I64, rank + iteration.index))
+        plain = rank - 1 - iteration.index
+        (dimension,) = fn.if_else(
+            order.eq(fn.null()),
+            lambda: (plain,),
+            lambda: (fn.load(I64, fn.at(order, I64, iteration.index)),),
+        )
+        fn.store(dimension, fn.at(own_order, I64, iteration.index))
+        # See layout_number.
+        iteration.next(iteration.carried[0] * LAYOUT_BASE + (dimension ^ plain))
+    BUFFER.store(fn, buffer, "layout", iteration.results[0])
     fn.ret(buffer)
-
-
-def dimensions(fn: Function, buffer: Value) -> Value:
-    """The address of the dimensions of a buffer; its minor-to-major order follows them."""
-    return fn.at(buffer, I8, BUFFER.size)
 
 
 def memory_device(fn: Function, memory: Value) -> Value:
@@ -168,7 +176,7 @@ def _emit_layout(module: Module) -> None:
     (given,) = fn.parameters
     buffer = args.pointer(fn, given, "buffer")
     rank = BUFFER.load(fn, buffer, "num_dims")
-    fn.store(fn.at(dimensions(fn, buffer), I64, rank), args.at(fn, given, "minor_to_major"))
+    fn.store(order_of(fn, buffer, rank), args.at(fn, given, "minor_to_major"))
     args.store(fn, given, "minor_to_major_size", rank)
     for name in ("tile_dims", "tile_dim_sizes", "num_tiles", "type"):
         args.store(fn, given, name, fn.i64(0))
@@ -202,16 +210,18 @@ def _emit_to_host(module: Module) -> None:
     with fn.if_(target.eq(fn.null())):
         args.store(fn, given, "size", size)
         fn.ret(fn.null())
-    layout = args.pointer(fn, given, "host_layout")
-    with fn.if_(layout.ne(fn.null())):
-        plain = fn.call("is_plain_layout", I1, layout, BUFFER.load(fn, buffer, "num_dims"))
-        fail_if(fn, ~plain, Code.UNIMPLEMENTED, "xlakit copies buffers to the host major to minor only")
+    rank = BUFFER.load(fn, buffer, "num_dims")
+    own_order = order_of(fn, buffer, rank)
+    order = order_in(fn, args.pointer(fn, given, "host_layout"), rank)
+    order = fn.select(order.eq(fn.null()), own_order, order)
     fail_if(
         fn, args.load(fn, given, "size") < size, Code.INVALID_ARGUMENT, "the host's memory is smaller than the buffer"
     )
     block = _held(fn, buffer)
-    fn.copy(target, fn.load(PTR, BLOCK.at(fn, block, "data")), size)
+    data, element = fn.load(PTR, BLOCK.at(fn, block, "data")), element_bytes(fn, BUFFER.load(fn, buffer, "type"))
+    well = fn.call("reorder", I1, target, data, dimensions(fn, buffer), own_order, order, rank, element)
     fn.call("release_block", VOID, block)
+    fail_if(fn, ~well, Code.RESOURCE_EXHAUSTED, "there is not enough memory to copy the buffer")
     fn.store(ready_event(fn), args.at(fn, given, "event"))
     fn.ret(fn.null())
 
@@ -247,7 +257,8 @@ def _emit_copies(module: Module) -> None:
         fn.copy(fn.load(PTR, BLOCK.at(fn, block, "data")), fn.load(PTR, BLOCK.at(fn, source, "data")), size)
         fn.call("release_block", VOID, source)
         type, rank = BUFFER.load(fn, buffer, "type"), BUFFER.load(fn, buffer, "num_dims")
-        made = fn.call("make_buffer", PTR, device, memory, block, type, rank, size, dimensions(fn, buffer))
+        dims = dimensions(fn, buffer), order_of(fn, buffer, rank)
+        made = fn.call("make_buffer", PTR, device, memory, block, type, rank, size, *dims)
         fn.store(made, args.at(fn, given, "copy"))
         fn.ret(fn.null())
 

@@ -27,12 +27,18 @@ class _Prepared(IntEnum):
     GONE = 1
     NO_MEMORY = 2
     CLASH = 3
+    OTHER_LAYOUT = 4
 
 
 _FAULTS: Final = (
     (_Prepared.GONE, Code.INVALID_ARGUMENT, "a buffer that is given to the program has been deleted or donated"),
     (_Prepared.NO_MEMORY, Code.RESOURCE_EXHAUSTED, "there is not enough memory for the results of the program"),
     (_Prepared.CLASH, Code.INVALID_ARGUMENT, "a buffer is donated to the program, and given to it a second time"),
+    (
+        _Prepared.OTHER_LAYOUT,
+        Code.INVALID_ARGUMENT,
+        "a buffer lies in another layout than the program was compiled for",
+    ),
 )
 
 # Of Python's own interface, what native code here imports: name, result and parameters.
@@ -53,6 +59,7 @@ def emit_execute(module: Module) -> None:
     _emit_is_donatable(module)
     _emit_hold_arguments(module)
     _emit_clashes(module)
+    _emit_fit(module)
     _emit_can_donate(module)
     _emit_make_results(module)
     _emit_release_blocks(module)
@@ -161,6 +168,18 @@ def _emit_clashes(module: Module) -> None:
     fn.ret(iteration.results[0])
 
 
+def _emit_fit(module: Module) -> None:
+    """``fit(ptr executable, ptr buffers) -> i1``: whether arguments lie as the program takes them."""
+    fn = module.function("fit", I1, [PTR, PTR])
+    executable, buffers = fn.parameters
+    layouts = fn.load(PTR, EXECUTABLE.at(fn, executable, "layouts"))
+    with fn.loop(0, EXECUTABLE.load(fn, executable, "num_args"), carried=[fn.constant(I1, 1)]) as iteration:
+        wanted = fn.load(I64, fn.at(layouts, I64, iteration.index))
+        found = BUFFER.load(fn, _word(fn, buffers, iteration.index), "layout")
+        iteration.next(iteration.carried[0] & found.eq(wanted))
+    fn.ret(iteration.results[0])
+
+
 def _emit_can_donate(module: Module) -> None:
     """``can_donate(ptr options, i64 donor, ptr buffers, ptr blocks) -> i1``: whether a result may lie in its memory."""
     fn = module.function("can_donate", I1, [PTR, I64, PTR, PTR])
@@ -247,9 +266,10 @@ def _emit_finish(module: Module) -> None:
         result = _result(fn, results, iteration.index)
         type, rank, size = (RESULT.load(fn, result, name) for name in ("type", "num_dims", "size"))
         dims = fn.load(PTR, RESULT.at(fn, result, "dims"))
+        order = fn.load(PTR, RESULT.at(fn, result, "order"))
         block = _word(fn, made, iteration.index)
         memory = _word(fn, memories, RESULT.load(fn, result, "memory"))
-        buffer = fn.call("make_buffer", PTR, device, memory, block, type, rank, size, dims)
+        buffer = fn.call("make_buffer", PTR, device, memory, block, type, rank, size, dims, order)
         fn.store(buffer, fn.at(outputs, PTR, iteration.index))
     fn.ret()
 
@@ -277,7 +297,9 @@ def _emit_prepare(module: Module) -> None:
 
         def check() -> tuple[Value]:
             clash = fn.call("clashes", I1, executable, options, buffers, own)
-            (state,) = fn.if_else(clash, lambda: (fn.i64(_Prepared.CLASH),), make)
+            fits = fn.call("fit", I1, executable, buffers)
+            refused = fn.select(clash, fn.i64(_Prepared.CLASH), fn.i64(_Prepared.OTHER_LAYOUT))
+            (state,) = fn.if_else(clash | ~fits, lambda: (refused,), make)
             return (state,)
 
         held = fn.call("hold_arguments", I1, buffers, num_args, own, fn.at(data, PTR, first))

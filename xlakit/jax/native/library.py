@@ -10,12 +10,13 @@ from xlakit import compile_cache, options
 from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Module, engine
 from xlakit.cpu.runtime import runtime_symbols
-from xlakit.jax.api.slots import SLOTS
+from xlakit.jax.api.slots import LAYOUTS, SLOTS
 from xlakit.jax.native.buffers import emit_buffers
 from xlakit.jax.native.errors import emit_errors, emit_unsupported
 from xlakit.jax.native.events import emit_events
 from xlakit.jax.native.execute import PYTHON_FUNCTIONS, emit_execute
 from xlakit.jax.native.getters import emit_getters
+from xlakit.jax.native.layouts import emit_extension, emit_layouts
 from xlakit.jax.native.memory import emit_blocks
 from xlakit.jax.native.small import emit_small
 from xlakit.jax.native.transfer import emit_transfer
@@ -36,6 +37,8 @@ def slots_text(of_python: tuple[str, ...]) -> tuple[str, list[str]]:
         emit_errors,
         emit_events,
         emit_blocks,
+        emit_layouts,
+        emit_extension,
         emit_buffers,
         emit_transfer,
         emit_execute,
@@ -44,7 +47,7 @@ def slots_text(of_python: tuple[str, ...]) -> tuple[str, list[str]]:
     ):
         emit(module)
     emit_unsupported(module, [s for s in SLOTS if s not in module.functions and s not in of_python])
-    return module.text(), [s for s in SLOTS if s in module.functions]
+    return module.text(), [s for s in (*SLOTS, *LAYOUTS) if s in module.functions]
 
 
 class Native:

@@ -5,6 +5,7 @@ A field that a function of the interface returns has the name that it has in the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from xlakit.cpu.runtime.record import Record
@@ -21,10 +22,14 @@ CALLBACK: Final = Record(function=1, argument=1, next=1)
 # data and its argument.
 BLOCK: Final = Record(references=1, data=1, is_foreign=1, event=1, deleter=1, deleter_argument=1, _fill=2)
 
+# Numbers of layouts are exact for up to twelve dimensions, which is what they are compared for.
+LAYOUT_BASE: Final = 32
+
 # An array on a device; its dimensions follow, and then their order in memory, from the minor one on.
-# lock: held while ``block`` changes. external: how many outside hold the memory while they read it.
+# lock: held while ``block`` changes. external: how many outside hold the memory while they read it. layout: the number
+# of that order, see layout_number; 0 if it is major to minor.
 BUFFER: Final = Record(
-    lock=1, block=1, type=1, num_dims=1, size=1, device=1, memory=1, is_deleted=1, external=1, _fill=7
+    lock=1, block=1, type=1, num_dims=1, size=1, device=1, memory=1, is_deleted=1, external=1, layout=1, _fill=6
 )  # fmt: skip
 
 # What Python makes and keeps.
@@ -49,12 +54,21 @@ MEMORY: Final = Record(
 
 # A program, loaded. references: how many names the caller has for it. next: in the list of those that have none left.
 # run: ``i64 (context, ptr arguments, ptr results)``, 0 if all went well; it gets the arrays of one device after the
-# other. results: for each a RESULT. donated: for each argument whether the program takes its buffer.
+# other. results: for each a RESULT. donated: for each argument whether the program takes its buffer. layouts: for each
+# argument the number of the order in which it must lie.
 EXECUTABLE: Final = Record(
-    references=1, next=1, run=1, context=1, num_args=1, results=1, donated=1, devices=1, num_devices=1, is_deleted=1,
-    name=1, name_size=1, num_replicas=1, num_partitions=1, num_outputs=1, size=1, kinds=1, kind_sizes=1, types=1,
-    num_types=1, dims=1, dim_sizes=1, fingerprint=1, fingerprint_size=1,
+    references=1, next=1, run=1, context=1, num_args=1, results=1, donated=1, layouts=1, devices=1, num_devices=1,
+    is_deleted=1, name=1, name_size=1, num_replicas=1, num_partitions=1, num_outputs=1, size=1, kinds=1, kind_sizes=1,
+    types=1, num_types=1, dims=1, dim_sizes=1, fingerprint=1, fingerprint_size=1,
 )  # fmt: skip
 # donor: the number of the argument in whose memory the result may be computed, or -1. memory: the number of the kind of
-# memory that it is said to be in.
-RESULT: Final = Record(type=1, num_dims=1, size=1, dims=1, donor=1, memory=1)
+# memory that it is said to be in. order: its dimensions from the minor one on, or null if they lie major to minor.
+RESULT: Final = Record(type=1, num_dims=1, size=1, dims=1, donor=1, memory=1, order=1)
+
+
+def layout_number(minor_to_major: Sequence[int]) -> int:
+    """A number of an order of dimensions, by which buffers and programs are compared; 0 if it is major to minor."""
+    number, rank = 0, len(minor_to_major)
+    for at, dimension in enumerate(minor_to_major):
+        number = number * LAYOUT_BASE + (dimension ^ (rank - 1 - at))
+    return number & ((1 << 64) - 1)

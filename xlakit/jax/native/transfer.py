@@ -4,56 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value
 from xlakit.jax.api.arguments import Arguments, arguments_of
-from xlakit.jax.api.numbers import TYPE_NUMBERS, Code
+from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.buffers import device_and_memory
 from xlakit.jax.native.errors import fail_if
 from xlakit.jax.native.events import ready_event
+from xlakit.jax.native.layouts import element_bytes, order_in
 from xlakit.jax.native.records import BLOCK
 
 # From this number on, PJRT's host buffer semantics let the buffer use the host's memory as long as it lives.
 _ZERO_COPY = 2
-_MAX_TYPES = 64
 
 
 def emit_transfer(module: Module) -> None:
     """Emit the functions that make buffers from memory."""
-    widths = bytearray(_MAX_TYPES)
-    for kind, number in TYPE_NUMBERS.items():
-        widths[number] = kind.dtype.itemsize if kind.is_array else 0
-    module.constant_data("element_bytes", bytes(widths))
-    _emit_plain_layout(module)
-    _emit_count(module)
     _emit_is_dense(module)
-    _emit_gather(module)
     _emit_from_host(module)
     _emit_view(module)
     _emit_uninitialized(module)
-
-
-def _emit_plain_layout(module: Module) -> None:
-    """``is_plain_layout(ptr layout, i64 rank) -> i1``: whether a layout is major to minor, and not tiled."""
-    args = arguments_of("MemoryLayout")
-    # A layout has a size and extensions, and then, as the first of its fields, the structure of a tiled one.
-    fn = module.function("is_plain_layout", I1, [PTR, I64])
-    layout, rank = fn.parameters
-    order = args.pointer(fn, layout, "minor_to_major")
-    is_other = args.load(fn, layout, "type").ne(0) | args.load(fn, layout, "num_tiles").ne(0)
-    fn.return_if(is_other | args.load(fn, layout, "minor_to_major_size").ne(rank), fn.constant(I1, 0))
-    with fn.loop(0, rank, carried=[fn.constant(I1, 1)]) as iteration:
-        is_next = fn.load(I64, fn.at(order, I64, iteration.index)).eq(rank - 1 - iteration.index)
-        iteration.next(iteration.carried[0] & is_next)
-    fn.ret(iteration.results[0])
-
-
-def _emit_count(module: Module) -> None:
-    """``count_of(ptr dims, i64 rank) -> i64``."""
-    fn = module.function("count_of", I64, [PTR, I64])
-    dims, rank = fn.parameters
-    with fn.loop(0, rank, carried=[fn.i64(1)]) as iteration:
-        iteration.next(iteration.carried[0] * fn.load(I64, fn.at(dims, I64, iteration.index)))
-    fn.ret(iteration.results[0])
 
 
 def _emit_is_dense(module: Module) -> None:
@@ -67,21 +36,6 @@ def _emit_is_dense(module: Module) -> None:
         fits = fn.load(I64, fn.at(strides, I64, dimension)).eq(expected) | size.eq(1)
         iteration.next(expected * size, good & fits)
     fn.ret(iteration.results[1])
-
-
-def _emit_gather(module: Module) -> None:
-    """``gather(target, source, dims, strides, i64 rank, i64 element, i64 count)``: copy, element by element."""
-    fn = module.function("gather", VOID, [PTR, PTR, PTR, PTR, I64, I64, I64])
-    target, source, dims, strides, rank, element, count = fn.parameters
-    with fn.loop(0, count) as each:
-        with fn.loop(0, rank, carried=[each.index, fn.i64(0)]) as iteration:
-            rest, offset = iteration.carried
-            dimension = rank - 1 - iteration.index
-            size = fn.load(I64, fn.at(dims, I64, dimension))
-            step = fn.load(I64, fn.at(strides, I64, dimension))
-            iteration.next(rest // size, offset + (rest % size) * step)
-        fn.copy(fn.at(target, I8, each.index * element), fn.at(source, I8, iteration.results[1]), element)
-    fn.ret()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +54,9 @@ class _Requested:
 
 def _requested(fn: Function, args: Arguments, given: Value) -> _Requested:
     type, dims, rank = args.load(fn, given, "type"), args.pointer(fn, given, "dims"), args.load(fn, given, "num_dims")
-    is_known = type.compare("ult", _MAX_TYPES)
-    width = fn.load(I8, fn.at(fn.address("element_bytes"), I8, fn.select(is_known, type, fn.i64(0))))
-    element = width.cast("zext", I64)
+    element = element_bytes(fn, type)
     fail_if(fn, element.eq(0), Code.UNIMPLEMENTED, "xlakit has no buffers of this element type")
     return _Requested(type, dims, rank, element)
-
-
-def _check_layout(fn: Function, layout: Value, rank: Value) -> None:
-    with fn.if_(layout.ne(fn.null())):
-        plain = fn.call("is_plain_layout", I1, layout, rank)
-        fail_if(fn, ~plain, Code.UNIMPLEMENTED, "xlakit's buffers lie major to minor, and are not tiled")
 
 
 def _is_aligned(fn: Function, data: Value, element: Value) -> Value:
@@ -125,7 +71,7 @@ def _emit_from_host(module: Module) -> None:
     (given,) = fn.parameters
     device, memory = device_and_memory(fn, args.pointer(fn, given, "device"), args.pointer(fn, given, "memory"))
     asked = _requested(fn, args, given)
-    _check_layout(fn, args.pointer(fn, given, "device_layout"), asked.rank)
+    order = order_in(fn, args.pointer(fn, given, "device_layout"), asked.rank)
     source, strides = args.pointer(fn, given, "data"), args.pointer(fn, given, "byte_strides")
     has_strides = strides.ne(fn.null()) & args.load(fn, given, "num_byte_strides").ne(0)
 
@@ -133,10 +79,17 @@ def _emit_from_host(module: Module) -> None:
         return (fn.call("is_dense", I1, asked.dims, strides, asked.rank, asked.element),)
 
     (dense,) = fn.if_else(has_strides, is_dense, lambda: (fn.constant(I1, 1),))
+    is_plain = fn.call("is_plain_order", I1, order, asked.rank)
+    fail_if(
+        fn,
+        ~(is_plain | has_strides),
+        Code.UNIMPLEMENTED,
+        "an array for another layout than major to minor needs strides",
+    )
     count = asked.count(fn)
     size = count * asked.element
     aligned = _is_aligned(fn, source, asked.element)
-    uses_host_memory = (args.load(fn, given, "semantics") >= _ZERO_COPY) & dense & aligned
+    uses_host_memory = (args.load(fn, given, "semantics") >= _ZERO_COPY) & dense & aligned & is_plain
 
     def wrapped() -> tuple[Value, Value]:
         event = fn.call("make_event", PTR)
@@ -151,12 +104,18 @@ def _emit_from_host(module: Module) -> None:
     fail_if(fn, block.eq(fn.null()), Code.RESOURCE_EXHAUSTED, "there is not enough memory for the buffer")
     with fn.if_(~uses_host_memory):
         target = fn.load(PTR, BLOCK.at(fn, block, "data"))
-        with fn.if_(dense):
+        with fn.if_(dense & is_plain):
             fn.copy(target, source, size)
-        with fn.if_(~dense):
+        with fn.if_(~dense & is_plain):
             fn.call("gather", VOID, target, source, asked.dims, strides, asked.rank, asked.element, count)
+        with fn.if_(~is_plain):
+            array = asked.dims, strides, order, asked.rank, asked.element
+            done = fn.call("gather_in_order", I1, target, source, *array)
+            with fn.if_(~done):
+                fn.call("release_block", VOID, block)
+            fail_if(fn, ~done, Code.RESOURCE_EXHAUSTED, "there is not enough memory for the buffer")
     fn.store(event, args.at(fn, given, "done_with_host_buffer"))
-    made = fn.call("make_buffer", PTR, device, memory, block, asked.type, asked.rank, size, asked.dims)
+    made = fn.call("make_buffer", PTR, device, memory, block, asked.type, asked.rank, size, asked.dims, order)
     fn.store(made, args.at(fn, given, "buffer"))
     fn.ret(fn.null())
 
@@ -167,7 +126,7 @@ def _emit_view(module: Module) -> None:
     (given,) = fn.parameters
     device, memory = device_and_memory(fn, args.pointer(fn, given, "device"), args.pointer(fn, given, "memory"))
     asked = _requested(fn, args, given)
-    _check_layout(fn, args.pointer(fn, given, "layout"), asked.rank)
+    order = order_in(fn, args.pointer(fn, given, "layout"), asked.rank)
     data = args.pointer(fn, given, "data")
     fail_if(
         fn, ~_is_aligned(fn, data, asked.element), Code.INVALID_ARGUMENT, "the memory is not aligned to its elements"
@@ -176,7 +135,7 @@ def _emit_view(module: Module) -> None:
     fn.store(args.pointer(fn, given, "on_delete"), BLOCK.at(fn, block, "deleter"))
     fn.store(args.pointer(fn, given, "on_delete_argument"), BLOCK.at(fn, block, "deleter_argument"))
     size = asked.count(fn) * asked.element
-    made = fn.call("make_buffer", PTR, device, memory, block, asked.type, asked.rank, size, asked.dims)
+    made = fn.call("make_buffer", PTR, device, memory, block, asked.type, asked.rank, size, asked.dims, order)
     fn.store(made, args.at(fn, given, "buffer"))
     fn.ret(fn.null())
 
@@ -187,9 +146,10 @@ def _emit_uninitialized(module: Module) -> None:
     (given,) = fn.parameters
     device, memory = device_and_memory(fn, args.pointer(fn, given, "device"), args.pointer(fn, given, "memory"))
     asked = _requested(fn, args, given)
+    order = order_in(fn, args.pointer(fn, given, "layout"), asked.rank)
     size = asked.count(fn) * asked.element
     block = fn.call("make_block", PTR, size)
     fail_if(fn, block.eq(fn.null()), Code.RESOURCE_EXHAUSTED, "there is not enough memory for the buffer")
-    made = fn.call("make_buffer", PTR, device, memory, block, asked.type, asked.rank, size, asked.dims)
+    made = fn.call("make_buffer", PTR, device, memory, block, asked.type, asked.rank, size, asked.dims, order)
     fn.store(made, args.at(fn, given, "buffer"))
     fn.ret(fn.null())
