@@ -239,7 +239,7 @@ class _Linker(Linker):
         return result
 
     def _depends_on_what_is_lost(self, record: Record) -> bool:
-        if any(o.made in self._shapeless for o in record.operands if o.made is not None):
+        if any(o.made in self._shapeless for o in record.operands):
             return True
         for value in record.values.values():
             named = value if isinstance(value, tuple) else (value,)

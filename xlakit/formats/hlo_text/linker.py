@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import TOKEN_SHAPE, Shape, make_tuple_shape
@@ -81,7 +80,6 @@ class Linker:
             record.made = self.instruction(record, made)
             instructions.append(record.made)
         root = (body.root or body.records[-1]).made
-        assert root is not None  # all records were just made
         computation = Computation(body.name, tuple(instructions), root, body.thread)
         if body.result is not None and not body.result[0].compatible(root.shape):
             self.differs(
@@ -106,15 +104,15 @@ class Linker:
             shape = TOKEN_SHAPE
         elif record.cls is Send:
             # Likewise: what a send gives begins with its first operand.
-            shape = make_tuple_shape([operands[0].shape, _REQUEST, TOKEN_SHAPE])  # pyright: ignore
+            shape = make_tuple_shape([operands[0].shape, _REQUEST, TOKEN_SHAPE])
         elif shape is None:
             shape = self._inferred(record, op)
         return Instruction(
             op,
-            operands,  # pyright: ignore
+            operands,
             shape,
             record.name,
-            control_predecessors=[p.made for p in record.predecessors] if record.predecessors else (),  # pyright: ignore
+            control_predecessors=[p.made for p in record.predecessors] if record.predecessors else (),
             annotations=record.annotations,
         )
 
@@ -133,12 +131,12 @@ class Linker:
                     raise self.lexer.error(f"{record.cls.opcode} lacks one of its branches", record.offset)
                 values[spec.name] = tuple(made[c.name] for c in value)
         try:
-            return record.cls(**values).canonical([operand.made.shape for operand in record.operands])  # pyright: ignore
+            return record.cls(**values).canonical([operand.made.shape for operand in record.operands])
         except XlakitError as error:
             raise self._with_position(error, record) from None
 
     def _inferred(self, record: Record, op: Op) -> Shape:
-        shapes: list[Any] = [operand.made.shape for operand in record.operands]  # pyright: ignore
+        shapes = [operand.made.shape for operand in record.operands]
         try:
             return laid_out(op, shapes, infer_shape(op, shapes, None, name=record.name))
         except XlakitError as error:
@@ -147,7 +145,7 @@ class Linker:
     def _check_operand_shapes(self, record: Record) -> None:
         for number, shape, offset in record.operand_shapes:
             operand = record.operands[number].made
-            if operand is not None and not shape.compatible(operand.shape):
+            if not shape.compatible(operand.shape):
                 raise self.lexer.error(
                     f"operand '{operand.name}' is said to be {shape.to_string(with_layout=False)}, it is "
                     f"{operand.shape.to_string(with_layout=False)}",

@@ -23,7 +23,9 @@ class Callee:
 
 
 class Record:
-    """One instruction as written. ``made`` is what it became."""
+    """One instruction as written. ``made`` is what it became; the attribute is there once the record is linked."""
+
+    made: Instruction
 
     __slots__ = (
         "annotations", "cls", "made", "name", "offset", "operand_shapes", "operands", "predecessors", "shape", "values",
@@ -40,7 +42,6 @@ class Record:
         self.values: dict[str, Any] = {}
         self.annotations: Annotations = NO_ANNOTATIONS
         self.predecessors: list[Record] = []
-        self.made: Instruction | None = None
 
 
 @dataclass(slots=True)

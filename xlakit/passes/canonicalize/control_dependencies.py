@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xlakit.errors import InternalError
 from xlakit.ir.control_deps import control_deps, is_control_dep, ordered
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import Parameter, Tuple
@@ -26,8 +27,10 @@ class ControlDependencies(ComputationPass):
         edges = control_deps(computation)
         made: dict[Instruction, Instruction] = {}
         for old in ordered(computation, edges):
-            # The verifier has seen that there is such an order.
-            assert isinstance(old, Instruction)
+            if not isinstance(old, Instruction):
+                raise InternalError(
+                    f"{old[0].name} and {old[1].name} must precede each other, which the verifier allows"
+                )
             operands = [made[o] for o in old.operands]
             if not is_control_dep(old):
                 # Arguments are there before anything else.

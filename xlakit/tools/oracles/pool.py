@@ -116,6 +116,7 @@ class _Server:
             stderr=subprocess.DEVNULL,
             env=environment,
         )
+        self._requests, self._reports = _pipe(self._process.stdin), _pipe(self._process.stdout)
         self._oracle = oracle
         send(self._requests, (oracle, files))
         error = receive(self._reports)
@@ -147,12 +148,8 @@ class _Server:
             with suppress(BrokenPipeError):
                 stream.close()
 
-    @property
-    def _requests(self) -> IO[bytes]:
-        assert self._process.stdin is not None
-        return self._process.stdin
 
-    @property
-    def _reports(self) -> IO[bytes]:
-        assert self._process.stdout is not None
-        return self._process.stdout
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    if stream is None:
+        raise InternalError("a server process was started without pipes")
+    return stream

@@ -53,7 +53,6 @@ class ByKey:
     def of(cls: type[T], record: Record, key: SortKey, *more: int, exceptions: bool, counter: Type) -> T:
         """The function for a key of a record."""
         field = record.field(key.operand, key.part)
-        assert field is not None, "a record has the fields of its keys"
         order = key.descending, key.nan.value, key.zeros_equal
         return cls(record.bits, field.offset, key.kind, *order, exceptions, counter.bits, *more)
 

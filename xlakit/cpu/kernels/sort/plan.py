@@ -12,7 +12,7 @@ from xlakit.cpu.kernels.sort.keys import has_exceptions, is_unchanged, raw_type
 from xlakit.cpu.llvm import Type, integer
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.errors import ShapeError
+from xlakit.errors import InternalError, ShapeError
 from xlakit.ops.sort import Sort
 from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
@@ -79,9 +79,16 @@ class Record:
         """The size of a record in memory."""
         return self.bits // 8
 
-    def field(self, operand: int, part: Part = Part.WHOLE) -> Field | None:
+    def find_field(self, operand: int, part: Part = Part.WHOLE) -> Field | None:
         """The field of an operand's part, if the record has it."""
         return next((f for f in self.fields if (f.operand, f.part) == (operand, part)), None)
+
+    def field(self, operand: int, part: Part = Part.WHOLE) -> Field:
+        """The field of an operand's part, which the record must have."""
+        found = self.find_field(operand, part)
+        if found is None:
+            raise InternalError(f"a record of {self.bits} bits has no field of operand {operand} ({part.name})")
+        return found
 
     def key(self, field: Field) -> SortKey | None:
         """The key whose bits a field has."""
@@ -145,7 +152,7 @@ class SortPlan:
         return (
             len(self.kinds) == len(self.records) == self.inner == 1
             and self.records[0].bits == raw_type(self.kinds[0]).bits
-            and self.records[0].field(0) is not None
+            and self.records[0].find_field(0) is not None
             and is_unchanged(self.records[0].keys[0])
         )
 
@@ -297,9 +304,9 @@ def parallel_radix_layout(plan: SortPlan) -> ParallelLayout:
 
 def carried(record: Record, operand: int, kind: PrimitiveType) -> bool:
     """Whether a record has all of an operand's element."""
-    if kind.is_complex and record.field(operand, Part.REAL):
-        return record.field(operand, Part.IMAG) is not None
-    return record.field(operand) is not None
+    if kind.is_complex and record.find_field(operand, Part.REAL):
+        return record.find_field(operand, Part.IMAG) is not None
+    return record.find_field(operand) is not None
 
 
 def _records(

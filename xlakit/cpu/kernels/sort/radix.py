@@ -177,9 +177,7 @@ def _sort_tile(rows: Rows, sorters: list[RecordSorter], slot: Value, base: Value
 
 def index_of(fn: Function, record: Record, value: Value) -> Value:
     """The position in its row of the element that a record stands for."""
-    field = record.field(INDEX)
-    assert field is not None, "records that are sorted again have the index"
-    return narrowed(field_of(fn, field, value), I64)
+    return narrowed(field_of(fn, record.field(INDEX), value), I64)
 
 
 # -- long rows ---------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from xlakit.cpu.kernels.sort.records import Rows
 from xlakit.cpu.llvm import I64, Function, Module, Type, Value, integer, vector
 from xlakit.cpu.llvm.target import vector_bytes
 from xlakit.cpu.loops.emit.kernel import Phase
+from xlakit.errors import InternalError
 from xlakit.passes.analysis.sort_order import KeyOrder, SortKey
 
 
@@ -57,7 +58,8 @@ class _Ranks:
     """The keys of one row, and the position of each of its elements."""
 
     def __init__(self, fn: Function, plan: SortPlan) -> None:
-        assert plan.order is not None, "ranks are counted by keys"
+        if plan.order is None:
+            raise InternalError("a sort that counts ranks has no keys, only a comparator")
         self.fn = fn
         self.length = plan.length
         groups = _groups(plan.order)
@@ -110,10 +112,12 @@ class _Ranks:
                 others = [
                     fn.splat(fn.load(self.type, fn.at(g.buffer, self.type, loop.index)), lanes) for g in self.groups
                 ]
-                before = None if own is None else fn.splat(loop.index, lanes) < own
-                for a, b in zip(reversed(others), reversed(mine), strict=True):
-                    before = (a < b) if before is None else (a < b) | (a.eq(b) & before)
-                assert before is not None
+                if own is None:
+                    before = others[0] < mine[0]
+                else:
+                    before = fn.splat(loop.index, lanes) < own
+                    for a, b in zip(reversed(others), reversed(mine), strict=True):
+                        before = (a < b) | (a.eq(b) & before)
                 loop.next(loop.carried[0] - before.cast("sext", block))
             fn.store(loop.results[0], fn.at(self.ranks, self.type, blocks.index), align=16)
 

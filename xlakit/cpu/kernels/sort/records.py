@@ -68,13 +68,13 @@ def take_apart(
     iotas: frozenset[int] = frozenset(),
 ) -> list[Value]:
     """The bits of each operand's element, from its record; ``gather(k, index)`` gives one that is not in it."""
-    index_field = record.field(INDEX)
+    index_field = record.find_field(INDEX)
     index = None if index_field is None else narrowed(field_of(fn, index_field, value), I64)
     found: list[Value] = []
     for operand, kind in enumerate(kinds):
         type = raw_type(kind)
-        whole = record.field(operand)
-        parts = record.field(operand, Part.REAL), record.field(operand, Part.IMAG)
+        whole = record.find_field(operand)
+        parts = record.find_field(operand, Part.REAL), record.find_field(operand, Part.IMAG)
         if whole is not None:
             found.append(element_part(fn, record, whole, value))
         elif parts[0] is not None and parts[1] is not None:

@@ -25,7 +25,7 @@ from xlakit.cpu.llvm import Function, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.cpu.scalars import Scalar
-from xlakit.cpu.scalars.memory import from_stored
+from xlakit.cpu.scalars.memory import as_real, from_stored
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.sort import Sort
@@ -129,7 +129,6 @@ def comparator_less(comparator: Computation, kinds: Sequence[PrimitiveType]) -> 
         for kind, a, b in zip(kinds, first, second, strict=True):
             arguments.extend(x if isinstance(x, tuple) else from_stored(fn, kind, x) for x in (a, b))
         (result,) = Emitter(fn, []).called(comparator, arguments)
-        assert isinstance(result, Value), "a comparator gives PRED"
-        return result
+        return as_real(result)
 
     return less

@@ -106,15 +106,13 @@ class TopKPlan:
     def common(self, function: type[_RowFunction]) -> _RowFunction:
         """A common function that goes over the rows' keys or over records, for the types of this plan."""
         key, record = self.key, self.record
-        rank = record.field(INDEX)
-        assert rank is not None, "a record has the element's position"
         return function(
             kind=key.kind,
             descending=key.descending,
             nan=key.nan.value,
             zeros_equal=key.zeros_equal,
             record_bits=record.bits,
-            rank_bits=rank.bits,
+            rank_bits=record.field(INDEX).bits,
             last=self.last,
         )
 

@@ -20,6 +20,7 @@ from xlakit.cpu.loops.ir.walking import unconditional, walk
 from xlakit.cpu.scalars import Scalar, memory_type, register_type
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
+from xlakit.errors import InternalError
 from xlakit.ops.elementwise.binary import Divide, Mulhi, Power, Remainder
 from xlakit.ops.elementwise.convert import StochasticConvert
 from xlakit.ops.elementwise.elementary import Cosine, Sine, Tan
@@ -242,7 +243,8 @@ def _neutral(emitter: Emitter, reducer: Reducer, lanes: int) -> Value:
     """A vector of the reducer's identity."""
     kind = reducer.kinds[0]
     op = applied_op(reducer.computation)
-    assert op is not None
+    if op is None:
+        raise InternalError(f"{reducer.computation.name} is reduced in vectors, but is no operation with an identity")
     return emitter.fn.constant(vector(register_type(kind), lanes), neutral_number(op, kind))
 
 
