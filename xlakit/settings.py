@@ -17,6 +17,11 @@ _DEBUG: Final = frozenset({"passes"})
 DUMPED: Final = frozenset({"hlo", "passes", "plan", "llvm", "asm", "arguments"})
 
 
+def names_in(text: str) -> tuple[str, ...]:
+    """The names in a list with commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
 def memory_limit() -> int:
     """How many bytes one value may have: XLAKIT_MEMORY_LIMIT, or the physical memory."""
     text = os.environ.get("XLAKIT_MEMORY_LIMIT")
@@ -49,7 +54,7 @@ def default_timeout() -> float:
 def debugged() -> frozenset[str]:
     """What XLAKIT_DEBUG names, by commas; nothing by default."""
     text = os.environ.get("XLAKIT_DEBUG", "")
-    names = frozenset(name for name in text.split(",") if name)
+    names = frozenset(names_in(text))
     if not names <= _DEBUG:
         raise ArgumentError(f"XLAKIT_DEBUG is {text!r}", hint=f"set it to {', '.join(sorted(_DEBUG))}, or unset it")
     return names
@@ -70,25 +75,21 @@ class Dump:
 
 def dump_request() -> Dump | None:
     """What XLAKIT_DUMP_TO, XLAKIT_DUMP and XLAKIT_DUMP_FILTER ask for; None where they ask for nothing."""
-    parts = _names("XLAKIT_DUMP") or ("arguments",)
+    parts = names_in(os.environ.get("XLAKIT_DUMP", "")) or ("arguments",)
     if not set(parts) <= DUMPED:
         raise ArgumentError(
             f"XLAKIT_DUMP is {os.environ['XLAKIT_DUMP']!r}",
             hint=f"name some of {', '.join(sorted(DUMPED))}, or unset it",
         )
     folder = os.environ.get("XLAKIT_DUMP_TO", "")
-    return Dump(Path(folder), frozenset(parts), _names("XLAKIT_DUMP_FILTER")) if folder else None
+    patterns = names_in(os.environ.get("XLAKIT_DUMP_FILTER", ""))
+    return Dump(Path(folder), frozenset(parts), patterns) if folder else None
 
 
 def profile_folder() -> Path | None:
     """The folder that XLAKIT_PROFILE names, for the times of all programs; None where it names none."""
     folder = os.environ.get("XLAKIT_PROFILE", "")
     return Path(folder) if folder else None
-
-
-def _names(variable: str) -> tuple[str, ...]:
-    """The names in a variable, by commas."""
-    return tuple(name.strip() for name in os.environ.get(variable, "").split(",") if name.strip())
 
 
 def check_settings() -> None:

@@ -82,7 +82,7 @@ class Shape:
             raise ShapeError(f"a shape of type {name} has no layout", hint="give layouts to the arrays inside")
         if self.tuple_shapes and self.element_type not in (PrimitiveType.TUPLE, PrimitiveType.BUFFER):
             raise ShapeError(f"a shape of type {name} has no elements", hint="make a tuple with make_tuple_shape")
-        if self.element_type is PrimitiveType.BUFFER and len(self.tuple_shapes) != 1:
+        if self.is_buffer and len(self.tuple_shapes) != 1:
             raise ShapeError("a buffer shape holds exactly one array shape", hint="give tuple_shapes=(array_shape,)")
 
     def _check_layout(self, layout: Layout) -> None:
@@ -137,6 +137,11 @@ class Shape:
     def is_token(self) -> bool:
         """Whether this is a token."""
         return self.element_type is PrimitiveType.TOKEN
+
+    @property
+    def is_buffer(self) -> bool:
+        """Whether this is a buffer (``b(f32[2])``), whose one tuple shape is what it holds."""
+        return self.element_type is PrimitiveType.BUFFER
 
     @property
     def is_scalar(self) -> bool:
@@ -287,7 +292,7 @@ class Shape:
         """HLO text: ``f32[2,<=3]{1,0}``, ``(f32[], token[])``."""
         if self.element_type is PrimitiveType.TUPLE:
             return "(" + self._join_elements(with_layout) + ")"
-        if self.element_type is PrimitiveType.BUFFER:
+        if self.is_buffer:
             return f"b({self.tuple_shapes[0].to_string(with_layout=with_layout)})"
         sizes = ",".join(
             "?" if d and n == UNBOUNDED else f"<={n}" if d else str(n)

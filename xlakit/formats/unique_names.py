@@ -22,9 +22,14 @@ class _Named(Hashable, Protocol):
 _T = TypeVar("_T", bound=_Named)
 
 
+def is_plain(name: str) -> bool:
+    """Whether HLO text can hold a name."""
+    return _PLAIN.fullmatch(name) is not None and name not in _TYPE_NAMES
+
+
 def sanitized(name: str) -> str:
     """A name as HLO text can hold it, made as XLA makes it."""
-    if _PLAIN.fullmatch(name) and name not in _TYPE_NAMES:
+    if is_plain(name):
         return name
     first = name[0] if re.match(r"[A-Za-z_]", name) else "_"
     plain = first + re.sub(r"[^A-Za-z0-9_.-]", "_", name[1:])

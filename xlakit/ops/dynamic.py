@@ -155,7 +155,7 @@ class DynamicUpdateSlice(Op):
                 "takes an array, an update and its start indices",
                 hint="give the array, the update, then one start index for each dimension",
             )
-        shape = operands[0].tuple_shapes[0] if _is_buffer(operands[0]) else need_array(operands[0])
+        shape = operands[0].tuple_shapes[0] if operands[0].is_buffer else need_array(operands[0])
         update = need_array(operands[1])
         _check_start_indices(shape, operands[2:])
         if update.rank != shape.rank:
@@ -172,7 +172,7 @@ class DynamicUpdateSlice(Op):
                     f"update size {size} of dimension {d} is greater than the operand's {bound}",
                     hint=f"slice the update to at most {bound} there",
                 )
-        if _is_buffer(operands[0]):
+        if operands[0].is_buffer:
             return operands[0].without_layout()
         dynamic = [
             mark or (new and size == bound)
@@ -199,10 +199,6 @@ class DynamicUpdateSlice(Op):
         corners = [(_clamp(start, have - new), new) for start, new, have in ranges]
         result[tuple(slice(start, start + new) for start, new in corners)] = convert(update, element_type(array))
         return result
-
-
-def _is_buffer(shape: Shape) -> bool:
-    return shape.element_type is PrimitiveType.BUFFER
 
 
 @building

@@ -15,7 +15,7 @@ from xlakit.ir.enums import Transpose
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, as_ops, building, common_builder, emit
 from xlakit.ops.shared.hints import converted
-from xlakit.ops.shared.numerics import from_double
+from xlakit.ops.shared.numerics import from_double, to_widest
 
 
 def _check_square(name: str, matrix: Shape) -> None:
@@ -43,11 +43,6 @@ def _narrow(array: Array, dtype: np.dtype[np.generic]) -> Array:
         return array.astype(dtype)
 
 
-def _wide(array: Array) -> Array:
-    """The array in double precision, real or complex."""
-    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
-
-
 @operation("cholesky", arity=1, documents=("Cholesky",))
 class Cholesky(Op):
     """The triangular factor of positive definite matrices: a = l l^H if ``lower``, else a = u^H u."""
@@ -60,7 +55,7 @@ class Cholesky(Op):
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         operand: Array = operands[0]
-        matrices = _wide(operand)
+        matrices = to_widest(operand)
         if not self.lower:
             # NumPy reads the lower triangle; that of the adjoint is the upper one of the matrix.
             matrices = matrices.swapaxes(-1, -2).conj()
@@ -142,7 +137,7 @@ class TriangularSolve(Op):
         return b.without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        a, b = _wide(operands[0]), _wide(operands[1])
+        a, b = to_widest(operands[0]), to_widest(operands[1])
         lower = self.lower
         if self.transpose_a is not Transpose.NO_TRANSPOSE:
             a, lower = a.swapaxes(-1, -2), not lower

@@ -50,7 +50,7 @@ from xlakit.passes.simplify.sorts import SORTS
 from xlakit.passes.simplify.top_k import PartialSorts
 from xlakit.passes.simplify.windows import WINDOWS
 from xlakit.passes.spmd import Partition
-from xlakit.settings import debugged
+from xlakit.settings import debugged, names_in
 
 # The tables of rules, in the order in which their rules are tried.
 TABLES: tuple[Rules, ...] = (
@@ -190,7 +190,7 @@ def new_context(disabled: Iterable[str] = (), fuel: int | None = None) -> PassCo
 
     Raises ArgumentError for unknown names.
     """
-    names = _known([*disabled, *_listed(os.environ.get("XLAKIT_DISABLE_PASSES", ""))])
+    names = _known([*disabled, *names_in(os.environ.get("XLAKIT_DISABLE_PASSES", ""))])
     return PassContext(fuel=_fuel() if fuel is None else fuel, disabled=names, check="passes" in debugged())
 
 
@@ -238,10 +238,6 @@ def _until(passes: Sequence[Pass], name: str | None) -> Sequence[Pass]:
             f"no pass '{name}' runs", hint=f"these do: {', '.join(dict.fromkeys(p.name for p in passes))}"
         )
     return passes[: last + 1]
-
-
-def _listed(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _fuel() -> int | None:

@@ -12,11 +12,6 @@ from xlakit.passes.pipeline import PASSES, PIPELINE, run_pipeline
 from xlakit.tools.shards import with_partitions
 
 
-def names(text: str) -> list[str]:
-    """The names in a list with commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def optimize(
     module: HloModule,
     *,

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
@@ -57,8 +56,8 @@ def _fault(program: Program, computation: Computation, instruction: Instruction)
     streamed = isinstance(op, Call) and _STREAM_MARKER in dict(instruction.annotations.frontend_attributes)
     if isinstance(op, _HANDING_ON) or wrapped or streamed:
         return ""
-    writes_first = isinstance(op, DynamicUpdateSlice) and _is_buffer(instruction.operands[0].shape)
-    if writes_first and _is_buffer(instruction.shape):
+    writes_first = isinstance(op, DynamicUpdateSlice) and instruction.operands[0].shape.is_buffer
+    if writes_first and instruction.shape.is_buffer:
         other = any(_buffers_in(o.shape) for o in instruction.operands[1:])
         return "only its first operand can be a buffer" if other else _writers_fault(program, instruction)
     if isinstance(op, While) or (isinstance(op, Parameter) and computation is not program.module.entry):
@@ -66,13 +65,9 @@ def _fault(program: Program, computation: Computation, instruction: Instruction)
     return "can neither take nor give a buffer"
 
 
-def _is_buffer(shape: Shape) -> bool:
-    return shape.element_type is PrimitiveType.BUFFER
-
-
 def _buffers_in(shape: Shape) -> list[_Index]:
     """The tuple indices of the buffers in a shape."""
-    if _is_buffer(shape):
+    if shape.is_buffer:
         return [()]
     if not shape.is_tuple:
         return []
@@ -88,7 +83,7 @@ def _custom_call_fault(program: Program, call: Instruction) -> str:
     if target in ("Pin", "Unpin"):
         return _cast_fault(call, target, len(aliases)) or _writers_fault(program, call)
     if target == "CreateBuffer":
-        if call.operands or not _is_buffer(call.shape):
+        if call.operands or not call.shape.is_buffer:
             return "CreateBuffer takes nothing and gives one buffer"
         return _writers_fault(program, call)
     taken = Counter((a.operand_number, a.operand_index) for a in aliases)
@@ -107,7 +102,7 @@ def _cast_fault(call: Instruction, target: str, aliases: int) -> str:
     array, buffer = call.operands[0].shape, call.shape
     if target == "Unpin":
         array, buffer = buffer, array
-    if not _is_buffer(buffer) or not array.is_array or not array.compatible(buffer.tuple_shapes[0]):
+    if not buffer.is_buffer or not array.is_array or not array.compatible(buffer.tuple_shapes[0]):
         return f"{target} is between an array and a buffer of it, not from {call.operands[0].shape} to {call.shape}"
     return "" if aliases == 1 else f"{target} has one pair in output_to_operand_aliasing, got {aliases}"
 

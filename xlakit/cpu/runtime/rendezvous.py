@@ -31,7 +31,7 @@ with NEVER: then no kernel reads the memory of a device that has returned.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import APART, INLINED, SELDOM
@@ -307,6 +307,12 @@ def _emit_ask(module: Module) -> None:
     fn.ret(fn.call("xlakit_host_call", I64, context, number + WAIT, notice))
 
 
+def _ret_together_or_alone(fn: Function, together: Callable[[], tuple[Value]], alone: Sequence[Value]) -> None:
+    """Return the status of a collective: of several members, or of one, which computes it with these arguments."""
+    several = SITE.load(fn, alone[0], "count") > 1
+    fn.ret(*fn.if_else(several, together, lambda: (fn.call("alone", I64, *alone),)))
+
+
 def _emit_await(module: Module) -> None:
     """``xlakit_collective_done`` (see above) and ``conclude``, the part of a rendezvous after the arrival."""
     fn = module.function("xlakit_collective_done", I64, [PTR, PTR, PTR, PTR, I64, I64, I64, I64], external=True)
@@ -318,10 +324,7 @@ def _emit_await(module: Module) -> None:
             fn.call("conclude", I64, context, site, _slot(fn, run, site), generation, kernel, tasks, grain, number),
         )
 
-    def alone() -> tuple[Value]:
-        return (fn.call("alone", I64, site, table, kernel, tasks, grain),)
-
-    fn.ret(*fn.if_else(SITE.load(fn, site, "count") > 1, together, alone))
+    _ret_together_or_alone(fn, together, (site, table, kernel, tasks, grain))
 
     fn = module.function("conclude", I64, [PTR, PTR, PTR, I64, PTR, I64, I64, I64])
     context, site, slot, generation, kernel, tasks, grain, number = fn.parameters
@@ -389,10 +392,7 @@ def _emit_collective(module: Module) -> None:
         generation = fn.call("arrive", I64, site, slot, table)
         return (fn.call("conclude", I64, context, site, slot, generation, kernel, tasks, grain, number),)
 
-    def alone() -> tuple[Value]:
-        return (fn.call("alone", I64, site, table, kernel, tasks, grain),)
-
-    fn.ret(*fn.if_else(SITE.load(fn, site, "count") > 1, together, alone))
+    _ret_together_or_alone(fn, together, (site, table, kernel, tasks, grain))
 
 
 def _emit_sleep(module: Module) -> None:

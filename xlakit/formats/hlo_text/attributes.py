@@ -15,7 +15,7 @@ from xlakit.errors import ShapeError
 from xlakit.formats.hlo_text.lexer import Lexer, quote
 from xlakit.formats.hlo_text.literals import parse_typed_literal, print_literal
 from xlakit.formats.hlo_text.metadata import parse_number, parse_shape_index, print_number, print_shape_index
-from xlakit.formats.hlo_text.shapes import list_of, parse_shape
+from xlakit.formats.hlo_text.shapes import list_of, parse_integers, parse_shape
 from xlakit.formats.hlo_text.sharding import (
     parse_replica_groups,
     parse_sharding,
@@ -72,12 +72,8 @@ def _print_float32(value: float) -> str:
     return short if np.float32(short) == np.float32(value) else f"{value:.9g}"
 
 
-def _numbers(lexer: Lexer) -> tuple[int, ...]:
-    return tuple(list_of(lexer, "{", "}", Lexer.expect_integer, "between numbers"))
-
-
 def _number_lists(lexer: Lexer) -> tuple[tuple[int, ...], ...]:
-    return tuple(list_of(lexer, "{", "}", _numbers, "between lists"))
+    return tuple(list_of(lexer, "{", "}", parse_integers, "between lists"))
 
 
 def _print_number_lists(lists: Sequence[Sequence[int]]) -> str:
@@ -86,7 +82,7 @@ def _print_number_lists(lists: Sequence[Sequence[int]]) -> str:
 
 def _single(lexer: Lexer) -> int:
     start = lexer.start
-    numbers = _numbers(lexer)
+    numbers = parse_integers(lexer)
     if len(numbers) != 1:
         raise lexer.error(f"expected one dimension in braces, got {len(numbers)}", start)
     return numbers[0]
@@ -94,7 +90,7 @@ def _single(lexer: Lexer) -> int:
 
 def _pair(lexer: Lexer) -> tuple[int, int]:
     start = lexer.start
-    numbers = _numbers(lexer)
+    numbers = parse_integers(lexer)
     if len(numbers) != 2:
         raise lexer.error(f"expected a pair such as {{0,1}}, got {len(numbers)} numbers", start)
     return numbers[0], numbers[1]
@@ -411,7 +407,7 @@ CODECS: dict[Kind, Codec] = {
     Kind.INT64: _simple(Lexer.expect_integer, str),
     Kind.FLOAT: _simple(_float32, _print_float32),
     Kind.STRING: _simple(Lexer.expect_string, quote),
-    Kind.INT64_LIST: _simple(_numbers, lambda v: "{" + _join(v) + "}"),
+    Kind.INT64_LIST: _simple(parse_integers, lambda v: "{" + _join(v) + "}"),
     Kind.INT64_LIST_LIST: _simple(_number_lists, _print_number_lists),
     Kind.SINGLE_DIMENSION: _simple(_single, lambda v: f"{{{v}}}"),
     Kind.LITERAL: _simple(parse_typed_literal, lambda v: print_literal(v, with_shape=True)),

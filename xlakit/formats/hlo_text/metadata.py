@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlakit.formats.hlo_text.lexer import Lexer, quote, quote_or_json
-from xlakit.formats.hlo_text.shapes import list_of
+from xlakit.formats.hlo_text.shapes import list_of, parse_integers
 from xlakit.ir.attributes import OpMetadata, OriginalArray, OriginalValue
 
 NUMBER = re.compile(r"-?(?:inf|nan|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
@@ -32,10 +32,6 @@ def _int32(lexer: Lexer) -> int:
     return value
 
 
-def _int_list(lexer: Lexer) -> tuple[int, ...]:
-    return tuple(list_of(lexer, "{", "}", Lexer.expect_integer, "between numbers"))
-
-
 # The fields of OpMetadata that text shows, by their names there.
 _METADATA: dict[str, tuple[str, Callable[[Lexer], object]]] = {
     "op_type": ("op_type", Lexer.expect_string),
@@ -45,7 +41,7 @@ _METADATA: dict[str, tuple[str, Callable[[Lexer], object]]] = {
     "source_end_line": ("source_end_line", _int32),
     "source_column": ("source_column", _int32),
     "source_end_column": ("source_end_column", _int32),
-    "profile_type": ("profile_type", _int_list),
+    "profile_type": ("profile_type", parse_integers),
     "deduplicated_name": ("deduplicated_name", Lexer.expect_string),
     "scheduling_name": ("scheduling_name", Lexer.expect_string),
     "stack_frame_id": ("stack_frame_id", _int32),

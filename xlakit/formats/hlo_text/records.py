@@ -11,6 +11,7 @@ from xlakit.formats.hlo_text.lexer import Lexer
 from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
 from xlakit.ir.enums import TriState
 from xlakit.ir.instruction import Instruction
+from xlakit.ir.names import unused_name
 from xlakit.ir.operation import Attribute, Kind, Op
 
 
@@ -65,11 +66,7 @@ class Body:
 
     def unused_name(self, stem: str) -> str:
         """A name that no instruction so far has."""
-        name, number = stem, 0
-        while name in self.names:
-            number += 1
-            name = f"{stem}.{number}"
-        return name
+        return unused_name(stem, self.names)
 
 
 class Bodies:
@@ -87,11 +84,7 @@ class Bodies:
 
     def unused_name(self, stem: str) -> str:
         """A name that no computation so far has."""
-        name, number = stem, 0
-        while name in self.bodies:
-            number += 1
-            name = f"{stem}.{number}"
-        return name
+        return unused_name(stem, self.bodies)
 
 
 @dataclass(frozen=True, slots=True)

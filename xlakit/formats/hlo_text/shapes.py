@@ -213,6 +213,11 @@ _LAYOUT_FIELDS: dict[str, Callable[[Lexer, dict[str, object]], None]] = {
 }
 
 
+def parse_integers(lexer: Lexer) -> tuple[int, ...]:
+    """``{0,1}``. Raises ParseError."""
+    return tuple(list_of(lexer, "{", "}", Lexer.expect_integer, "between numbers"))
+
+
 def list_of(lexer: Lexer, opening: str, closing: str, item: Callable[[Lexer], _T], where: str) -> list[_T]:
     """Items with commas between two marks; ``where`` says in errors what the commas separate."""
     lexer.expect(opening)

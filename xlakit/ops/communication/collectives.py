@@ -178,8 +178,19 @@ def all_reduce(
     Gives the shape of the operand, the same on all devices of a group. Raises ShapeError.
     Source: Operation semantics, AllReduce.
     """
+    return _reducing(AllReduce, operand, computation, replica_groups, channel_id, use_global_device_ids)
+
+
+def _reducing(
+    cls: type[AllReduce | CollectiveReduce],
+    operand: OperandsLike,
+    computation: ComputationLike,
+    replica_groups: GroupsLike,
+    channel_id: int | None,
+    use_global_device_ids: bool,
+) -> XlaOp:
     builder, operands, is_tuple = unpack(operand)
-    op = AllReduce(
+    op = cls(
         to_apply=builder.subcomputation(computation, scalar_shapes(operands[:1]) * 2),
         replica_groups=as_groups(replica_groups),
         channel_id=channel_id,
@@ -400,15 +411,7 @@ def collective_reduce(
 
     computation: (T, T) -> T on scalars. Gives zeros on the other replicas. Raises ShapeError.
     """
-    builder, operands, is_tuple = unpack(operand)
-    op = CollectiveReduce(
-        to_apply=builder.subcomputation(computation, scalar_shapes(operands[:1]) * 2),
-        replica_groups=as_groups(replica_groups),
-        channel_id=channel_id,
-        use_global_device_ids=use_global_device_ids,
-    )
-    check_operator(op.to_apply, [o.shape for o in operands])
-    return repack(builder, builder.append(op, operands), is_tuple, len(operands))
+    return _reducing(CollectiveReduce, operand, computation, replica_groups, channel_id, use_global_device_ids)
 
 
 # -- ids -------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import OutputOperandAliasing
@@ -84,7 +83,7 @@ def check_aliasing(
 
 def unbuffered(shape: Shape) -> Shape:
     """The shape with arrays instead of buffers of them."""
-    if shape.element_type is PrimitiveType.BUFFER:
+    if shape.is_buffer:
         return shape.tuple_shapes[0]
     return make_tuple_shape([unbuffered(s) for s in shape.tuple_shapes]) if shape.is_tuple else shape
 

@@ -36,6 +36,11 @@ def to_double(x: Array) -> Array:
         return np.asarray(x, dtype=np.float64)
 
 
+def to_widest(x: Array) -> Array:
+    """The same values as float64, or as complex128 where they are complex."""
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+
+
 def from_double(x: Array, dtype: np.dtype[np.generic]) -> Array:
     """float64 values rounded once, half to even, to a floating point type; overflow is the type's own."""
     x = np.asarray(x)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, CopyDone, CopyStart
 from xlakit.ops.communication.transfer import Domain
 from xlakit.ops.control import Call, Scan, While
@@ -28,14 +28,14 @@ from xlakit.passes.canonicalize.expand_algebra import (
 from xlakit.passes.canonicalize.expand_arrays import shuffle, sparse_convolution
 from xlakit.passes.canonicalize.expand_dots import long_dot
 from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner
-from xlakit.passes.core.framework import ComputationPass, PassContext
+from xlakit.passes.core.framework import CalleesPass, PassContext
 from xlakit.passes.core.rewriter import same_layouts
 
 # Makes what replaces an instruction on the new operands, or None where it has to stay.
 _Expansion = Callable[[Instruction, Sequence[Instruction], ComputationCloner, PassContext], Instruction | None]
 
 
-class Expand(ComputationPass):
+class Expand(CalleesPass):
     """Write scans as loops and async pairs as whole operations, and leave out hints that change nothing."""
 
     name = "expand"
@@ -46,17 +46,13 @@ class Expand(ComputationPass):
         """Each expansion has a name."""
         return _parts()
 
-    def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Change every computation; computations without a call left are left out."""
-        if not any(_may_expand(i) for c in module.computations for i in c.instructions):
-            return module
-        context.computation_names = {c.name for c in module.computations}
-        changed = super().run(module, context)
-        return changed if changed is module else changed.replace(computations=())
+    def may_change(self, computation: Computation) -> bool:
+        """Whether it has an operation to expand."""
+        return any(map(_may_expand, computation.instructions))
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Expand the operations of one computation."""
-        if not any(map(_may_expand, computation.instructions)):
+        if not self.may_change(computation):
             return computation
         ordered = {p for i in computation.instructions for p in i.control_predecessors}
         chains = _async_chains(computation, ordered, context)

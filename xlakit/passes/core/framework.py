@@ -121,7 +121,37 @@ class ComputationPass(Pass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change every computation."""
+        context.computation_names = {c.name for c in module.computations}
         return change_computations(module, lambda computation: self.change(computation, context))
+
+
+class CalleesPass(ComputationPass):
+    """A pass that makes instructions call other computations; those that are not called any more are left out."""
+
+    def may_change(self, computation: Computation) -> bool:
+        """Whether a computation has instructions that the pass may change."""
+        raise NotImplementedError
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """Change every computation."""
+        if not any(map(self.may_change, module.computations)):
+            return module
+        changed = super().run(module, context)
+        return changed if changed is module else changed.replace(computations=())
+
+
+class ProgramPass(Pass):
+    """A pass that changes one computation at a time, of those that run as programs."""
+
+    def change(self, computation: Computation, context: PassContext) -> Computation:
+        """The new computation; the same object where nothing is to do."""
+        raise NotImplementedError
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """Change every computation that runs as a program."""
+        context.computation_names = {c.name for c in module.computations}
+        made = change_programs(module, lambda computation: self.change(computation, context))
+        return with_computations(module, list(made.values()))
 
 
 def change_computations(module: HloModule, change: Callable[[Computation], Computation]) -> HloModule:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from xlakit.errors import InternalError
-from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.registry import OPERATIONS
 from xlakit.passes.core.framework import ComputationPass, PassContext
 from xlakit.passes.core.rewriter import ANY, Rewriter, RuleIndex
@@ -122,11 +122,6 @@ class RulePass(ComputationPass):
     def summary(self) -> str:
         """What it does, in a line."""
         return self._summary or f"apply the rules of {self.rules.name}"
-
-    def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Rewrite every computation."""
-        context.computation_names = {c.name for c in module.computations}
-        return super().run(module, context)
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Rewrite one computation."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from xlakit.data.shape import make_tuple_shape
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.names import unused_name
 from xlakit.ops.control import Fusion
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
 from xlakit.ops.movement import Broadcast, Reshape, Transpose
@@ -81,7 +82,9 @@ class _Group:
         roots = [self._inner[r] for r in results]
         root, lines = roots[0], self._lines
         if len(roots) > 1:
-            root = Instruction(Tuple(), roots, make_tuple_shape([r.shape for r in roots]), self._free_name("result"))
+            root = Instruction(
+                Tuple(), roots, make_tuple_shape([r.shape for r in roots]), unused_name("result", self._names)
+            )
             lines = [*lines, root]
         self.results = results
         self.body = Computation("fused", tuple(lines), root)
@@ -114,26 +117,19 @@ class _Group:
             self._inner[operand] = self._copied(operand, {})
             return
         number = len(self.given)
-        parameter = Instruction(Parameter(number=number), (), operand.shape, self._free_name(f"p{number}"))
+        parameter = Instruction(Parameter(number=number), (), operand.shape, unused_name(f"p{number}", self._names))
         self._inner[operand] = self._added(parameter)
         self.given.append(operand)
 
     def _copied(self, instruction: Instruction, known: dict[Instruction, Instruction]) -> Instruction:
         operands = [known[o] for o in instruction.operands]
-        name = self._free_name(instruction.name)
+        name = unused_name(instruction.name, self._names)
         return self._added(instruction.replace(operands=operands, name=name, control_predecessors=()))
 
     def _added(self, instruction: Instruction) -> Instruction:
         self._lines.append(instruction)
         self._names.add(instruction.name)
         return instruction
-
-    def _free_name(self, wanted: str) -> str:
-        name, number = wanted, 0
-        while name in self._names:
-            number += 1
-            name = f"{wanted}.{number}"
-        return name
 
 
 class _Fusing:

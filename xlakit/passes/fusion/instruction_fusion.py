@@ -10,18 +10,16 @@ from collections.abc import Iterable
 
 from xlakit.data.shape import make_tuple_shape
 from xlakit.ir.enums import FusionKind
-from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import Parameter, Tuple
 from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.core.computation_builder import fusion_of
 from xlakit.passes.core.framework import (
     Names,
-    Pass,
     PassContext,
-    change_programs,
+    ProgramPass,
     live_instructions,
-    with_computations,
 )
 from xlakit.passes.fusion.cluster import Cluster, is_cheap, is_free, is_fusible
 from xlakit.passes.fusion.cost import work_of
@@ -33,16 +31,15 @@ from xlakit.passes.fusion.views import Loops
 _MOST_COPIES = knob("fusion.most_copies", 4, 0, 100)
 
 
-class Fuse(Pass):
+class Fuse(ProgramPass):
     """Make one fusion of instructions that one loop nest can compute, in all computations that run as programs."""
 
     name = "fusion"
     left_out_by = "fusion"
 
-    def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Fuse in the entry, in loops and in branches, but not in computations that are applied to each element."""
-        made = change_programs(module, lambda computation: _Fusing(computation, context).run())
-        return with_computations(module, list(made.values()))
+    def change(self, computation: Computation, context: PassContext) -> Computation:
+        """Fuse in one computation."""
+        return _Fusing(computation, context).run()
 
 
 class _Fusing:

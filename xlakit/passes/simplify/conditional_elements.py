@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Conditional
 from xlakit.ops.data import GetTupleElement, Tuple
 from xlakit.passes.analysis.loops import element_read, elements_read
 from xlakit.passes.core.computation_builder import ComputationCloner
-from xlakit.passes.core.framework import ComputationPass, PassContext
+from xlakit.passes.core.framework import CalleesPass, PassContext
 
 
-class ConditionalElements(ComputationPass):
+class ConditionalElements(CalleesPass):
     """Let conditionals give only what is read, and not what all of their branches pass on alike."""
 
     name = "conditional-elements"
 
-    def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Change every computation; computations without a call left are left out."""
-        if not any(isinstance(i.op, Conditional) for c in module.computations for i in c.instructions):
-            return module
-        context.computation_names = {c.name for c in module.computations}
-        changed = super().run(module, context)
-        return changed if changed is module else changed.replace(computations=())
+    def may_change(self, computation: Computation) -> bool:
+        """Whether it has a conditional."""
+        return any(isinstance(i.op, Conditional) for i in computation.callers)
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Change the conditionals of one computation."""

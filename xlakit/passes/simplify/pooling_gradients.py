@@ -11,18 +11,16 @@ from dataclasses import dataclass
 
 from xlakit.ir.attributes import Annotations, SliceDimension, WindowDimension
 from xlakit.ir.enums import FusionKind
-from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Fusion
 from xlakit.ops.movement import Pad, Slice
 from xlakit.ops.windows import SelectAndScatter
 from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner
 from xlakit.passes.core.framework import (
-    Pass,
     PassContext,
-    change_programs,
+    ProgramPass,
     is_fixed,
     live_instructions,
-    with_computations,
 )
 
 
@@ -70,7 +68,7 @@ def padded_selection(root: Instruction) -> PaddedSelection | None:
     return PaddedSelection(selected.op, array, value, source, init, around, (padded, selected))
 
 
-class PoolingGradients(Pass):
+class PoolingGradients(ProgramPass):
     """Make one fusion of padding, selecting and scattering, and cutting.
 
     ``slice(select-and-scatter(pad(x))) -> fusion(x)``, where nothing else reads what is in between.
@@ -79,44 +77,40 @@ class PoolingGradients(Pass):
     name = "pooling-gradients"
     left_out_by = "fusion"
 
-    def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Fuse in all computations that run as programs."""
-        context.computation_names = {c.name for c in module.computations}
-        made = change_programs(module, lambda computation: _fused(computation, context))
-        return with_computations(module, list(made.values()))
-
-
-def _fused(computation: Computation, context: PassContext) -> Computation:
-    found = {i: s for i in computation.instructions if (s := padded_selection(i)) is not None}
-    if not found:
-        return computation
-    live = live_instructions(computation)
-    users: dict[Instruction, int] = {computation.root: 1}
-    for instruction in live:
-        for needed in (*instruction.operands, *instruction.control_predecessors):
-            users[needed] = users.get(needed, 0) + 1
-    chosen = {
-        i: s
-        for i, s in found.items()
-        if i in live
-        and not any(is_fixed(each) for each in (i, *s.inside))
-        and all(users[each] == 1 for each in s.inside)
-        and context.spend("padded-selection")
-    }
-    if not chosen:
-        return computation
-    left_out = {each for s in chosen.values() for each in s.inside}
-    cloner = ComputationCloner(computation, context)
-    for old in computation.instructions:
-        if old in chosen:
-            operands = [cloner.clones[o] for o in chosen[old].operands]
-            op = Fusion(kind=FusionKind.OUTPUT, calls=_body(old, chosen[old], context))
-            annotations = Annotations(metadata=old.annotations.metadata)
-            name = cloner.names.new("fusion")
-            cloner.substitute(old, cloner.append(Instruction(op, operands, old.shape, name, annotations=annotations)))
-        elif old in live and old not in left_out:
-            cloner.clone(old)
-    return cloner.build()
+    def change(self, computation: Computation, context: PassContext) -> Computation:
+        """Fuse in one computation."""
+        found = {i: s for i in computation.instructions if (s := padded_selection(i)) is not None}
+        if not found:
+            return computation
+        live = live_instructions(computation)
+        users: dict[Instruction, int] = {computation.root: 1}
+        for instruction in live:
+            for needed in (*instruction.operands, *instruction.control_predecessors):
+                users[needed] = users.get(needed, 0) + 1
+        chosen = {
+            i: s
+            for i, s in found.items()
+            if i in live
+            and not any(is_fixed(each) for each in (i, *s.inside))
+            and all(users[each] == 1 for each in s.inside)
+            and context.spend("padded-selection")
+        }
+        if not chosen:
+            return computation
+        left_out = {each for s in chosen.values() for each in s.inside}
+        cloner = ComputationCloner(computation, context)
+        for old in computation.instructions:
+            if old in chosen:
+                operands = [cloner.clones[o] for o in chosen[old].operands]
+                op = Fusion(kind=FusionKind.OUTPUT, calls=_body(old, chosen[old], context))
+                annotations = Annotations(metadata=old.annotations.metadata)
+                name = cloner.names.new("fusion")
+                cloner.substitute(
+                    old, cloner.append(Instruction(op, operands, old.shape, name, annotations=annotations))
+                )
+            elif old in live and old not in left_out:
+                cloner.clone(old)
+        return cloner.build()
 
 
 def _body(root: Instruction, selection: PaddedSelection, context: PassContext) -> Computation:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.enums import FusionKind
-from xlakit.ir.instruction import Computation, HloModule, Instruction, post_order
+from xlakit.ir.instruction import Computation, Instruction, post_order
 from xlakit.ops.control import Fusion
 from xlakit.ops.data import GetTupleElement, Iota, Tuple
 from xlakit.ops.elementwise.unary import Negate
@@ -22,12 +22,10 @@ from xlakit.options import knob
 from xlakit.passes.analysis.sort_order import Part, SortKey, counts_along, recognize_order
 from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner
 from xlakit.passes.core.framework import (
-    Pass,
     PassContext,
-    change_programs,
+    ProgramPass,
     is_fixed,
     live_instructions,
-    with_computations,
 )
 from xlakit.passes.core.matching import one_type, permutation_inverse
 
@@ -91,7 +89,7 @@ def is_index(operand: Instruction, dimension: int) -> bool:
     return kind.is_integral and kind.bit_width >= 8 and counts_along(operand, dimension)
 
 
-class PartialSorts(Pass):
+class PartialSorts(ProgramPass):
     """Make one fusion of sorting and cutting the first or the last few out of each row.
 
     ``slice(sort(x)) -> fusion(x)``, where nothing else of the sort is read. In the fusion, rows lie along the last
@@ -101,11 +99,16 @@ class PartialSorts(Pass):
     name = "partial-sorts"
     left_out_by = "fusion"
 
-    def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Fuse in all computations that run as programs."""
-        context.computation_names = {c.name for c in module.computations}
-        made = change_programs(module, lambda computation: _fused(computation, context))
-        return with_computations(module, list(made.values()))
+    def change(self, computation: Computation, context: PassContext) -> Computation:
+        """Fuse in one computation."""
+        sorts = [i for i in computation.instructions if isinstance(i.op, Sort) and not is_fixed(i)]
+        if not sorts:
+            return computation
+        users = _users(computation)
+        wanted = {
+            s: w for s in sorts if (w := _wanted(s, users, context)) is not None and context.spend("partial-sort")
+        }
+        return _Cutting(computation, wanted, context).result() if wanted else computation
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +137,6 @@ class _Wanted:
     def start(self) -> int:
         """Where in a row those few begin."""
         return self.sort.operands[0].shape.dimensions[self.dimension] - self.count if self.last else 0
-
-
-def _fused(computation: Computation, context: PassContext) -> Computation:
-    sorts = [i for i in computation.instructions if isinstance(i.op, Sort) and not is_fixed(i)]
-    if not sorts:
-        return computation
-    users = _users(computation)
-    wanted = {s: w for s in sorts if (w := _wanted(s, users, context)) is not None and context.spend("partial-sort")}
-    return _Cutting(computation, wanted, context).result() if wanted else computation
 
 
 def _users(computation: Computation) -> dict[Instruction, list[Instruction]]:

@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from xlakit.settings import names_in
 from xlakit.tools.commands.batch import add_json, attempt, pairs_of, worse, write, write_record
 from xlakit.tools.commands.shared import (
     Commands,
@@ -52,7 +53,7 @@ def add(commands: Commands) -> None:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    names = names_in(text)
     if names == ("all",):
         return _IGNORED
     for name in names:

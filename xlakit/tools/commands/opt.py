@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from xlakit.errors import ArgumentError
+from xlakit.settings import names_in
 from xlakit.tools.commands.batch import Program, add_batch, run_batch, write
 from xlakit.tools.commands.shared import (
     Commands,
@@ -48,8 +49,8 @@ def _run(options: argparse.Namespace) -> int:
     def work(program: Program) -> tuple[int, dict[str, Any]]:
         lines = opt.optimize(
             load(program.path),
-            passes=None if options.passes is None else opt.names(options.passes),
-            disabled=opt.names(options.disable),
+            passes=None if options.passes is None else names_in(options.passes),
+            disabled=names_in(options.disable),
             until=options.until,
             fuel=options.fuel,
             dump=None if options.dump is None else str(program.output(options.dump, "")),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from xlakit.errors import ArgumentError
+from xlakit.settings import names_in
 
 if TYPE_CHECKING:
     # Loaded only when a verb needs it.
@@ -90,11 +91,7 @@ def add_lints(parser: argparse.ArgumentParser) -> None:
 
 def lint_names(options: argparse.Namespace) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The lints of ``--enable`` and of ``--disable``."""
-    enable, disable = (
-        tuple(name.strip() for names in lists for name in names.split(",") if name.strip())
-        for lists in (options.enable, options.disable)
-    )
-    return enable, disable
+    return names_in(",".join(options.enable)), names_in(",".join(options.disable))
 
 
 def add_text_options(parser: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xlakit.errors import ArgumentError
+from xlakit.settings import names_in
 from xlakit.tools.commands.batch import (
     Program,
     add_json,
@@ -109,7 +110,6 @@ def _page(program: Program, other: str | None, options: argparse.Namespace) -> t
 
 
 def _view(file: str, other: str | None, options: argparse.Namespace) -> View:
-    from xlakit.tools.opt import names
     from xlakit.tools.view.profiles import roofline_of, seconds_of
     from xlakit.tools.view.stages import view_module
 
@@ -120,7 +120,7 @@ def _view(file: str, other: str | None, options: argparse.Namespace) -> View:
     return view_module(
         load(file),
         passes=options.passes,
-        disabled=names(options.disable),
+        disabled=names_in(options.disable),
         until=options.until,
         fuel=options.fuel,
         memory=options.memory,
@@ -141,11 +141,10 @@ def _check_difference(options: argparse.Namespace) -> None:
 def _difference(file: str, other: str, options: argparse.Namespace) -> View:
     """The page of two programs."""
     from xlakit.tools.diff.modules import IGNORED
-    from xlakit.tools.opt import names
     from xlakit.tools.view.comparison import view_difference
 
     first, second = load(file), load(other)
-    ignored = IGNORED if options.ignore == "all" else names(options.ignore)
+    ignored = IGNORED if options.ignore == "all" else names_in(options.ignore)
     return view_difference(first, second, ignore=ignored, names=(Path(file).name, Path(other).name))
 
 

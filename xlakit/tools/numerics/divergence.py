@@ -29,10 +29,10 @@ from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple, literal
 from xlakit.ops.dot import Dot
 from xlakit.ops.elementwise.binary import Add, Subtract
 from xlakit.ops.shared.calling import Calling
+from xlakit.ops.shared.numerics import to_widest
 from xlakit.tools.compare import LeafComparison, compare, differing, tolerance_of
 from xlakit.tools.diff.matching import matched
 from xlakit.tools.numerics.errors import difference
-from xlakit.tools.numerics.statistics import widened
 from xlakit.tools.numerics.trace import leaves_of
 
 # A program for one device, ready to run: its arguments in, its result out.
@@ -309,14 +309,14 @@ def _is_rounding(instruction: Instruction, operands: Sequence[Any], ours: Any, t
         if not (kind.is_floating or kind.is_complex):
             if not np.array_equal(actual, expected):
                 return False
-        elif actual.size and not difference(actual, widened(expected)).max() <= tolerance_of(kind) * scale:
+        elif actual.size and not difference(actual, to_widest(expected)).max() <= tolerance_of(kind) * scale:
             return False
     return True
 
 
 def _largest(array: Array) -> float:
     """The largest absolute value of the finite elements."""
-    sizes = np.abs(widened(array))
+    sizes = np.abs(to_widest(array))
     return float(np.max(sizes[np.isfinite(sizes)], initial=0.0))
 
 

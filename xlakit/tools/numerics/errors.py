@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from xlakit.ir.operation import Array
-from xlakit.tools.numerics.statistics import widened
+from xlakit.ops.shared.numerics import to_widest
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def error_size(array: Array, exact: Array) -> ErrorSize:
 
 def difference(array: Array, exact: Array) -> Array:
     """The absolute errors of the elements; 0 where both are NaN, infinite where only one is, or infinities differ."""
-    wide = widened(array)
+    wide = to_widest(array)
     with np.errstate(all="ignore"):
         same = (wide == exact) | (np.isnan(wide) & np.isnan(exact))
         error = np.where(same, 0.0, np.abs(wide - exact))
@@ -62,7 +62,7 @@ def ulps(array: Array, exact: Array) -> float:
     error = difference(array, exact)
     with np.errstate(all="ignore"):
         sizes = np.abs(exact)
-        overflows = ~np.isfinite(widened(array)) & np.isfinite(exact) & (sizes >= float(info.max))
+        overflows = ~np.isfinite(to_widest(array)) & np.isfinite(exact) & (sizes >= float(info.max))
         exponents = np.frexp(np.where(np.isfinite(sizes), sizes, 1.0))[1]
         units = np.maximum(np.ldexp(1.0, exponents - 1 - info.nmant), float(info.smallest_subnormal))
         return float(np.where(overflows, 0.0, error / units).max())

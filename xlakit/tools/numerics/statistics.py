@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xlakit.ir.operation import Array
+from xlakit.ops.shared.numerics import to_widest
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Statistics:
 
 def statistics_of(array: Array) -> Statistics:
     """The statistics of an array of any element type."""
-    wide = widened(array)
+    wide = to_widest(array)
     if wide.dtype.kind == "c":
         with np.errstate(all="ignore"):
             nans, infinities = np.isnan(wide), np.isinf(wide)
@@ -73,8 +74,3 @@ def statistics_of(array: Array) -> Statistics:
         if not math.isfinite(mean):
             mean = float((finite / finite.size).sum())
     return Statistics(array.size, low, high, mean, int(nans.sum()), int(infinities.sum()))
-
-
-def widened(array: Array) -> Array:
-    """The same numbers as F64, or C128."""
-    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)

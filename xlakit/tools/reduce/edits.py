@@ -12,6 +12,7 @@ from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError
 from xlakit.ir.attributes import Annotations
 from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_shape
+from xlakit.ir.names import unused_name
 from xlakit.ir.operation import Op
 from xlakit.ops.control import Call, Fusion
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
@@ -48,10 +49,7 @@ class Draft:
 
     def unused_name(self, base: str) -> str:
         """``base``, with a number where that is taken."""
-        name, number = base, 0
-        while name in self._names:
-            number += 1
-            name = f"{base}.{number}"
+        name = unused_name(base, self._names)
         self._names.add(name)
         return name
 

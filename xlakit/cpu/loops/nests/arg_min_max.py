@@ -17,11 +17,11 @@ from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import TASK_NANOSECONDS, Kernel, Phase, Split, nest, store_all, task_function
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.cost import element_cost
-from xlakit.cpu.loops.ir.index import Node, Variable, linear
+from xlakit.cpu.loops.ir.index import Node, Variable
 from xlakit.cpu.loops.ir.nodes import Constant, Position
 from xlakit.cpu.loops.ir.reducer import Reducer, is_neutral, trace_reducer
 from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
-from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
+from xlakit.cpu.loops.ir.tracer import Source, Tracer
 from xlakit.cpu.loops.ir.walking import indices_of
 from xlakit.cpu.loops.nests.reduced import Reduced, given_source
 from xlakit.cpu.scalars import constant, load, register_type, store
@@ -191,16 +191,11 @@ def emit_arg_min_max(module: Module, name: str, sources: dict[Instruction, Sourc
 
 def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced, op: Maximum | Minimum) -> _Plan:
     (reduce,) = reduced.reduces
-    axes = {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d not in reduced.over}
-    rows = list(space.variables)
-    axes |= {d: space.axis(reduced.sizes[d]) for d in reduced.over}
-    inner = space.variables[len(rows) :]
-    full: Index = tuple(axes[d].index for d in range(len(reduced.sizes)))
-    row: Index = tuple(axes[d].index for d in range(len(reduced.sizes)) if d not in reduced.over)
-    reducer = trace_reducer(Tracer(dict(sources), space), reduce, full)
+    loops = reduced.loops(space)
+    reducer = trace_reducer(Tracer(dict(sources), space), reduce, loops.full)
     element, position = reducer.inputs
-    groups = merged(inner, indices_of([element, position]))
-    wanted = {axes[d].index for d in reduced.over if reduced.sizes[d] > 1}
+    groups = merged(loops.over, indices_of([element, position]))
+    wanted = {loops.full[d] for d in reduced.over if reduced.sizes[d] > 1}
     start, first = reducer.initial
     if not (
         len(groups) == 1
@@ -212,14 +207,9 @@ def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced, op
         and first.value == 0
     ):
         raise DeclinedError("not the position of a minimum or maximum")
-    known = {**sources, reduce: given_source(reduce, row, frozenset(rows))}
-    tracer = Tracer(known, space)
-    stores: list[Output] = []
-    for number, (root, part, shape) in enumerate(reduced.roots):
-        index = tracer.reindexed(row, reduced.outer_dimensions, shape.dimensions)
-        node = tracer.element(root, index, part)
-        stores.append(Output(shape.element_type, reduced.arrays + number, linear(index, shape.dimensions), node))
-    return _Plan(op, reducer, rows, groups[0], stores)
+    known = {**sources, reduce: given_source(reduce, loops.row, frozenset(loops.outer))}
+    stores = reduced.epilogue(Tracer(known, space), loops.row)
+    return _Plan(op, reducer, loops.outer, groups[0], stores)
 
 
 def _rows(module: Module, name: str, arrays: int, plan: _Plan) -> Phase:

@@ -14,10 +14,10 @@ from xlakit.cpu.loops.emit.kernel import Kernel, Phase, store_all, task_function
 from xlakit.cpu.loops.emit.lanes import lanes_of, write_iterations
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.cost import element_cost, reducer_cost
-from xlakit.cpu.loops.ir.index import Node, Variable, linear, of
+from xlakit.cpu.loops.ir.index import Node, Variable, of
 from xlakit.cpu.loops.ir.reducer import Reducer, trace_reducer
 from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
-from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
+from xlakit.cpu.loops.ir.tracer import Source, Tracer
 from xlakit.cpu.loops.ir.walking import indices_of
 from xlakit.cpu.loops.nests.partial import combine, count_parts, part_range, scratch_offsets, store_parts
 from xlakit.cpu.loops.nests.reduced import Reduced, given_source, reduce_once
@@ -95,24 +95,13 @@ def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced) ->
     The second one takes the reductions' results as given. Remaining dimensions are the outer loops, reduced ones the
     inner.
     """
-    axes = {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d not in reduced.over}
-    outer = list(space.variables)
-    axes |= {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d in reduced.over}
-    over = space.variables[len(outer) :]
-    full: Index = tuple(axes[d].index for d in range(len(reduced.sizes)))
-    row: Index = tuple(axes[d].index for d in range(len(reduced.sizes)) if d not in reduced.over)
+    loops = reduced.loops(space)
     tracer = Tracer(dict(sources), space)
-    reducers = [trace_reducer(tracer, reduce, full) for reduce in reduced.reduces]
+    reducers = [trace_reducer(tracer, reduce, loops.full) for reduce in reduced.reduces]
     known = dict(sources)
     for reduce in reduced.reduces:
-        known[reduce] = given_source(reduce, row, frozenset(outer))
-    after = Tracer(known, space)
-    stores: list[Output] = []
-    for number, (root, part, shape) in enumerate(reduced.roots):
-        index = after.reindexed(row, reduced.outer_dimensions, shape.dimensions)
-        node = after.element(root, index, part)
-        stores.append(Output(shape.element_type, reduced.arrays + number, linear(index, shape.dimensions), node))
-    return _Plan(outer, over, reducers, stores)
+        known[reduce] = given_source(reduce, loops.row, frozenset(loops.outer))
+    return _Plan(loops.outer, loops.over, reducers, reduced.epilogue(Tracer(known, space), loops.row))
 
 
 def _strip(plan: _Plan) -> int:

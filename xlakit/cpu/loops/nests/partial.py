@@ -87,12 +87,7 @@ def combine(module: Module, name: str, sources: dict[Instruction, Source], reduc
             reduction = Reduction(reduce.op.called_computations[0], axis.variables, inputs, initial)
             known[reduce] = _source([Part(node.kind, reduction, k) for k, node in enumerate(initial)])
         tracer = Tracer(known, space)
-        outputs: list[Output] = []
-        for k, (root, part, shape) in enumerate(reduced.roots):
-            index = tracer.reindexed(row, reduced.outer_dimensions, shape.dimensions)
-            node = tracer.element(root, index, part)
-            outputs.append(Output(shape.element_type, reduced.arrays + k, linear(index, shape.dimensions), node))
-        return variables, outputs
+        return variables, reduced.epilogue(tracer, row)
 
     variables, outputs = with_splits(make)
     arrays = reduced.arrays + len(reduced.roots) + 1

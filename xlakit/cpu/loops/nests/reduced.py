@@ -9,16 +9,31 @@ from typing import Any
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.ir.index import Node
+from xlakit.cpu.loops.emit.levels import Output
+from xlakit.cpu.loops.ir.index import Node, Variable, linear
 from xlakit.cpu.loops.ir.nodes import Given
 from xlakit.cpu.loops.ir.reducer import Reducer, part_kind
-from xlakit.cpu.loops.ir.tracer import Index
+from xlakit.cpu.loops.ir.space import Space
+from xlakit.cpu.loops.ir.tracer import Index, Tracer
 from xlakit.cpu.scalars import Scalar
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Instruction
 
 # A result of a fusion: the instruction, which part of its tuple, and the part's shape.
 Root = tuple[Instruction, int, Shape]
+
+
+@dataclass(frozen=True, slots=True)
+class ReducedLoops:
+    """The loops over the arrays of reductions: the variables of the outer loops, and of those over reduced dimensions.
+
+    full: the index of an element of the arrays. row: that of an element of the results.
+    """
+
+    outer: list[Variable]
+    over: list[Variable]
+    full: Index
+    row: Index
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +55,24 @@ class Reduced:
     def results(self) -> int:
         """How many elements each reduction gives."""
         return math.prod(self.outer_dimensions)
+
+    def loops(self, space: Space) -> ReducedLoops:
+        """New variables of the loops over the arrays; outer loops go over the dimensions that stay."""
+        axes = {d: space.axis(size) for d, size in enumerate(self.sizes) if d not in self.over}
+        outer = list(space.variables)
+        axes |= {d: space.axis(size) for d, size in enumerate(self.sizes) if d in self.over}
+        full = tuple(axes[d].index for d in range(len(self.sizes)))
+        row = tuple(index for d, index in enumerate(full) if d not in self.over)
+        return ReducedLoops(outer, space.variables[len(outer) :], full, row)
+
+    def epilogue(self, tracer: Tracer, row: Index) -> list[Output]:
+        """What is stored where the reductions' results at ``row`` are known to the tracer."""
+        outputs: list[Output] = []
+        for number, (root, part, shape) in enumerate(self.roots):
+            index = tracer.reindexed(row, self.outer_dimensions, shape.dimensions)
+            node = tracer.element(root, index, part)
+            outputs.append(Output(shape.element_type, self.arrays + number, linear(index, shape.dimensions), node))
+        return outputs
 
     def levels(self) -> list[list[Instruction]]:
         """The reductions, those that need the results of others after them."""

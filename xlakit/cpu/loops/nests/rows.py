@@ -105,14 +105,10 @@ def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], red
 
 def plan_rows(space: Space, sources: dict[Instruction, Source], reduced: Reduced) -> Plan:
     """The stages of a row; raises DeclinedError where something is needed at another index than it is computed."""
-    axes = {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d not in reduced.over}
-    row_variables = list(space.variables)
-    axes |= {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d in reduced.over}
-    inner_variables = space.variables[len(row_variables) :]
-    full: Index = tuple(axes[d].index for d in range(len(reduced.sizes)))
-    row: Index = tuple(axes[d].index for d in range(len(reduced.sizes)) if d not in reduced.over)
-    inner = linear([axes[d].index for d in sorted(reduced.over)], tuple(reduced.sizes[d] for d in sorted(reduced.over)))
-    plan = Plan(row_variables, inner_variables, [], [], [])
+    loops = reduced.loops(space)
+    full, row, row_variables = loops.full, loops.row, loops.outer
+    inner = linear([full[d] for d in sorted(reduced.over)], tuple(reduced.sizes[d] for d in sorted(reduced.over)))
+    plan = Plan(row_variables, loops.over, [], [], [])
     levels = reduced.levels()
     wanted = _dear(reduced, levels)
     known = dict(sources)
