@@ -12,27 +12,23 @@ from dataclasses import dataclass, field
 from xlakit.data.shape import Shape
 from xlakit.errors import InternalError
 from xlakit.ir.enums import ComparisonDirection
-from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import While
-from xlakit.ops.data import GetTupleElement, Parameter, Tuple
+from xlakit.ops.data import GetTupleElement, Tuple
 from xlakit.ops.elementwise.binary import Add, Subtract
 from xlakit.ops.elementwise.compare import Compare
 from xlakit.ops.shared.numerics import limits
-from xlakit.passes.core.computation_builder import ComputationCloner
-from xlakit.passes.core.framework import ComputationPass, PassContext, inherited
+from xlakit.passes.core.computation_builder import ComputationCloner, StateCloner
+from xlakit.passes.core.framework import CalleesPass, PassContext
 from xlakit.passes.core.matching import as_integer, uniform
 
 
-class LoopPass(ComputationPass):
+class LoopPass(CalleesPass):
     """A pass that changes the loops of one computation at a time, inner loops first."""
 
-    def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Change every computation; computations without a call left are left out."""
-        if not any(isinstance(i.op, While) for c in module.computations for i in c.callers):
-            return module
-        context.computation_names = {c.name for c in module.computations}
-        changed = super().run(module, context)
-        return changed if changed is module else changed.replace(computations=())
+    def may_change(self, computation: Computation) -> bool:
+        """Whether it has a loop."""
+        return any(isinstance(i.op, While) for i in computation.callers)
 
 
 class Loop:
@@ -255,48 +251,40 @@ def with_state(loop: Loop, state: State, context: PassContext) -> While:
         if old is None or instruction is None:
             results.append(body.carried(number))
         else:
-            made = body.cloner.clones[instruction]
-            results.append(body.cloner.at(old_root).element(made, old) if instruction is old_root else made)
-    root = body.cloner.at(old_root).tuple(*results)
+            made = body.clones[instruction]
+            results.append(body.at(old_root).element(made, old) if instruction is old_root else made)
+    root = body.at(old_root).tuple(*results)
     condition = _Inside(loop.condition, state, context)
     condition.run([loop.condition.root])
-    return While(
-        condition=condition.cloner.build(name=context.computation_name(loop.condition.name)),
-        body=body.cloner.build(root, name=context.computation_name(loop.body.name)),
-    )
+    return While(condition=condition.finish(), body=body.finish(root))
 
 
-class _Inside:
+class _Inside(StateCloner):
     """The body or the condition of a loop, reading another state."""
 
     def __init__(self, computation: Computation, state: State, context: PassContext) -> None:
-        self.cloner = ComputationCloner(computation, context)
-        self._computation = computation
-        self._state = state
-        (self._old,) = computation.parameters
-        annotations = inherited(self._old.annotations, metadata_only=True)
-        self._new = Instruction(Parameter(number=0), (), state.shape, self._old.name, annotations=annotations)
+        super().__init__(computation, state.shape, context)
+        self._change = state
         self._known: dict[int, Instruction] = {}
         self._read: dict[int, Instruction] = {}
 
     def run(self, wanted: Sequence[Instruction]) -> None:
         """Make what is wanted, with what that needs and what has an effect."""
-        cloner, moved = self.cloner, self._state.moved
+        moved = self._change.moved
         live = self._live(wanted)
-        cloner.append(self._new)
         for old in self._computation.instructions:
             if old not in live:
                 continue
-            number = element_read(old, self._old)
-            if old is self._old:
-                everything = [self._element(n) for n in range(len(self._state.replacements))]
-                cloner.substitute(old, cloner.at(old).tuple(*everything))
+            number = element_read(old, self.old_state)
+            if old is self.old_state:
+                everything = [self._element(n) for n in range(len(self._change.replacements))]
+                self.substitute(old, self.at(old).tuple(*everything))
             elif number is not None:
-                cloner.substitute(old, self._element(number))
+                self.substitute(old, self._element(number))
             elif old in moved:
-                cloner.substitute(old, self.carried(moved[old]))
+                self.substitute(old, self.carried(moved[old]))
             else:
-                cloner.clone(old)
+                self.clone(old)
 
     def _live(self, wanted: Sequence[Instruction]) -> set[Instruction]:
         """What has to be made; the parameter only where it is read as a whole."""
@@ -304,9 +292,9 @@ class _Inside:
         for instruction in reversed(self._computation.instructions):
             if instruction.op.has_side_effect:
                 live.add(instruction)
-            if instruction not in live or instruction in self._state.moved:
+            if instruction not in live or instruction in self._change.moved:
                 continue
-            if element_read(instruction, self._old) is None:
+            if element_read(instruction, self.old_state) is None:
                 live.update(instruction.operands)
                 live.update(instruction.control_predecessors)
         return live
@@ -315,17 +303,17 @@ class _Inside:
         """An element of the new state."""
         found = self._read.get(number)
         if found is None:
-            found = self._read[number] = self.cloner.at(self._new).element(self._new, number)
+            found = self._read[number] = self.at(self.state).element(self.state, number)
         return found
 
     def _element(self, number: int) -> Instruction:
         """An old element."""
-        replacement = self._state.replacements[number]
+        replacement = self._change.replacements[number]
         if isinstance(replacement, int):
             return self.carried(replacement)
         if replacement is None:
             raise InternalError(f"element {number} of {self._computation.name} is read, but no longer carried")
         found = self._known.get(number)
         if found is None:
-            found = self._known[number] = self.cloner.copy_all(replacement)
+            found = self._known[number] = self.copy_all(replacement)
         return found

@@ -98,6 +98,23 @@ class ComputationCloner(ComputationBuilder):
         return Computation(name or old.name, tuple(self._order), new_root, old.execution_thread)
 
 
+class StateCloner(ComputationCloner):
+    """A copy of the condition or the body of a while loop that takes a state of another shape."""
+
+    def __init__(self, computation: Computation, state: Shape, context: PassContext) -> None:
+        super().__init__(computation, context)
+        (self.old_state,) = computation.parameters
+        annotations = inherited(self.old_state.annotations, metadata_only=True)
+        self.state = self.append(
+            Instruction(Parameter(number=0), (), state, self.old_state.name, annotations=annotations)
+        )
+        self._context = context
+
+    def finish(self, root: Instruction | None = None) -> Computation:
+        """The new computation, under a name of its own; ``root`` is by default the clone of the old root."""
+        return self.build(root, name=self._context.computation_name(self._computation.name))
+
+
 def binary_computation(name: str, op: Op, kind: PrimitiveType, context: PassContext) -> Computation:
     """The computation of an operation on two numbers."""
     builder, scalar = ComputationBuilder(context), Shape(kind)

@@ -16,15 +16,15 @@ from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import While
-from xlakit.ops.data import GetTupleElement, Parameter, Tuple
+from xlakit.ops.data import GetTupleElement, Tuple
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.elementwise.binary import Add, Subtract
 from xlakit.ops.movement import Broadcast, Reshape
 from xlakit.options import knob
 from xlakit.passes.analysis.loops import Loop, LoopPass, counted_elements, elements_read, loop_of, trip_count
-from xlakit.passes.core.computation_builder import ComputationCloner
-from xlakit.passes.core.framework import PassContext, inherited, is_fixed
+from xlakit.passes.core.computation_builder import ComputationCloner, StateCloner
+from xlakit.passes.core.framework import PassContext, is_fixed
 from xlakit.passes.core.matching import as_integer, uniform
 
 # Sums of narrow types are rounded in each iteration; that is part of what they mean.
@@ -268,39 +268,33 @@ def _loop(cloner: ComputationCloner, loop: Loop, sums: Sequence[_Sum], context: 
 
 
 def _condition(loop: Loop, shape: Shape, context: PassContext) -> Computation:
-    cloner = ComputationCloner(loop.condition, context)
+    cloner = StateCloner(loop.condition, shape, context)
+    cloner.substitute(cloner.old_state, cloner.state)
     for old in loop.condition.instructions:
-        if isinstance(old.op, Parameter):
-            _parameter(cloner, old, shape)
-        else:
+        if old is not cloner.old_state:
             cloner.clone(old)
-    return cloner.build(name=context.computation_name(loop.condition.name))
+    return cloner.finish()
 
 
 def _body(loop: Loop, sums: Sequence[_Sum], shape: Shape, context: PassContext) -> Computation:
-    cloner = ComputationCloner(loop.body, context)
+    cloner = StateCloner(loop.body, shape, context)
     by_sum = {one.added: one for one in sums}
     products = {one.product for one in sums}
     elements = {one.element for one in sums}
     root = loop.body.root
     for old in loop.body.instructions:
+        number = loop.element(old)
         if old is loop.parameter:
-            _parameter(cloner, old, shape)
-        elif loop.element(old) in elements:
-            cloner.substitute(old, cloner.at(old).element(cloner.clones[loop.parameter], loop.element(old) or 0))
+            cloner.substitute(old, cloner.state)
+        elif number in elements:
+            cloner.substitute(old, cloner.at(old).element(cloner.state, number))
         elif old in by_sum:
             cloner.substitute(old, _carried(cloner, by_sum[old]))
         elif old is root:
             cloner.substitute(old, cloner.at(old).tuple(*[cloner.clones[o] for o in old.operands]))
         elif old not in products:
             cloner.clone(old)
-    return cloner.build(name=context.computation_name(loop.body.name))
-
-
-def _parameter(cloner: ComputationCloner, old: Instruction, shape: Shape) -> None:
-    annotations = inherited(old.annotations, metadata_only=True)
-    new = Instruction(Parameter(number=0), (), shape, old.name, annotations=annotations)
-    cloner.substitute(old, cloner.append(new))
+    return cloner.finish()
 
 
 def _carried(cloner: ComputationCloner, one: _Sum) -> Instruction:
