@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cpu.kernels.product_running import close, run
+from cpu.kernels.product_running import run
 
 import xlakit as xla
 from xlakit.cpu.kernels.gemm.gemm import emit_gemm, plan_gemm, task_count
@@ -20,37 +20,17 @@ def product(rows, columns, depth, **changes):
     return Product(left, right, P.F32, Direction(((rows, columns),)), Direction(((columns, 1),)), **changes)
 
 
-def computed(what, arrays, sizes, epilogue=None):
+def computed(what, arrays, sizes):
     module = Module("gemm")
     cut = plan_gemm(what)
     out = np.full(sizes, np.nan, np.float32)
-    run(module, [(emit_gemm(module, what, cut, epilogue=epilogue), task_count(what, cut))], [*arrays, out])
+    run(module, [(emit_gemm(module, what, cut), task_count(what, cut))], [*arrays, out])
     return out
 
 
 def operands(rows, columns, depth):
     random = np.random.default_rng(0)
     return random.standard_normal((rows, depth), np.float32), random.standard_normal((depth, columns), np.float32)
-
-
-def test_an_epilogue_sees_rows_and_columns():
-    a, b = operands(50, 37, 600)
-    bias = np.arange(37, dtype=np.float32)
-
-    def add_bias(fn, row, column, sums):
-        lanes = sums[0].type.lanes
-        table = fn.load(PTR, fn.at(fn.parameters[0], PTR, 3))
-        columns = fn.load(vector(F32, lanes), fn.at(table, F32, column))
-        value = row.cast("sitofp", F32)
-        return (sums[0] + columns + (fn.splat(value, lanes) if lanes > 1 else value),)
-
-    module = Module("gemm")
-    what = product(50, 37, 600)
-    cut = plan_gemm(what)
-    out = np.full((50, 37), np.nan, np.float32)
-    fn = emit_gemm(module, what, cut, epilogue=add_bias)
-    run(module, [(fn, task_count(what, cut))], [a, b, out, bias])
-    close(out, (a.astype(np.float64) @ b + bias + np.arange(50)[:, None]).astype(np.float32))
 
 
 def test_results_do_not_depend_on_shares():

@@ -17,8 +17,6 @@ from xlakit.cpu.kernels.conv.geometry import Axis, Geometry, Step, convolution_g
 from xlakit.cpu.kernels.conv.pad import Padded, emit_pad, padded_dimensions, scratch_bytes
 from xlakit.cpu.kernels.gemm.dot import Dims, make_product, merged
 from xlakit.cpu.kernels.gemm.gemm import Blocking, Product, emit_gemm, plan_gemm, task_count
-from xlakit.cpu.kernels.gemm.operands import Direction
-from xlakit.cpu.kernels.gemm.store import Epilogue
 from xlakit.cpu.kernels.shared.engine import Engine, choose_engine, stored_as_packed
 from xlakit.cpu.llvm import Function, Module
 from xlakit.cpu.scalars.memory import is_narrow
@@ -306,16 +304,9 @@ def _with_kernel(product: Product, converted: Padded) -> Product:
 # -- code ----------------------------------------------------------------------------------------
 
 
-def emit_convolution(
-    module: Module, plan: ConvolutionPlan, *, name: str = "convolution", epilogue: Epilogue | None = None
-) -> tuple[Stage, ...]:
-    """The stages of a plan, to be run one after another; the table is input, kernel, result, scratch.
-
-    ``epilogue(fn, position, feature, sums)`` would need another meaning for each kind; it is taken by "positions"
-    alone, where rows are placements of one group in the order of the result and columns its features.
-    """
-    if epilogue is not None and not takes_epilogue(plan):
-        raise DeclinedError(f"a convolution of kind {plan.kind} has no epilogues")
+def emit_convolution(module: Module, plan: ConvolutionPlan) -> tuple[Stage, ...]:
+    """The stages of a plan, to be run one after another; the table is input, kernel, result, scratch."""
+    name = "convolution"
     stages: list[Stage] = []
     for copy in plan.copies:
         fn = emit_pad(module, copy, _SCRATCH, f"{name}_pad")
@@ -327,14 +318,6 @@ def emit_convolution(
         return tuple(stages)
     for product, blocking in plan.products:
         rows, columns, depth = product.sizes
-        fn = emit_gemm(module, product, blocking, name=name, epilogue=epilogue)
+        fn = emit_gemm(module, product, blocking, name=name)
         stages.append(Stage(fn, task_count(product, blocking), product.batch * rows * columns * depth))
     return tuple(stages)
-
-
-def takes_epilogue(plan: ConvolutionPlan) -> bool:
-    """Whether an epilogue is possible: one product, of output positions in the order of the result and all features."""
-    if plan.kind != "positions" or len(plan.products) != 1 or plan.geometry.groups.size > 1:
-        return False
-    product = plan.products[0][0]
-    return product.columns == Direction(((product.columns.size, 1),)) or product.columns.size == 1

@@ -15,9 +15,8 @@ from xlakit.cpu.kernels.gemm.gemm import emit_gemm, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.matrix_vector import emit_matrix_vector
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
-from xlakit.cpu.kernels.gemm.store import Epilogue
 from xlakit.cpu.kernels.shared.engine import Engine, choose_engine
-from xlakit.cpu.llvm import Function, Module, Value
+from xlakit.cpu.llvm import Function, Module
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ops.dot import Contraction
@@ -218,43 +217,16 @@ def _with_vector_last(product: Product) -> Product | None:
     return Product(matrix, other, product.result, product.columns, product.rows, (right, left, out))
 
 
-def emit_dot(module: Module, plan: DotPlan, *, name: str = "dot", epilogue: Epilogue | None = None) -> Function:
+def emit_dot(module: Module, plan: DotPlan) -> Function:
     """The task function of a plan: its table is lhs, rhs, result.
 
-    ``epilogue`` is as in :func:`~xlakit.cpu.kernels.gemm.gemm.emit_gemm`; plans by BLAS take none.
     Scratch is taken while a task runs, see ``kernels/shared/scratch.py``.
     """
     if plan.kind == "blas":
-        if epilogue is not None:
-            raise DeclinedError("BLAS has no epilogues")
-        return emit_blas(module, plan.product, plan.task_rows, plan.task_columns, name)
+        return emit_blas(module, plan.product, plan.task_rows, plan.task_columns, "dot")
     if plan.kind == "vector" and plan.engine is not None:
         arrays = (1, 0) if plan.task_columns else (0, 1)
-        return emit_matrix_vector(
-            module,
-            plan.engine,
-            plan.product,
-            arrays,
-            plan.task_rows,
-            name=name,
-            epilogue=_transposed(epilogue) if epilogue is not None and not plan.task_columns else epilogue,
-        )
+        return emit_matrix_vector(module, plan.engine, plan.product, arrays, plan.task_rows)
     if plan.kind == "few_rows" and plan.engine is not None:
-        return emit_few_rows(module, plan.engine, plan.product, name=name, epilogue=epilogue)
-    return emit_gemm(module, plan.product, plan.blocking, name=name, epilogue=epilogue)
-
-
-def _transposed(epilogue: Epilogue) -> Epilogue:
-    """An epilogue for a column that is computed as a row: called for each lane, since each is a row of its own."""
-
-    def apply(fn: Function, row: Value, column: Value, sums: tuple[Value, ...]) -> tuple[Value, ...]:
-        lanes = sums[0].type.lanes
-        if lanes == 1:
-            return epilogue(fn, column, row, sums)
-        found = list(sums)
-        for lane in range(lanes):
-            single = epilogue(fn, column + lane, row, tuple(fn.lane(s, lane) for s in sums))
-            found = [fn.with_lane(f, lane, s) for f, s in zip(found, single, strict=True)]
-        return tuple(found)
-
-    return apply
+        return emit_few_rows(module, plan.engine, plan.product)
+    return emit_gemm(module, plan.product, plan.blocking, name="dot")

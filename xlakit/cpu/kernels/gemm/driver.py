@@ -22,7 +22,7 @@ from xlakit.cpu.kernels.gemm.operands import (
     times,
 )
 from xlakit.cpu.kernels.gemm.panels import ACROSS, ALONG, SINGLE, PackRows, PackSlivers, form_of
-from xlakit.cpu.kernels.gemm.store import Epilogue, Output, store_rows
+from xlakit.cpu.kernels.gemm.store import Output, store_rows
 from xlakit.cpu.kernels.gemm.tile import Tiles, Walk, apart
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.shared.engine import Engine, stored_as_packed
@@ -76,25 +76,17 @@ class GemmEmitter:
     begins_with_zeros = False
 
     def __init__(
-        self,
-        fn: Function,
-        product: Product,
-        cut: Blocking,
-        epilogue: Epilogue | None,
-        epilogue_call: EpilogueCall | None,
+        self, fn: Function, product: Product, cut: Blocking, epilogue_call: EpilogueCall | None = None
     ) -> None:
         check_cut(product, cut, covers_k=not self.begins_with_zeros)
         self.fn, self.product, self.cut, self.engine = fn, product, cut, cut.engine
         self.rows, self.columns, _ = product.sizes
         self.epilogue_call = epilogue_call
         self.arrays = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in product.arrays]
-        self.epilogue = epilogue
         engine = self.engine
         self.several = cut.k_blocks > 1
         self.local = cut.local_width(product) if epilogue_call is not None and epilogue_call.local else 0
-        self.direct = not self.begins_with_zeros and _is_stored_by_tiles(
-            engine, product, epilogue, local=self.local > 0
-        )
+        self.direct = not self.begins_with_zeros and _is_stored_by_tiles(engine, product, local=self.local > 0)
         self.areas = make_areas(
             product, cut, direct=self.direct, local_width=self.local, converted_rows=_TILES.value * engine.mr
         )
@@ -157,11 +149,10 @@ class GemmEmitter:
         bases = self.bases(batch)
         self.lhs = Packer(fn, self.engine, product.lhs, bases[0], product.result)
         self.rhs = Packer(fn, self.engine, product.rhs, bases[1], product.result)
-        epilogue = self.epilogue
-        self.output = Output(product.result, product.rows, product.columns, bases[2], epilogue)
+        self.output = Output(product.result, product.rows, product.columns, bases[2])
         if self.local:
             rows, columns = Direction(((self.rows, self.local),)), Direction(((self.columns, 1),))
-            self.output = Output(product.result, rows, columns, self.results, epilogue)
+            self.output = Output(product.result, rows, columns, self.results)
         self.column = column
         self.whole, self.tail = self._slivers()
         if cut.packs[1]:
@@ -480,11 +471,11 @@ class GemmEmitter:
         apart(self.fn, f"{self.fn.name}.store", given, emit)
 
 
-def _is_stored_by_tiles(engine: Engine, product: Product, epilogue: Epilogue | None, *, local: bool) -> bool:
+def _is_stored_by_tiles(engine: Engine, product: Product, *, local: bool) -> bool:
     """Whether sums need no conversion, and those of a row are contiguous in the result."""
     kind = product.result
     plain = engine.parts == 1 and kind is not PrimitiveType.PRED and not is_narrow(kind) and not kind.is_complex
-    if epilogue is not None or not plain or memory_type(kind) is not engine.acc:
+    if not plain or memory_type(kind) is not engine.acc:
         return False
     columns = product.columns
     return local or (len(columns.dims) <= 1 and (columns.stride == 1 or columns.size == 1))

@@ -12,7 +12,7 @@ from xlakit import machine
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Packer, smaller
 from xlakit.cpu.kernels.gemm.product import Product
-from xlakit.cpu.kernels.gemm.store import Epilogue, Output, store_tile
+from xlakit.cpu.kernels.gemm.store import Output, store_tile
 from xlakit.cpu.kernels.shared.engine import Engine, acc_vector
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
@@ -33,9 +33,7 @@ def columns_per_task(engine: Engine, rows: int, columns: int) -> int:
     return min(wanted // engine.lanes, -(-columns // engine.lanes)) * engine.lanes
 
 
-def emit_few_rows(
-    module: Module, engine: Engine, product: Product, *, name: str = "few_rows", epilogue: Epilogue | None = None
-) -> Function:
+def emit_few_rows(module: Module, engine: Engine, product: Product) -> Function:
     """A task function for a product of at most MOST_ROWS rows; rhs has one direction across, of stride 1."""
     rows, columns, _ = product.sizes
     across = product.rhs.across
@@ -49,8 +47,8 @@ def emit_few_rows(
             ("operands have as many steps of k", product.lhs.along.size == product.rhs.along.size),
         ],
     )
-    fn = module.function(name, VOID, [PTR, I64, I64])
-    _Emitter(fn, engine, product, epilogue).emit()
+    fn = module.function("dot", VOID, [PTR, I64, I64])
+    _Emitter(fn, engine, product).emit()
     fn.ret()
     return fn
 
@@ -58,8 +56,8 @@ def emit_few_rows(
 class _Emitter:
     """Writes one task function."""
 
-    def __init__(self, fn: Function, engine: Engine, product: Product, epilogue: Epilogue | None) -> None:
-        self.fn, self.engine, self.product, self.epilogue = fn, engine, product, epilogue
+    def __init__(self, fn: Function, engine: Engine, product: Product) -> None:
+        self.fn, self.engine, self.product = fn, engine, product
         self.rows, self.columns, self.depth = product.sizes
         self.task_columns = columns_per_task(engine, self.rows, self.columns)
         # The sums of one row stay in registers with so many streams; with more rows there are fewer streams.
@@ -84,7 +82,7 @@ class _Emitter:
                 for array, kind, direction in zip(tables, kinds, product.batches, strict=True)
             ]
             self.rhs = Packer(fn, engine, product.rhs, bases[1], product.result)
-            self.output = Output(product.result, product.rows, product.columns, bases[2], self.epilogue)
+            self.output = Output(product.result, product.rows, product.columns, bases[2])
             self._pack_factors(Packer(fn, engine, product.lhs, bases[0], product.result))
             self._block(first, smaller(fn, fn.i64(self.columns) - first, fn.i64(self.task_columns)))
         release(fn, scratch)

@@ -30,7 +30,6 @@ from xlakit.cpu.kernels.gemm.driver import GemmEmitter
 from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, rounded_up
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
-from xlakit.cpu.kernels.gemm.store import Epilogue
 from xlakit.cpu.kernels.shared.engine import Engine, choose_engine, stored_as_packed
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module
 from xlakit.options import knob, times
@@ -241,18 +240,16 @@ def emit_gemm(
     blocking: Blocking | None = None,
     *,
     name: str = "gemm",
-    epilogue: Epilogue | None = None,
     epilogue_call: EpilogueCall | None = None,
 ) -> Function:
     """A task function for a product; its table is lhs, rhs, result.
 
-    ``epilogue(fn, i, j, sums)`` emits what is done with the sums of row ``i`` and the columns from ``j`` on (one
-    for each lane) before they are rounded and stored. ``epilogue_call`` is called after each block of rows.
+    ``epilogue_call`` is called after each block of rows.
     """
     cut = blocking or plan_gemm(product)
     fn = module.function(name, VOID, [PTR, I64, I64])
     if task_count(product, cut):
-        GemmEmitter(fn, product, cut, epilogue, epilogue_call).emit()
+        GemmEmitter(fn, product, cut, epilogue_call).emit()
         rows, columns, depth = product.sizes
         fn.effort = Effort.LITTLE if rows * columns * depth >= _LARGE.value else Effort.ALL
     fn.ret()

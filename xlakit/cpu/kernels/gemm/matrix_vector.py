@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Direction, Packer
-from xlakit.cpu.kernels.gemm.store import Epilogue, Output, store_tile
+from xlakit.cpu.kernels.gemm.store import Output, store_tile
 from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, stored_as_packed
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
@@ -22,14 +22,7 @@ _ROWS_AT_ONCE = 4
 
 
 def emit_matrix_vector(
-    module: Module,
-    engine: Engine,
-    product: Product,
-    arrays: tuple[int, int],
-    task_rows: int,
-    *,
-    name: str = "matrix_vector",
-    epilogue: Epilogue | None = None,
+    module: Module, engine: Engine, product: Product, arrays: tuple[int, int], task_rows: int
 ) -> Function:
     """A task function: result[b, i] = sum over k of matrix[b, i, k] * vector[b, k]; one run of k, of stride 1.
 
@@ -48,7 +41,7 @@ def emit_matrix_vector(
             ("batches are those of the result", len({direction.size for direction in batches}) == 1),
         ],
     )
-    fn = module.function(name, VOID, [PTR, I64, I64])
+    fn = module.function("dot", VOID, [PTR, I64, I64])
     _, begin, end = fn.parameters
     row_tasks = -(-rows // task_rows)
     tables = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in (*arrays, 2)]
@@ -68,7 +61,7 @@ def emit_matrix_vector(
                 fn.store(element, fn.at(scratch, engine.packed, k.index))
             values = scratch
         packer = Packer(fn, engine, matrix, bases[0], result)
-        output = Output(result, Direction(()), Direction(((rows, 1),)), bases[2], epilogue)
+        output = Output(result, Direction(()), Direction(((rows, 1),)), bases[2])
         last = (first + task_rows).smin(rows)
         _rows(packer, values, output, first, last)
     if not in_place:

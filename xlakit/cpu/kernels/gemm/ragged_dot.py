@@ -162,7 +162,7 @@ class _Writer(GemmEmitter):
 
     def __init__(self, fn: Function, plan: _Plan) -> None:
         product = replace(plan.product, arrays=(0, 1, 3))
-        super().__init__(fn, product, plan.cut, None, None)
+        super().__init__(fn, product, plan.cut)
         self.plan = plan
         self.sizes = fn.load(PTR, fn.at(fn.parameters[0], PTR, 2))
 

@@ -1,8 +1,8 @@
-"""From the sums of a tile to the result: elementwise epilogue, rounding, storing."""
+"""From the sums of a tile to the result: rounding, storing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, Sums, flatten
@@ -11,10 +11,6 @@ from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, to_result, vect
 from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.scalars.memory import is_narrow, memory_type
 from xlakit.data.primitive import PrimitiveType
-
-# Emits an elementwise epilogue: row, first column, and the sums (parts of complex ones) of as many columns from it on
-# as the values have lanes. Gives values of the same types.
-Epilogue = Callable[[Function, Value, Value, "tuple[Value, ...]"], "tuple[Value, ...]"]
 
 
 @dataclass(slots=True)
@@ -25,7 +21,6 @@ class Output:
     rows: Direction
     columns: Direction
     base: Value
-    epilogue: Epilogue | None = None
     origin: tuple[Value, Value] | None = None
 
     def is_contiguous(self, width: int) -> bool:
@@ -95,8 +90,6 @@ def _store_row(
         start = start + output.columns.offset(fn, start_column)
     for (first, lanes), register in zip(vectors_of(engine, width), registers, strict=False):
         sums = tuple(first_lanes(fn, part, lanes) for part in register)
-        if output.epilogue is not None:
-            sums = output.epilogue(fn, row, column + first, sums)
         values = to_result(fn, output.kind, sums)
         if contiguous:
             store_elements(fn, output, values, start + first)
