@@ -54,15 +54,15 @@ _WIDTHS = (16, 32, 64)
 # In tags: code that checks the bounds of what it accesses.
 CHECKED = "B"
 _VARIABLES = (
-    "PLAIN",
-    "VECTOR_BYTES",
-    "VERIFY",
-    "SANITIZE",
-    "CHECK_MEMORY",
-    "CPU",
-    "FLUSH_SUBNORMALS",
-    "TUNE",
-    "PROFILE",
+    "XLAKIT_PLAIN",
+    "XLAKIT_VECTOR_BYTES",
+    "XLAKIT_VERIFY",
+    "XLAKIT_SANITIZE",
+    "XLAKIT_CHECK_MEMORY",
+    "XLAKIT_CPU",
+    "XLAKIT_FLUSH_SUBNORMALS",
+    "XLAKIT_TUNE",
+    "XLAKIT_PROFILE",
 )
 
 
@@ -241,7 +241,7 @@ def current() -> Options:
     chosen = _chosen.get()
     if chosen is not None:
         return chosen
-    return _of_environment(*(os.environ.get(f"XLAKIT_{name}", "") for name in _VARIABLES))
+    return _of_environment(tuple([os.environ.get(name, "") for name in _VARIABLES]))
 
 
 def is_plain(what: str) -> bool:
@@ -305,31 +305,24 @@ def compiling(
 
 
 @lru_cache(maxsize=64)
-def _of_environment(
-    plain: str,
-    width: str,
-    verify: str,
-    sanitize: str,
-    check_memory: str,
-    cpu: str,
-    flush: str,
-    tune: str,
-    profile: str,
-) -> Options:
-    verified = _names("all" if verify == "plain" else verify, "XLAKIT_VERIFY")
-    names, bytes = _names(plain, "XLAKIT_PLAIN"), _width(width, "XLAKIT_VECTOR_BYTES")
-    watched, checked = _switch(sanitize, "XLAKIT_SANITIZE"), _switch(check_memory, "XLAKIT_CHECK_MEMORY")
-    flushes = _switch(flush, "XLAKIT_FLUSH_SUBNORMALS")
+def _of_environment(texts: tuple[str, ...]) -> Options:
+    """The options that texts of the variables ask for."""
+    given: dict[str, str] = dict(zip(_VARIABLES, texts, strict=True))
+    verify = given["XLAKIT_VERIFY"]
+
+    def is_on(variable: str) -> bool:
+        return _switch(given[variable], variable)
+
     return Options(
-        names,
-        bytes,
-        verified,
-        sanitize=watched,
-        check_memory=checked,
-        cpu=_level(cpu),
-        flush_subnormals=flushes,
-        tune=Tune() if _switch(tune, "XLAKIT_TUNE") else None,
-        profile=bool(profile),
+        plain=_names(given["XLAKIT_PLAIN"], "XLAKIT_PLAIN"),
+        vector_bytes=_width(given["XLAKIT_VECTOR_BYTES"], "XLAKIT_VECTOR_BYTES"),
+        verify=_names("all" if verify == "plain" else verify, "XLAKIT_VERIFY"),
+        sanitize=is_on("XLAKIT_SANITIZE"),
+        check_memory=is_on("XLAKIT_CHECK_MEMORY"),
+        cpu=_level(given["XLAKIT_CPU"]),
+        flush_subnormals=is_on("XLAKIT_FLUSH_SUBNORMALS"),
+        tune=Tune() if is_on("XLAKIT_TUNE") else None,
+        profile=bool(given["XLAKIT_PROFILE"]),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from xlakit.cpu.kernels.conv.geometry import Axis, Geometry
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, Packer
-from xlakit.cpu.kernels.gemm.store import Output, store_elements
+from xlakit.cpu.kernels.gemm.store import Output
 from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, choose_engine, to_result, vectors_of
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
@@ -133,7 +133,7 @@ class _Line:
         zeros = [fn.constant(acc_vector(engine, lanes), 0) for _ in range(count) for _, lanes in pieces]
         sums = self._inputs(position, count, pieces, zeros, whole=whole)
         kind = self.geometry.kinds[2]
-        output = Output(kind, Direction(()), Direction(()), self.arrays[2])
+        output = Output(fn, engine, kind, Direction(()), Direction(()), self.arrays[2])
         start = self.feature + self.batch * self.geometry.batch.output
         indices = [*self.positions, position] if self.axes else []
         for axis, index in zip(self.axes, indices, strict=True):
@@ -141,7 +141,7 @@ class _Line:
         for p in range(count):
             for n, (first, _) in enumerate(pieces):
                 offset = start + (first + (p * self.axes[-1].output if p else 0))
-                store_elements(fn, output, to_result(fn, kind, [sums[p * len(pieces) + n]]), offset)
+                output.store_elements(to_result(fn, kind, [sums[p * len(pieces) + n]]), offset)
 
     def _inputs(
         self, position: Value, count: int, pieces: list[tuple[int, int]], sums: list[Value], *, whole: bool

@@ -22,7 +22,7 @@ from xlakit.cpu.kernels.gemm.operands import (
     times,
 )
 from xlakit.cpu.kernels.gemm.panels import ACROSS, ALONG, SINGLE, PackRows, PackSlivers, form_of
-from xlakit.cpu.kernels.gemm.store import Output, store_rows
+from xlakit.cpu.kernels.gemm.store import Output
 from xlakit.cpu.kernels.gemm.tile import Tiles, Walk, apart
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.shared.engine import Engine, stored_as_packed
@@ -149,10 +149,10 @@ class GemmEmitter:
         bases = self.bases(batch)
         self.lhs = Packer(fn, self.engine, product.lhs, bases[0], product.result)
         self.rhs = Packer(fn, self.engine, product.rhs, bases[1], product.result)
-        self.output = Output(product.result, product.rows, product.columns, bases[2])
+        self.output = Output(fn, self.engine, product.result, product.rows, product.columns, bases[2])
         if self.local:
             rows, columns = Direction(((self.rows, self.local),)), Direction(((self.columns, 1),))
-            self.output = Output(product.result, rows, columns, self.results)
+            self.output = Output(fn, self.engine, product.result, rows, columns, self.results)
         self.column = column
         self.whole, self.tail = self._slivers()
         if cut.packs[1]:
@@ -463,8 +463,8 @@ class GemmEmitter:
 
         def emit(own: Function, given: list[Any]) -> None:
             _, base, sums, row, count, column, *origin = given
-            there = replace(output, base=base, origin=tuple(origin) or None)
-            store_rows(own, engine, there, (sums, registers), row, column, count, width)
+            there = replace(output, fn=own, base=base, origin=tuple(origin) or None)
+            there.store_rows((sums, registers), row, column, count, width)
 
         column = self.column + sliver * engine.nr
         given = [self.fn.parameters[0], output.base, sums, first, count, column, *(output.origin or ())]

@@ -12,7 +12,7 @@ from xlakit import machine
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Packer, smaller
 from xlakit.cpu.kernels.gemm.product import Product
-from xlakit.cpu.kernels.gemm.store import Output, store_tile
+from xlakit.cpu.kernels.gemm.store import Output
 from xlakit.cpu.kernels.shared.engine import Engine, acc_vector
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
@@ -82,7 +82,7 @@ class _Emitter:
                 for array, kind, direction in zip(tables, kinds, product.batches, strict=True)
             ]
             self.rhs = Packer(fn, engine, product.rhs, bases[1], product.result)
-            self.output = Output(product.result, product.rows, product.columns, bases[2])
+            self.output = Output(fn, engine, product.result, product.rows, product.columns, bases[2])
             self._pack_factors(Packer(fn, engine, product.lhs, bases[0], product.result))
             self._block(first, smaller(fn, fn.i64(self.columns) - first, fn.i64(self.task_columns)))
         release(fn, scratch)
@@ -108,7 +108,7 @@ class _Emitter:
                 [(fn.load(acc_vector(engine, lanes), self._sum_address(row, column), align=engine.acc.bytes),)]
                 for row in range(self.rows)
             ]
-            store_tile(fn, engine, self.output, sums, fn.i64(0), first + column, lanes)
+            self.output.store_tile(sums, fn.i64(0), first + column, lanes)
 
         self._columns(width, finish)
 

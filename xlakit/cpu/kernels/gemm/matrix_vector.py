@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Direction, Packer
-from xlakit.cpu.kernels.gemm.store import Output, store_tile
+from xlakit.cpu.kernels.gemm.store import Output
 from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, stored_as_packed
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
@@ -61,7 +61,7 @@ def emit_matrix_vector(
                 fn.store(element, fn.at(scratch, engine.packed, k.index))
             values = scratch
         packer = Packer(fn, engine, matrix, bases[0], result)
-        output = Output(result, Direction(()), Direction(((rows, 1),)), bases[2])
+        output = Output(fn, engine, result, Direction(()), Direction(((rows, 1),)), bases[2])
         last = (first + task_rows).smin(rows)
         _rows(packer, values, output, first, last)
     if not in_place:
@@ -80,12 +80,12 @@ def _rows(packer: Packer, values: Value, output: Output, first: Value, last: Val
             joined = fn.undefined(acc_vector(engine, at_once))
             for lane, total in enumerate(_sums(packer, values, row.index, at_once)):
                 joined = fn.with_lane(joined, lane, total)
-            store_tile(fn, engine, output, [[(joined,)]], fn.i64(0), row.index, at_once)
+            output.store_tile([[(joined,)]], fn.i64(0), row.index, at_once)
         first = whole
     if rows % at_once:
         with fn.loop(first, last, hints=NO_UNROLL) as row:
             total = _sums(packer, values, row.index, 1)
-            store_tile(fn, engine, output, [[(total[0],)]], fn.i64(0), row.index, 1)
+            output.store_tile([[(total[0],)]], fn.i64(0), row.index, 1)
 
 
 def _sums(packer: Packer, values: Value, row: Value, count: int) -> list[Value]:

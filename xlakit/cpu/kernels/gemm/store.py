@@ -15,115 +15,97 @@ from xlakit.data.primitive import PrimitiveType
 
 @dataclass(slots=True)
 class Output:
-    """The destination of results: their type, and the directions of rows and columns from ``base``."""
+    """Where a function stores results: their type, and the directions of rows and columns from ``base``.
 
+    origin: the row and the column at ``base``, if they are not 0.
+    """
+
+    fn: Function
+    engine: Engine
     kind: PrimitiveType
     rows: Direction
     columns: Direction
     base: Value
     origin: tuple[Value, Value] | None = None
 
-    def is_contiguous(self, width: int) -> bool:
-        """Whether ``width`` columns, from a multiple of it on, are neighbors in memory."""
-        columns = self.columns
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the columns of a tile are neighbors in memory."""
+        columns, width = self.columns, self.engine.nr
         return (columns.stride == 1 or columns.run == 1) and (len(columns.dims) <= 1 or columns.run % width == 0)
 
+    def store_tile(self, sums: Sums, row: Value, column: Value, width: int) -> None:
+        """Store a tile that starts at ``row`` and ``column``, of so many columns."""
+        if is_narrow(self.kind) or not self.is_contiguous:
+            # Row by row in a loop: it takes little time besides the product, and much code otherwise.
+            self._store_some(sums, row, column, width)
+            return
+        for r, registers in enumerate(sums):
+            self._store_row(registers, row + r, column, width)
 
-def store_tile(fn: Function, engine: Engine, output: Output, sums: Sums, row: Value, column: Value, width: int) -> None:
-    """Store a tile that starts at ``row`` and ``column``, of so many columns."""
-    if is_narrow(output.kind) or not output.is_contiguous(engine.nr):
-        # Row by row in a loop: it takes little time besides the product, and much code otherwise.
-        _store_some(fn, engine, output, sums, row, column, width)
-        return
-    for r, registers in enumerate(sums):
-        _store_row(fn, engine, output, registers, row + r, column, width)
+    def _store_some(self, sums: Sums, row: Value, column: Value, width: int) -> None:
+        fn, type = self.fn, acc_vector(self.engine)
+        flat = flatten(sums)
+        buffer = fn.alloca(type, len(flat), align=64)
+        for number, value in enumerate(flat):
+            fn.store(value, fn.at(buffer, type, number), align=16)
+        self.store_rows((buffer, len(flat) // len(sums)), row, column, fn.i64(len(sums)), width)
 
+    def store_rows(self, sums: tuple[Value, int], row: Value, column: Value, count: Value, width: int) -> None:
+        """Store ``count`` rows of ``width`` columns, whose sums are in memory, so many registers for each row."""
+        fn, engine = self.fn, self.engine
+        buffer, per_row = sums
+        pieces = vectors_of(engine, width)
+        types = [acc_vector(engine, lanes) for _, lanes in pieces for _ in range(engine.parts)]
+        with fn.loop(0, count, hints=NO_UNROLL) as r:
+            found = [
+                fn.load(type, fn.at(buffer, acc_vector(engine), r.index * per_row + n), align=engine.acc.bytes)
+                for n, type in enumerate(types)
+            ]
+            registers = [tuple(found[i : i + engine.parts]) for i in range(0, len(found), engine.parts)]
+            self._store_row(registers, row + r.index, column, width)
 
-def _store_some(
-    fn: Function, engine: Engine, output: Output, sums: Sums, row: Value, column: Value, width: int
-) -> None:
-    flat = flatten(sums)
-    buffer = fn.alloca(acc_vector(engine), len(flat), align=64)
-    for number, value in enumerate(flat):
-        fn.store(value, fn.at(buffer, acc_vector(engine), number), align=16)
-    store_rows(fn, engine, output, (buffer, len(flat) // len(sums)), row, column, fn.i64(len(sums)), width)
+    def _store_row(self, registers: Sequence[tuple[Value, ...]], row: Value, column: Value, width: int) -> None:
+        fn = self.fn
+        if self.origin is not None:
+            row, column = row - self.origin[0], column - self.origin[1]
+        start = self.rows.offset(fn, row)
+        if self.is_contiguous:
+            start = start + self.columns.offset(fn, column)
+        for (first, lanes), register in zip(vectors_of(self.engine, width), registers, strict=False):
+            values = to_result(fn, self.kind, tuple(first_lanes(fn, part, lanes) for part in register))
+            if self.is_contiguous:
+                self.store_elements(values, start + first)
+            elif lanes == 1:
+                self.store_elements(values, start + self.columns.offset(fn, column + first))
+            else:
+                self._scatter(values, start, column + first)
 
+    def _scatter(self, values: Sequence[Value], start: Value, column: Value) -> None:
+        """Store lanes one by one."""
+        fn = self.fn
+        lanes, element = values[0].type.lanes, values[0].type.element
+        buffers = [fn.alloca(value.type, align=64) for value in values]
+        for value, buffer in zip(values, buffers, strict=True):
+            fn.store(value, buffer)
+        with fn.loop(0, lanes, hints=NO_UNROLL) as lane:
+            single = [fn.load(element, fn.at(memory, element, lane.index)) for memory in buffers]
+            self.store_elements(single, start + self.columns.offset(fn, column + lane.index))
 
-def store_rows(
-    fn: Function,
-    engine: Engine,
-    output: Output,
-    sums: tuple[Value, int],
-    row: Value,
-    column: Value,
-    count: Value,
-    width: int,
-) -> None:
-    """Store ``count`` rows, ``width`` columns of a tile whose sums are in memory, so many registers for each row."""
-    buffer, per_row = sums
-    pieces = vectors_of(engine, width)
-    types = [acc_vector(engine, lanes) for _, lanes in pieces for _ in range(engine.parts)]
-    with fn.loop(0, count, hints=NO_UNROLL) as r:
-        found = [
-            fn.load(type, fn.at(buffer, acc_vector(engine), r.index * per_row + n), align=engine.acc.bytes)
-            for n, type in enumerate(types)
-        ]
-        registers = [tuple(found[i : i + engine.parts]) for i in range(0, len(found), engine.parts)]
-        _store_row(fn, engine, output, registers, row + r.index, column, width)
-
-
-def _store_row(
-    fn: Function,
-    engine: Engine,
-    output: Output,
-    registers: Sequence[tuple[Value, ...]],
-    row: Value,
-    column: Value,
-    width: int,
-) -> None:
-    start_row, start_column = (
-        (row, column) if output.origin is None else (row - output.origin[0], column - output.origin[1])
-    )
-    start = output.rows.offset(fn, start_row)
-    contiguous = output.is_contiguous(engine.nr)
-    if contiguous:
-        start = start + output.columns.offset(fn, start_column)
-    for (first, lanes), register in zip(vectors_of(engine, width), registers, strict=False):
-        sums = tuple(first_lanes(fn, part, lanes) for part in register)
-        values = to_result(fn, output.kind, sums)
-        if contiguous:
-            store_elements(fn, output, values, start + first)
-        elif lanes == 1:
-            store_elements(fn, output, values, start + output.columns.offset(fn, start_column + first))
-        else:
-            _scatter(fn, output, values, start, start_column + first)
-
-
-def _scatter(fn: Function, output: Output, values: Sequence[Value], start: Value, column: Value) -> None:
-    """Store lanes one by one."""
-    lanes, element = values[0].type.lanes, values[0].type.element
-    buffers = [fn.alloca(value.type, align=64) for value in values]
-    for value, buffer in zip(values, buffers, strict=True):
-        fn.store(value, buffer)
-    with fn.loop(0, lanes, hints=NO_UNROLL) as lane:
-        single = [fn.load(element, fn.at(memory, element, lane.index)) for memory in buffers]
-        store_elements(fn, output, single, start + output.columns.offset(fn, column + lane.index))
-
-
-def store_elements(fn: Function, output: Output, values: Sequence[Value], offset: Value) -> None:
-    """Store elements that are neighbors, given as vectors of their parts."""
-    type = memory_type(output.kind)
-    lanes = values[0].type.lanes
-    if len(values) == 1:
-        fn.store(values[0], fn.at(output.base, type, offset), align=type.bytes)
-        return
-    address = fn.at(output.base, type, offset * 2)
-    if lanes == 1:
-        for part, value in enumerate(values):
-            fn.store(value, fn.at(address, type, part))
-        return
-    mixed = fn.shuffle(values[0], values[1], [n for lane in range(lanes) for n in (lane, lane + lanes)])
-    fn.store(mixed, address, align=type.bytes)
+    def store_elements(self, values: Sequence[Value], offset: Value) -> None:
+        """Store elements that are neighbors, given as vectors of their parts."""
+        fn, type = self.fn, memory_type(self.kind)
+        lanes = values[0].type.lanes
+        if len(values) == 1:
+            fn.store(values[0], fn.at(self.base, type, offset), align=type.bytes)
+            return
+        address = fn.at(self.base, type, offset * 2)
+        if lanes == 1:
+            for part, value in enumerate(values):
+                fn.store(value, fn.at(address, type, part))
+            return
+        mixed = fn.shuffle(values[0], values[1], [n for lane in range(lanes) for n in (lane, lane + lanes)])
+        fn.store(mixed, address, align=type.bytes)
 
 
 def first_lanes(fn: Function, value: Value, lanes: int) -> Value:
