@@ -297,7 +297,7 @@ class _Run:
             self._check_outside(before, self._ranges((*made, *scratch)), instruction)
         for number, results in enumerate(zip(*outcomes, strict=True)):
             if len(set(results)) > 1:
-                why = "they are not written, or read before that, or hang on the order of tasks"
+                why = "they are not written, or read before that, or depend on the order of tasks"
                 why = "it overwrites what it still reads" if number in shared else why
                 raise self._fault(f"gives other elements of result {number} each time: {why}", instruction)
         for value in made:

@@ -55,10 +55,10 @@ class Mailbox:
     def send(self, rank: int, address: Address, value: Value) -> None:
         """Send a value to a process. Does not wait; the value may be changed afterwards."""
         head = _WORD * (1 + len(address))
-        room = np.empty(head + packed_size(value), np.uint8)
-        room[:head].view(np.int64)[...] = (len(address), *address)
-        pack_into(room[head:], [value])
-        self._watch.mail(rank, room)
+        buffer = np.empty(head + packed_size(value), np.uint8)
+        buffer[:head].view(np.int64)[...] = (len(address), *address)
+        pack_into(buffer[head:], [value])
+        self._watch.mail(rank, buffer)
 
     def receive(self, address: Address, patience: Patience) -> Value:
         """Wait for the value with an address."""

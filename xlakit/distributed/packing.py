@@ -30,24 +30,24 @@ def packed_size(value: Value) -> int:
 
 def pack(values: Sequence[Value]) -> Bytes:
     """The packed form of values, one after the other."""
-    room = np.empty(sum(map(packed_size, values)), np.uint8)
-    pack_into(room, values)
-    return room
+    buffer = np.empty(sum(map(packed_size, values)), np.uint8)
+    pack_into(buffer, values)
+    return buffer
 
 
-def pack_into(room: Bytes, values: Sequence[Value]) -> None:
+def pack_into(buffer: Bytes, values: Sequence[Value]) -> None:
     """Pack values into memory that is large enough."""
     offset = 0
     for value in values:
-        offset = _put(room, offset, value)
+        offset = _put(buffer, offset, value)
 
 
-def unpack(room: Bytes, count: int) -> list[Value]:
-    """Unpack ``count`` values that lie one after the other; their arrays are views of ``room``."""
+def unpack(buffer: Bytes, count: int) -> list[Value]:
+    """Unpack ``count`` values that lie one after the other; their arrays are views of ``buffer``."""
     values: list[Value] = []
     offset = 0
     for _ in range(count):
-        value, offset = _get(room, offset)
+        value, offset = _get(buffer, offset)
         values.append(value)
     return values
 
@@ -56,42 +56,42 @@ def _whole(size: int) -> int:
     return -(-size // _WORD) * _WORD
 
 
-def _put_words(room: Bytes, offset: int, words: Sequence[int]) -> int:
+def _put_words(buffer: Bytes, offset: int, words: Sequence[int]) -> int:
     end = offset + _WORD * len(words)
-    room[offset:end].view(np.int64)[...] = words
+    buffer[offset:end].view(np.int64)[...] = words
     return end
 
 
-def _put(room: Bytes, offset: int, value: Value) -> int:
+def _put(buffer: Bytes, offset: int, value: Value) -> int:
     if isinstance(value, tuple):
-        offset = _put_words(room, offset, (PrimitiveType.TUPLE.value, len(value)))  # pyright: ignore
+        offset = _put_words(buffer, offset, (PrimitiveType.TUPLE.value, len(value)))  # pyright: ignore
         for part in value:  # pyright: ignore
-            offset = _put(room, offset, part)
+            offset = _put(buffer, offset, part)
         return offset
     if value is TOKEN:
-        return _put_words(room, offset, (PrimitiveType.TOKEN.value, 0))
+        return _put_words(buffer, offset, (PrimitiveType.TOKEN.value, 0))
     array: Array = value
     kind = PrimitiveType.from_dtype(array.dtype)
-    offset = _put_words(room, offset, (kind.value, array.ndim, *array.shape))
-    target = room[offset : offset + array.nbytes].view(array.dtype).reshape(array.shape)
+    offset = _put_words(buffer, offset, (kind.value, array.ndim, *array.shape))
+    target = buffer[offset : offset + array.nbytes].view(array.dtype).reshape(array.shape)
     target[...] = array
     return offset + _whole(array.nbytes)
 
 
-def _get(room: Bytes, offset: int) -> tuple[Value, int]:
-    number, count = room[offset : offset + 2 * _WORD].view(np.int64).tolist()
+def _get(buffer: Bytes, offset: int) -> tuple[Value, int]:
+    number, count = buffer[offset : offset + 2 * _WORD].view(np.int64).tolist()
     offset += 2 * _WORD
     if number == PrimitiveType.TOKEN.value:
         return TOKEN, offset
     if number == PrimitiveType.TUPLE.value:
         parts: list[Value] = []
         for _ in range(count):
-            part, offset = _get(room, offset)
+            part, offset = _get(buffer, offset)
             parts.append(part)
         return tuple(parts), offset
-    dimensions = room[offset : offset + count * _WORD].view(np.int64).tolist()
+    dimensions = buffer[offset : offset + count * _WORD].view(np.int64).tolist()
     offset += count * _WORD
     dtype = PrimitiveType(number).dtype
     size = int(np.prod(dimensions, dtype=np.int64)) * dtype.itemsize
-    array = room[offset : offset + size].view(dtype).reshape(dimensions)
+    array = buffer[offset : offset + size].view(dtype).reshape(dimensions)
     return array, offset + _whole(size)

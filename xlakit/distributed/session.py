@@ -158,14 +158,14 @@ class MpiSession(LocalPart):
             sizes, found = np.array(sent, np.int64), np.empty(len(sent), np.int64)
             operation.do(lambda: link.communicator.Ialltoall([sizes, self._word], [found, self._word]))
             counts = found.tolist()
-        room = np.empty(sum(counts), np.uint8)
+        buffer = np.empty(sum(counts), np.uint8)
         starts = _starts(counts)
         operation.do(
             lambda: link.communicator.Ialltoallv(
-                [payload, sent, _starts(sent), self._byte], [room, counts, starts, self._byte]
+                [payload, sent, _starts(sent), self._byte], [buffer, counts, starts, self._byte]
             )
         )
-        return [unpack(room[s : s + c], 1)[0] for s, c in zip(starts, counts, strict=True)]
+        return [unpack(buffer[s : s + c], 1)[0] for s, c in zip(starts, counts, strict=True)]
 
     def broadcast(self, rendezvous: RendezvousKey, contributions: Mapping[int, Value], root: int) -> Value:
         """The payload of the member with index ``root``."""
@@ -176,14 +176,14 @@ class MpiSession(LocalPart):
             payload = pack([contributions[sender]] if sender in contributions else [])
             slots = self._announce(operation, payload)
             if sender in contributions:
-                room = payload
+                buffer = payload
             elif slots.inline is not None:
-                room = slots.inline[source]
+                buffer = slots.inline[source]
             else:
-                room = np.empty(slots.sizes[source], np.uint8)
+                buffer = np.empty(slots.sizes[source], np.uint8)
             if slots.inline is None:
-                operation.do(lambda: link.communicator.Ibcast([room, self._byte], source))
-            return contributions[sender] if sender in contributions else unpack(room, 1)[0]
+                operation.do(lambda: link.communicator.Ibcast([buffer, self._byte], source))
+            return contributions[sender] if sender in contributions else unpack(buffer, 1)[0]
 
     def reduces(self, computation: Computation, arrays: Sequence[Array]) -> bool:
         """Whether MPI combines such arrays itself."""

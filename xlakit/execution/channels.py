@@ -1,8 +1,8 @@
 """Channels: values on their way from a send to a recv.
 
-The order is that of the document. A recv makes room for one value; a send starts a transfer, which is over, and its
-send-done with it, when the value has come into the room of a recv; recv-done waits for that as well. So no value is
-left behind by a program that has ended, and a send whose recv never comes is found out.
+The order is that of the document. A recv posts a receive for one value; a send starts a transfer, which is over, and
+its send-done with it, when the value has come to a posted receive; recv-done waits for that as well. So a program that
+has ended leaves no value in a channel, and a send without a recv is an error.
 
 A channel is for one pair of a send and a recv. So of all programs that run at one time and see it, one may send there,
 and one may receive: with two it would be open which value goes to which receiver.
@@ -34,8 +34,8 @@ class Message:
 
 
 @dataclass(slots=True, eq=False)
-class Room:
-    """Where a recv of a device wants a value, and the message that has come."""
+class PostedReceive:
+    """A recv of a device that waits for a value, and the message that has come."""
 
     device: int
     run: object
@@ -51,41 +51,41 @@ class _User:
 
 
 class Channel:
-    """The messages without room and the rooms without message of one channel, in their order."""
+    """The messages that no recv has taken, and the receives without a message, of one channel, in their order."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
-        self.rooms: list[Room] = []
+        self.receives: list[PostedReceive] = []
 
     def send(self, message: Message) -> None:
-        """Bring a message to the first room for it, or let it wait for one."""
-        room = next((r for r in self.rooms if _is_for(message, r)), None)
-        if room is None:
+        """Give a message to the first receive that it fits, or let it wait for one."""
+        receive = next((r for r in self.receives if _is_for(message, r)), None)
+        if receive is None:
             self.messages.append(message)
         else:
-            self.rooms.remove(room)
-            _arrive(message, room)
+            self.receives.remove(receive)
+            _arrive(message, receive)
 
-    def receive(self, room: Room) -> None:
-        """Fill a room with the first message for it, or let it wait for one."""
-        message = next((m for m in self.messages if _is_for(m, room)), None)
+    def receive(self, receive: PostedReceive) -> None:
+        """Give a receive the first message that fits it, or let it wait for one."""
+        message = next((m for m in self.messages if _is_for(m, receive)), None)
         if message is None:
-            self.rooms.append(room)
+            self.receives.append(receive)
         else:
             self.messages.remove(message)
-            _arrive(message, room)
+            _arrive(message, receive)
 
     def join_others(self) -> bool:
-        """Bring the first message that was sent without a receiver to the first room; False if there is none.
+        """Give the first message that was sent without a receiver to the first receive; False if there is none.
 
         This is done when nothing else can come any more, which depends on the programs only, not on the speed of the
         threads.
         """
         message = next((m for m in self.messages if m.receiver is None), None)
-        if message is None or not self.rooms:
+        if message is None or not self.receives:
             return False
         self.messages.remove(message)
-        _arrive(message, self.rooms.pop(0))
+        _arrive(message, self.receives.pop(0))
         return True
 
 
@@ -132,8 +132,8 @@ class Channels:
         for number, channel in list(self._channels.items()):
             left.extend(m for m in channel.messages if m.run is run)
             channel.messages = [m for m in channel.messages if m.run is not run]
-            channel.rooms = [r for r in channel.rooms if r.run is not run]
-            if not channel.messages and not channel.rooms:
+            channel.receives = [r for r in channel.receives if r.run is not run]
+            if not channel.messages and not channel.receives:
                 del self._channels[number]
         return left
 
@@ -147,12 +147,12 @@ def _taken(end: End, one: _User, other: _User) -> ExecutionError:
     )
 
 
-def _is_for(message: Message, room: Room) -> bool:
-    """Whether a message goes to a room: its sender chose that device, or it is the device of the sender's number."""
+def _is_for(message: Message, receive: PostedReceive) -> bool:
+    """Whether a message goes to a receive: its sender chose that device, or it is the device of the sender's number."""
     chosen = message.sender if message.receiver is None else message.receiver
-    return chosen == room.device
+    return chosen == receive.device
 
 
-def _arrive(message: Message, room: Room) -> None:
+def _arrive(message: Message, receive: PostedReceive) -> None:
     message.has_arrived = True
-    room.message = message
+    receive.message = message

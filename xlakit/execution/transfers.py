@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from xlakit.errors import ExecutionError
-from xlakit.execution.channels import Message, Room
+from xlakit.execution.channels import Message, PostedReceive
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.deadlocks import Wait
 from xlakit.execution.run import Participant
@@ -33,12 +33,12 @@ class _Send:
 
 @dataclass(slots=True)
 class _Recv:
-    """A recv that has begun, with the room for its value; None if the host sends it, or no device does."""
+    """A recv that has begun, with its posted receive; None if the host sends it, or no device does."""
 
     channel_id: int | None
     shape: Shape
     is_host_transfer: bool
-    room: Room | None = None
+    posted: PostedReceive | None = None
 
 
 class Transfers:
@@ -117,13 +117,13 @@ class Transfers:
     def start_recv(
         self, instruction: Instruction, channel_id: int | None, shape: Shape, *, is_host_transfer: bool
     ) -> int:
-        """Make room for a value; the number of the request goes through the program to its recv-done."""
+        """Post a receive for a value; the number of the request goes through the program to its recv-done."""
         recv = _Recv(channel_id, shape, is_host_transfer)
         if not is_host_transfer and self._is_sent_to(instruction):
-            recv.room = Room(self._device.index, self._run)
+            recv.posted = PostedReceive(self._device.index, self._run)
             with self._context.changing():
                 self._run.check()
-                self._run.channels[channel_id].receive(recv.room)
+                self._run.channels[channel_id].receive(recv.posted)
         number = self._next_request()
         self._recvs[number] = recv
         return number
@@ -138,14 +138,14 @@ class Transfers:
         recv = self._recvs.pop(number, None)
         if recv is None:
             raise _unknown("recv")
-        channel_id, room = recv.channel_id, recv.room
+        channel_id, posted = recv.channel_id, recv.posted
         if recv.is_host_transfer:
             return self._context.next_from_host(self._device, instruction, channel_id or 0, recv.shape)
-        if room is None:
+        if posted is None:
             return zero_value(recv.shape)
-        if room.message is None:
-            self._wait(instruction, channel_id, lambda: room.message is not None, f"a send on channel {channel_id}")
-        message = cast("Message", room.message)
+        if posted.message is None:
+            self._wait(instruction, channel_id, lambda: posted.message is not None, f"a send on channel {channel_id}")
+        message = cast("Message", posted.message)
         return to_device(message.value, recv.shape, f"the value from channel {channel_id}")
 
     # -- waiting ---------------------------------------------------------------------------------

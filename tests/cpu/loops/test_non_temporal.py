@@ -6,7 +6,7 @@ import pytest
 
 import xlakit as xla
 from xlakit.cpu.llvm import target
-from xlakit.cpu.loops.emit.non_temporal import has_streams
+from xlakit.cpu.loops.emit.non_temporal import has_non_temporal_stores
 from xlakit.options import compiling
 
 ADD = """HloModule add
@@ -42,7 +42,7 @@ ENTRY e {{
 
 def compiled(text, *, streams=True, **options):
     made = xla.compile(xla.HloModule.from_text(text), backend="cpu", **options)
-    assert ("nontemporal" in made.llvm_ir()) == (streams and has_streams())
+    assert ("nontemporal" in made.llvm_ir()) == (streams and has_non_temporal_stores())
     return made
 
 

@@ -20,7 +20,7 @@ _FUNCTIONS = {
 def emit_collective(fn: Function, step: CollectiveStep, addresses: Sequence[Value]) -> None:
     """Write the step into an entry, which returns the status if the rendezvous fails.
 
-    addresses: of its operands, results and visit.
+    addresses: of its operands and results and, of an asynchronous one, of its arrival.
     """
     for name, parameters in _FUNCTIONS.items():
         fn.module.declare(name, I64, parameters)

@@ -283,7 +283,7 @@ class EntryWriter:
         self._branches(step.branches, chosen, 0)
 
     def _branches(self, branches: Sequence[Sequence[Step]], chosen: Value, first: int) -> None:
-        """The branches from ``first`` on, by halves."""
+        """The branches from ``first`` on, chosen by binary search."""
         if len(branches) == 1:
             self._steps(branches[0])
             return

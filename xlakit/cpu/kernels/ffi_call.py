@@ -49,9 +49,9 @@ def emit_ffi_call(module: Module, instruction: Instruction) -> Function:
     context = writer.structure(structures.Context, ordinal=ordinal)
     given = {"api": fn.address(module.declare(FFI_TABLE, PTR, [])), "ctx": context, "stage": int(Stage.EXECUTE)}
     writer.fill(frame, structures.CallFrame, struct_size=structures.CALL_FRAME_BYTES, **given)
-    places = iter(pointers)
+    addresses = iter(pointers)
     for name, shapes in (("args", operands), ("rets", results)):
-        buffers = [writer.buffer(shape, next(places) if shape.is_array else fn.null()) for shape in shapes]
+        buffers = [writer.buffer(shape, next(addresses) if shape.is_array else fn.null()) for shape in shapes]
         part = writer.inside(frame, structures.CallFrame, name)
         types = writer.numbers([structures.BUFFER] * len(buffers), I32)
         writer.fill(part, structures.Buffers, size=len(buffers), types=types, buffers=writer.pointers(buffers))
@@ -75,23 +75,23 @@ class _Writer:
     def structure(self, kind: type[ctypes.Structure], **fields: Value | int) -> Value:
         """A structure; fields that are not given are 0, but its size."""
         fn = self._fn
-        place = fn.alloca(I64, -(-ctypes.sizeof(kind) // 8))
-        fn.fill(place, 0, ctypes.sizeof(kind))
-        self.fill(place, kind, **fields)
-        return place
+        memory = fn.alloca(I64, -(-ctypes.sizeof(kind) // 8))
+        fn.fill(memory, 0, ctypes.sizeof(kind))
+        self.fill(memory, kind, **fields)
+        return memory
 
-    def fill(self, place: Value, kind: type[ctypes.Structure], **fields: Value | int) -> None:
+    def fill(self, memory: Value, kind: type[ctypes.Structure], **fields: Value | int) -> None:
         """Write fields of a structure."""
         if hasattr(kind, "struct_size"):
             fields = {"struct_size": ctypes.sizeof(kind), **fields}
         for name, value in fields.items():
             field: Any = getattr(kind, name)
             number = value if isinstance(value, Value) else self._fn.constant(I32 if field.size == 4 else I64, value)
-            self._fn.store(number, self.inside(place, kind, name))
+            self._fn.store(number, self.inside(memory, kind, name))
 
-    def inside(self, place: Value, kind: type[ctypes.Structure], name: str) -> Value:
+    def inside(self, memory: Value, kind: type[ctypes.Structure], name: str) -> Value:
         """Where a field is."""
-        return self._fn.at(place, I8, getattr(kind, name).offset)
+        return self._fn.at(memory, I8, getattr(kind, name).offset)
 
     def numbers(self, numbers: Sequence[int], type: Any) -> Value:
         """A row of numbers, which do not change."""
@@ -101,10 +101,10 @@ class _Writer:
     def pointers(self, pointers: Sequence[Value]) -> Value:
         """A row of pointers."""
         fn = self._fn
-        place = fn.alloca(PTR, max(1, len(pointers)))
+        memory = fn.alloca(PTR, max(1, len(pointers)))
         for number, pointer in enumerate(pointers):
-            fn.store(pointer, fn.at(place, PTR, number))
-        return place
+            fn.store(pointer, fn.at(memory, PTR, number))
+        return memory
 
     def data(self, data: bytes) -> Value:
         """Bytes that do not change."""
@@ -122,11 +122,11 @@ class _Writer:
             dims=self.numbers(dimensions, I64),
         )
 
-    def attributes(self, place: Value, attributes: Mapping[str, Attribute]) -> None:
+    def attributes(self, memory: Value, attributes: Mapping[str, Attribute]) -> None:
         """Fill in a dictionary."""
         kinds = [int(kind_of(value)) for value in attributes.values()]
         self.fill(
-            place,
+            memory,
             structures.Attributes,
             size=len(attributes),
             types=self.numbers(kinds, I32),

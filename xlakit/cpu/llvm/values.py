@@ -129,7 +129,7 @@ class Value:
         if not isinstance(other, Value):
             return self.function.constant(self.type, other)
         if other.type is not self.type:
-            raise InternalError(f"{self.type} meets {other.type}")
+            raise InternalError(f"the operands of an operation are {self.type} and {other.type}")
         return other
 
     # -- comparisons -----------------------------------------------------------------------------

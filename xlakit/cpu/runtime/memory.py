@@ -151,7 +151,7 @@ def _emit_obtain(module: Module, *, huge_pages: bool) -> None:
 
 
 def _emit_give_back(module: Module) -> None:
-    """``give_back(ptr block)``: a block, and those that hang on it, to the system."""
+    """``give_back(ptr block)``: free a block and the list of blocks behind it."""
     module.declare("free", VOID, [PTR])
     fn = module.function("give_back", VOID, [PTR], attributes=(APART,))
     held = _CACHE.at(fn, fn.address("cache"), "held")

@@ -1,6 +1,6 @@
 """What native code keeps for each thread: a block that is made at first use and given back when the thread ends.
 
-Thread-local variables of LLVM need a loader that the JIT does not have, so the block hangs on a pthread key.
+Thread-local variables of LLVM need a loader that the JIT does not have, so the block is the value of a pthread key.
 """
 
 from __future__ import annotations

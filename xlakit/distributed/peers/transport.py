@@ -49,9 +49,9 @@ class Transport:
         self._inbox = self._context.socket(zmq.PULL)
         self._inbox.setsockopt(zmq.RCVHWM, 0)
         self._inbox.setsockopt(zmq.IPV6, 1)
-        place = f"[{host}]" if ":" in host else host
+        address = f"[{host}]" if ":" in host else host
         try:
-            self._inbox.bind(f"tcp://{place}:*")
+            self._inbox.bind(f"tcp://{address}:*")
         except zmq.ZMQError as error:
             raise ResourceError(
                 f"this process cannot be reached at {host}: {error}",

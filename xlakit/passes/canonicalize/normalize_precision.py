@@ -104,7 +104,7 @@ def _write_conversions(old: Instruction, cloner: ComputationCloner) -> bool:
     new = old.replace(
         operands=taken, shape=shape, control_predecessors=[cloner.clones[p] for p in old.control_predecessors]
     )
-    cloner.substitute(old, _declared(cloner.append(new), old, cloner))
+    cloner.substitute(old, _as_declared(cloner.append(new), old, cloner))
     return True
 
 
@@ -147,8 +147,8 @@ def _with_types(shape: Shape, other: Shape) -> Shape:
     return shape if shape.element_type is other.element_type else shape.with_element_type(other.element_type)
 
 
-def _declared(new: Instruction, old: Instruction, cloner: ComputationCloner) -> Instruction:
-    """What ``new`` gives, in the types that ``old`` is declared in."""
+def _as_declared(new: Instruction, old: Instruction, cloner: ComputationCloner) -> Instruction:
+    """The result of ``new``, converted to the types that ``old`` is declared in."""
     make = cloner.at(old)
     if not old.shape.is_tuple:
         return make.convert(new, old.shape.element_type)

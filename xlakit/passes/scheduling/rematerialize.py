@@ -115,13 +115,13 @@ class _Looking:
         self._fullest = used.index(self.peak) if used else 0
         self._results = set(memory.arrays[computation.root])
         self._elements: dict[Instruction, dict[int, Instruction]] = {}
-        # Instructions with aliases, whose readers are not known here.
-        self._named: set[Instruction] = set()
+        # Instructions that others only rename: their readers are not known here.
+        self._aliased: set[Instruction] = set()
         for instruction, step in zip(computation.instructions, memory.steps, strict=True):
             if isinstance(instruction.op, GetTupleElement):
                 self._elements.setdefault(instruction.operands[0], {}).setdefault(instruction.op.index, instruction)
             elif step.is_free and not step.makes:
-                self._named.update(instruction.operands)
+                self._aliased.update(instruction.operands)
 
     def chosen(self, left: float) -> list[_Value]:
         """The values to rematerialize, up to a total number of elements."""
@@ -147,7 +147,7 @@ class _Looking:
             parts = self._elements.get(fusion, {}) if fusion.shape.is_tuple else {0: fusion}
             for number, array in enumerate(self._memory.arrays[fusion]):
                 size = self._memory.sizes[array]
-                if number not in parts or parts[number] in self._named or size < self.peak * _SMALL_PART.value:
+                if number not in parts or parts[number] in self._aliased or size < self.peak * _SMALL_PART.value:
                     continue
                 readers = self._memory.readers[array]
                 late = [r for r in readers if r > self._fullest]

@@ -60,8 +60,8 @@ class Redirection(NamedTuple):
 class Emitter:
     """Writes nodes into a function. ``arrays`` are the pointers that loads are numbered by.
 
-    redirected: the arrays that are written to a buffer first, with the buffer. streams: whether the function uses
-    non-temporal stores, so that it needs a fence at its end. lanes: the least number of lanes of vectors in innermost
+    redirected: the arrays that are written to a buffer first, with the buffer. has_non_temporal_stores: whether
+    the function has some, so that it needs a fence at its end. lanes: the least number of lanes of vectors in innermost
     loops; 1 if vectors are left to LLVM.
     """
 
@@ -69,7 +69,7 @@ class Emitter:
         self.fn = fn
         self.arrays = list(arrays)
         self.redirected: dict[int, Redirection] = {}
-        self.streams = False
+        self.has_non_temporal_stores = False
         self.lanes = 1
         # Whether conditions only choose, and addresses of loads are clamped to the arrays; None under no condition.
         self._chooses: bool | None = None

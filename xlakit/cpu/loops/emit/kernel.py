@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from xlakit import machine
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
@@ -18,7 +19,7 @@ from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter
 from xlakit.cpu.loops.emit.gather_prefetch import strips
 from xlakit.cpu.loops.emit.lanes import write_iterations
 from xlakit.cpu.loops.emit.levels import Level, Output
-from xlakit.cpu.loops.emit.non_temporal import fence, streamed
+from xlakit.cpu.loops.emit.non_temporal import fence, non_temporal
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Node, Variable
 from xlakit.cpu.loops.ir.space import Group
@@ -61,20 +62,29 @@ class Kernel:
     scratch_bytes: int = 0
 
 
+class TaskFunction(NamedTuple):
+    """A kernel's function under construction, with an emitter for its arrays and the range of tasks."""
+
+    fn: Function
+    emitter: Emitter
+    begin: Value
+    end: Value
+
+
 @contextmanager
-def task_function(module: Module, name: str, arrays: int) -> Generator[tuple[Function, Emitter, Value, Value]]:
-    """Begin a kernel's function; gives it with an emitter for its arrays and the range of tasks."""
+def task_function(module: Module, name: str, arrays: int) -> Generator[TaskFunction]:
+    """Begin a kernel's function, which ends with the block."""
     fn = module.function(name, VOID, [PTR, I64, I64])
     table, begin, end = fn.parameters
     pointers = [fn.load(PTR, fn.at(table, PTR, number)) for number in range(arrays)]
     emitter = Emitter(fn, pointers)
-    yield fn, emitter, begin, end
+    yield TaskFunction(fn, emitter, begin, end)
     finish(emitter)
 
 
 def finish(emitter: Emitter) -> None:
     """End a function: what it wrote past the caches is seen by the functions after it."""
-    if emitter.streams:
+    if emitter.has_non_temporal_stores:
         fence(emitter.fn)
     emitter.fn.ret()
 
@@ -143,7 +153,7 @@ def nest(
             emitter.hoist(nodes, known)
             nest(emitter, inner, nodes, body, known, outputs, is_apart=is_apart)
         return
-    with streamed(emitter, level, outputs) as level, strips(emitter, level, nodes) as level:
+    with non_temporal(emitter, level, outputs) as level, strips(emitter, level, nodes) as level:
         if emitter.lanes > 1 and outputs:
             write_all_iterations(emitter, level, nodes, outputs)
             return

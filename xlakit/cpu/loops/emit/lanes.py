@@ -169,12 +169,12 @@ def _repeated(
 
 
 def _prepare(emitter: Emitter, group: Group, width: int, nodes: Iterable[Node], outputs: Sequence[Output]) -> None:
-    """Compute before a loop what its vectors need of what does not change in it."""
+    """Hoist what the vectors of a loop need and what does not change in it: addresses, and numbers spread to lanes."""
     lane = group.variables[-1]
     always = set(walk(nodes, unconditional))
     for node in walk(nodes):
         if lane in node.variables:
-            # What changes in a loop inside is left to that.
+            # A loop inside hoists what changes in that one.
             if isinstance(node, Load) and emitter.is_open(node.variables - set(group.variables)):
                 emitter.anchor(node.array, node.kind, node.offset, group)
             elif isinstance(node, Apply) and node in always:

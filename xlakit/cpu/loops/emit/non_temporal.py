@@ -35,24 +35,24 @@ _MOST_NANOSECONDS = knob("non_temporal.most_nanoseconds", 0.4, 100.0)
 
 
 @cache
-def has_streams() -> bool:
+def has_non_temporal_stores() -> bool:
     """Whether this machine has stores that go past the caches."""
     return platform.machine().lower() in ("x86_64", "amd64")
 
 
 def fence(fn: Function) -> None:
-    """What went past the caches is seen by other threads from here on."""
+    """Other threads see the non-temporal stores made so far from here on."""
     fn.module.declare("llvm.x86.sse.sfence", VOID, [])
     fn.call("llvm.x86.sse.sfence", VOID)
 
 
 def is_aligned(fn: Function, target: Value) -> Value:
-    """Whether whole vectors may be streamed to an address."""
+    """Whether whole vectors may be stored to an address past the caches."""
     return (target.cast("ptrtoint", I64) & (VECTOR_BYTES - 1)).eq(0)
 
 
-def stream(fn: Function, target: Value, source: Value, bytes: Value | int) -> None:
-    """Copy whole vectors to memory; both addresses are aligned."""
+def copy_past_caches(fn: Function, target: Value, source: Value, bytes: Value | int) -> None:
+    """Copy whole vectors by non-temporal stores; both addresses are aligned."""
     wide = vector(I8, VECTOR_BYTES)
     with fn.loop(0, bytes, VECTOR_BYTES) as run:
         value = fn.load(wide, fn.at(source, I8, run.index), align=VECTOR_BYTES)
@@ -60,8 +60,8 @@ def stream(fn: Function, target: Value, source: Value, bytes: Value | int) -> No
 
 
 @contextmanager
-def streamed(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> Generator[Level]:
-    """The innermost loop, or a strip of it, the large ones of whose outputs are streamed at its end."""
+def non_temporal(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> Generator[Level]:
+    """The innermost loop, or a strip of it at whose end its large outputs are written past the caches."""
     written = Counter(o.array for o in outputs)
     # One buffer stands for one array: outputs that share an array, as the pieces of a concatenation do, go
     # through the caches.
@@ -74,7 +74,7 @@ def streamed(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> Gener
     iterations = min(_ITERATIONS.value, level.group.extent)
     even = level.divisor % iterations == 0
     buffers = [fn.alloca(I8, iterations * o.kind.byte_width, align=64) for o in chosen]
-    emitter.streams = True
+    emitter.has_non_temporal_stores = True
     with fn.loop(begin, end, iterations) as strip, emitter.scope():
         last = strip.index + iterations if even else (strip.index + iterations).smin(end)
         with emitter.scope():
@@ -100,7 +100,7 @@ def _leave(fn: Function, target: Value, buffer: Value, bytes: Value) -> None:
     is_whole = is_aligned(fn, target) & (bytes & (VECTOR_BYTES - 1)).eq(0)
 
     def bypass() -> tuple[Value, ...]:
-        stream(fn, target, buffer, bytes)
+        copy_past_caches(fn, target, buffer, bytes)
         return ()
 
     def copy() -> tuple[Value, ...]:
@@ -122,7 +122,7 @@ def _may_bypass_caches(output: Output, group: Group) -> bool:
     low, high = output.offset.bounds
     terms = [(atom, factor) for atom, factor in output.offset.terms if atom not in group.variables]
     return (
-        has_streams()
+        has_non_temporal_stores()
         and (high + 1 - low) * width > NON_TEMPORAL_BYTES.value
         and output.offset.factor_of(group.variables[-1]) == 1
         and group.extent * width >= _LEAST_BYTES.value

@@ -27,7 +27,7 @@ from xlakit.cpu.loops.emit.kernel import (
 )
 from xlakit.cpu.loops.emit.lanes import lanes_of, reduce_iterations
 from xlakit.cpu.loops.emit.levels import Level, Output
-from xlakit.cpu.loops.emit.non_temporal import streamed
+from xlakit.cpu.loops.emit.non_temporal import non_temporal
 from xlakit.cpu.loops.ir.cost import element_cost, reducer_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, Variable, linear
 from xlakit.cpu.loops.ir.nodes import Load, Reduction
@@ -308,7 +308,7 @@ def _pass(
     hints = _interleaving(stage, level) if carried and not rest else ()
     # The sums would have to be carried from strip to strip.
     outputs = stage.stores if not rest and not carried else ()
-    with streamed(emitter, level, outputs) as level:
+    with non_temporal(emitter, level, outputs) as level:
         if emitter.lanes > 1 and not rest:
             return _iterations_in_lanes(emitter, stage, level, running)
         with fn.loop(level.begin, level.end, carried=carried, independent=not rest, hints=hints) as loop:

@@ -15,7 +15,13 @@ from xlakit.cpu.llvm import I8, VOID, Effort, Function, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Phase, store_all, task_function
 from xlakit.cpu.loops.emit.levels import Output
-from xlakit.cpu.loops.emit.non_temporal import NON_TEMPORAL_BYTES, VECTOR_BYTES, has_streams, is_aligned, stream
+from xlakit.cpu.loops.emit.non_temporal import (
+    NON_TEMPORAL_BYTES,
+    VECTOR_BYTES,
+    copy_past_caches,
+    has_non_temporal_stores,
+    is_aligned,
+)
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, Variable
 from xlakit.cpu.loops.ir.nodes import Load, Reduction
@@ -148,7 +154,7 @@ def tiled_kernel(
         buffers = [fn.alloca(I8, kernel.buffer_bytes(n), align=64) for n in crossing.staged]
         with fn.loop(begin, end) as loop, emitter.scope():
             kernel.write(emitter, loop.index, buffers)
-        emitter.streams = kernel.streams
+        emitter.has_non_temporal_stores = kernel.is_non_temporal
     cost = element_cost(nodes) + cost_model().cycles(_STAGING_CYCLES) * max(1, len(crossing.staged))
     return Phase(fn.name, kernel.tasks, cost * elements)
 
@@ -168,7 +174,7 @@ class _Tiled:
         self.tasks = math.prod(g.extent for g in crossing.outer) * self.along.blocks * self.across.blocks
         # A copy of each staged operand, and nothing else: whole vectors go to the results.
         self.copies = all(o.node in crossing.staged for o in outputs) and all(_is_plain(o.offset) for o in outputs)
-        self.streams = self.copies and all(self._may_bypass_caches(o) for o in outputs)
+        self.is_non_temporal = self.copies and all(self._may_bypass_caches(o) for o in outputs)
 
     def _may_bypass_caches(self, output: Output) -> bool:
         width = output.kind.byte_width
@@ -176,7 +182,7 @@ class _Tiled:
         strides = [c for _, c in output.offset.terms if c != 1]
         aligned = all(s * width % VECTOR_BYTES == 0 for s in [*strides, output.offset.constant])
         fits = _UNIT * width % VECTOR_BYTES == 0 and self.crossing.inner.extent * width % VECTOR_BYTES == 0
-        return has_streams() and aligned and fits and elements * width > NON_TEMPORAL_BYTES.value
+        return has_non_temporal_stores() and aligned and fits and elements * width > NON_TEMPORAL_BYTES.value
 
     def buffer_bytes(self, node: Load) -> int:
         """The bytes of the buffer of an operand."""
@@ -247,7 +253,7 @@ class _Tiled:
         def bypass() -> tuple[Value, ...]:
             with fn.loop(0, sizes[1]) as column:
                 read = fn.at(buffer, I8, column.index * (stride * width))
-                stream(fn, fn.at(target, I8, column.index * step), read, bytes_of_run)
+                copy_past_caches(fn, fn.at(target, I8, column.index * step), read, bytes_of_run)
             return ()
 
         def copy() -> tuple[Value, ...]:
@@ -256,7 +262,7 @@ class _Tiled:
                 fn.copy(fn.at(target, I8, column.index * step), read, bytes_of_run)
             return ()
 
-        if self.streams:
+        if self.is_non_temporal:
             fn.if_else(is_aligned(fn, target), bypass, copy)
         else:
             copy()

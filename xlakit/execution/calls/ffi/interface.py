@@ -99,20 +99,20 @@ def register_type(name: str, type_id: int, type_info: int = 0) -> None:
 
     A name that is registered again has the type that it had. Raises ArgumentError where that is another one.
     """
-    place = ctypes.c_int64.from_address(type_id)
+    number = ctypes.c_int64.from_address(type_id)
     with _lock:
         known = _types.get(name)
-        if known is not None and place.value not in (0, known):
+        if known is not None and number.value not in (0, known):
             raise ArgumentError(
-                f"the FFI type '{name}' is registered as type {known}, not {place.value}",
+                f"the FFI type '{name}' is registered as type {known}, not {number.value}",
                 hint="give each type a name of its own",
             )
-        if place.value == 0:
-            place.value = known if known is not None else _FIRST_TYPE + len(_types)
-        _types[name] = place.value
+        if number.value == 0:
+            number.value = known if known is not None else _FIRST_TYPE + len(_types)
+        _types[name] = number.value
         deleter = TypeInfo.from_address(type_info).deleter if type_info else None
         if deleter:
-            _deleters[place.value] = deleter
+            _deleters[number.value] = deleter
 
 
 def new_states() -> tuple[int, States]:
