@@ -41,8 +41,9 @@ class Angle(NamedTuple):
 
 
 @cache
-def _two_over_pi(bits: int = 1300) -> Fraction:
-    """2/pi to so many bits, by Machin's formula in integers."""
+def _two_over_pi() -> Fraction:
+    """2/pi to 1,300 bits, by Machin's formula in integers."""
+    bits = 1300
 
     def arctan_of_inverse(n: int) -> int:
         term = (1 << (bits + 32)) // n

@@ -74,11 +74,6 @@ def register_ffi_handler(name: str, handlers: object) -> None:
     _registered[name] = FfiTarget(name, handlers)
 
 
-def is_built_in(name: str) -> bool:
-    """Whether xlakit has a function of its own for custom calls of a name."""
-    return name in _BUILT_IN
-
-
 def is_registered(name: str) -> bool:
     """Whether a function is registered for custom calls of a name."""
     return name in _registered

@@ -90,19 +90,14 @@ class Collective(Op):
         if uniform and len({len(group) for group in groups}) > 1:
             raise ShapeError("replica groups have different sizes", hint="all groups must have the same size")
 
-    def all_gather_members(
-        self, context: Evaluation, payload: Value, *, optional: bool = False
-    ) -> tuple[list[Value], int]:
-        """The payloads of all members in the order of this device's group, and this device's index in it.
-
-        A device in no group gets nothing and -1 where that is ``optional``, else ExecutionError.
-        """
+    def all_gather_members(self, context: Evaluation, payload: Value) -> list[Value]:
+        """The payloads of all members in the order of this device's group; ExecutionError for a device in no group."""
         gathered, index = context.all_gather(
             self.replica_groups, payload, channel_id=self.channel_id, use_global_device_ids=self.global_ids
         )
-        if index < 0 and not optional:
+        if index < 0:
             raise _in_no_group()
-        return gathered, index
+        return gathered
 
     def index_in_group(self, context: Evaluation, *, optional: bool = False) -> tuple[int, int]:
         """This device's index in its group, and the number of devices of the group.

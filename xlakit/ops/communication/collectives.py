@@ -95,7 +95,7 @@ class AllGather(Collective):
 
     def gather(self, context: Evaluation, operands: Sequence[Value], declared: Shape) -> Value:
         """Meet the group and concatenate."""
-        gathered, _ = self.all_gather_members(context, operands)
+        gathered = self.all_gather_members(context, operands)
         results = [concatenated(arrays, self.all_gather_dimension) for arrays in zip(*gathered, strict=True)]
         for result, shape in zip(results, declared.tuple_shapes or (declared,), strict=True):
             if not shape.is_dynamic and result.shape != shape.dimensions:
@@ -308,7 +308,7 @@ def reduce_scatter(
 
 def _roots(op: Collective, context: Evaluation, table: Value) -> list[int]:
     """The indices of the roots in the group, for each operand: those that the group's first device names."""
-    gathered, _ = op.all_gather_members(context, table)
+    gathered = op.all_gather_members(context, table)
     roots = [int(r) for r in gathered[0]]
     for root in roots:
         if not 0 <= root < len(gathered):

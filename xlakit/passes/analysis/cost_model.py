@@ -108,9 +108,9 @@ class CostModel:
         """A byte that is read by a loop over arrays of so many bytes."""
         return max(self.cycle * _LOADED_BYTE, 1 / self.machine.bandwidth(array_bytes))
 
-    def moved_byte(self, array_bytes: float = 0.0) -> float:
-        """A byte that is moved from one array to another; both have so many bytes."""
-        return max(self.cycle * _MOVED_BYTE, 2 / self.machine.bandwidth(array_bytes))
+    def moved_byte(self) -> float:
+        """A byte that is moved from one array to another, both in the first-level cache."""
+        return max(self.cycle * _MOVED_BYTE, 2 / self.machine.bandwidth(0.0))
 
     def materialization(self, shape: Shape) -> float:
         """An array that is written by a kernel and read by another one."""

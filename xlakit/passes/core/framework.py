@@ -23,7 +23,6 @@ class PassContext:
     fuel: how many rewrites may still be made; None for any number. With it a wrong rewrite is found by bisection.
     disabled: names of passes, of tables of rules, and of single rules that are left out.
     check: whether the verifier runs after each pass, and rules that do not come to an end are an error.
-    fold_limit: constants of more elements than this are not made by folding.
     """
 
     def __init__(
@@ -32,12 +31,10 @@ class PassContext:
         fuel: int | None = None,
         disabled: Iterable[str] = (),
         check: bool = False,
-        fold_limit: int = 4096,
     ) -> None:
         self.fuel = fuel
         self.disabled = frozenset(disabled)
         self.check = check
-        self.fold_limit = fold_limit
         # For each pass that has run, in order, how often each of its rules has rewritten something.
         self.statistics: list[tuple[str, Counter[str]]] = []
         # Told of the rewrites of rules and of merged instructions; nothing is collected where there is none.

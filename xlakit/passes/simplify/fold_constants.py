@@ -53,6 +53,8 @@ _NO_MODULE = HloModule(
 
 # Operands may have so many times as many elements as the result may.
 _OPERANDS_TO_RESULT = 4
+# Constants of more elements are not made.
+_MOST_ELEMENTS = 4096
 
 
 @_rule("constant")
@@ -73,7 +75,7 @@ def constant_of_one_number(x: Instruction, make: Rewriter) -> Instruction | None
 
 @_rule(ANY)
 def fold(x: Instruction, make: Rewriter) -> Instruction | None:
-    """f(constants) -> constant, of at most ``fold_limit`` elements; random numbers and loops are left alone.
+    """f(constants) -> constant, of at most 4,096 elements; random numbers and loops are left alone.
 
     An operand may be a broadcast of a constant or an iota, too.
     """
@@ -82,8 +84,9 @@ def fold(x: Instruction, make: Rewriter) -> Instruction | None:
     for operand in x.operands:
         if not _is_known(operand):
             return None
-    limit = make.context.fold_limit
-    if _elements(x.shape) > limit or sum(_elements(o.shape) for o in x.operands) > limit * _OPERANDS_TO_RESULT:
+    if _elements(x.shape) > _MOST_ELEMENTS:
+        return None
+    if sum(_elements(o.shape) for o in x.operands) > _MOST_ELEMENTS * _OPERANDS_TO_RESULT:
         return None
     try:
         value = _evaluate(x)
