@@ -7,7 +7,7 @@ result, each array in the layout of its shape; a tuple is a table of pointers to
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -65,12 +65,7 @@ class CTarget:
         """Call it on copies of the operands; gives the result."""
         instruction = context.instruction
         self.check(instruction)
-        op = instruction.op_as(CustomCall)
-        shapes = op.operand_layout_constraints or tuple(o.shape for o in instruction.operands)
-        inputs = [Memory(shape, value) for shape, value in zip(shapes, operands, strict=True)]
-        output = Memory(context.shape, None)
-        for pair in op.output_to_operand_aliasing:
-            output.at(pair.output_index).share(inputs[pair.operand_number].at(pair.operand_index))
+        inputs, output = memory_of(instruction, operands, context.shape)
         output.link()
         self._function(output.pointer, (ctypes.c_void_p * len(inputs))(*(i.pointer for i in inputs)))
         return output.read()
@@ -95,6 +90,17 @@ def address_of(pointer: object) -> int:
     if not 4096 <= found < 1 << 8 * ctypes.sizeof(ctypes.c_void_p):
         raise ArgumentError(f"the C function has no address, got {found}", hint="give a function that is loaded")
     return found
+
+
+def memory_of(instruction: Instruction, operands: Sequence[Value], shape: Shape) -> tuple[list[Memory], Memory]:
+    """The memory of a custom call's operands, which are copied, and of its result; what is aliased is one memory."""
+    op = instruction.op_as(CustomCall)
+    shapes = op.operand_layout_constraints or tuple(o.shape for o in instruction.operands)
+    inputs = [Memory(shape, value) for shape, value in zip(shapes, operands, strict=True)]
+    output = Memory(shape, None)
+    for pair in op.output_to_operand_aliasing:
+        output.at(pair.output_index).share(inputs[pair.operand_number].at(pair.operand_index))
+    return inputs, output
 
 
 class Memory:

@@ -7,7 +7,8 @@ from typing import Final
 
 from xlakit.ir.attributes import Sharding
 from xlakit.ops.communication.collective import Collective
-from xlakit.tools.lint.registry import Found, Program, lint
+from xlakit.tools.lint.registry import Found, lint
+from xlakit.verifier.faults import Program
 
 _LARGE: Final = 64 << 20
 
@@ -15,10 +16,8 @@ _LARGE: Final = 64 << 20
 @lint("all-reduce-of-one", "a collective whose groups have one device each")
 def _all_reduce_of_one(program: Program) -> Iterator[Found]:
     devices = program.module.replica_count * program.module.num_partitions
-    for computation, instruction in program.instructions():
-        op = instruction.op
-        if not isinstance(op, Collective):
-            continue
+    for computation, instruction in program.instructions(Collective):
+        op = instruction.op_as(Collective)
         if op.group_size == 1 or (not op.replica_groups.groups and devices == 1):
             yield Found(
                 computation,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from xlakit.errors import ArgumentError, Location
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.tools.lint import devices, loops, movement, numbers
-from xlakit.tools.lint.registry import LINTS, Lint, Program
+from xlakit.tools.lint.registry import LINTS, Lint
+from xlakit.verifier.faults import Program
 
 # Each of them registers its lints as it is imported.
 _PAGES = (devices, loops, movement, numbers)

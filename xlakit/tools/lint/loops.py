@@ -12,7 +12,8 @@ from xlakit.ops.data import Parameter
 from xlakit.passes.analysis.loops import elements_needed, loop_of, trip_count
 from xlakit.passes.core.matching import as_integer, uniform
 from xlakit.passes.loops.invariants import invariant_instructions
-from xlakit.tools.lint.registry import Found, Program, lint
+from xlakit.tools.lint.registry import Found, lint
+from xlakit.verifier.faults import Program
 
 # What an iteration reads and writes below this is not worth an element that the loop carries.
 _WORTH_A_WARNING: Final = 1 << 16
@@ -41,10 +42,10 @@ def _loop_invariant_not_hoisted(program: Program) -> Iterator[Found]:
 
 @lint("loop-without-end", "a loop whose condition does not depend on anything that its body changes")
 def _loop_without_end(program: Program) -> Iterator[Found]:
-    for computation, instruction in program.instructions():
-        if not isinstance(instruction.op, While) or _may_differ(instruction.op.condition):
+    for computation, instruction in program.instructions(While):
+        condition = instruction.op_as(While).condition
+        if _may_differ(condition):
             continue
-        condition = instruction.op.condition
         constant = as_integer(uniform(condition.root))
         loop = loop_of(instruction)
         if constant is not None:

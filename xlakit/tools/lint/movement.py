@@ -12,17 +12,16 @@ from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.movement import Reverse, Transpose
 from xlakit.passes.analysis.loops import counted_elements, loop_of
 from xlakit.passes.core.matching import as_integer, uniform
-from xlakit.tools.lint.registry import Found, Program, lint
+from xlakit.tools.lint.registry import Found, lint
+from xlakit.verifier.faults import Program
 
 _HUGE: Final = 4 << 20
 
 
 @lint("redundant-transpose", "a transpose that moves nothing, or that undoes the one before it")
 def _redundant_transpose(program: Program) -> Iterator[Found]:
-    for computation, instruction in program.instructions():
-        op = instruction.op
-        if not isinstance(op, Transpose):
-            continue
+    for computation, instruction in program.instructions(Transpose):
+        op = instruction.op_as(Transpose)
         inner = instruction.operands[0]
         if op.dimensions == tuple(range(len(op.dimensions))):
             # Optimized dumps say by it that the layout changes.
@@ -39,9 +38,9 @@ def _redundant_transpose(program: Program) -> Iterator[Found]:
 
 @lint("redundant-reverse", "a reverse that undoes the one before it")
 def _redundant_reverse(program: Program) -> Iterator[Found]:
-    for computation, instruction in program.instructions():
-        op, inner = instruction.op, instruction.operands[0] if instruction.operands else None
-        if not isinstance(op, Reverse) or inner is None or not isinstance(inner.op, Reverse):
+    for computation, instruction in program.instructions(Reverse):
+        op, inner = instruction.op_as(Reverse), instruction.operands[0]
+        if not isinstance(inner.op, Reverse):
             continue
         if set(op.dimensions) == set(inner.op.dimensions):
             message = f"the reverse undoes {inner.name}, of which it is one"
@@ -54,8 +53,8 @@ def _same_layout(first: Shape, second: Shape) -> bool:
 
 @lint("huge-constant", f"a constant of {_HUGE >> 20} MiB or more, which every copy of the program carries")
 def _huge_constant(program: Program) -> Iterator[Found]:
-    for computation, instruction in program.instructions():
-        if isinstance(instruction.op, (Constant, ElidedConstant)) and instruction.shape.byte_size >= _HUGE:
+    for computation, instruction in program.instructions(Constant, ElidedConstant):
+        if instruction.shape.byte_size >= _HUGE:
             size = instruction.shape.byte_size / (1 << 20)
             yield Found(
                 computation,

@@ -18,7 +18,8 @@ from xlakit.ops.elementwise.convert import Convert
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.shared.numerics import to_double
 from xlakit.passes.core.matching import as_integer, as_real, literal, uniform
-from xlakit.tools.lint.registry import Found, Program, lint
+from xlakit.tools.lint.registry import Found, lint
+from xlakit.verifier.faults import Program
 
 _DOUBLE: Final = (PrimitiveType.F64, PrimitiveType.C128)
 # A sum of so many numbers of equal size in eight bits of mantissa has lost whole elements.
@@ -31,9 +32,9 @@ def _f64_by_accident(program: Program) -> Iterator[Found]:
     given = {leaf.element_type for leaf in leaves if _is_inexact(leaf.element_type)}
     if not given or not given.isdisjoint(_DOUBLE):
         return
-    for computation, instruction in program.instructions():
+    for computation, instruction in program.instructions(Convert):
         kind = instruction.shape.element_type
-        if isinstance(instruction.op, Convert) and kind in _DOUBLE:
+        if kind in _DOUBLE:
             source = instruction.operands[0].shape.element_type
             if _is_inexact(source) and source not in _DOUBLE:
                 yield Found(
@@ -51,10 +52,10 @@ def _is_inexact(kind: PrimitiveType) -> bool:
 
 @lint("convert-chain", "a conversion to a type that holds all values of the old one, and from there back")
 def _convert_chain(program: Program) -> Iterator[Found]:
-    for computation, instruction in program.instructions():
-        if not isinstance(instruction.op, Convert) or not isinstance(instruction.operands[0].op, Convert):
-            continue
+    for computation, instruction in program.instructions(Convert):
         middle = instruction.operands[0]
+        if not isinstance(middle.op, Convert):
+            continue
         source, last = middle.operands[0].shape.element_type, instruction.shape.element_type
         if source is last and _holds(middle.shape.element_type, source):
             yield Found(
@@ -83,9 +84,9 @@ def _integers(kind: PrimitiveType) -> tuple[int, int]:
 
 @lint("reduce-in-low-precision", f"a sum or product of {_MANY} elements or more that is kept in 16 bits or fewer")
 def _reduce_in_low_precision(program: Program) -> Iterator[Found]:
-    for computation, instruction in program.instructions():
-        op = instruction.op
-        if not isinstance(op, Reduce) or not isinstance(op.to_apply.root.op, (Add, Multiply)):
+    for computation, instruction in program.instructions(Reduce):
+        op = instruction.op_as(Reduce)
+        if not isinstance(op.to_apply.root.op, (Add, Multiply)):
             continue
         kind = op.to_apply.root.shape.element_type
         sizes = instruction.operands[0].shape.dimensions
@@ -101,10 +102,8 @@ def _reduce_in_low_precision(program: Program) -> Iterator[Found]:
 
 @lint("inexact-iota", "numbers that count up past what their type can tell apart")
 def _inexact_iota(program: Program) -> Iterator[Found]:
-    for computation, instruction in program.instructions():
-        op, kind = instruction.op, instruction.shape.element_type
-        if not isinstance(op, Iota):
-            continue
+    for computation, instruction in program.instructions(Iota):
+        op, kind = instruction.op_as(Iota), instruction.shape.element_type
         if kind.is_floating:
             exact = 1 << int(ml_dtypes.finfo(kind.dtype).nmant) + 1
         elif kind.is_integral:
@@ -123,9 +122,7 @@ def _inexact_iota(program: Program) -> Iterator[Found]:
 
 @lint("division-by-zero", "a division or remainder by a constant zero")
 def _division_by_zero(program: Program) -> Iterator[Found]:
-    for computation, instruction in program.instructions():
-        if not isinstance(instruction.op, (Divide, Remainder)):
-            continue
+    for computation, instruction in program.instructions(Divide, Remainder):
         divisor = uniform(instruction.operands[1])
         if as_integer(divisor) == 0 or as_real(divisor) == 0:
             yield Found(
@@ -138,9 +135,9 @@ def _division_by_zero(program: Program) -> Iterator[Found]:
 
 @lint("comparison-with-nan", "a comparison with a constant NaN, whose result does not depend on the other operand")
 def _comparison_with_nan(program: Program) -> Iterator[Found]:
-    for computation, instruction in program.instructions():
-        op = instruction.op
-        if not isinstance(op, Compare) or (op.type is not None and op.type.name == "TOTALORDER"):
+    for computation, instruction in program.instructions(Compare):
+        op = instruction.op_as(Compare)
+        if op.type is not None and op.type.name == "TOTALORDER":
             continue
         for operand, other in (instruction.operands, instruction.operands[::-1]):
             real = as_real(uniform(operand))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from xlakit.errors import InternalError
-from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.verifier.faults import Program
 
 
 class Found(NamedTuple):
@@ -17,19 +18,6 @@ class Found(NamedTuple):
     instruction: Instruction
     message: str
     hint: str
-
-
-class Program:
-    """A module, with what several lints ask about it."""
-
-    def __init__(self, module: HloModule) -> None:
-        self.module = module
-
-    def instructions(self) -> Iterator[tuple[Computation, Instruction]]:
-        """All instructions, each with its computation."""
-        for computation in self.module.computations:
-            for instruction in computation.instructions:
-                yield computation, instruction
 
 
 Check: TypeAlias = Callable[[Program], Iterator[Found]]

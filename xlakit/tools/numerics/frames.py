@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from xlakit.errors import Location
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Scan, While
 
@@ -54,6 +56,37 @@ class Frames:
     def callers(self) -> tuple[Instruction, ...]:
         """The instructions that call them."""
         return tuple(frame.caller for frame in self._stack)
+
+
+@dataclass(slots=True)
+class ArrayRow:
+    """An array that an instruction gives, in all its executions.
+
+    index: of the array in a result that is a tuple; empty for an array. callers: the instructions whose computations it
+    runs in, outermost first.
+    """
+
+    instruction: Instruction
+    index: tuple[int, ...]
+    callers: tuple[Instruction, ...]
+    location: Location | None
+    executions: int
+
+    @property
+    def name(self) -> str:
+        """``%name``, with the index in a tuple."""
+        return f"%{self.instruction.name}" + "".join(f"{{{i}}}" for i in self.index)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "instruction": self.instruction.name,
+            "opcode": self.instruction.opcode,
+            "index": list(self.index),
+            "callers": [caller.name for caller in self.callers],
+            "location": None if self.location is None else str(self.location),
+            "executions": self.executions,
+        }
 
 
 def describe_path(path: tuple[Frame, ...]) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 
 from xlakit.arguments import converting
 from xlakit.data.primitive import PrimitiveType
-from xlakit.errors import ArgumentError, Location
+from xlakit.errors import ArgumentError
 from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.evaluate import Context, evaluator
 from xlakit.interpreter.executable import compile_module
@@ -35,7 +35,7 @@ from xlakit.ops.shared.calling import Calling
 from xlakit.ops.shared.numerics import convert
 from xlakit.ops.sort import Sort, sort_order
 from xlakit.tools.numerics.errors import ErrorSize, error_size, ulps, unit_roundoff
-from xlakit.tools.numerics.frames import Frames, describe_path
+from xlakit.tools.numerics.frames import ArrayRow, Frames, describe_path
 from xlakit.tools.numerics.promotion import Promotion, promoted_type
 from xlakit.tools.numerics.trace import leaves_of
 from xlakit.tools.table import aligned
@@ -46,7 +46,7 @@ _SHOWN = 20
 
 
 @dataclass(slots=True)
-class ShadowRow:
+class ShadowRow(ArrayRow):
     """The error of one array that an instruction gives, the largest of all its executions.
 
     error: relative to the shadow (:class:`ErrorSize`). born: what the instruction itself adds, in units in the last
@@ -54,20 +54,10 @@ class ShadowRow:
     largest of its operands', or over a rounding if that is larger. path: the iteration and calls of the largest error.
     """
 
-    instruction: Instruction
-    index: tuple[int, ...]
-    callers: tuple[Instruction, ...]
-    location: Location | None
-    executions: int
     error: ErrorSize
     born: float | None
     amplification: float
     path: str
-
-    @property
-    def name(self) -> str:
-        """``%name``, with the index in a tuple."""
-        return f"%{self.instruction.name}" + "".join(f"{{{i}}}" for i in self.index)
 
     @property
     def adds(self) -> bool:
@@ -83,12 +73,7 @@ class ShadowRow:
             "amplification": self.amplification,
         }
         return {
-            "instruction": self.instruction.name,
-            "opcode": self.instruction.opcode,
-            "index": list(self.index),
-            "callers": [caller.name for caller in self.callers],
-            "location": None if self.location is None else str(self.location),
-            "executions": self.executions,
+            **ArrayRow.as_dict(self),
             **{name: v if v is None or np.isfinite(v) else str(v) for name, v in numbers.items()},
             "path": self.path,
         }
@@ -113,15 +98,15 @@ class ShadowReport:
         """The rows as a JSON object."""
         return json.dumps(self.as_dict(), indent=1)
 
-    def most_born(self, count: int = 5) -> list[ShadowRow]:
-        """The instructions that add most themselves, beginning with the largest; at least 2 units in the last place."""
+    def most_born(self) -> list[ShadowRow]:
+        """The five instructions that add most themselves, at least 2 units in the last place, the largest first."""
         found = [row for row in self.rows if row.born is not None and row.born >= 2]
-        return sorted(found, key=lambda row: -(row.born or 0.0))[:count]
+        return sorted(found, key=lambda row: -(row.born or 0.0))[:5]
 
-    def most_amplified(self, count: int = 5) -> list[ShadowRow]:
-        """The instructions that make their operands' errors at least twice as large, beginning with the largest."""
+    def most_amplified(self) -> list[ShadowRow]:
+        """The five instructions that make their operands' errors at least twice as large, the largest first."""
         found = [row for row in self.rows if row.amplification >= 2]
-        return sorted(found, key=lambda row: -row.amplification)[:count]
+        return sorted(found, key=lambda row: -row.amplification)[:5]
 
     def __str__(self) -> str:
         """Tables: the largest errors, where errors are born, where they are amplified, and those of the results."""

@@ -17,7 +17,7 @@ from xlakit.interpreter.executable import compile_module
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Array, Value
 from xlakit.ops.data import Constant, GetTupleElement, Tuple
-from xlakit.tools.numerics.frames import Frames, describe_path
+from xlakit.tools.numerics.frames import ArrayRow, Frames, describe_path
 from xlakit.tools.numerics.statistics import Statistics, statistics_of
 from xlakit.tools.table import aligned
 
@@ -26,28 +26,17 @@ _MOST_ITERATIONS = 10_000
 
 
 @dataclass(slots=True)
-class TraceRow:
+class TraceRow(ArrayRow):
     """What one instruction gave: in all its executions together, and where it was asked for in each.
 
-    index: of the array in a result that is a tuple; empty for an array. callers: the instructions whose computations it
-    runs in, outermost first. iterations: the iterations of the loops around it, outermost first, with the statistics of
-    that execution; at most 10,000.
+    iterations: the iterations of the loops around it, outermost first, with the statistics of that execution; at most
+    10,000.
     """
 
-    instruction: Instruction
-    index: tuple[int, ...]
-    callers: tuple[Instruction, ...]
-    location: Location | None
-    executions: int
     statistics: Statistics
     iterations: list[tuple[tuple[int, ...], Statistics]] = field(
         default_factory=list[tuple[tuple[int, ...], Statistics]]
     )
-
-    @property
-    def name(self) -> str:
-        """``%name``, with the index in a tuple."""
-        return f"%{self.instruction.name}" + "".join(f"{{{i}}}" for i in self.index)
 
     def add(self, other: Statistics, iteration: tuple[int, ...] | None) -> None:
         """One more execution."""
@@ -63,13 +52,8 @@ class TraceRow:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         made: dict[str, Any] = {
-            "instruction": self.instruction.name,
-            "opcode": self.instruction.opcode,
+            **ArrayRow.as_dict(self),
             "shape": self.instruction.shape.to_string(with_layout=False),
-            "index": list(self.index),
-            "callers": [caller.name for caller in self.callers],
-            "location": None if self.location is None else str(self.location),
-            "executions": self.executions,
             **self.statistics.as_dict(),
         }
         if self.iterations:

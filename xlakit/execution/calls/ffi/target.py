@@ -20,7 +20,7 @@ import numpy as np
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, HandlerError, UnsupportedError
-from xlakit.execution.calls.c_calls import Memory, address_of
+from xlakit.execution.calls.c_calls import Memory, address_of, memory_of
 from xlakit.execution.calls.ffi import structures
 from xlakit.execution.calls.ffi.attributes import Attribute, parse_attributes
 from xlakit.execution.calls.ffi.interface import (
@@ -123,12 +123,7 @@ class FfiTarget:
         """Call it on copies of the operands; gives the result."""
         instruction = context.instruction
         self.check(instruction)
-        op = instruction.op_as(CustomCall)
-        shapes = op.operand_layout_constraints or tuple(o.shape for o in instruction.operands)
-        inputs = [Memory(shape, value) for shape, value in zip(shapes, operands, strict=True)]
-        output = Memory(context.shape, None)
-        for pair in op.output_to_operand_aliasing:
-            output.at(pair.output_index).share(inputs[pair.operand_number].at(pair.operand_index))
+        inputs, output = memory_of(instruction, operands, context.shape)
         call = _Call(parse_attributes(instruction.annotations.backend_config))
         states = self._states_of(instruction, call)
         call.give(inputs, output)
