@@ -98,15 +98,15 @@ class ShadowReport:
         """The rows as a JSON object."""
         return json.dumps(self.as_dict(), indent=1)
 
-    def most_born(self) -> list[ShadowRow]:
-        """The five instructions that add most themselves, at least 2 units in the last place, the largest first."""
+    def most_born(self, count: int = 5) -> list[ShadowRow]:
+        """The instructions that add most themselves, beginning with the largest; at least 2 units in the last place."""
         found = [row for row in self.rows if row.born is not None and row.born >= 2]
-        return sorted(found, key=lambda row: -(row.born or 0.0))[:5]
+        return sorted(found, key=lambda row: -(row.born or 0.0))[:count]
 
-    def most_amplified(self) -> list[ShadowRow]:
-        """The five instructions that make their operands' errors at least twice as large, the largest first."""
+    def most_amplified(self, count: int = 5) -> list[ShadowRow]:
+        """The instructions that make their operands' errors at least twice as large, beginning with the largest."""
         found = [row for row in self.rows if row.amplification >= 2]
-        return sorted(found, key=lambda row: -row.amplification)[:5]
+        return sorted(found, key=lambda row: -row.amplification)[:count]
 
     def __str__(self) -> str:
         """Tables: the largest errors, where errors are born, where they are amplified, and those of the results."""

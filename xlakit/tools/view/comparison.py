@@ -21,16 +21,17 @@ def view_difference(
     *,
     ignore: Iterable[str] = (),
     names: tuple[str, str] | None = None,
+    title: str | None = None,
 ) -> View:
     """A page of two programs, matched by their structure, and of what differs between them.
 
     ignore: what does not count, as :func:`xlakit.diff_modules` takes it. names: of the two programs; default: those of
-    the modules.
+    the modules. title: the page's.
 
     Raises ArgumentError for what cannot be ignored.
     """
     one, other = names or (first.name, second.name)
-    title = f"{one} and {other}"
+    title = title or f"{one} and {other}"
     return View(page_of(document_of_difference(first, second, ignore, (one, other), title).as_dict()), title)
 
 
