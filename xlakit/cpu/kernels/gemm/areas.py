@@ -58,28 +58,28 @@ class Areas:
         ]
 
 
-def make_areas(product: Product, cut: Blocking, *, direct: bool, local_width: int, converted_rows: int) -> Areas:
+def make_areas(product: Product, blocking: Blocking, *, direct: bool, local_width: int, converted_rows: int) -> Areas:
     """The areas for a product.
 
     direct: sums of tiles are results. local_width: elements of a row of the epilogue's rectangle, 0 without one.
     converted_rows: how many rows are converted to results at a time if there is one block of k.
     """
-    engine = cut.engine
-    slivers = cut.slivers(product)
-    right = slivers * cut.sliver_elements * (cut.k_blocks if cut.ahead else 1)
-    left = cut.mc * cut.packed_kc * engine.parts
-    rows = cut.mc if cut.k_blocks > 1 else min(cut.mc, converted_rows)
+    engine = blocking.engine
+    slivers = blocking.slivers(product)
+    right = slivers * blocking.sliver_elements * (blocking.k_blocks if blocking.ahead else 1)
+    left = blocking.mc * blocking.packed_kc * engine.parts
+    rows = blocking.mc if blocking.k_blocks > 1 else min(blocking.mc, converted_rows)
     sums = slivers * (engine.nr if direct else rows * engine.nr * engine.parts)
-    pointers = cut.mc * 8
+    pointers = blocking.mc * 8
     return Areas(
-        left=left * engine.packed.bytes if cut.packs[0] else 0,
-        right=right * engine.packed.bytes if cut.packs[1] else 0,
+        left=left * engine.packed.bytes if blocking.packs[0] else 0,
+        right=right * engine.packed.bytes if blocking.packs[1] else 0,
         sums=sums * engine.acc.bytes,
-        results=min(cut.mc, product.sizes[0]) * local_width * product.result.byte_width,
+        results=min(blocking.mc, product.sizes[0]) * local_width * product.result.byte_width,
         sources=pointers,
-        pointers=pointers if cut.packs[0] else 0,
+        pointers=pointers if blocking.packs[0] else 0,
         targets=pointers,
-        sliver_sources=slivers * engine.nr * 8 if cut.packs[1] else 0,
-        runs=cut.runs * 16,
-        packed_runs=cut.runs * 16 if cut.is_mixed else 0,
+        sliver_sources=slivers * engine.nr * 8 if blocking.packs[1] else 0,
+        runs=blocking.runs * 16,
+        packed_runs=blocking.runs * 16 if blocking.is_mixed else 0,
     )

@@ -28,40 +28,50 @@ def can_read_in_place(engine: Engine, rhs: Matrix) -> bool:
     return across.stride == 1 or across.run == 1
 
 
-def check_cut(product: Product, cut: Blocking, *, covers_k: bool = True) -> None:
+def check_blocking(product: Product, blocking: Blocking, *, covers_k: bool = True) -> None:
     """Raise InternalError if the blocking of a product is invalid.
 
     covers_k: whether the blocks cover k; other emitters compute their blocks at run time.
     """
-    rules = [*_tiles(product, cut), *_operands(product, cut), *(_steps if covers_k else _steps_of_others)(product, cut)]
-    require(f"a product of {product.sizes} cut as {cut}", rules)
+    rules = [
+        *_tiles(product, blocking),
+        *_operands(product, blocking),
+        *(_steps if covers_k else _steps_of_others)(product, blocking),
+    ]
+    require(f"a product of {product.sizes} in blocks as {blocking}", rules)
 
 
-def _tiles(product: Product, cut: Blocking) -> list[Rule]:
+def _tiles(product: Product, blocking: Blocking) -> list[Rule]:
     """Rows and columns."""
     rows, columns, _ = product.sizes
-    engine = cut.engine
+    engine = blocking.engine
     return [
         ("tiles have rows and columns", engine.mr > 0 and engine.vectors > 0),
         # A task stores whole slivers but for the last one of the result, which ends with the last column task.
-        ("tasks' columns are whole slivers", cut.column_tasks == 1 or cut.task_columns % engine.nr == 0),
+        ("tasks' columns are whole slivers", blocking.column_tasks == 1 or blocking.task_columns % engine.nr == 0),
         (
             "tasks have all columns",
-            cut.task_columns > 0 and cut.column_tasks == max(1, -(-columns // cut.task_columns)),
+            blocking.task_columns > 0 and blocking.column_tasks == max(1, -(-columns // blocking.task_columns)),
         ),
-        ("tasks have all rows", cut.task_rows > 0 and cut.row_tasks == max(1, -(-rows // cut.task_rows))),
+        (
+            "tasks have all rows",
+            blocking.task_rows > 0 and blocking.row_tasks == max(1, -(-rows // blocking.task_rows)),
+        ),
         # Rows past the end of a block are computed like its last one: the block's tables have room for whole tiles.
-        ("blocks of rows are whole tiles", cut.mc > 0 and cut.mc % engine.mr == 0),
-        ("rows of all batches together are of several batches", not cut.batches_inner or product.batch > 0),
+        ("blocks of rows are whole tiles", blocking.mc > 0 and blocking.mc % engine.mr == 0),
+        ("rows of all batches together are of several batches", not blocking.batches_inner or product.batch > 0),
     ]
 
 
-def _operands(product: Product, cut: Blocking) -> list[Rule]:
-    engine, lhs, rhs = cut.engine, product.lhs, product.rhs
+def _operands(product: Product, blocking: Blocking) -> list[Rule]:
+    engine, lhs, rhs = blocking.engine, product.lhs, product.rhs
     plain = engine.group == 1 and stored_as_packed(engine, lhs.kind)
     return [
-        ("a left operand that is not packed lies as packed elements do", cut.packs[0] or plain),
-        ("a right operand that is not packed lies in whole slivers", cut.packs[1] or can_read_in_place(engine, rhs)),
+        ("a left operand that is not packed lies as packed elements do", blocking.packs[0] or plain),
+        (
+            "a right operand that is not packed lies in whole slivers",
+            blocking.packs[1] or can_read_in_place(engine, rhs),
+        ),
         ("operands have the same runs of k", [n for n, _ in lhs.along.dims] == [n for n, _ in rhs.along.dims]),
         ("rows are those of the result", lhs.across.size == product.rows.size),
         ("columns are those of the result", rhs.across.size == product.columns.size),
@@ -69,24 +79,33 @@ def _operands(product: Product, cut: Blocking) -> list[Rule]:
     ]
 
 
-def _steps(product: Product, cut: Blocking) -> list[Rule]:
+def _steps(product: Product, blocking: Blocking) -> list[Rule]:
     """Blocks of k."""
     along = product.lhs.along
     runs, run = along.outer.size, along.run
-    whole = cut.runs > 1 or cut.kc == run
-    blocks = -(-runs // max(1, cut.runs)) if whole else runs * -(-run // max(1, cut.kc))
+    whole = blocking.runs > 1 or blocking.kc == run
+    blocks = -(-runs // max(1, blocking.runs)) if whole else runs * -(-run // max(1, blocking.kc))
     return [
-        ("blocks of several runs have whole runs", cut.runs == 1 or cut.kc == run),
-        ("blocks have all steps of k", not runs * run or (cut.runs > 0 and cut.kc > 0 and cut.k_blocks == blocks)),
-        ("pairs of steps are in one run", cut.engine.group == 1 or cut.runs == 1 or cut.kc % cut.engine.group == 0),
+        ("blocks of several runs have whole runs", blocking.runs == 1 or blocking.kc == run),
+        (
+            "blocks have all steps of k",
+            not runs * run or (blocking.runs > 0 and blocking.kc > 0 and blocking.k_blocks == blocks),
+        ),
+        (
+            "pairs of steps are in one run",
+            blocking.engine.group == 1 or blocking.runs == 1 or blocking.kc % blocking.engine.group == 0,
+        ),
     ]
 
 
-def _steps_of_others(product: Product, cut: Blocking) -> list[Rule]:
+def _steps_of_others(product: Product, blocking: Blocking) -> list[Rule]:
     """Blocks that may begin at any step of a run, in any number."""
     return [
-        ("blocks that begin anywhere are of one run", cut.runs == 1),
-        ("blocks that begin anywhere have whole groups of steps", cut.kc > 0 and cut.kc % cut.engine.group == 0),
-        ("sums of any number of blocks are added up in memory", cut.k_blocks > 1),
-        ("blocks that begin anywhere are packed one at a time", not cut.ahead),
+        ("blocks that begin anywhere are of one run", blocking.runs == 1),
+        (
+            "blocks that begin anywhere have whole groups of steps",
+            blocking.kc > 0 and blocking.kc % blocking.engine.group == 0,
+        ),
+        ("sums of any number of blocks are added up in memory", blocking.k_blocks > 1),
+        ("blocks that begin anywhere are packed one at a time", not blocking.ahead),
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from xlakit.cpu.kernels.gemm.areas import make_areas
-from xlakit.cpu.kernels.gemm.check import check_cut
+from xlakit.cpu.kernels.gemm.check import check_blocking
 from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall, Rectangle
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import (
@@ -76,58 +76,64 @@ class GemmEmitter:
     begins_with_zeros = False
 
     def __init__(
-        self, fn: Function, product: Product, cut: Blocking, epilogue_call: EpilogueCall | None = None
+        self, fn: Function, product: Product, blocking: Blocking, epilogue_call: EpilogueCall | None = None
     ) -> None:
-        check_cut(product, cut, covers_k=not self.begins_with_zeros)
-        self.fn, self.product, self.cut, self.engine = fn, product, cut, cut.engine
+        check_blocking(product, blocking, covers_k=not self.begins_with_zeros)
+        self.fn, self.product, self.blocking, self.engine = fn, product, blocking, blocking.engine
         self.rows, self.columns, _ = product.sizes
         self.epilogue_call = epilogue_call
         self.arrays = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in product.arrays]
         engine = self.engine
-        self.several = cut.k_blocks > 1
-        self.local = cut.local_width(product) if epilogue_call is not None and epilogue_call.local else 0
+        self.several = blocking.k_blocks > 1
+        self.local = blocking.local_width(product) if epilogue_call is not None and epilogue_call.local else 0
         self.direct = not self.begins_with_zeros and _is_stored_by_tiles(engine, product, local=self.local > 0)
         self.areas = make_areas(
-            product, cut, direct=self.direct, local_width=self.local, converted_rows=_TILES.value * engine.mr
+            product, blocking, direct=self.direct, local_width=self.local, converted_rows=_TILES.value * engine.mr
         )
-        self.sliver = cut.sliver_elements
+        self.sliver = blocking.sliver_elements
         # The elements of a row of a tile. Rows past the end go to a row of their own.
         self.tile_row = engine.nr * engine.parts
 
     def emit(self) -> None:
         """The loop over tasks."""
-        fn, cut = self.fn, self.cut
+        fn, blocking = self.fn, self.blocking
         _, begin, end = fn.parameters
         areas = self.areas
         small = areas.bytes <= _STACK_BYTES.value
         scratch = fn.alloca(I8, areas.bytes, align=64) if small else acquire(fn, areas.bytes)
         self.left, self.right, self.sums, self.results, *tables = areas.pointers_in(fn, scratch)
         self.sources, self.pointers, self.targets, self.sliver_sources, self.runs, self.packed_runs = tables
-        if cut.packs[0]:
-            rows = Direction(((cut.mc, cut.packed_kc * self.engine.parts),))
+        if blocking.packs[0]:
+            rows = Direction(((blocking.mc, blocking.packed_kc * self.engine.parts),))
             source = _Addresses(self.left, self.engine.packed.bytes)
-            self._walk(rows, fn.i64(0), fn.i64(cut.mc), source, _Table(self.pointers))
+            self._walk(rows, fn.i64(0), fn.i64(blocking.mc), source, _Table(self.pointers))
         else:
             self.pointers = self.sources
-        if cut.is_mixed:
+        if blocking.is_mixed:
             # Runs of the packed operand lie one after another.
-            side = cut.packs.index(True)
-            direction = Direction(((cut.runs, cut.kc * (1, self.engine.nr)[side]),))
+            side = blocking.packs.index(True)
+            direction = Direction(((blocking.runs, blocking.kc * (1, self.engine.nr)[side]),))
             table = _Table(fn.at(self.packed_runs, I64, side), apart=2)
-            self._walk(direction, fn.i64(0), fn.i64(cut.runs), _Addresses(), table)
+            self._walk(direction, fn.i64(0), fn.i64(blocking.runs), _Addresses(), table)
         with fn.while_([begin], lambda loop: loop.carried[0] < end) as loop:
             task = loop.carried[0]
-            if cut.batches_inner:
+            if blocking.batches_inner:
                 batch, rest = task.integer("urem", self.product.batch), task.integer("udiv", self.product.batch)
-                column_task, row_task = rest.integer("urem", cut.column_tasks), rest.integer("udiv", cut.column_tasks)
+                column_task, row_task = (
+                    rest.integer("urem", blocking.column_tasks),
+                    rest.integer("udiv", blocking.column_tasks),
+                )
                 count = fn.i64(1)
             else:
-                row_task, rest = task.integer("urem", cut.row_tasks), task.integer("udiv", cut.row_tasks)
-                column_task, batch = rest.integer("urem", cut.column_tasks), rest.integer("udiv", cut.column_tasks)
-                count = smaller(fn, end - task, fn.i64(cut.row_tasks) - row_task)
-            first = row_task * cut.task_rows
-            last = smaller(fn, first + count * cut.task_rows, fn.i64(self.rows))
-            self.part(batch, column_task * cut.task_columns, first, last)
+                row_task, rest = task.integer("urem", blocking.row_tasks), task.integer("udiv", blocking.row_tasks)
+                column_task, batch = (
+                    rest.integer("urem", blocking.column_tasks),
+                    rest.integer("udiv", blocking.column_tasks),
+                )
+                count = smaller(fn, end - task, fn.i64(blocking.row_tasks) - row_task)
+            first = row_task * blocking.task_rows
+            last = smaller(fn, first + count * blocking.task_rows, fn.i64(self.rows))
+            self.part(batch, column_task * blocking.task_columns, first, last)
             loop.next(task + count)
         if not small:
             release(fn, scratch)
@@ -145,7 +151,7 @@ class GemmEmitter:
 
     def part(self, batch: Value, column: Value, first: Value, last: Value) -> None:
         """Compute rows ``first`` to ``last`` (exclusive) of the columns of one task."""
-        fn, cut, product = self.fn, self.cut, self.product
+        fn, blocking, product = self.fn, self.blocking, self.product
         bases = self.bases(batch)
         self.lhs = Packer(fn, self.engine, product.lhs, bases[0], product.result)
         self.rhs = Packer(fn, self.engine, product.rhs, bases[1], product.result)
@@ -155,69 +161,71 @@ class GemmEmitter:
             self.output = Output(fn, self.engine, product.result, rows, columns, self.results)
         self.column = column
         self.whole, self.tail = self._slivers()
-        if cut.packs[1]:
-            width = smaller(fn, fn.i64(self.columns) - column, fn.i64(cut.task_columns))
+        if blocking.packs[1]:
+            width = smaller(fn, fn.i64(self.columns) - column, fn.i64(blocking.task_columns))
             columns = self.engine.nr
             padded = (width + (columns - 1)).integer("udiv", columns) * columns
             source = _Addresses(self.rhs.base, _bytes(product.rhs.kind))
             self._walk(product.rhs.across, column, width, source, _Table(self.sliver_sources, padded=padded))
-            if cut.ahead:
+            if blocking.ahead:
                 with self.k_blocks() as loop:
                     block = self.block(loop.index)
                     self._point_runs(block)
                     self._pack_right(loop.index, block)
-        with fn.loop(first, last, cut.mc, hints=NO_UNROLL) as rows:
-            end = smaller(fn, rows.index + cut.mc, last)
+        with fn.loop(first, last, blocking.mc, hints=NO_UNROLL) as rows:
+            end = smaller(fn, rows.index + blocking.mc, last)
             if self.local:
                 self.output.origin = rows.index, column
             self._rows(rows.index, end)
             if self.epilogue_call is not None:
                 base = self.results if self.local else self.arrays[2]
-                width = smaller(fn, column + cut.task_columns, fn.i64(self.columns))
+                width = smaller(fn, column + blocking.task_columns, fn.i64(self.columns))
                 self.epilogue_call.call(fn, Rectangle(base, batch, (rows.index, end), (column, width)))
 
     def _slivers(self) -> tuple[Value, int]:
         """Whole slivers of the task's columns, and the columns of one that is not whole (only in the last task)."""
-        fn, engine, cut = self.fn, self.engine, self.cut
+        fn, engine, blocking = self.fn, self.engine, self.blocking
         tail = self.columns % engine.nr
-        if cut.column_tasks == 1:
+        if blocking.column_tasks == 1:
             return fn.i64(self.columns // engine.nr), tail
-        width = smaller(fn, fn.i64(self.columns) - self.column, fn.i64(cut.task_columns))
+        width = smaller(fn, fn.i64(self.columns) - self.column, fn.i64(blocking.task_columns))
         return width.integer("udiv", engine.nr), tail
 
     def _each(self, do: Callable[[Value, Value, int], None]) -> None:
         """Call ``do`` with the first sliver, the number and the width of slivers: once for whole ones, once for a
         partial one.
         """
-        fn, cut = self.fn, self.cut
+        fn, blocking = self.fn, self.blocking
         if self.whole.constant != 0:
             do(fn.i64(0), self.whole, self.engine.nr)
         if not self.tail:
             return
-        if cut.column_tasks == 1:
+        if blocking.column_tasks == 1:
             do(self.whole, fn.i64(1), self.tail)
             return
-        with fn.if_((self.column + cut.task_columns).compare("sge", self.columns)):
+        with fn.if_((self.column + blocking.task_columns).compare("sge", self.columns)):
             do(self.whole, fn.i64(1), self.tail)
 
     def k_blocks(self) -> AbstractContextManager[Loop]:
         """The loop over blocks of k."""
-        return self.fn.loop(0, self.cut.k_blocks, hints=NO_UNROLL)
+        return self.fn.loop(0, self.blocking.k_blocks, hints=NO_UNROLL)
 
     def block(self, number: Value) -> Block:
         """Block ``number`` of k."""
-        fn, cut, along = self.fn, self.cut, self.product.lhs.along
+        fn, blocking, along = self.fn, self.blocking, self.product.lhs.along
         if not self.several:
-            return Block(fn.i64(0), cut.runs, fn.i64(0), cut.kc)
-        if cut.runs > 1 or cut.kc == along.run:
-            run = number * cut.runs
+            return Block(fn.i64(0), blocking.runs, fn.i64(0), blocking.kc)
+        if blocking.runs > 1 or blocking.kc == along.run:
+            run = number * blocking.runs
             total = along.outer.size
-            runs = cut.runs if total % cut.runs == 0 else smaller(fn, fn.i64(total) - run, fn.i64(cut.runs))
-            return Block(run, runs, fn.i64(0), cut.kc)
-        per_run = -(-along.run // cut.kc)
-        step = number.integer("urem", per_run) * cut.kc
-        even = along.run % cut.kc == 0
-        kc = cut.kc if even else smaller(fn, fn.i64(along.run) - step, fn.i64(cut.kc))
+            runs = (
+                blocking.runs if total % blocking.runs == 0 else smaller(fn, fn.i64(total) - run, fn.i64(blocking.runs))
+            )
+            return Block(run, runs, fn.i64(0), blocking.kc)
+        per_run = -(-along.run // blocking.kc)
+        step = number.integer("urem", per_run) * blocking.kc
+        even = along.run % blocking.kc == 0
+        kc = blocking.kc if even else smaller(fn, fn.i64(along.run) - step, fn.i64(blocking.kc))
         return Block(number.integer("udiv", per_run), 1, step, kc)
 
     # -- tables ----------------------------------------------------------------------------------
@@ -258,7 +266,7 @@ class GemmEmitter:
         source = _Addresses(self.lhs.base, _bytes(lhs.kind))
         self._walk(lhs.across, first, count, source, _Table(self.sources, padded=padded))
         if not self.direct:
-            row = Direction(((self.cut.mc, self.tile_row),))
+            row = Direction(((self.blocking.mc, self.tile_row),))
             self._walk(row, fn.i64(0), padded, _Addresses(self.sums, engine.acc.bytes), _Table(self.targets))
             return
         row, column = output.origin or (fn.i64(0), fn.i64(0))
@@ -274,7 +282,7 @@ class GemmEmitter:
             outer = joined(matrix.along.outer)
             distances = _Addresses(base=block.step * matrix.along.stride)
             self._walk(outer, block.run, runs, distances, _Table(fn.at(self.runs, I64, side), apart=2))
-            if self.cut.is_mixed and not self.cut.packs[side]:
+            if self.blocking.is_mixed and not self.blocking.packs[side]:
                 table = _Table(fn.at(self.packed_runs, I64, side), apart=2)
                 self._walk(outer, block.run, runs, distances, table)
 
@@ -294,16 +302,16 @@ class GemmEmitter:
             *_numbers(fn, block.runs, block.kc, lhs.along.stride),
             count,
             self.left,
-            fn.i64(self.cut.packed_kc),
+            fn.i64(self.blocking.packed_kc),
         )
 
     def _begins_with_vectors(self) -> bool:
         """Whether no vector of rows reaches from one run of them into the next."""
-        cut, lanes = self.cut, self.engine.lanes
+        blocking, lanes = self.blocking, self.engine.lanes
         if len(self.product.lhs.across.dims) <= 1:
             return True
-        blocks = self.rows <= cut.mc or cut.mc % lanes == 0
-        return blocks and (cut.row_tasks == 1 or cut.task_rows % lanes == 0)
+        blocks = self.rows <= blocking.mc or blocking.mc % lanes == 0
+        return blocks and (blocking.row_tasks == 1 or blocking.task_rows % lanes == 0)
 
     def _pack_right(self, number: Value, block: Block) -> None:
         fn, engine, rhs = self.fn, self.engine, self.product.rhs
@@ -334,14 +342,14 @@ class GemmEmitter:
         return kind if stored_as_packed(self.engine, kind) else self.product.result
 
     def _packed_sliver(self, number: Value, sliver: Value) -> Value:
-        start = number * (self.cut.slivers(self.product) * self.sliver) if self.cut.ahead else self.fn.i64(0)
+        start = number * (self.blocking.slivers(self.product) * self.sliver) if self.blocking.ahead else self.fn.i64(0)
         return self.fn.at(self.right, self.engine.packed, start + sliver * self.sliver)
 
     # -- tiles -----------------------------------------------------------------------------------
 
     def _rows(self, first: Value, last: Value) -> None:
         """One block of rows: for each block of k pack, then multiply tile by tile."""
-        fn, cut, engine = self.fn, self.cut, self.engine
+        fn, blocking, engine = self.fn, self.blocking, self.engine
         count = last - first
         self._point_rows(first, last)
         if self.begins_with_zeros:
@@ -349,17 +357,17 @@ class GemmEmitter:
         with self.k_blocks() as loop:
             block = self.block(loop.index)
             self._point_runs(block)
-            if cut.packs[1] and not cut.ahead:
+            if blocking.packs[1] and not blocking.ahead:
                 self._pack_right(loop.index, block)
-            if cut.packs[0]:
+            if blocking.packs[0]:
                 self._pack_rows(count, block)
             if self.direct or self.several:
-                advance = engine.nr if self.direct else cut.mc * self.tile_row
+                advance = engine.nr if self.direct else blocking.mc * self.tile_row
                 self._each(lambda s, n, w: self._multiply(loop.index, block, (s, n), (fn.i64(0), count), w, advance))
             else:
                 self._each(lambda s, n, w: self._converted(loop.index, block, (s, n), (first, last), w))
         if self.several and not self.direct:
-            distance = cut.mc * self.tile_row * engine.acc.bytes
+            distance = blocking.mc * self.tile_row * engine.acc.bytes
 
             def finish(sliver: Value, slivers: Value, width: int) -> None:
                 with fn.loop(0, slivers, hints=NO_UNROLL) as each:
@@ -381,17 +389,17 @@ class GemmEmitter:
 
         Their sums go ``advance`` elements further on from sliver to sliver.
         """
-        fn, cut, engine = self.fn, self.cut, self.engine
+        fn, blocking, engine = self.fn, self.blocking, self.engine
         lhs, rhs = self.product.lhs, self.product.rhs
         sliver, count = slivers
-        runs, kc, table = block.runs, block.kc, self.packed_runs if self.cut.is_mixed else self.runs
-        if all(cut.packs):
+        runs, kc, table = block.runs, block.kc, self.packed_runs if self.blocking.is_mixed else self.runs
+        if all(blocking.packs):
             runs, kc = 1, times(runs, kc)
             table = fn.address(fn.module.shared_data("no_distance", bytes(16), align=8))
         if engine.group == 2:
             kc = (kc + 1) // 2 if isinstance(kc, int) else (kc + 1) >> 1
         next_right = self.sliver * engine.packed.bytes
-        if not cut.packs[1]:
+        if not blocking.packs[1]:
             # With two dimensions, slivers are the outer one.
             step = engine.nr * rhs.across.stride if len(rhs.across.dims) < 2 else rhs.across.dims[0][1]
             next_right = step * memory_type(rhs.kind).bytes
@@ -408,8 +416,8 @@ class GemmEmitter:
                 fn,
                 runs,
                 kc,
-                1 if cut.packs[0] else lhs.along.stride,
-                engine.nr if cut.packs[1] else rhs.along.stride,
+                1 if blocking.packs[0] else lhs.along.stride,
+                engine.nr if blocking.packs[1] else rhs.along.stride,
             ),
             self.targets,
             sliver * advance,
@@ -418,18 +426,18 @@ class GemmEmitter:
 
     def _tiles(self, width: int, kc: Value | int) -> Tiles:
         """The kind of tiles for so many columns."""
-        cut, engine, product = self.cut, self.engine, self.product
+        blocking, engine, product = self.blocking, self.engine, self.product
         kind = product.rhs.kind
         # Packed slivers are padded, so that registers are full.
-        wide = rounded_up(width, engine.lanes) if cut.packs[1] else width
+        wide = rounded_up(width, engine.lanes) if blocking.packs[1] else width
         return Tiles(
             engine,
             width if self.direct else wide,
             wide,
-            1 if cut.packs[0] or product.lhs.along.stride == 1 else None,
-            engine.nr if cut.packs[1] else None,
-            None if cut.packs[1] else kind,
-            None if cut.packs[1] or stored_as_packed(engine, kind) else product.result,
+            1 if blocking.packs[0] or product.lhs.along.stride == 1 else None,
+            engine.nr if blocking.packs[1] else None,
+            None if blocking.packs[1] else kind,
+            None if blocking.packs[1] or stored_as_packed(engine, kind) else product.result,
             kc if isinstance(kc, int) and kc <= (4 if engine.mr > 1 else 8) else None,
             self.several,
         )
@@ -437,7 +445,7 @@ class GemmEmitter:
     def _right(self, number: Value, sliver: Value) -> Value:
         """Where the right operand of a sliver begins."""
         rhs = self.product.rhs
-        if self.cut.packs[1]:
+        if self.blocking.packs[1]:
             return self._packed_sliver(number, sliver)
         start = self.rhs.across(self.column + sliver * self.engine.nr)
         return self.fn.at(self.rhs.base, memory_type(rhs.kind), start)

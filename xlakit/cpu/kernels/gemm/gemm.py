@@ -82,7 +82,7 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
         tile = engine.mr if engine.acc.is_float else 4
         engine = _fitted(replace(engine, name=engine.acc.name, packed=engine.acc, group=1, mr=tile), rows, columns)
     packs = _packs(engine, product)
-    runs, kc, k_blocks = _cut_k(engine, along)
+    runs, kc, k_blocks = _block_k(engine, along)
     if rows <= engine.mr and not packs[1]:
         # No element of the right operand is read twice.
         runs, kc, k_blocks = along.outer.size, along.run, 1
@@ -179,7 +179,7 @@ def _fitted(engine: Engine, rows: int, columns: int) -> Engine:
     return replace(engine, mr=best, vectors=vectors)
 
 
-def _cut_k(engine: Engine, along: Direction) -> tuple[int, int, int]:
+def _block_k(engine: Engine, along: Direction) -> tuple[int, int, int]:
     """Runs and kc of a block of k, and the number of blocks."""
     runs, run = along.outer.size, along.run
     if not runs:
@@ -246,10 +246,10 @@ def emit_gemm(
 
     ``epilogue_call`` is called after each block of rows.
     """
-    cut = blocking or plan_gemm(product)
+    blocking = blocking or plan_gemm(product)
     fn = module.function(name, VOID, [PTR, I64, I64])
-    if task_count(product, cut):
-        GemmEmitter(fn, product, cut, epilogue_call).emit()
+    if task_count(product, blocking):
+        GemmEmitter(fn, product, blocking, epilogue_call).emit()
         rows, columns, depth = product.sizes
         fn.effort = Effort.LITTLE if rows * columns * depth >= _LARGE.value else Effort.ALL
     fn.ret()

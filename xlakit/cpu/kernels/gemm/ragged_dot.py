@@ -34,7 +34,7 @@ def emit_ragged_dot(module: Module, instruction: Instruction) -> Kernel:
     """The kernel; its table is lhs, rhs, group sizes and result."""
     plan = _plan(instruction)
     fn = module.function("ragged_dot", VOID, [PTR, I64, I64])
-    tasks = task_count(plan.product, plan.cut)
+    tasks = task_count(plan.product, plan.blocking)
     if tasks:
         writer = _WRITERS[plan.mode](fn, plan)
         writer.emit()
@@ -63,7 +63,7 @@ class _Plan:
 
     mode: str
     product: Product
-    cut: Blocking
+    blocking: Blocking
     groups: _Groups
     ragged: int
     inner: int = 1
@@ -105,10 +105,10 @@ def _plan(instruction: Instruction) -> _Plan:
 
 def _in_several(product: Product) -> Blocking:
     """A blocking whose blocks of k may begin anywhere in a run; sums of several blocks are accumulated in memory."""
-    cut = plan_gemm(product)
-    group = cut.engine.group
-    kc = max(group, min(cut.runs * cut.kc, product.lhs.along.run) // group * group)
-    return replace(cut, runs=1, kc=kc, k_blocks=2, ahead=False)
+    blocking = plan_gemm(product)
+    group = blocking.engine.group
+    kc = max(group, min(blocking.runs * blocking.kc, product.lhs.along.run) // group * group)
+    return replace(blocking, runs=1, kc=kc, k_blocks=2, ahead=False)
 
 
 class _Sides:
@@ -162,7 +162,7 @@ class _Writer(GemmEmitter):
 
     def __init__(self, fn: Function, plan: _Plan) -> None:
         product = replace(plan.product, arrays=(0, 1, 3))
-        super().__init__(fn, product, plan.cut)
+        super().__init__(fn, product, plan.blocking)
         self.plan = plan
         self.sizes = fn.load(PTR, fn.at(fn.parameters[0], PTR, 2))
 
@@ -181,7 +181,7 @@ class _Writer(GemmEmitter):
         """Zeros for rows from ``first`` below ``last`` of the columns of one task."""
         fn, product = self.fn, self.product
         base = self.bases(batch)[2]
-        end = smaller(fn, column + self.cut.task_columns, fn.i64(self.columns))
+        end = smaller(fn, column + self.blocking.task_columns, fn.i64(self.columns))
         zero = constant(fn, product.result, product.result.dtype.type(0))
         with fn.loop(first, last, hints=NO_UNROLL) as rows:
             start = product.rows.offset(fn, rows.index)
@@ -249,7 +249,7 @@ class _Sums(_Writer):
     @contextmanager
     def k_blocks(self) -> Generator[Loop]:
         """The blocks of k between the group's first and last step, run by run."""
-        fn, plan, kc = self.fn, self.plan, self.cut.kc
+        fn, plan, kc = self.fn, self.plan, self.blocking.kc
         with fn.loop(0, self.product.lhs.along.outer.size, hints=NO_UNROLL) as runs:
             prefix = self.own * plan.before + runs.index.integer("udiv", plan.inner)
             with fn.loop(0, self.group, carried=[fn.i64(0)], hints=NO_UNROLL) as loop:

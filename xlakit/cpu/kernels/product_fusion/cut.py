@@ -80,10 +80,16 @@ def _by_blas(product: Product, task_rows: int, task_columns: int) -> Cut:
     )
 
 
-def _own(product: Product, cut: Blocking, copies: tuple[Padded, ...] = ()) -> Cut:
-    most = min(cut.mc, product.sizes[0])
+def _own(product: Product, blocking: Blocking, copies: tuple[Padded, ...] = ()) -> Cut:
     return Cut(
-        product, cut, cut.task_rows, cut.task_columns, task_count(product, cut), most, cut.local_width(product), copies
+        product,
+        blocking,
+        blocking.task_rows,
+        blocking.task_columns,
+        task_count(product, blocking),
+        min(blocking.mc, product.sizes[0]),
+        blocking.local_width(product),
+        copies,
     )
 
 
