@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,6 +60,17 @@ class Run:
         return made
 
 
+class ComparedWith(NamedTuple):
+    """What the results of a run are compared with.
+
+    what: ``interpreter``, ``jaxlib`` or ``snapshot``. recorded: the result in the snapshot. limits: those of jaxlib.
+    """
+
+    what: str
+    recorded: Any
+    limits: Limits
+
+
 def run(
     module: HloModule,
     *,
@@ -68,15 +79,12 @@ def run(
     output_path: str | None,
     iterations: int,
     backend: str | None,
-    compare_with: str | None,
-    recorded: Any = None,
-    limits: Limits = Limits(),  # noqa: B008 - it does not change
+    compared_with: ComparedWith | None,
 ) -> Run:
     """Run a module, and save what it gives where a path is given.
 
-    compare_with: ``interpreter``, ``jaxlib``, or ``snapshot``, for which ``recorded`` is the result to compare with.
-    Arguments and results are whole arrays, of a program that is split over devices, too. ``limits`` are those of
-    jaxlib, where that is what the program is compared with; NothingToCompareError where it gives nothing within them.
+    Arguments and results are whole arrays, of a program that is split over devices, too. Raises NothingToCompareError
+    where jaxlib gives nothing within its limits.
     """
     if output_path is not None:
         _check_writable(Path(output_path))
@@ -101,11 +109,11 @@ def run(
         # Opened here, since savez puts .npz behind a path that does not end so.
         with Path(output_path).open("wb") as file:
             np.savez(file, **flatten(result))  # pyright: ignore[reportArgumentType]
-    if compare_with is None:
+    if compared_with is None:
         return Run(result, tuple(times), None)
-    if compare_with == "snapshot":
-        return Run(result, tuple(times), tuple(compare(result, recorded)))
-    reference = _on_interpreter if compare_with == "interpreter" else _on_jaxlib(limits)
+    if compared_with.what == "snapshot":
+        return Run(result, tuple(times), tuple(compare(result, compared_with.recorded)))
+    reference = _on_interpreter if compared_with.what == "interpreter" else _on_jaxlib(compared_with.limits)
     return Run(result, tuple(times), tuple(compare(result, _reference(devices, values, reference, seed))))
 
 

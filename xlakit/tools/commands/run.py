@@ -172,9 +172,14 @@ def _results(
     module: HloModule, given: Given, program: Program, options: argparse.Namespace
 ) -> tuple[int, dict[str, Any]]:
     from xlakit.tools.jaxlib_child import Limits
-    from xlakit.tools.run import format_run, format_time, run
+    from xlakit.tools.run import ComparedWith, format_run, format_time, run
 
     output = None if options.output is None else str(program.output(options.output, ".npz"))
+    compared_with = None
+    if options.compare is not None:
+        recorded = _recorded(program.path) if options.compare == "snapshot" else None
+        limits = Limits(options.compare_timeout, options.compare_memory)
+        compared_with = ComparedWith(options.compare, recorded, limits)
     done = run(
         module,
         input_path=given.input,
@@ -182,9 +187,7 @@ def _results(
         output_path=output,
         iterations=options.iterations or 1,
         backend=options.backend,
-        compare_with=options.compare,
-        recorded=_recorded(program.path) if options.compare == "snapshot" else None,
-        limits=Limits(options.compare_timeout, options.compare_memory),
+        compared_with=compared_with,
     )
     status = 0 if done.agrees else 1
     if options.json:
