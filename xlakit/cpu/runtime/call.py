@@ -48,9 +48,6 @@ def make_caller(
     arguments: Sequence[Shape],
     result: Shape,
     fallback: Callable[..., Any],
-    *,
-    on_error: Callable[[int], Any] = raise_status,
-    releases_gil: bool = True,
 ) -> Callable[..., Any]:
     """A function that runs a program on arrays that are just what it takes, and hands all else to ``fallback``.
 
@@ -60,14 +57,12 @@ def make_caller(
     result: the shape of the result, tuples nested at will; tokens become None. The entry's ``results`` has a pointer
     for each array of it, in order, aligned to 64 bytes.
     fallback: called with the same arguments where one of them does not fit or their number is wrong.
-    on_error: called with the status where it is not DONE and no exception is set; should raise. What it returns
-    otherwise is what the call gives.
-    releases_gil: whether other Python threads run meanwhile. Giving the GIL away costs more than a tiny program.
 
+    Other Python threads run meanwhile. A status other than DONE raises, see :func:`raise_status`.
     Gives ``fallback`` itself where native code does not know this build of Python or NumPy, or where a shape is not
     static.
     """
-    signature = _signature(context, arguments, result, releases_gil=releases_gil)
+    signature = _signature(context, arguments, result)
     if signature is None or "xlakit_call" not in runtime().symbols:
         return fallback
     new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
@@ -75,7 +70,7 @@ def make_caller(
     leaves = _leaves(result)
     dtypes = tuple(shape.element_type.dtype for shape in (*arguments, *(leaf for leaf in leaves if leaf is not None)))
     # The order is that of native_call.HELD_...
-    held = (signature, fallback, on_error, context, dtypes)
+    held = (signature, fallback, raise_status, context, dtypes)
     return make(ctypes.addressof(_method()), held, None)
 
 
@@ -87,14 +82,12 @@ def _method() -> _MethodDef:
     return made
 
 
-def execute(
-    context: Context, arguments: Sequence[Array], results: Sequence[Array], *, releases_gil: bool = True
-) -> int:
-    """Run a program on arrays that fit, into arrays that fit; gives its status.
+def execute(context: Context, arguments: Sequence[Array], results: Sequence[Array]) -> int:
+    """Run a program on arrays that fit, into arrays that fit, while other Python threads run; gives its status.
 
     Raises what a signal handler raised while it ran, such as KeyboardInterrupt.
     """
-    return _execute_for_python()(context.address, pointers(arguments), pointers(results), releases_gil)
+    return _execute_for_python()(context.address, pointers(arguments), pointers(results))
 
 
 def pointers(arrays: Sequence[Array]) -> Any:
@@ -171,7 +164,7 @@ def result_arrays(result: Shape) -> list[Array]:
     return [allocate_array(leaf.dimensions, leaf.element_type.dtype) for leaf in _leaves(result) if leaf is not None]
 
 
-def _signature(context: Context, arguments: Sequence[Shape], result: Shape, *, releases_gil: bool) -> bytes | None:
+def _signature(context: Context, arguments: Sequence[Shape], result: Shape) -> bytes | None:
     leaves = _leaves(result)
     arrays = [leaf for leaf in leaves if leaf is not None]
     if not all(shape.is_array and not shape.is_dynamic for shape in (*arguments, *arrays)):
@@ -179,7 +172,7 @@ def _signature(context: Context, arguments: Sequence[Shape], result: Shape, *, r
     tree = _tree(result)
     records = [word for s in (*arguments, *arrays) for word in _array_record(s.element_type.dtype, s.dimensions)]
     table_words = len(arguments) + 2 * len(arrays) + len(tree)
-    head = (context.address, len(arguments), len(arrays), int(releases_gil), len(tree), 8 * table_words)
+    head = (context.address, len(arguments), len(arrays), len(tree), 8 * table_words)
     words = [*head, *records, *tree]
     return bytes((ctypes.c_int64 * len(words))(*words))
 

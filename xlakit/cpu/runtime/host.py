@@ -14,7 +14,7 @@ import itertools
 import threading
 from collections.abc import Callable
 
-from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Module, Value
+from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Module
 from xlakit.cpu.llvm.promises import APART, SELDOM
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT, Status
@@ -144,19 +144,12 @@ def _emit_signals(module: Module) -> None:
 
 
 def _emit_execute_for_python(module: Module) -> None:
-    """``xlakit_execute_for_python(ptr origin, ptr arguments, ptr results, i64 releases_gil) -> i64``: a status."""
+    """``xlakit_execute_for_python(ptr origin, ptr arguments, ptr results) -> i64``: run without the GIL; a status."""
     module.declare("PyEval_SaveThread", PTR, [])
     module.declare("PyEval_RestoreThread", VOID, [PTR])
-    fn = module.function("xlakit_execute_for_python", I64, [PTR, PTR, PTR, I64], external=True)
-    origin, arguments, results, releases = fn.parameters
-
-    def execute() -> Value:
-        return fn.call("xlakit_execute", I64, origin, arguments, results)
-
-    def released() -> tuple[Value]:
-        state = fn.call("PyEval_SaveThread", PTR)
-        status = execute()
-        fn.call("PyEval_RestoreThread", VOID, state)
-        return (status,)
-
-    fn.ret(*fn.if_else(releases.ne(0), released, lambda: (execute(),)))
+    fn = module.function("xlakit_execute_for_python", I64, [PTR, PTR, PTR], external=True)
+    origin, arguments, results = fn.parameters
+    state = fn.call("PyEval_SaveThread", PTR)
+    status = fn.call("xlakit_execute", I64, origin, arguments, results)
+    fn.call("PyEval_RestoreThread", VOID, state)
+    fn.ret(status)

@@ -17,7 +17,7 @@ from xlakit.cpu.runtime.record import Record
 
 # context: the origin. table_bytes: the room for the tables of one call: pointers to arguments, pointers to results, the
 # results, and the tree's stack.
-SIGNATURE = Record(context=1, arguments=1, results=1, releases_gil=1, tree_length=1, table_bytes=1)
+SIGNATURE = Record(context=1, arguments=1, results=1, tree_length=1, table_bytes=1)
 ARRAY = Record(dtype=1, rank=1, bytes=1)
 LEAF, NOTHING = -1, -2
 
@@ -251,8 +251,7 @@ def _emit_run(module: Module) -> None:
 
     def execute() -> tuple[Value]:
         context = fn.load(PTR, SIGNATURE.at(fn, signature, "context"))
-        releases = SIGNATURE.load(fn, signature, "releases_gil")
-        return (fn.call("xlakit_execute_for_python", I64, context, arguments, results, releases),)
+        return (fn.call("xlakit_execute_for_python", I64, context, arguments, results),)
 
     (status,) = fn.if_else(failed, lambda: (fn.i64(Status.RAISED),), execute)
 
@@ -270,7 +269,7 @@ def _emit_run(module: Module) -> None:
 
 
 def _emit_report(module: Module) -> None:
-    """``report(ptr held, i64 status) -> ptr``: what the caller's function for errors gives, which mostly raises."""
+    """``report(ptr held, i64 status) -> ptr``: calls the function that raises what a status means; null."""
     fn = module.function("report", PTR, [PTR, I64], attributes=(APART, SELDOM))
     held, status = fn.parameters
     number = _c(fn, "PyLong_FromLongLong", status)
