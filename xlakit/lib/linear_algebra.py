@@ -70,7 +70,7 @@ def qr_decomposition(a: XlaOp) -> tuple[XlaOp, XlaOp]:
     """The QR factorization in LAPACK's form.
 
     a: matrices [.., m, n]. Gives matrices [.., m, n] of R and, below the diagonal, of the Householder vectors, and
-    their factors [.., min(m, n)]. Raises ShapeError.
+    their factors [.., min(m, n)]. Raises ShapeError. Source: Qr.
     """
     prefix, batch, rows, columns = _matrices(a)
     kind = a.shape.element_type
@@ -86,7 +86,7 @@ def product_of_elementary_householder_reflectors(a: XlaOp, taus: XlaOp) -> XlaOp
     a: matrices [.., m, n] of Householder vectors below the diagonal, with m at least n.
     taus: their factors [.., k], with k at most n.
 
-    Gives matrices [.., m, n]. Raises ShapeError.
+    Gives matrices [.., m, n]. Raises ShapeError. Source: ProductOfElementaryHouseholderReflectors.
     """
     prefix, batch, rows, columns = _matrices(a)
     count = taus.shape.dimensions[-1] if taus.shape.dimensions else 0
@@ -104,7 +104,7 @@ def qr(a: XlaOp, full_matrices: bool = True) -> tuple[XlaOp, XlaOp]:
     full_matrices: whether Q is [.., m, m] and R [.., m, n]; otherwise with k = min(m, n) they are [.., m, k] and
         [.., k, n].
 
-    Raises ShapeError.
+    Raises ShapeError. Source: QrExplicit.
     """
     _, batch, rows, columns = _matrices(a)
     packed, taus = qr_decomposition(a)
@@ -130,6 +130,7 @@ def lu(a: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
     a: matrices [.., m, n]. Gives L below the diagonal and U from it on in one matrix [.., m, n], the rows that were
     exchanged with each row, S32[.., min(m, n)], and the permutation of the rows, S32[.., m]. Raises ShapeError.
+    Source: LuDecomposition.
     """
     prefix, batch, rows, columns = _matrices(a)
     count = min(rows, columns)
@@ -184,7 +185,7 @@ def eigh(a: XlaOp, lower: bool = True, sort_eigenvalues: bool = True) -> tuple[X
     a: matrices [.., n, n]. lower: whether their lower triangle is read, otherwise the upper one.
     sort_eigenvalues: has no effect; they always come in ascending order.
 
-    Gives vectors [.., n, n] in columns, and values [.., n]. Raises ShapeError.
+    Gives vectors [.., n, n] in columns, and values [.., n]. Raises ShapeError. Source: SelfAdjointEig.
     """
     prefix, batch, _, size = _matrices(a, square=True)
     kind = a.shape.element_type
@@ -204,7 +205,7 @@ def svd(a: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     """The singular value decomposition: a = u diag(d) v^H.
 
     a: matrices [.., m, n]. Gives u [.., m, m], d [.., min(m, n)] in descending order, and v [.., n, n].
-    Raises ShapeError.
+    Raises ShapeError. Source: SVD.
     """
     prefix, batch, rows, columns = _matrices(a)
     kind = a.shape.element_type

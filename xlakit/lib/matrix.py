@@ -1,6 +1,6 @@
 """Diagonals, triangles and transposes of matrices. All dimensions of an operand but the last two count matrices.
 
-Source: ``xla/hlo/builder/lib/matrix.h``; its products are in :mod:`xlakit.lib.einsum`.
+Source: ``xla/hlo/builder/lib/matrix.h``; its products are in :mod:`xlakit.lib.products`.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def matrix_diagonal(a: XlaOp, k: int = 0) -> XlaOp:
 
 @building
 def lower_triangle(a: XlaOp, k: int = 0) -> XlaOp:
-    """The elements on the diagonal ``k`` and below it; zeros elsewhere. Raises ShapeError for what has no matrices."""
+    """The elements on the diagonal ``k`` and below it; zeros elsewhere. Raises ShapeError. Source: LowerTriangle."""
     return _triangle(a, k, lower=True)
 
 
 @building
 def upper_triangle(a: XlaOp, k: int = 0) -> XlaOp:
-    """The elements on the diagonal ``k`` and above it; zeros elsewhere. Raises ShapeError for what has no matrices."""
+    """The elements on the diagonal ``k`` and above it; zeros elsewhere. Raises ShapeError. Source: UpperTriangle."""
     return _triangle(a, k, lower=False)
 
 

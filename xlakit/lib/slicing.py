@@ -187,7 +187,7 @@ def torch_scatter_dense(
 ) -> XlaOp:
     """``input`` with elements of ``src`` combined into it at positions along one dimension.
 
-    For dimension 1 of 3: ``out[i][p][k] = combiner(out[i][p][k], src[i][j][k])`` for each j, with p = index[i][j][k].
+    For dimension 1 of 3, ``p = index[i][j][k]`` and ``out[i][p][k] = combiner(out[i][p][k], src[i][j][k])`` for each j.
 
     index: integers; its sizes are those of ``input`` but for dimension ``dim``. Elements whose index lies outside have
         no effect.
