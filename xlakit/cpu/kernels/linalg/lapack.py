@@ -12,7 +12,8 @@ operand, by the memory plan; others begin as zeros, so that results are the same
 workspaces are on the stack of the kernel; for larger ones the thread takes memory once for all of its tasks.
 
 Threads. The program has LAPACK's library use one thread (entry/emit.py), and tasks are shared out as those of other
-kernels, so results do not depend on the number of threads. LAPACK's own variables on the stack take less than 100 KiB.
+kernels, so results do not depend on the number of threads, but for few large matrices on one thread or more (see
+lapack_blocked.py). LAPACK's own variables on the stack take less than 100 KiB.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
+from xlakit.cpu.kernels.linalg.lapack_blocked import BlockedMethod, blocked, is_blocked
 from xlakit.cpu.kernels.linalg.lapack_routines import (
     CALLS,
     S32,
@@ -83,11 +86,13 @@ def emit_lapack(module: Module, instruction: Instruction) -> Kernel:
     except (KeyError, IndexError) as error:
         raise DeclinedError(f"LAPACK's {name} without {error}") from None
     count = math.prod(batch)
+    # Few large matrices are factored one after the other, each by all threads.
+    is_shared = count < machine.current().threads and is_blocked(problem, name)
     kernel = _Kernel(module, problem, call, workspace_counts(call))
     changed = [dims for _, dims in problem.operands if len(dims) == 2][-1]
-    function = kernel.write_zeros() if not math.prod(changed) else kernel.write()
+    function = kernel.write_zeros() if not math.prod(changed) else kernel.write(count if is_shared else None)
     cost = cost_model().cycles(_CALL_CYCLES + _PRODUCT_CYCLES * call.products)
-    return Kernel((Phase(function.name, count, count * cost),), dict(call.updates))
+    return Kernel((Phase(function.name, 1 if is_shared else count, count * cost),), dict(call.updates))
 
 
 def _each(shapes: Sequence[Shape], rank: int) -> tuple[ArrayType, ...]:
@@ -113,6 +118,7 @@ class _Kernel:
         self._operands: Sequence[Value] = ()
         self._results: Sequence[Value] = ()
         self._works: Mapping[str, Value] = {}
+        self._method: BlockedMethod | None = None
 
     def write_zeros(self) -> Function:
         """Matrices without elements have zeros for results."""
@@ -126,16 +132,18 @@ class _Kernel:
         fn.ret()
         return fn
 
-    def write(self) -> Function:
-        """Each task calls the routine once."""
+    def write(self, shared: int | None = None) -> Function:
+        """Each task calls the routine once; or, for so many ``shared`` matrices, the one task begins others."""
         fn, call = self._fn, self._call
+        if shared is not None:
+            self._method = blocked(fn, self._problem, call.routine[1:])
         offsets, total = self._layout()
         is_on_stack = total <= _MOST_STACK_BYTES
         memory = fn.alloca(I64, -(-total // 8), align=_ALIGNMENT) if is_on_stack else acquire(fn, total)
         sizes = {work.name: self._counts[work.name] * work.kind.byte_width for work in call.works}
         self._works = {name: within(fn, fn.at(memory, I8, o), sizes[name]) for name, o in offsets.items()}
         _, begin, end = fn.parameters
-        with fn.loop(begin, end, hints=NO_UNROLL) as task:
+        with fn.loop(*((begin, end) if shared is None else (0, shared)), hints=NO_UNROLL) as task:
             self._begin(task.index)
             if call.is_finite_only:
                 fn.if_else(self._is_finite(), self._routine, self._spoiled)
@@ -174,6 +182,9 @@ class _Kernel:
             if work.copy_of is not None:
                 source = self._operands[work.copy_of]
                 fn.copy(self._works[work.name], source, _bytes(self._problem.operands[work.copy_of]))
+        if self._method is not None:
+            self._method.factor(self._operands, self._results, self._works, self._counts.get("work", 0))
+            return ()
         has_lengths = call.routine[1:] not in _WITHOUT_LENGTHS
         letters = sum(isinstance(a, Letter) for a in call.arguments) if has_lengths else 0
         symbol = blas.declare(fn.module, call.routine, len(call.arguments), letters)

@@ -1,0 +1,79 @@
+"""LU and QR of large matrices, which threads share; small knobs have small matrices take their way."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from calling import epsilon, normal
+from evaluating import build, shape_of
+
+import xlakit as xla
+from xlakit import lib, machine
+from xlakit.cpu.kernels.linalg import lapack  # it has the knobs
+from xlakit.options import compiling
+
+assert lapack
+SMALL = {"lapack_blocked.block": 8, "lapack_blocked.strip": 24, "lapack_blocked.least_blocked": 24}
+
+
+@pytest.fixture(autouse=True)
+def processors(monkeypatch):
+    """A machine of one processor would have nothing to share."""
+    here = machine.current()
+    monkeypatch.setattr(machine, "current", lambda: replace(here, threads=max(2, here.threads)))
+
+
+def compiled(function, x, blocked=True):
+    with compiling(knobs=SMALL if blocked else {"lapack_blocked.least_blocked": 1e6}):
+        return xla.compile(build(function, shape_of(x)), backend="cpu")
+
+
+def everything(x):
+    return [*lib.lu(x), *lib.qr(x), *lib.qr(x, full_matrices=False)]
+
+
+@pytest.mark.parametrize(("prefix", "rows", "columns"), [("d", 100, 100), ("s", 57, 33), ("c", 33, 57), ("z", 25, 24)])
+def test_factors_of_blocks(prefix, rows, columns):
+    a = normal(prefix, rows, columns)
+    program = compiled(everything, a)
+    with xla.threads(1):
+        results = program(a)
+    with xla.threads(4):
+        for one, other in zip(program(a), results, strict=True):
+            np.testing.assert_array_equal(one, other)
+    factors, pivots, order, *pairs = map(np.asarray, results)
+    for one, other in zip(compiled(lib.lu, a, blocked=False)(a)[1:], (pivots, order), strict=True):
+        np.testing.assert_array_equal(one, other)
+    least = min(rows, columns)
+    lower = np.tril(factors[:, :least], -1) + np.eye(rows, least)
+    bound = 10 * max(rows, columns) * epsilon(prefix)
+    np.testing.assert_allclose(lower @ np.triu(factors[:least]), a[order], rtol=0, atol=bound)
+    for q, r in (pairs[:2], pairs[2:]):
+        assert not np.tril(r, -1).any()
+        np.testing.assert_allclose(q @ r, a, rtol=0, atol=bound)
+        np.testing.assert_allclose(q.conj().T @ q, np.eye(q.shape[1]), rtol=0, atol=bound)
+
+
+def info_of(x):
+    shapes = [x.shape, xla.make_shape(xla.S32, [x.shape.dimensions[-1]]), xla.make_shape(xla.S32, [])]
+    call = xla.custom_call(
+        x.builder, "lapack_dgetrf_ffi", [x], xla.make_tuple_shape([s.without_layout() for s in shapes])
+    )
+    return [xla.get_tuple_element(call, i) for i in range(3)]
+
+
+@pytest.mark.parametrize("column", [2, 20, 39])
+def test_the_first_pivot_that_is_zero(column):
+    a = normal("d", 40, 40)
+    a[:, column:] = 0
+    found, expected = compiled(info_of, a)(a), compiled(info_of, a, blocked=False)(a)
+    assert found[2] == expected[2] == column + 1
+    np.testing.assert_array_equal(found[1], expected[1])
+    np.testing.assert_allclose(found[0], expected[0], atol=1e-12)
+
+
+def test_elements_that_are_no_numbers():
+    a = normal("d", 40, 40)
+    a[30, 3] = np.nan
+    for result in compiled(everything, a)(a)[3:]:
+        assert np.isnan(result).any()

@@ -1,0 +1,353 @@
+"""LU and QR factorizations of few large matrices, block by block, so that threads share what follows from each block.
+
+    LU      a block of columns by getrf; in each strip of later columns its exchanges of rows, trsm and gemm;
+            at the end, in each earlier block, the exchanges of all later ones
+    QR      a block of columns by geqrf; its reflections applied to each strip of later columns by larfb
+    Q       from the last block to the first: its reflections applied to the strips of later columns, then orgqr
+
+Matrices are column-major. Strips are tasks; how columns are cut depends on the size alone. LAPACK's own blocks are left
+to one thread, because what its library's threads calculate depends on their number.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+
+from xlakit.cpu.kernels.linalg.lapack_routines import Problem
+from xlakit.cpu.kernels.linalg.triangular_solve import FACTORS, NO_UNROLL
+from xlakit.cpu.kernels.shared import blas
+from xlakit.cpu.kernels.shared.scratch import acquire, release
+from xlakit.cpu.llvm import I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.scalars.memory import memory_type
+from xlakit.options import knob
+
+_BLOCK = knob("lapack_blocked.block", 64, 8, 16, tries=(48, 96))
+_STRIP = knob("lapack_blocked.strip", 128, 8, 24, tries=(64, 256))
+# Matrices of fewer reflections or pivots have too little to share.
+LEAST_BLOCKED = knob("lapack_blocked.least_blocked", 512, 24)
+
+
+class _Blocked:
+    """A factorization in place in one function, from which it starts its tasks.
+
+    The table of a task is the matrix, a second array (pivots, or the triangle of a block's reflections), and the number
+    of the block's first row and column.
+    """
+
+    name = ""
+
+    def __init__(self, fn: Function, problem: Problem, steps: int) -> None:
+        self._fn = fn
+        self._problem = problem
+        self._rows, self._columns = problem.sizes()
+        self._steps = steps
+        self._type = memory_type(problem.kind)
+        self._parts = 2 if problem.is_complex else 1
+        fn.module.declare("xlakit_parallel", VOID, [PTR, PTR, I64, I64])
+        self._strips = self._emit_strips(fn.module)
+        self._table = fn.alloca(I64, 3)
+        self._arguments = blas.Arguments(fn)
+
+    def factor(
+        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], size: int
+    ) -> None:
+        """Write the code for one matrix; ``size`` is how many elements the workspace ``work`` has."""
+        raise NotImplementedError
+
+    # -- parts of a block ---------------------------------------------------------------------------
+
+    def _blocks(self) -> int:
+        return -(-self._steps // _BLOCK.value)
+
+    def _count(self, fn: Function, row: Value) -> Value:
+        """The columns of the block that begins at a row."""
+        return (fn.i64(self._steps) - row).smin(_BLOCK.value)
+
+    def _share(self, row: Value, second: Value) -> None:
+        """Start the tasks of a block's strips."""
+        fn = self._fn
+        fn.store(second, fn.at(self._table, I64, 1))
+        fn.store(row, fn.at(self._table, I64, 2))
+        rest = fn.i64(self._columns) - (row + self._count(fn, row))
+        tasks = (rest + (_STRIP.value - 1)).integer("udiv", _STRIP.value)
+        fn.call("xlakit_parallel", VOID, fn.address(self._strips.name), self._table, tasks, fn.i64(1))
+
+    def _emit_strips(self, module: Module) -> Function:
+        """The tasks of a block: one for each strip of later columns."""
+        fn = module.function(f"{self.name}_strips", VOID, [PTR, I64, I64])
+        table, begin, end = fn.parameters
+        matrix, second = fn.load(PTR, table), fn.load(PTR, fn.at(table, I64, 1))
+        row = fn.load(I64, fn.at(table, I64, 2))
+        memory = acquire(fn, _STRIP.value * _BLOCK.value * self._problem.kind.byte_width)
+        arguments = blas.Arguments(fn)
+        with fn.loop(begin, end, hints=NO_UNROLL) as task:
+            first = row + self._count(fn, row) + task.index * _STRIP.value
+            width = (fn.i64(self._columns) - first).smin(_STRIP.value)
+            self._strip(fn, arguments, (matrix, second, memory), row, first, width)
+        release(fn, memory)
+        fn.ret()
+        return fn
+
+    def _strip(
+        self,
+        fn: Function,
+        arguments: blas.Arguments,
+        memory: tuple[Value, Value, Value],
+        row: Value,
+        first: Value,
+        width: Value,
+    ) -> None:
+        """One strip; memory: the matrix, the second array, and a workspace of the task."""
+        raise NotImplementedError
+
+    # -- calls --------------------------------------------------------------------------------------
+
+    def _routine(self, fn: Function, name: str, arguments: Sequence[Value], letters: int = 0) -> None:
+        symbol = blas.declare(fn.module, self._problem.prefix + name, len(arguments), letters)
+        fn.call(symbol, VOID, *arguments, *[fn.i64(1)] * letters)
+
+    def _at(self, fn: Function, matrix: Value, row: Value | int, column: Value) -> Value:
+        """Where an element of the matrix is."""
+        return fn.at(matrix, self._type, (column * self._rows + row) * self._parts)
+
+    def _element(self, fn: Function, vector: Value, index: Value) -> Value:
+        return fn.at(vector, self._type, index * self._parts)
+
+    def _factor(self, arguments: blas.Arguments, number: float) -> Value:
+        return arguments.data(struct.pack(FACTORS[self._problem.prefix], *(number, 0.0)[: self._parts]))
+
+
+class BlockedLu(_Blocked):
+    """``getrf``: results are the factors, pivots and info."""
+
+    name = "lu"
+
+    def __init__(self, fn: Function, problem: Problem) -> None:
+        super().__init__(fn, problem, min(problem.sizes()))
+        self._exchanges = self._emit_exchanges(fn.module)
+
+    def factor(
+        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], size: int
+    ) -> None:
+        """The blocks one after the other; info is the first pivot of 0."""
+        fn, arguments = self._fn, self._arguments
+        matrix, pivots, info = results
+        fn.store(matrix, self._table)
+        fn.store(fn.i32(0), info)
+        with fn.loop(0, self._blocks(), hints=NO_UNROLL) as loop:
+            row = loop.index * _BLOCK.value
+            count = self._count(fn, row)
+            own, found = fn.at(pivots, I32, row), arguments.slot("found", fn.i32(0))
+            block = [
+                arguments.computed("rows", fn.i64(self._rows) - row),
+                arguments.computed("count", count),
+                self._at(fn, matrix, row, row),
+                arguments.integer(self._rows),
+                own,
+                found,
+            ]
+            self._routine(fn, "getrf", block)
+            start = row.cast("trunc", I32)
+            before, here = fn.load(I32, info), fn.load(I32, found)
+            fn.store(fn.select(before.eq(0) & (here > 0), here + start, before), info)
+            with fn.loop(0, count, hints=NO_UNROLL) as pivot:
+                place = fn.at(own, I32, pivot.index)
+                fn.store(fn.load(I32, place) + start, place)
+            self._share(row, pivots)
+        tasks = fn.i64(self._blocks() - 1)
+        fn.call("xlakit_parallel", VOID, fn.address(self._exchanges.name), self._table, tasks, fn.i64(1))
+
+    def _strip(
+        self,
+        fn: Function,
+        arguments: blas.Arguments,
+        memory: tuple[Value, Value, Value],
+        row: Value,
+        first: Value,
+        width: Value,
+    ) -> None:
+        matrix, pivots, _ = memory
+        count, leading = self._count(fn, row), arguments.integer(self._rows)
+        after = row + count
+        columns, depth = arguments.computed("columns", width), arguments.computed("depth", count)
+        square, target = self._at(fn, matrix, row, row), self._at(fn, matrix, row, first)
+        exchanged = arguments.computed("from", row + 1), arguments.computed("to", after)
+        top = [columns, self._at(fn, matrix, 0, first), leading, *exchanged, pivots, arguments.integer(1)]
+        self._routine(fn, "laswp", top)
+        one = self._factor(arguments, 1.0)
+        letters = [arguments.letter(letter) for letter in ("L", "L", "N", "U")]
+        self._routine(fn, "trsm", [*letters, depth, columns, one, square, leading, target, leading])
+        below = fn.i64(self._rows) - after
+        with fn.if_(below > 0):
+            no = arguments.letter("N")
+            lower = self._at(fn, matrix, after, row)
+            minus, rest = self._factor(arguments, -1.0), self._at(fn, matrix, after, first)
+            sizes = [arguments.computed("below", below), columns, depth]
+            self._routine(fn, "gemm", [no, no, *sizes, minus, lower, leading, target, leading, one, rest, leading])
+
+    def _emit_exchanges(self, module: Module) -> Function:
+        """The exchanges of rows by later blocks, in each block but the last."""
+        fn = module.function("lu_exchanges", VOID, [PTR, I64, I64])
+        table, begin, end = fn.parameters
+        matrix, pivots = fn.load(PTR, table), fn.load(PTR, fn.at(table, I64, 1))
+        arguments = blas.Arguments(fn)
+        with fn.loop(begin, end, hints=NO_UNROLL) as task:
+            first = task.index * _BLOCK.value
+            given = [
+                arguments.integer(_BLOCK.value),
+                self._at(fn, matrix, 0, first),
+                arguments.integer(self._rows),
+                arguments.computed("from", first + (_BLOCK.value + 1)),
+                arguments.integer(self._steps),
+                pivots,
+                arguments.integer(1),
+            ]
+            self._routine(fn, "laswp", given)
+        fn.ret()
+        return fn
+
+
+class _Reflections(_Blocked):
+    """What QR and Q share: the reflections of a block applied to strips."""
+
+    letter = ""
+
+    def _strip(
+        self,
+        fn: Function,
+        arguments: blas.Arguments,
+        memory: tuple[Value, Value, Value],
+        row: Value,
+        first: Value,
+        width: Value,
+    ) -> None:
+        matrix, triangle, work = memory
+        leading, columns = arguments.integer(self._rows), arguments.computed("columns", width)
+        letters = [arguments.letter(letter) for letter in ("L", self.letter, "F", "C")]
+        sizes = [
+            arguments.computed("rows", fn.i64(self._rows) - row),
+            columns,
+            arguments.computed("count", self._count(fn, row)),
+        ]
+        vectors = self._at(fn, matrix, row, row), leading, triangle, arguments.integer(_BLOCK.value)
+        target = self._at(fn, matrix, row, first), leading, work, arguments.integer(_STRIP.value)
+        self._routine(fn, "larfb", [*letters, *sizes, *vectors, *target], 4)
+
+    def _apply(self, matrix: Value, factors: Value, triangle: Value, row: Value) -> None:
+        """Apply the reflections of a block to all later columns."""
+        fn, arguments = self._fn, self._arguments
+        count = self._count(fn, row)
+        with fn.if_(row + count < self._columns):
+            given = [
+                arguments.letter("F"),
+                arguments.letter("C"),
+                arguments.computed("rows", fn.i64(self._rows) - row),
+                arguments.computed("count", count),
+                self._at(fn, matrix, row, row),
+                arguments.integer(self._rows),
+                self._element(fn, factors, row),
+                triangle,
+                arguments.integer(_BLOCK.value),
+            ]
+            self._routine(fn, "larft", given, 2)
+            self._share(row, triangle)
+
+    def _triangle(self) -> Value:
+        return acquire(self._fn, _BLOCK.value**2 * self._problem.kind.byte_width)
+
+
+class BlockedQr(_Reflections):
+    """``geqrf``: results are the matrix and the factors of the reflections."""
+
+    name = "qr"
+
+    def __init__(self, fn: Function, problem: Problem) -> None:
+        self.letter = "C" if problem.is_complex else "T"
+        super().__init__(fn, problem, min(problem.sizes()))
+
+    def factor(
+        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], size: int
+    ) -> None:
+        """The blocks one after the other."""
+        fn, arguments = self._fn, self._arguments
+        matrix, factors = results
+        fn.store(matrix, self._table)
+        triangle = self._triangle()
+        with fn.loop(0, self._blocks(), hints=NO_UNROLL) as loop:
+            row = loop.index * _BLOCK.value
+            block = [
+                arguments.computed("rows", fn.i64(self._rows) - row),
+                arguments.computed("count", self._count(fn, row)),
+                self._at(fn, matrix, row, row),
+                arguments.integer(self._rows),
+                self._element(fn, factors, row),
+                works["work"],
+                arguments.integer(size),
+                works["info"],
+            ]
+            self._routine(fn, "geqrf", block)
+            self._apply(matrix, factors, triangle, row)
+        release(fn, triangle)
+
+
+class BlockedQ(_Reflections):
+    """``orgqr`` or ``ungqr``: the matrix has the reflections, operand 1 their factors."""
+
+    name = "q"
+    letter = "N"
+
+    def __init__(self, fn: Function, problem: Problem) -> None:
+        super().__init__(fn, problem, problem.length(1))
+
+    def factor(
+        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], size: int
+    ) -> None:
+        """The blocks from the last one; what has no reflections begins as unit vectors."""
+        fn, arguments = self._fn, self._arguments
+        matrix, factors = results[0], operands[1]
+        fn.store(matrix, self._table)
+        bytes = self._problem.kind.byte_width
+        with fn.loop(self._steps, self._columns, hints=NO_UNROLL) as loop:
+            fn.fill(self._at(fn, matrix, 0, loop.index), 0, fn.i64(self._rows * bytes))
+            fn.store(fn.constant(self._type, 1.0), self._at(fn, matrix, loop.index, loop.index))
+        triangle = self._triangle()
+        with fn.loop(0, self._blocks(), hints=NO_UNROLL) as loop:
+            row = (fn.i64(self._blocks() - 1) - loop.index) * _BLOCK.value
+            self._apply(matrix, factors, triangle, row)
+            count = self._count(fn, row)
+            number = arguments.computed("count", count)
+            block = [
+                arguments.computed("rows", fn.i64(self._rows) - row),
+                number,
+                number,
+                self._at(fn, matrix, row, row),
+                arguments.integer(self._rows),
+                self._element(fn, factors, row),
+                works["work"],
+                arguments.integer(size),
+                works["info"],
+            ]
+            self._routine(fn, "ungqr" if self._problem.is_complex else "orgqr", block)
+            with fn.loop(0, count, hints=NO_UNROLL) as column:
+                fn.fill(self._at(fn, matrix, 0, row + column.index), 0, row * bytes)
+        release(fn, triangle)
+
+
+_METHODS = {"getrf": BlockedLu, "geqrf": BlockedQr, "orgqr": BlockedQ, "ungqr": BlockedQ}
+
+
+BlockedMethod = BlockedLu | BlockedQr | BlockedQ
+
+
+def blocked(fn: Function, problem: Problem, routine: str) -> BlockedMethod:
+    """The method of a routine."""
+    return _METHODS[routine](fn, problem)
+
+
+def is_blocked(problem: Problem, routine: str) -> bool:
+    """Whether a routine has such a method that is worth it for a matrix of this size."""
+    if routine not in _METHODS:
+        return False
+    steps = problem.length(1) if routine in ("orgqr", "ungqr") else min(problem.sizes())
+    return steps >= LEAST_BLOCKED.value
