@@ -1,5 +1,7 @@
 """Builders, results, options and texts of xla_client in use. What is expected is what jaxlib 0.6.0 answers."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -70,7 +72,7 @@ def test_what_is_no_array_is_a_type_error(client):
         client.buffer_from_pyval(None)
     with pytest.raises(TypeError, match="PyCapsule"):
         xc._xla.dlpack_managed_tensor_to_buffer(3, client.devices()[0], None)
-    with pytest.raises(TypeError, match="array of this package"):
+    with pytest.raises(TypeError, match=r"incompatible function arguments.*array of this package"):
         xc._xla.buffer_to_dlpack_managed_tensor(None)
     with pytest.raises(TypeError, match="Shapes"):
         xc.Shape.tuple_shape([1])
@@ -146,3 +148,90 @@ def test_options_are_the_protocol_buffer_of_xla():
     assert again.env_option_overrides == options.env_option_overrides
     with pytest.raises(xc.XlaRuntimeError, match="CompileOptionsProto"):
         xc.CompileOptions.ParseFromString(b"\xff\xff")
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float16", "float64", "complex64"])
+@pytest.mark.parametrize("shape", [(), (2, 3), (0, 4)])
+def test_the_buffer_protocol_shows_the_values_in_place(client, dtype, shape):
+    x = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    array = client.buffer_from_pyval(x)
+    references = sys.getrefcount(array)
+    view = memoryview(array)
+    assert (view.shape, view.readonly, view.c_contiguous, view.itemsize) == (shape, True, True, x.itemsize)
+    assert view.tobytes() == x.tobytes()
+    assert not x.size or np.asarray(view).ctypes.data == array.unsafe_buffer_pointer()
+    assert sys.getrefcount(array) == references
+    array.delete()
+    assert view.tobytes() == x.tobytes()
+
+
+def test_arrays_without_a_buffer_say_so(client):
+    halves = client.buffer_from_pyval(np.zeros(3, xc.bfloat16))
+    with pytest.raises(BufferError, match="bfloat16 are not supported by the Python buffer protocol"):
+        memoryview(halves)
+    halves.delete()
+    with pytest.raises(BufferError, match="Array is null"):
+        memoryview(halves)
+    numbers = client.buffer_from_pyval(np.arange(3))
+    assert bytes(numbers) == np.arange(3).tobytes()
+    with pytest.raises(TypeError, match="read-only"):
+        memoryview(numbers)[0] = 1
+
+
+def test_values_are_read_as_those_of_jax_arrays(client):
+    array, number = client.buffer_from_pyval(np.float32([[0, 1], [2, 3]])), client.buffer_from_pyval(np.int32(2))
+    assert repr(array) == "Array([[0., 1.],\n       [2., 3.]], dtype=float32)"
+    assert (len(array), array.itemsize, array.tolist(), array[1].tolist()) == (2, 4, [[0, 1], [2, 3]], [2, 3])
+    assert (array == np.asarray(array)).all()
+    assert not (array != array.clone()).any()
+    assert [row.tolist() for row in array] == array.tolist()
+    assert (float(number), int(number), complex(number), bool(number), number.item()) == (2, 2, 2, True, 2)
+    assert (list(range(number)), f"{number:3d}", str(number)) == ([0, 1], "  2", "2")
+    with pytest.raises(TypeError, match="only scalar arrays"):
+        float(array)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(array)
+    (device,) = array.devices()
+    assert device is array.device is array.device() is client.devices()[0]
+    assert array.addressable_data(0) is array
+    assert client.live_arrays()[0] is number
+
+
+def test_errors_have_the_words_of_jaxlib(client):
+    builder = xc.XlaBuilder("words")
+    x, y = (ops.Parameter(builder, i, xc.Shape("f32[2,3]")) for i in range(2))
+    builder.setup_alias((), 0, ())
+    executable = client.compile(builder.build(ops.Add(x, y)))
+    array = client.buffer_from_pyval(np.zeros((2, 3), np.float32))
+    small = client.buffer_from_pyval(np.zeros(4, np.float32))
+    capsule = xc._xla.buffer_to_dlpack_managed_tensor(small)
+    xc._xla.dlpack_managed_tensor_to_buffer(capsule, client.devices()[0], None)
+    deleted = array.clone()
+    deleted.delete()
+    options = xc.CompileOptions()
+    options.argument_layouts = [xc.Shape("f32[7]")]
+    for call, words in [
+        (lambda: np.asarray(deleted), r"Array has been deleted with shape=float32\[2,3\]\."),
+        (deleted.block_until_ready, r"BlockHostUntilReady\(\) called on deleted or donated buffer"),
+        (deleted.on_device_size_in_bytes, r"GetOnDeviceSizeInBytes\(\) called on deleted or donated buffer"),
+        (lambda: executable.execute([array]), "supplied 1 buffers but compiled program expected 2 buffers"),
+        (lambda: executable.execute([array, small]), "parameter 1 of size 24 but got buffer with incompatible size 16"),
+        (lambda: executable.execute([array, deleted]), "Invalid buffer passed: buffer has been deleted or donated"),
+        (lambda: client.compile(built(), options), r"parameter 0: want f32\[2\], got f32\[7\]"),
+        (lambda: client.device_from_local_hardware_id(9), "No matching device found for local_device_id 9"),
+        (
+            lambda: xc._xla.dlpack_managed_tensor_to_buffer(capsule, client.devices()[0], None),
+            "a DLPack tensor may be consumed at most once",
+        ),
+    ]:
+        with pytest.raises(xc.XlaRuntimeError, match=f"(?i){words}"):
+            call()
+    for call in (lambda: ops.Add(x), lambda: ops.Add(x, 3), lambda: client.compile(3), lambda: client.compile("", 3)):
+        with pytest.raises(TypeError, match="incompatible function arguments"):
+            call()
+
+
+def built():
+    builder = xc.XlaBuilder("built")
+    ops.Neg(ops.Parameter(builder, 0, xc.Shape("f32[2]")))
+    return builder.build()

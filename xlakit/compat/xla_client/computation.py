@@ -215,7 +215,7 @@ class XlaBuilder:
 
     def _own(self, op: XlaOp) -> OurOp:
         if not isinstance(op, XlaOp):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"the operation is an XlaOp, not {type(op).__name__}")
+            raise TypeError(f"incompatible function arguments: the operation is an XlaOp, not {type(op).__name__}")
         if op.wrapped is None:
             op.builder._raise_error()
         with status_errors():

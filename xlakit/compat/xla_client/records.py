@@ -53,7 +53,7 @@ def shape_from_pyval(pyval: Any, layout: Sequence[int] | None = None) -> Shape:
     """The shape of an array or of a (nested) tuple of arrays; ``layout`` is the minor_to_major of an array."""
     if isinstance(pyval, tuple):
         if layout is not None:
-            raise NotImplementedError("a layout can be given for an array only, not for a tuple")
+            raise NotImplementedError("shape_from_pyval does not support layouts for tuple shapes, only for arrays")
         return Shape.tuple_shape([shape_from_pyval(part) for part in pyval])  # pyright: ignore
     return Shape.array_shape(pyval.dtype, np.shape(pyval), layout)
 

@@ -111,7 +111,9 @@ class Shape:
     def tuple_shape(shapes: Sequence[Shape], /) -> Shape:
         """A tuple of shapes."""
         if not all(isinstance(shape, Shape) for shape in shapes):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"tuple_shape takes a sequence of Shapes, got {shapes!r}")
+            raise TypeError(
+                f"tuple_shape(): incompatible function arguments: it takes a sequence of Shapes, got {shapes!r}"
+            )
         return Shape.of(make_tuple_shape([shape.wrapped for shape in shapes]))
 
     @staticmethod
@@ -246,7 +248,10 @@ def _kind(kind: object) -> OurPrimitiveType:
         return kind.wrapped
     if isinstance(kind, np.dtype):
         return OurPrimitiveType.from_dtype(kind)
-    raise TypeError(f"the element type is a PrimitiveType or a NumPy dtype, not {type(kind).__name__}")
+    raise TypeError(
+        "incompatible function arguments: the element type is a PrimitiveType or a NumPy dtype, "
+        f"not {type(kind).__name__}"
+    )
 
 
 def _dtype(shape: OurShape) -> np.dtype[Any]:

@@ -189,8 +189,9 @@ def RecvFromHost(token: Op, shape: Shaped, handle: Record) -> Op:
 
 @operation
 def RngBitGenerator(algorithm: Record, initial_state: Op, shape: Shaped) -> Op:
-    """The next state of a generator and random bits, as a tuple."""
-    return random.rng_bit_generator(OurAlgorithm(int(algorithm)), initial_state, shape)
+    """The next state of a generator and random bits, unsigned integers of the size of the shape's type, as a tuple."""
+    bits = OurPrimitiveType[f"U{shape.element_type.bit_width}"]
+    return random.rng_bit_generator(OurAlgorithm(int(algorithm)), initial_state, shape.with_element_type(bits))
 
 
 @operation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlakit.builder import XlaBuilder, XlaComputation
+from xlakit.compat.xla_client.ops import composed
 from xlakit.compat.xla_client.ops.operations import (
     Builder,
     Computation,
@@ -18,8 +18,7 @@ from xlakit.compat.xla_client.ops.operations import (
     overloaded,
 )
 from xlakit.compat.xla_client.ops.records import gather_numbers_of, scatter_numbers_of
-from xlakit.data.shape import Shape
-from xlakit.ops import control, data, gather, reduction, scatter, sort, windows
+from xlakit.ops import control, gather, reduction, scatter, sort, windows
 from xlakit.ops.elementwise import compare
 
 
@@ -191,21 +190,15 @@ def Sort(
     is_stable: bool = False,
 ) -> Op:
     """Arrays sorted along a dimension, the last by default, in the order of the first, or of a comparator."""
-    return sort.sort(list(operands), _less_than(operands) if comparator is None else comparator, dimension, is_stable)
-
-
-def _less_than(operands: Ops) -> XlaComputation:
-    """The order of the first operand, in a computation whose names are XLA's; the numbers in the end are replaced."""
-    inner = XlaBuilder("compare-less-than")
-    parameters = [
-        data.parameter(inner, 2 * i + j, Shape(operand.shape.element_type), f"p.{i}.{side}.0")
-        for i, operand in enumerate(operands)
-        for j, side in enumerate(("lhs", "rhs"))
-    ]
-    return inner.build(compare.lt_total_order(parameters[0], parameters[1]))
+    return sort.sort(
+        list(operands),
+        composed.order(operands, "compare-less-than", compare.lt_total_order) if comparator is None else comparator,
+        dimension,
+        is_stable,
+    )
 
 
 @operation
 def TopK(input: Op, k: int) -> Op:
     """The largest elements of the last dimension, and their positions, as a tuple."""
-    return sort.top_k(input, k)
+    return composed.top_k(input, k)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from xlakit.compat.xla_client.ops import composed
 from xlakit.compat.xla_client.ops.operations import Builder, Ints, Kind, Op, Ops, Record, Shaped, operation, overloaded
 from xlakit.compat.xla_client.ops.records import padding_of
 from xlakit.compat.xla_client.shapes import laid_out
@@ -37,13 +38,13 @@ def literal_of(value: Any) -> Literal:
 @operation
 def Constant(builder: Builder, literal: Any) -> Op:
     """A constant of an array or a number; Python's numbers are S64, F64 and C128."""
-    return data.constant(builder, literal_of(literal))
+    return composed.constant(builder, literal_of(literal))
 
 
 @operation
 def ConstantLiteral(builder: Builder, literal: Any) -> Op:
     """A constant of an array or a number; Python's numbers are S64, F64 and C128."""
-    return data.constant(builder, literal_of(literal))
+    return composed.constant(builder, literal_of(literal))
 
 
 def _iota_of_shape(builder: Builder, shape: Shaped, iota_dimension: int) -> Op:
@@ -104,7 +105,7 @@ def Broadcast(operand: Op, sizes: Ints) -> Op:
 @operation
 def BroadcastInDim(operand: Op, shape: Ints, broadcast_dimensions: Ints) -> Op:
     """The array in more dimensions; ``broadcast_dimensions`` says which of them its own are."""
-    return movement.broadcast_in_dim(operand, shape, broadcast_dimensions)
+    return composed.broadcast_in_dim(operand, shape, broadcast_dimensions)
 
 
 @operation

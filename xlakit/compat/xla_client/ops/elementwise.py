@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from xlakit.compat.xla_client.ops import composed
 from xlakit.compat.xla_client.ops.operations import Ints, Kind, Op, Record, operation
 from xlakit.compat.xla_client.ops.records import accuracy_of
 from xlakit.ops import movement
@@ -53,14 +54,14 @@ Round = _unary("Round", unary.round)
 Sign = _unary("Sign", unary.sign)
 Reciprocal = _unary("Reciprocal", math_library.reciprocal)
 Square = _unary("Square", math_library.square)
-Acos = _unary("Acos", elementary.acos)
-Acosh = _unary("Acosh", elementary.acosh)
-Asin = _unary("Asin", elementary.asin)
-Asinh = _unary("Asinh", elementary.asinh)
+Acos = _unary("Acos", composed.acos)
+Acosh = _unary("Acosh", composed.acosh)
+Asin = _unary("Asin", composed.asin)
+Asinh = _unary("Asinh", composed.asinh)
 Atan = _unary("Atan", binary.atan)
-Atanh = _unary("Atanh", elementary.atanh)
-Cosh = _unary("Cosh", elementary.cosh)
-Sinh = _unary("Sinh", elementary.sinh)
+Atanh = _unary("Atanh", composed.atanh)
+Cosh = _unary("Cosh", composed.cosh)
+Sinh = _unary("Sinh", composed.sinh)
 
 Cbrt = _elementary("Cbrt", elementary.cbrt)
 Cos = _elementary("Cos", elementary.cos)

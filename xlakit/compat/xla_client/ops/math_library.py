@@ -133,8 +133,14 @@ def ApproxTopK(
     reduction_input_size_override: int = -1,
 ) -> Op:
     """The first elements along a dimension in the order of a comparator: exactly, whatever the recall asked for."""
-    kept = _sizes(operands, top_k, reduction_dim, recall_target, aggregate_to_topk, reduction_input_size_override)
-    return _top_k(operands, kept, reduction_dim, comparator)
+    kept, log2_reduction = _sizes(
+        operands, top_k, reduction_dim, recall_target, aggregate_to_topk, reduction_input_size_override
+    )
+    if aggregate_to_topk:
+        return _top_k(operands, kept, reduction_dim, comparator)
+    # What a partial reduction does not make smaller stays as it is.
+    parts = list(operands) if not log2_reduction else _first(operands, kept, reduction_dim, comparator)
+    return data.tuple_(builder, parts)
 
 
 @operation
@@ -150,25 +156,35 @@ def ApproxTopKFallback(
     reduction_input_size_override: int = -1,
 ) -> Op:
     """The first elements along a dimension in the order of a comparator."""
-    kept = _sizes(operands, top_k, reduction_dim, recall_target, aggregate_to_topk, reduction_input_size_override)
+    kept, _ = _sizes(operands, top_k, reduction_dim, recall_target, aggregate_to_topk, reduction_input_size_override)
     return _top_k(operands, kept, reduction_dim, comparator)
 
 
-def _sizes(operands: Any, top_k: int, dimension: int, recall_target: float, aggregate: bool, override: int) -> int:
-    """How many elements the result has: ``top_k``, or as many as a partial reduction leaves."""
+def _sizes(
+    operands: Any, top_k: int, dimension: int, recall_target: float, aggregate: bool, override: int
+) -> tuple[int, int]:
+    """How many elements the result has, ``top_k`` or as many as a partial reduction leaves, and the reduction."""
     if not 0 < recall_target <= 1:
         raise ArgumentError(f"recall_target is {recall_target}", hint="give a number above 0 and at most 1")
     shape = operands[0].shape
     size = shape.dimensions[dimension % shape.rank]
-    return _reduced_size(size, shape.rank, top_k, recall_target, aggregate, override)[0]
+    kept, log2_reduction = _reduced_size(size, shape.rank, top_k, recall_target, aggregate, override)
+    return min(kept, size), log2_reduction
+
+
+def _first(operands: Any, count: int, dimension: int, comparator: Any) -> list[Any]:
+    sorted_ = sort.sort(list(operands), comparator, dimension, False)
+    several = len(operands) > 1
+    firsts: list[Any] = []
+    for i in range(len(operands)):
+        part = data.get_tuple_element(sorted_, i) if several else sorted_
+        firsts.append(movement.slice_in_dim(part, 0, count, 1, dimension % part.shape.rank))
+    return firsts
 
 
 def _top_k(operands: Any, top_k: int, dimension: int, comparator: Any) -> Any:
-    sorted_ = sort.sort(list(operands), comparator, dimension, True)
-    several = len(operands) > 1
-    parts = [data.get_tuple_element(sorted_, i) for i in range(len(operands))] if several else [sorted_]
-    firsts = [movement.slice_in_dim(part, 0, top_k, 1, dimension % part.shape.rank) for part in parts]
-    return data.tuple_(firsts[0].builder, firsts) if several else firsts[0]
+    firsts = _first(operands, top_k, dimension, comparator)
+    return data.tuple_(firsts[0].builder, firsts) if len(firsts) > 1 else firsts[0]
 
 
 @with_status
@@ -208,8 +224,13 @@ def _reduced_size(
     logical = input_size_override if input_size_override >= 0 else input_size
     if top_k == 1:
         return tile, math.ceil(math.log2(-(-logical // tile)))
-    bins = max((1 - top_k) / math.log(recall_target), tile) if recall_target < 1 else logical
-    log2_reduction = max(0, math.floor(math.log2(logical / bins)))
-    if not log2_reduction:
+    if recall_target == 1:
         return input_size, 0
-    return -(-input_size // (tile << log2_reduction)) * tile, log2_reduction
+    bins = max(int((1 - top_k) / math.log(recall_target)), tile)
+    log2_reduction = math.floor(math.log2(logical / bins))
+    if log2_reduction <= 0:
+        return input_size, 0
+    # No more than leaves one tile of this part.
+    log2_reduction = min(log2_reduction, math.ceil(math.log2(input_size // tile)))
+    tiles = -(-input_size // tile)
+    return -(-tiles // (1 << log2_reduction)) * tile, log2_reduction

@@ -55,7 +55,7 @@ def operation(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{name}(): {error}; it takes {signature}") from None
+            raise TypeError(f"{name}(): incompatible function arguments: {error}; it takes {signature}") from None
         for parameter, value in bound.arguments.items():
             _check(name, parameter, str(signature.parameters[parameter].annotation), value)
         builder = _builder_of((*args, *kwargs.values()))
@@ -96,12 +96,18 @@ def _check(function: str, parameter: str, annotation: str, value: object) -> Non
     if value is None and wanted != annotation:
         return
     if wanted in _CHECKED and not isinstance(value, _CHECKED[wanted]):
-        raise TypeError(f"{function}(): {parameter} is of type {_CHECKED[wanted].__name__}, got {type(value).__name__}")
+        raise TypeError(
+            f"{function}(): incompatible function arguments: {parameter} is of type {_CHECKED[wanted].__name__}, "
+            f"got {type(value).__name__}"
+        )
     if wanted in _CHECKED_ITEMS:
         kind = _CHECKED_ITEMS[wanted]
         items = list(cast("Sequence[object]", value)) if isinstance(value, (list, tuple)) else [None]
         if not all(isinstance(item, kind) for item in items):
-            raise TypeError(f"{function}(): {parameter} is a sequence of {kind.__name__}, got {value!r}")
+            raise TypeError(
+                f"{function}(): incompatible function arguments: {parameter} is a sequence of {kind.__name__}, "
+                f"got {value!r}"
+            )
 
 
 def _handles(values: object) -> Iterator[XlaOp | XlaBuilder]:
@@ -115,7 +121,7 @@ def _handles(values: object) -> Iterator[XlaOp | XlaBuilder]:
 def _builder_of(values: Sequence[object]) -> XlaBuilder:
     for handle in _handles(values):
         return handle if isinstance(handle, XlaBuilder) else handle.builder
-    raise TypeError("no operand is an XlaOp")
+    raise TypeError("incompatible function arguments: no operand is an XlaOp")
 
 
 def unwrapped(value: Any) -> Any:

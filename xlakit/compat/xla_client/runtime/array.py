@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 
 from xlakit.compat.xla_client.errors import as_status, status_errors
+from xlakit.compat.xla_client.runtime.array_values import ArrayValues
 from xlakit.compat.xla_client.runtime.device import Device
 from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
 from xlakit.compat.xla_client.runtime.tracebacks import Traceback
 from xlakit.compat.xla_client.shapes import Shape
-from xlakit.errors import ArgumentError, DeletedBufferError
+from xlakit.errors import ArgumentError, DeletedBufferError, UnsupportedError
 from xlakit.runtime.buffer import Buffer
 
 
@@ -21,12 +22,10 @@ class Array:
     __slots__ = ()
 
 
-class ArrayImpl(Array):
+class ArrayImpl(ArrayValues, Array):
     """An array on a device, there or still to come. ``np.asarray`` reads it without a copy where it can."""
 
     __slots__ = ("__weakref__", "_device", "_npy_value", "_traceback", "aval", "wrapped")
-
-    __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def __init__(self, device: Device, wrapped: Buffer) -> None:
         self._device = device
@@ -95,9 +94,38 @@ class ArrayImpl(Array):
     def __cuda_array_interface__(self) -> Any:
         raise AttributeError("__cuda_array_interface__ is for arrays on GPUs")
 
+    @property
     def device(self) -> Device:
-        """Its device."""
+        """Its device. Older releases had a method of this name: a device that is called gives itself."""
         return self._device
+
+    def devices(self) -> set[Device]:
+        """Its device, in a set."""
+        return {self._device}
+
+    @property
+    def sharding(self) -> Any:
+        """Where it is: on a single device."""
+        return self._sharding
+
+    @property
+    def weak_type(self) -> bool:
+        """Whether JAX would let another operand's type prevail: no."""
+        return False
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether this process can read all of it: yes."""
+        return True
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether each of its devices has all of it: yes, as it has one."""
+        return True
+
+    def addressable_data(self, index: int) -> Self:
+        """The part on a device of this process, by number: the array itself. Raises IndexError for other numbers."""
+        return self._arrays[index]
 
     def xla_shape(self) -> Shape:
         """Its shape."""
@@ -109,12 +137,12 @@ class ArrayImpl(Array):
 
     def on_device_size_in_bytes(self) -> int:
         """The bytes that it takes."""
-        self._check()
+        self._check("GetOnDeviceSizeInBytes")
         return self.wrapped.on_device_size_in_bytes()
 
     def unsafe_buffer_pointer(self) -> int:
         """The address of the first element, once it is there."""
-        self._check()
+        self._check("UnsafeBufferPointer")
         with status_errors():
             return self.wrapped.unsafe_buffer_pointer()
 
@@ -122,14 +150,14 @@ class ArrayImpl(Array):
 
     def block_until_ready(self) -> Self:
         """Wait for the values; gives the array. Raises XlaRuntimeError with the error of the program."""
-        self._check()
+        self._check("BlockHostUntilReady")
         with status_errors():
             self.wrapped.block_until_ready()
         return self
 
     def is_ready(self) -> bool:
         """Whether the values are there, so that reading them does not wait."""
-        self._check()
+        self._check("IsReady")
         with status_errors():
             return self.wrapped.is_ready()
 
@@ -142,11 +170,16 @@ class ArrayImpl(Array):
         """Whether it was deleted, or donated to a program."""
         return self.wrapped.is_deleted()
 
-    def _check(self) -> None:
+    def _check(self, method: str = "") -> None:
+        """Raise XlaRuntimeError where it was deleted or donated, in jaxlib's words: with or without its method."""
         try:
             self.wrapped.check_usable()
         except DeletedBufferError as error:
-            raise as_status(error) from error
+            dimensions = ",".join(map(str, self.shape))
+            text = f"Array has been deleted with shape={self.dtype.name}[{dimensions}]"
+            if method:
+                text = f"{method}() called on deleted or donated buffer"
+            raise as_status(error, text) from error
 
     # -- values ----------------------------------------------------------------------------------
 
@@ -154,12 +187,6 @@ class ArrayImpl(Array):
         self._check()
         with status_errors():
             return self.wrapped.__array__(None if dtype is None else np.dtype(dtype), copy)
-
-    def __buffer__(self, flags: int, /) -> memoryview:
-        """The values for ``memoryview``, read-only; Python asks for them from its version 3.12 on."""
-        if self.is_deleted():
-            raise BufferError("the array was deleted or donated")
-        return memoryview(cast("Any", np.asarray(self))).toreadonly()
 
     def to_py(self) -> np.ndarray[Any, Any]:
         """The values as an array of NumPy."""
@@ -182,13 +209,13 @@ class ArrayImpl(Array):
 
     def clone(self) -> ArrayImpl:
         """Another name for the same values; deleting one leaves the other."""
-        self._check()
+        self._check("Clone")
         with status_errors():
             return ArrayImpl(self._device, self.wrapped.copy_to_device(self._device.wrapped))
 
     def copy_to_device(self, device: Device) -> ArrayImpl:
         """The values on another device."""
-        self._check()
+        self._check("CopyToDevice")
         with status_errors():
             return ArrayImpl(device, self.wrapped.copy_to_device(device.wrapped))
 
@@ -217,9 +244,12 @@ class _Capsule:
 def buffer_to_dlpack_managed_tensor(buffer: ArrayImpl, stream: int | None = None) -> Any:
     """A DLPack capsule with the memory of an array."""
     if not isinstance(buffer, ArrayImpl):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"the tensor is made of an array of this package, not of a {type(buffer).__name__}")
+        raise TypeError(
+            "incompatible function arguments: the tensor is made of an array of this package, "
+            f"not of a {type(buffer).__name__}"
+        )
     if stream is not None:
-        raise as_status(ArgumentError("processors have no streams", hint="leave stream out"))
+        raise as_status(UnsupportedError("processors have no streams", hint="leave stream out"))
     return buffer.__dlpack__()
 
 
@@ -236,11 +266,18 @@ def dlpack_managed_tensor_to_buffer(
     Raises XlaRuntimeError for a capsule that was used before, or without a device.
     """
     if type(dlpack).__name__ != "PyCapsule":
-        raise TypeError(f"the tensor is a PyCapsule, not a {type(dlpack).__name__}; give what __dlpack__() returns")
+        raise TypeError(
+            f"incompatible function arguments: the tensor is a PyCapsule, not a {type(dlpack).__name__}; "
+            "give what __dlpack__() returns"
+        )
     given = device if device is not None else cpu_backend
     where = given if given is None or isinstance(given, Device) else given.local_devices()[0]
     if where is None:
-        raise as_status(ArgumentError("no device is given for the tensor", hint="give a device, or cpu_backend"))
+        error = ArgumentError("there is no device for the tensor", hint="give a device, or cpu_backend")
+        raise as_status(error, "DLPack tensor is on CPU, but no CPU backend was provided")
+    if "used_dltensor" in repr(dlpack):
+        error = ArgumentError("the capsule was used before", hint="ask the tensor for another one")
+        raise as_status(error, "A DLPack tensor may be consumed at most once")
     with status_errors():
         return ArrayImpl(where, where.wrapped.from_dlpack(_Capsule(dlpack)))
 

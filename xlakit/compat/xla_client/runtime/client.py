@@ -8,6 +8,7 @@ import os
 import re
 import weakref
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,15 @@ from xlakit.compat.xla_client.errors import with_status
 from xlakit.compat.xla_client.hlo_module import HloModule
 from xlakit.compat.xla_client.mlir import program_of
 from xlakit.compat.xla_client.runtime.array import ArrayImpl
+from xlakit.compat.xla_client.runtime.array_values import exported
 from xlakit.compat.xla_client.runtime.device import Device
 from xlakit.compat.xla_client.runtime.executable import LoadedExecutable, refuse_callbacks
 from xlakit.compat.xla_client.runtime.ifrt_programs import Program, XlaCompileOptions
 from xlakit.compat.xla_client.runtime.options import CompileOptions
 from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
+from xlakit.compat.xla_client.shapes import Shape
 from xlakit.data.layout import Layout as OurLayout
-from xlakit.errors import ArgumentError, FormatError, UnsupportedError
+from xlakit.errors import ArgumentError, FormatError, ShapeError, UnsupportedError
 from xlakit.ir.instruction import HloModule as OurModule
 from xlakit.runtime.client import Client as OurClient
 
@@ -39,6 +42,7 @@ class Client:
     __slots__ = ("__weakref__", "_arrays", "_devices", "_executables", "wrapped")
 
     def __init__(self, wrapped: OurClient) -> None:
+        _give_buffers()
         self.wrapped = wrapped
         self._devices = [Device(self, device) for device in wrapped.devices()]
         # By identity: arrays cannot be hashed.
@@ -54,10 +58,8 @@ class Client:
 
     @property
     def platform_version(self) -> str:
-        """Xlakit's version."""
-        import xlakit
-
-        return f"xlakit {xlakit.__version__}"
+        """``"cpu"``, as jaxlib says; :attr:`runtime_type` tells xlakit from it."""
+        return "cpu"
 
     @property
     def runtime_type(self) -> str:
@@ -96,7 +98,7 @@ class Client:
         for device in self.local_devices():
             if device.local_hardware_id == number:
                 return device
-        raise ArgumentError(f"there is no device with the local hardware id {number}", hint="ask local_devices()")
+        raise ArgumentError(f"No matching device found for local_device_id {number}", hint="ask local_devices()")
 
     @with_status
     def get_default_device_assignment(self, num_replicas: int, num_partitions: int | None = None) -> list[Any]:
@@ -123,9 +125,11 @@ class Client:
         where = self._devices[0] if device is None else device
         if not isinstance(where, Device):  # pyright: ignore[reportUnnecessaryIsInstance]
             # As in jaxlib, not XlaRuntimeError, which the errors of xlakit become.
-            raise TypeError(f"a {type(where).__name__} is no device; give one of client.devices()")
+            raise TypeError(
+                f"incompatible function arguments: a {type(where).__name__} is no device; give one of client.devices()"
+            )
         if argument is None:
-            raise TypeError("None is no array and no number")
+            raise TypeError("incompatible function arguments: None is no array and no number")
         if isinstance(argument, ArrayImpl):
             return ArrayImpl(where, argument.wrapped.copy_to_device(where.wrapped))
         if not isinstance(argument, (np.ndarray, np.generic, bool, int, float, complex)):
@@ -140,8 +144,8 @@ class Client:
         arrays[key] = weakref.ref(array, lambda _: arrays.pop(key, None))
 
     def live_arrays(self) -> list[ArrayImpl]:
-        """The arrays that are not deleted."""
-        found = [reference() for reference in list(self._arrays.values())]
+        """The arrays that are not deleted, the newest first."""
+        found = [reference() for reference in reversed(list(self._arrays.values()))]
         return [array for array in found if array is not None and not array.is_deleted()]
 
     live_buffers = live_arrays
@@ -154,7 +158,7 @@ class Client:
     def heap_profile(self) -> bytes:
         """What the live arrays take: JSON that is compressed with gzip, and no protocol buffer of pprof."""
         entries = [
-            {"bytes": array.nbytes, "traceback": str(array.traceback or ""), "device": array.device().id}
+            {"bytes": array.nbytes, "traceback": str(array.traceback or ""), "device": array.device.id}
             for array in self.live_arrays()
         ]
         return gzip.compress(json.dumps(entries).encode())
@@ -177,11 +181,16 @@ class Client:
         computation: an MLIR module, as text or bytecode; here also a computation, a module, or HLO text.
         """
         refuse_callbacks(host_callbacks)
-        return self._compiled(_module_of(computation), compile_options or CompileOptions())
+        options = CompileOptions() if compile_options is None else compile_options
+        if not isinstance(options, CompileOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                "compile(): incompatible function arguments: compile_options are CompileOptions, "
+                f"not {type(options).__name__}"
+            )
+        return self._compiled(_module_of(computation), options)
 
     def _compiled(self, module: OurModule, options: CompileOptions) -> LoadedExecutable:
-        if not isinstance(options, CompileOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ArgumentError(f"compile_options is {type(options).__name__}", hint="give CompileOptions")
+        _check_layouts(options.argument_layouts, module)
         if options.executable_build_options.use_spmd_partitioning and options.num_partitions > 1:
             module = module.replace(num_partitions=options.num_partitions)
         assignment = options.device_assignment
@@ -235,7 +244,27 @@ class Client:
         )
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"a client of platform cpu has no attribute '{name}'")
+        raise AttributeError(f"Unknown attribute {name}: a client of platform cpu has none of this name")
+
+
+@cache
+def _give_buffers() -> None:
+    # Loaded with the first client: the modules that write machine code take longer to load than all others.
+    from xlakit.compat.xla_client.runtime.buffer_protocol import give_buffers
+
+    give_buffers(ArrayImpl, exported)
+
+
+def _check_layouts(layouts: Sequence[Shape] | None, module: OurModule) -> None:
+    """Raise ShapeError for shapes of arguments that are not those of the parameters."""
+    leaves = [leaf for shape in module.program_shape.parameters for _, leaf in shape.leaves()]
+    for number, (given, leaf) in enumerate(zip(layouts or (), leaves, strict=False)):
+        if not given.wrapped.compatible(leaf):
+            raise ShapeError(
+                f"Argument does not match shape of computation parameter {number}: "
+                f"want {leaf.without_layout()}, got {given.wrapped.without_layout()}",
+                hint="give the shapes of the parameters in argument_layouts, or none",
+            )
 
 
 def _module_of(program: Any) -> OurModule:
@@ -246,7 +275,10 @@ def _module_of(program: Any) -> OurModule:
     if isinstance(program, OurComputation):
         return program.to_module()
     if not isinstance(program, (str, bytes)):
-        raise TypeError(f"compile() takes an MLIR module as str or bytes, not {type(program).__name__}")
+        raise TypeError(
+            "compile(): incompatible function arguments: it takes an MLIR module as str or bytes, "
+            f"not {type(program).__name__}"
+        )
     return program_of(program)
 
 

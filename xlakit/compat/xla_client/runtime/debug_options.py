@@ -64,7 +64,9 @@ class DebugOptions:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _DEFAULTS and type(value) is not type(_DEFAULTS[name]):
-            raise TypeError(f"{name} is {type(_DEFAULTS[name]).__name__}, got {value!r}")
+            raise TypeError(
+                f"incompatible function arguments: {name} is {type(_DEFAULTS[name]).__name__}, got {value!r}"
+            )
         object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:

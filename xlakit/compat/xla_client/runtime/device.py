@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
 from xlakit.compat.xla_client.shapes import Shape
@@ -111,7 +111,7 @@ class Device:
     def live_buffers(self) -> list[Any]:
         """The arrays on this device that are not deleted."""
         warnings.warn("Device.live_buffers is deprecated; use Client.live_arrays", DeprecationWarning, stacklevel=2)
-        return [array for array in self._client.live_arrays() if array.device() is self]
+        return [array for array in self._client.live_arrays() if array.device is self]
 
     def memory_stats(self) -> dict[str, int] | None:
         """None: the memory is that of the host, which this process does not own."""
@@ -133,6 +133,10 @@ class Device:
             found = self.wrapped.transfer_from_outfeed()
             _check_is_of(found, shape)
         return found
+
+    def __call__(self) -> Self:
+        """The device: ``array.device()`` of older releases works where ``array.device`` is meant."""
+        return self
 
     def __getattr__(self, name: str) -> Any:
         # Attributes of other platforms, such as coords and core_on_chip.

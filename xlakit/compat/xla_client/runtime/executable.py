@@ -16,7 +16,7 @@ from xlakit.compat.xla_client.runtime.tracebacks import Traceback
 from xlakit.compat.xla_client.shapes import laid_out
 from xlakit.compat.xla_client.sharding import OpSharding
 from xlakit.data.shape import Shape as OurShape
-from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError
+from xlakit.errors import ArgumentError, DeletedBufferError, ExecutionError, UnsupportedError
 from xlakit.ir.attributes import Sharding
 from xlakit.runtime.buffer import Buffer
 from xlakit.runtime.executable import LoadedExecutable as OurExecutable
@@ -173,6 +173,7 @@ class LoadedExecutable:
             if self._deleted:
                 raise ExecutionError(f"'{self.wrapped.name}' was deleted", hint="compile it again")
             shards = [[argument[i] for argument in given] for i in range(len(self._devices))]
+            self._check(shards)
             if len(self._devices) == 1:
                 runs = [self.wrapped.execute(self._nested(shards[0]))]
             else:
@@ -190,7 +191,10 @@ class LoadedExecutable:
         """The buffers of an argument, one for each device, in the order of the devices."""
         arrays = [argument] if isinstance(argument, ArrayImpl) else argument
         if not isinstance(arrays, (list, tuple)) or not all(isinstance(a, ArrayImpl) for a in cast("Any", arrays)):
-            raise TypeError(f"an argument is an array of this package or a list of them, not {type(argument).__name__}")
+            raise TypeError(
+                "incompatible function arguments: an argument is an array of this package or a list of them, "
+                f"not {type(argument).__name__}"
+            )
         found = cast("Sequence[ArrayImpl]", arrays)
         if len(found) != len(self._devices):
             raise as_status(
@@ -201,15 +205,34 @@ class LoadedExecutable:
             )
         return [array.wrapped for array in found]
 
+    def _check(self, shards: Sequence[Sequence[Buffer]]) -> None:
+        """Raise XlaRuntimeError, in jaxlib's words, for arguments that do not fit or are no more."""
+        name = self.wrapped.name
+        leaves = [leaf for shape in self.wrapped.module.program_shape.parameters for _, leaf in shape.leaves()]
+        for buffers in shards:
+            if len(buffers) != len(leaves):
+                raise as_status(
+                    ArgumentError(
+                        f"'{name}' takes {len(leaves)} arrays, got {len(buffers)}",
+                        hint="give an array for each parameter, and for each element of a parameter that is a tuple",
+                    ),
+                    f"Execution supplied {len(buffers)} buffers but compiled program expected {len(leaves)} buffers",
+                )
+            for number, (buffer, leaf) in enumerate(zip(buffers, leaves, strict=True)):
+                try:
+                    buffer.check_usable()
+                except DeletedBufferError as error:
+                    raise as_status(error, "Invalid buffer passed: buffer has been deleted or donated") from error
+                if leaf.is_array and not leaf.is_dynamic and buffer.shape.byte_size != leaf.byte_size:
+                    raise as_status(
+                        ArgumentError(f"'{name}' takes {leaf.without_layout()}, got {buffer.shape.without_layout()}"),
+                        f"Executable expected parameter {number} of size {leaf.byte_size} but got buffer with "
+                        f"incompatible size {buffer.shape.byte_size}",
+                    )
+
     def _nested(self, buffers: Sequence[Buffer]) -> list[Any]:
         """Flat arguments as the parameters of the program have them."""
         shapes = self.wrapped.module.program_shape.parameters
-        count = sum(1 for shape in shapes for _ in shape.leaves())
-        if len(buffers) != count:
-            raise ArgumentError(
-                f"'{self.wrapped.name}' takes {count} arrays, got {len(buffers)}",
-                hint="give an array for each parameter, and for each element of a parameter that is a tuple",
-            )
         rest = iter(buffers)
 
         def nested(shape: OurShape) -> Any:

@@ -24,7 +24,10 @@ class DeviceAssignment:
     def create(array: np.ndarray[Any, Any], /) -> DeviceAssignment:
         """An assignment from an array of integers, [replica, computation]. Raises TypeError for anything else."""
         if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "iu":  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"a device assignment is a two-dimensional array of integers, not {array!r}")
+            raise TypeError(
+                "incompatible function arguments: a device assignment is a two-dimensional array of integers, "
+                f"not {array!r}"
+            )
         made = DeviceAssignment.__new__(DeviceAssignment)
         made.devices = array.astype(np.int64)
         return made
@@ -229,10 +232,12 @@ def _check(name: str, value: object, kinds: tuple[type, ...] | None) -> None:
     """Raises TypeError for a value of another type than a field takes; True and False are no numbers."""
     if kinds is None or (isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)):
         return
-    raise TypeError(f"{name} is {' or '.join(kind.__name__ for kind in kinds)}, got {value!r}")
+    raise TypeError(
+        f"incompatible function arguments: {name} is {' or '.join(kind.__name__ for kind in kinds)}, got {value!r}"
+    )
 
 
 def _count(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} is an int, got {value!r}")
+        raise TypeError(f"incompatible function arguments: {name} is an int, got {value!r}")
     return int(value)

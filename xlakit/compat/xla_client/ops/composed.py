@@ -1,0 +1,199 @@
+"""Operations that XLA's builder composes of others, composed of the same ones, in its order.
+
+Programs then have the opcodes that XLA of jaxlib 0.6.0 knows, and its names and numbers. Python evaluates arguments
+from left to right, as they are numbered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from xlakit.builder import XlaBuilder, XlaComputation
+from xlakit.data.literal import Literal
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.ops import data, dynamic, movement, sort
+from xlakit.ops.elementwise import binary, compare, convert, elementary, select, unary
+
+# xlakit's handle of an operation.
+_Op = Any
+
+_HALVES = (PrimitiveType.F16, PrimitiveType.BF16)
+
+
+def broadcast_in_dim(operand: _Op, sizes: Any, dimensions: Any) -> _Op:
+    """A broadcast to the dimensions, and a second one where dimensions of size 1 are stretched."""
+    first = list(sizes)
+    for size, dimension in zip(operand.shape.dimensions, dimensions, strict=False):
+        if size == 1 and 0 <= dimension < len(first):
+            first[dimension] = 1
+    made = movement.broadcast_in_dim(operand, first, dimensions)
+    return made if first == list(sizes) else movement.broadcast_in_dim(made, sizes, range(len(first)))
+
+
+def constant(builder: Any, literal: Literal) -> _Op:
+    """A constant; of an array whose elements have the same bits, one element and its broadcast."""
+    shape = literal.shape
+    if not shape.is_array or shape.num_elements < 2:
+        return data.constant(builder, literal)
+    values = literal.array
+    bits = np.ascontiguousarray(values).view(np.uint8).reshape(shape.num_elements, values.itemsize)
+    if not (bits == bits[0]).all():
+        return data.constant(builder, literal)
+    with builder.sharding(None):
+        first = data.constant(builder, Literal.from_numpy(values.ravel()[0]))
+    return movement.broadcast(first, shape.dimensions)
+
+
+def _number(x: _Op, value: float) -> _Op:
+    """A scalar of the type of ``x``."""
+    kind = x.shape.element_type
+    return data.constant(x.builder, Literal.from_numpy(np.asarray(value, kind.dtype)))
+
+
+def _full(x: _Op, value: float) -> _Op:
+    """A number in the dimensions of ``x``."""
+    return movement.broadcast(_number(x, value), x.shape.dimensions)
+
+
+def _square_root_of_largest(x: _Op) -> _Op:
+    """The square root of the largest number of the type."""
+    return elementary.sqrt(_number(x, float(ml_dtypes.finfo(x.shape.element_type.dtype).max)))
+
+
+def _is_complex(x: _Op) -> bool:
+    return x.shape.is_array and x.shape.element_type.is_complex
+
+
+def _has_no_rule(x: _Op) -> bool:
+    """Whether the operation of one instruction raises the error, or is what there is."""
+    return not x.shape.is_array or not (x.shape.element_type.is_floating or x.shape.element_type.is_complex)
+
+
+def _in_f32(function: Any, x: _Op) -> _Op:
+    kind = x.shape.element_type
+    return convert.convert_element_type(function(convert.convert_element_type(x, PrimitiveType.F32)), kind)
+
+
+def acos(x: _Op) -> _Op:
+    """The arc cosine, of the arc tangent of sqrt(1 - x^2) and 1 + x."""
+    if _has_no_rule(x) or _is_complex(x):
+        return elementary.acos(x)
+    inside = compare.ne(x, _full(x, -1))
+    two = _number(x, 2)
+    sine = elementary.sqrt(binary.sub(_number(x, 1), binary.mul(x, x)))
+    angle = binary.atan2(sine, binary.add(_number(x, 1), x))
+    return select.select(inside, binary.mul(two, angle), _full(x, np.pi))
+
+
+def asin(x: _Op) -> _Op:
+    """The arc sine, of the arc tangent of x and 1 + sqrt(1 - x^2)."""
+    if _has_no_rule(x) or _is_complex(x):
+        return elementary.asin(x)
+    if x.shape.element_type.bit_width < 32:
+        return _in_f32(asin, x)
+    one, two = _number(x, 1), _number(x, 2)
+    cosine = elementary.sqrt(binary.mul(binary.sub(one, x), binary.add(one, x)))
+    return binary.mul(two, binary.atan2(x, binary.add(one, cosine)))
+
+
+def acosh(x: _Op) -> _Op:
+    """The inverse hyperbolic cosine: log(x + sqrt((x + 1) (x - 1))), or log(2 x) where that overflows."""
+    if _has_no_rule(x):
+        return elementary.acosh(x)
+    one, minus_one, nan = _number(x, 1), _number(x, -1), _full(x, np.nan)
+    root = elementary.sqrt(binary.mul(binary.add(x, one), binary.sub(x, one)))
+    plain = elementary.log(binary.add(x, root))
+    if _is_complex(x):
+        return plain
+    large = binary.add(elementary.log(x), elementary.log(_number(x, 2)))
+    limit = _square_root_of_largest(x)
+    below = compare.lt(x, minus_one)
+    return select.select(below, nan, select.select(compare.ge(x, limit), large, plain))
+
+
+def asinh(x: _Op) -> _Op:
+    """The inverse hyperbolic sine: log(x + sqrt(x^2 + 1)), without cancellation where x is small."""
+    if _has_no_rule(x) or _is_complex(x):
+        return elementary.asinh(x)
+    if x.shape.element_type in _HALVES:
+        return _in_f32(asinh, x)
+    one, a = _number(x, 1), unary.abs(x)
+    squared = binary.mul(a, a)
+    root = elementary.sqrt(binary.add(binary.mul(a, a), one))
+    small = elementary.log1p(binary.add(a, binary.div(squared, binary.add(one, root))))
+    plain = elementary.log(binary.add(a, elementary.sqrt(binary.add(binary.mul(a, a), one))))
+    large = binary.add(elementary.log(unary.abs(a)), elementary.log(_number(x, 2)))
+    limit = _square_root_of_largest(x)
+    sign, is_large = unary.sign(x), compare.ge(a, limit)
+    chosen = select.select(is_large, large, select.select(compare.le(a, one), small, plain))
+    return binary.mul(sign, chosen)
+
+
+def atanh(x: _Op) -> _Op:
+    """The inverse hyperbolic tangent: half of log(1 + x) - log(1 - x), and NaN outside of -1 to 1."""
+    if _has_no_rule(x):
+        return elementary.atanh(x)
+    difference = binary.sub(elementary.log1p(x), elementary.log1p(unary.neg(x)))
+    plain = binary.mul(difference, _number(x, 0.5))
+    if _is_complex(x):
+        return plain
+    nan = _full(x, np.nan)
+    return select.select(compare.gt(unary.abs(x), _number(x, 1)), nan, plain)
+
+
+def cosh(x: _Op) -> _Op:
+    """The hyperbolic cosine, as the sum of exponentials that do not overflow before it does; at least 1."""
+    if _has_no_rule(x):
+        return elementary.cosh(x)
+    if x.shape.element_type in _HALVES:
+        return _in_f32(cosh, x)
+    half = elementary.log(_number(x, 0.5))
+    rising = elementary.exp(binary.add(x, half))
+    total = binary.add(rising, elementary.exp(binary.add(unary.neg(x), half)))
+    return total if _is_complex(x) else binary.max(total, _number(x, 1))
+
+
+def sinh(x: _Op) -> _Op:
+    """The hyperbolic sine, as the difference of exponentials, and of exp(x) - 1 where x is small."""
+    if _has_no_rule(x):
+        return elementary.sinh(x)
+    if x.shape.element_type in _HALVES:
+        return _in_f32(sinh, x)
+    factor, half = _number(x, 0.5), elementary.log(_number(x, 0.5))
+    rising = elementary.exp(binary.add(x, half))
+    large = binary.sub(rising, elementary.exp(binary.add(unary.neg(x), half)))
+    if _is_complex(x):
+        return large
+    grown, one = elementary.expm1(x), _number(x, 1)
+    small = binary.mul(factor, binary.add(grown, binary.div(grown, binary.add(grown, one))))
+    return select.select(compare.lt(unary.abs(x), one), small, large)
+
+
+def order(operands: Any, name: str, comparison: Any) -> XlaComputation:
+    """The order of the first of several operands, in a computation whose names are XLA's."""
+    inner = XlaBuilder(name)
+    parameters = [
+        data.parameter(inner, 2 * i + j, Shape(operand.shape.element_type), f"p.{i}.{side}.0")
+        for i, operand in enumerate(operands)
+        for j, side in enumerate(("lhs", "rhs"))
+    ]
+    return inner.build(comparison(parameters[0], parameters[1]))
+
+
+def top_k(x: _Op, k: int) -> _Op:
+    """The first ``k`` of the last dimension in falling order, and their positions: a stable sort, and slices."""
+    if not x.shape.is_array or not x.shape.rank or x.shape.is_dynamic or not 0 <= k <= x.shape.dimensions[-1]:
+        return sort.top_k(x, k)
+    last = x.shape.rank - 1
+    positions = data.iota(x.builder, Shape(PrimitiveType.S32, x.shape.dimensions), last)
+    falling = order([x, positions], "compare-greater-than", compare.gt_total_order)
+    sorted_ = sort.sort([x, positions], falling, last, True)
+    parts: list[Any] = []
+    for i in range(2):
+        part = movement.slice_in_dim(data.get_tuple_element(sorted_, i), 0, k, 1, last)
+        parts.append(dynamic.remove_dynamic_dimension(part, last))
+    return data.tuple_(x.builder, parts)

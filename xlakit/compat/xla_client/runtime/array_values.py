@@ -1,0 +1,103 @@
+"""What jax.Array lets Python read of an array's values: numbers, elements, texts. Each reads the values on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+# jaxlib's buffer protocol has these and no others.
+_KINDS = "?bhilqBHILQefdFD"
+
+
+class ArrayValues:
+    """The methods for classes whose ``__array__`` gives the values."""
+
+    __slots__ = ()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        raise NotImplementedError
+
+    def __buffer__(self, flags: int = 0, /) -> memoryview:
+        """The values for ``memoryview``: read-only, in place, major to minor. Raises BufferError for types without."""
+        return memoryview(exported(self)).toreadonly()
+
+    def __len__(self) -> int:
+        return len(np.asarray(self))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(np.asarray(self))
+
+    def __getitem__(self, index: Any) -> Any:
+        return np.asarray(self)[index]
+
+    def __eq__(self, other: object) -> Any:
+        return np.asarray(self) == other
+
+    def __ne__(self, other: object) -> Any:
+        return np.asarray(self) != other
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __bool__(self) -> bool:
+        return bool(np.asarray(self))
+
+    def __int__(self) -> int:
+        return int(self._scalar())
+
+    def __index__(self) -> int:
+        return self._scalar().__index__()
+
+    def __float__(self) -> float:
+        return float(self._scalar())
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar())
+
+    def __format__(self, spec: str) -> str:
+        return format(np.asarray(self)[()], spec)
+
+    def __str__(self) -> str:
+        return str(np.asarray(self))
+
+    def __repr__(self) -> str:
+        values = np.asarray(self)
+        text = np.array2string(values, separator=", ", prefix="Array(", suffix=",")
+        return f"Array({text}, dtype={values.dtype.name})"
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of an element."""
+        return np.asarray(self).itemsize
+
+    def item(self, *index: Any) -> Any:
+        """One element as a number of Python."""
+        return np.asarray(self).item(*index)
+
+    def tolist(self) -> Any:
+        """The values as nested lists of numbers of Python."""
+        return np.asarray(self).tolist()
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        """The bytes of the values, major to minor."""
+        return np.asarray(self).tobytes(order)
+
+    def _scalar(self) -> Any:
+        values = np.asarray(self)
+        if values.ndim:
+            raise TypeError(f"only scalar arrays are numbers of Python; this one has {values.ndim} dimensions")
+        return values[()]
+
+
+def exported(array: Any) -> Any:
+    """The values as an array that exports its buffer. Raises BufferError where the type has none."""
+    if array.is_deleted():
+        raise BufferError("INVALID_ARGUMENT: Array is null: it was deleted or donated")
+    values = np.asarray(array)
+    if values.dtype.char not in _KINDS:
+        raise BufferError(
+            f"INVALID_ARGUMENT: Buffers of type {values.dtype.name} are not supported by the Python buffer protocol; "
+            "use numpy.asarray"
+        )
+    return values
