@@ -235,3 +235,29 @@ def built():
     builder = xc.XlaBuilder("built")
     ops.Neg(ops.Parameter(builder, 0, xc.Shape("f32[2]")))
     return builder.build()
+
+
+def test_executables_know_how_their_program_was_split():
+    sharding = xc.OpSharding()
+    sharding.type, sharding.tile_assignment_dimensions, sharding.tile_assignment_devices = (
+        sharding.Type.OTHER,
+        [2],
+        [0, 1],
+    )
+    builder, client = xc.XlaBuilder("split"), xc.make_cpu_client(num_devices=2)
+    builder.set_sharding(sharding)
+    ops.Neg(ops.Parameter(builder, 0, xc.Shape("f32[4]")))
+    options = xc.CompileOptions()
+    options.num_partitions, options.executable_build_options.use_spmd_partitioning = 2, True
+    executable = client.compile(builder.build(), options)
+    for found in (executable.get_parameter_shardings(), executable.get_output_shardings()):
+        assert [repr(part) for part in found] == [repr(sharding)]
+    first, second = (client.buffer_from_pyval(np.float32([d, 2]), d_) for d, d_ in enumerate(client.devices()))
+    results = executable.execute_sharded([[first, second]]).disassemble_into_single_device_arrays()
+    assert [part.tolist() for part in results[0]] == [[0, -2], [-1, -2]]
+    with pytest.raises(xc.XlaRuntimeError, match="to replica 0 is on device TFRT_CPU_1, but replica is assigned"):
+        executable.execute_sharded([[second, first]])
+    with pytest.raises(xc.XlaRuntimeError, match=r"to have 2 shards, got: \[1\]"):
+        executable.execute([first])
+    with pytest.raises(ValueError, match="Could not find memory addressable by device cpu"):
+        xc.SingleDeviceSharding(client.devices()[0], memory_kind="other")

@@ -4,13 +4,50 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
+
+# Which result each thread waits for, so that threads do not wait for each other in a circle.
+_waits: dict[int, _Entry] = {}
+_waits_lock = threading.Lock()
+
+
+class _Entry:
+    """A result, or one that a thread is calculating."""
+
+    __slots__ = ("done", "has_value", "owner", "value")
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.owner = threading.get_ident()
+        self.has_value = False
+        self.value: Any = None
+
+    def wait(self) -> bool:
+        """Wait until the other thread has ended; False where that thread waits for this one, and so cannot end."""
+        me = threading.get_ident()
+        with _waits_lock:
+            blocking: _Entry | None = self
+            while blocking is not None and not blocking.done.is_set():
+                if blocking.owner == me:
+                    return False
+                blocking = _waits.get(blocking.owner)
+            _waits[me] = self
+        try:
+            self.done.wait()
+        finally:
+            with _waits_lock:
+                del _waits[me]
+        return True
 
 
 class WeakrefLRUCache:
-    """Calls a function once for each first argument (held weakly), other arguments, and context."""
+    """Calls a function once for each first argument (held weakly), other arguments, and context.
+
+    A thread that asks for what another one is calculating waits for it.
+    """
 
     class WeakrefLRUCacheInfo:
         """How a cache was used."""
@@ -25,7 +62,7 @@ class WeakrefLRUCache:
 
         def __repr__(self) -> str:
             return (
-                f"WeakrefLRUCacheInfo(hits={self.hits}, misses={self.misses}, maxsize={self.maxsize}, "
+                f"WeakrefLRUCache(hits={self.hits}, misses={self.misses}, maxsize={self.maxsize}, "
                 f"currsize={self.currsize})"
             )
 
@@ -34,57 +71,117 @@ class WeakrefLRUCache:
         self._function = fn
         self._maxsize = maxsize
         self._lock = threading.RLock()
-        # The least recently used first. Keys start with the identity of the weakly held argument's reference.
-        self._entries = OrderedDict[Any, Any]()
+        self._busy = False
+        # The least recently used first. Keys start with the weak reference to the first argument, their own each.
+        self._entries = OrderedDict[Any, _Entry]()
+        self._keys: dict[int, Any] = {}
+        # Of arguments that are gone, the identities of the references.
+        self._dead = deque[int]()
         self._hits = self._misses = 0
         self.__wrapped__ = fn
 
     def __call__(self, weakref_key: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """The function's result, kept from an earlier call where there was one."""
+        """The function's result, kept from an earlier call where there was one.
+
+        Raises RecursionError where the function asks for the result that it is to give.
+        """
         # A new reference is equal to that of an entry, if both are to equal objects that are still there.
         reference = weakref.ref(weakref_key, self._forget)
         key = (reference, self._context(), args, tuple(sorted(kwargs.items())))
-        with self._lock:
-            if key in self._entries:
+        with self._locked():
+            known = self._entries.get(key)
+            entry = known or _Entry()
+            if known is None:
+                self._misses += 1
+                self._entries[key] = entry
+                self._keys[id(reference)] = key
+                self._drop_oldest()
+            else:
                 self._hits += 1
                 self._entries.move_to_end(key)
-                return self._entries[key]
-            self._misses += 1
         # The function runs without the lock: it may call the cache itself.
-        value = self._function(weakref_key, *args, **kwargs)
+        if known is None:
+            return self._calculate(entry, key, weakref_key, args, kwargs)
+        if not entry.done.is_set() and entry.owner == threading.get_ident():
+            raise RecursionError(f"Recursively calling {weakref_key!r}{args!r}")
+        if entry.wait() and entry.has_value:
+            return entry.value
+        return self._function(weakref_key, *args, **kwargs)
+
+    def _calculate(self, entry: _Entry, key: Any, first: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            entry.value = self._function(first, *args, **kwargs)
+            entry.has_value = True
+        finally:
+            if not entry.has_value:
+                with self._locked():
+                    if self._entries.get(key) is entry:
+                        self._remove(key)
+            entry.done.set()
+        return entry.value
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        """The lock, with what is gone removed; what goes meanwhile is removed at the end."""
         with self._lock:
-            self._entries[key] = value
-            while len(self._entries) > self._maxsize:
-                self._entries.popitem(last=False)
-        return value
+            outer, self._busy = self._busy, True
+            try:
+                self._sweep()
+                yield
+                self._sweep()
+            finally:
+                self._busy = outer
 
     def _forget(self, reference: Any) -> None:
-        with self._lock:
-            for key in [key for key in self._entries if key[0] is reference]:
-                del self._entries[key]
+        # The collector may call this in the middle of a change of the entries.
+        self._dead.append(id(reference))
+        if self._lock.acquire(blocking=False):
+            try:
+                if not self._busy:
+                    self._sweep()
+            finally:
+                self._lock.release()
+
+    def _sweep(self) -> None:
+        while self._dead:
+            key = self._keys.get(self._dead.popleft())
+            if key is not None:
+                self._remove(key)
+
+    def _remove(self, key: Any) -> None:
+        del self._entries[key]
+        del self._keys[id(key[0])]
+
+    def _drop_oldest(self) -> None:
+        while len(self._entries) > self._maxsize:
+            key, _ = self._entries.popitem(last=False)
+            del self._keys[id(key[0])]
 
     def cache_keys(self) -> list[Any]:
         """The keys: weak reference, context, arguments and keyword arguments."""
-        with self._lock:
+        with self._locked():
             return list(self._entries)
 
     def cache_info(self) -> WeakrefLRUCacheInfo:
         """Hits, misses, and sizes."""
-        with self._lock:
+        with self._locked():
             return self.WeakrefLRUCacheInfo(self._hits, self._misses, self._maxsize, len(self._entries))
 
     def cache_clear(self) -> None:
         """Forget all results."""
-        with self._lock:
+        with self._locked():
             self._entries.clear()
+            self._keys.clear()
             self._hits = self._misses = 0
 
 
 def weakref_lru_cache(
     cache_context_fn: Callable[[], Any], fn: Callable[..., Any], maxsize: int = 2048
 ) -> WeakrefLRUCache:
-    """A cache of ``fn``, whose first argument is held weakly.
+    """A cache of ``fn``, whose first argument is held weakly. Raises TypeError for arguments of other types.
 
     ``cache_context_fn`` gives what else a result depends on.
     """
+    if not callable(cache_context_fn) or not callable(fn) or not isinstance(maxsize, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError("weakref_lru_cache(): incompatible function arguments: it takes two functions and an int")
     return WeakrefLRUCache(cache_context_fn, fn, maxsize)

@@ -200,7 +200,7 @@ class Client:
             num_partitions=max(options.num_partitions, module.num_partitions),
             device_assignment=None if assignment is None else assignment.devices,
         )
-        loaded = LoadedExecutable(self, made, options)
+        loaded = LoadedExecutable(self, made, options, module)
         self._executables.add(loaded)
         return loaded
 

@@ -103,9 +103,8 @@ class Device:
     def memory(self, kind: str) -> Memory:
         """The memory of a kind. Raises XlaRuntimeError for one that there is not."""
         if kind != MEMORY_KIND:
-            raise as_status(
-                ArgumentError(f"device {self} has no memory of kind {kind!r}", hint=f"known: {MEMORY_KIND!r}")
-            )
+            error = ArgumentError(f"device {self} has no such memory", hint=f"known: {MEMORY_KIND!r}")
+            raise as_status(error, _no_memory(kind))
         return self._memory
 
     def live_buffers(self) -> list[Any]:
@@ -213,5 +212,12 @@ def check_and_canonicalize_memory_kind(memory_kind: str | None, device_list: Dev
     if memory_kind is None:
         return device_list.default_memory_kind
     if memory_kind not in device_list.memory_kinds:
-        raise ValueError(f"there is no memory of kind {memory_kind!r}; known: {', '.join(device_list.memory_kinds)}")
+        raise ValueError(_no_memory(memory_kind))
     return memory_kind
+
+
+def _no_memory(kind: str) -> str:
+    return (
+        "Could not find memory addressable by device cpu. Device cpu can address the following memory kinds: "
+        f"{MEMORY_KIND}. Got memory kind: {kind}"
+    )

@@ -18,6 +18,7 @@ from xlakit.compat.xla_client.sharding import OpSharding
 from xlakit.data.shape import Shape as OurShape
 from xlakit.errors import ArgumentError, DeletedBufferError, ExecutionError, UnsupportedError
 from xlakit.ir.attributes import Sharding
+from xlakit.ir.instruction import HloModule as OurModule
 from xlakit.runtime.buffer import Buffer
 from xlakit.runtime.executable import LoadedExecutable as OurExecutable
 
@@ -105,11 +106,23 @@ class ExecuteResults:
 class LoadedExecutable:
     """A program that devices run. Its parameters and results are flat: tuples are taken apart."""
 
-    __slots__ = ("__weakref__", "_client", "_deleted", "_devices", "_kept", "_traceback", "options", "wrapped")
+    __slots__ = (
+        "__weakref__",
+        "_client",
+        "_deleted",
+        "_devices",
+        "_given",
+        "_kept",
+        "_traceback",
+        "options",
+        "wrapped",
+    )
 
-    def __init__(self, client: Any, wrapped: OurExecutable, options: Any) -> None:
+    def __init__(self, client: Any, wrapped: OurExecutable, options: Any, given: OurModule) -> None:
         self._client = client
         self.wrapped = wrapped
+        # The program before it was split over partitions.
+        self._given = given
         self.options = options
         self._devices = [client.devices()[device.id] for device in wrapped.local_devices()]
         self._traceback = Traceback.get_traceback()
@@ -201,7 +214,9 @@ class LoadedExecutable:
                 ArgumentError(
                     f"an argument has {len(found)} arrays, '{self.wrapped.name}' runs on {len(self._devices)} devices",
                     hint="give an array for each device",
-                )
+                ),
+                f"Expected args to execute_sharded_on_local_devices to have {len(self._devices)} shards, "
+                f"got: [{len(found)}]",
             )
         return [array.wrapped for array in found]
 
@@ -209,7 +224,7 @@ class LoadedExecutable:
         """Raise XlaRuntimeError, in jaxlib's words, for arguments that do not fit or are no more."""
         name = self.wrapped.name
         leaves = [leaf for shape in self.wrapped.module.program_shape.parameters for _, leaf in shape.leaves()]
-        for buffers in shards:
+        for replica, buffers in enumerate(shards):
             if len(buffers) != len(leaves):
                 raise as_status(
                     ArgumentError(
@@ -223,6 +238,15 @@ class LoadedExecutable:
                     buffer.check_usable()
                 except DeletedBufferError as error:
                     raise as_status(error, "Invalid buffer passed: buffer has been deleted or donated") from error
+                device = self._devices[replica]
+                if buffer.device is not device.wrapped:
+                    raise as_status(
+                        ArgumentError(
+                            "the array is elsewhere, or of another client", hint="copy it with copy_to_device"
+                        ),
+                        f"Buffer passed to Execute() as argument {number} to replica {replica} is on device "
+                        f"TFRT_CPU_{buffer.device.id}, but replica is assigned to device {device}",
+                    )
                 if leaf.is_array and not leaf.is_dynamic and buffer.shape.byte_size != leaf.byte_size:
                     raise as_status(
                         ArgumentError(f"'{name}' takes {leaf.without_layout()}, got {buffer.shape.without_layout()}"),
@@ -275,13 +299,12 @@ class LoadedExecutable:
 
     def get_parameter_shardings(self) -> list[OpSharding] | None:
         """How its parameters are split; None where nothing is said of one."""
-        found = [parameter.annotations.sharding for parameter in self.wrapped.module.entry.parameters]
-        return _shardings(found)
+        found = _shardings([parameter.annotations.sharding for parameter in self._given.entry.parameters])
+        return found or _shardings(self.wrapped.module.spmd_parameters_shardings or ())
 
     def get_output_shardings(self) -> list[OpSharding] | None:
         """How its results are split; None where nothing is said."""
-        root = self.wrapped.module.entry.root
-        whole = root.annotations.sharding
+        whole = self._given.entry.root.annotations.sharding or self.wrapped.module.spmd_output_sharding
         return _shardings(list(whole.elements) if whole is not None and whole.elements else [whole])
 
     def serialize(self) -> bytes:

@@ -25,10 +25,8 @@ class DeviceTopology:
 
     @property
     def platform_version(self) -> str:
-        """Xlakit's version."""
-        import xlakit
-
-        return f"xlakit {xlakit.__version__}"
+        """``"cpu"``, as that of clients."""
+        return "cpu"
 
     def serialize(self) -> bytes:
         """The numbers of the devices, as JSON."""
