@@ -19,6 +19,7 @@ from typing import Any, ParamSpec, TypeVar, Union, cast
 
 import numpy as np
 
+from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError
 
 _P = ParamSpec("_P")
@@ -44,7 +45,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Type:
     """An expected type: its name in errors (singular, plural), and the conversion, which raises _UnfitError."""
 

@@ -29,10 +29,10 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError, FormatError
 
 _MAGIC = b"XLAKIT1\0"

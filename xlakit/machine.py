@@ -18,13 +18,14 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 from xlakit import compile_cache, options
+from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError, FormatError
 
 VARIABLE = "XLAKIT_MACHINE"

@@ -36,10 +36,11 @@ import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
+from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError
 
 # What can be left out, and the effect.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
+from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError
 
 # What XLAKIT_DEBUG may name.

@@ -6,7 +6,7 @@ import itertools
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xlakit.cpu.collectives.rendezvous import RendezvousTable
 from xlakit.cpu.entry.collectives import Collectives
@@ -17,6 +17,7 @@ from xlakit.cpu.kernels.shared.common_code import PREFIX, Missing
 from xlakit.cpu.llvm import Effort, Module, bounds, engine
 from xlakit.cpu.program import Program, Target
 from xlakit.cpu.threads import thread_count
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.memory.plan import MemoryPlan, plan_memory
 from xlakit.memory.steps import KernelStep, walk

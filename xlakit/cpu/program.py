@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xlakit.compile_cache import Entry
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError, XlakitError
 
 if TYPE_CHECKING:

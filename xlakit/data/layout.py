@@ -7,11 +7,11 @@ text carries today (tiles, element size, memory space, ...) are kept through rou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlakit.arguments import all_of, constructing, convert_fields, converting, explaining
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xlakit.arguments import all_of, constructing, convert_fields, converting, explaining
 from xlakit.data.layout import Layout
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 
 # The size of a dimension of which not even a bound is known; it prints as "?".

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xlakit.dataclass import dataclass
 from xlakit.errors import Location
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ops.custom_call import CustomCall

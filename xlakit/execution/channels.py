@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Condition
 
+from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError
 from xlakit.execution.program import End
 from xlakit.ir.operation import Value

@@ -6,9 +6,9 @@ The functions look at the waits of one moment; the execution context calls them 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from xlakit.dataclass import dataclass
 from xlakit.errors import DeadlockError
 from xlakit.execution.run import Participant, Run
 from xlakit.execution.wait_graph import WaitGraph

@@ -8,13 +8,13 @@ outfeed's memory likewise.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
 from xlakit.data.literal import Literal
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError, LiteralError, UnsupportedError
 from xlakit.execution.values import to_device, to_host
 from xlakit.ir.operation import TOKEN, Value

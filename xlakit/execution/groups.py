@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError
 from xlakit.ir.attributes import ReplicaGroups
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 from xlakit.arguments import convert_fields
+from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.groups import Grid

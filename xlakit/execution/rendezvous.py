@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlakit.dataclass import dataclass
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.deadlocks import Wait
 from xlakit.execution.groups import check_pairs

@@ -8,9 +8,9 @@ Machine code then comes from the compile cache, if it is there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from xlakit.dataclass import dataclass
 from xlakit.errors import UnsupportedError
 from xlakit.execution.options import ExecutionOptions
 from xlakit.execution.random_state import RandomState

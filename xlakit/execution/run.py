@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError
 from xlakit.execution.channels import Channels
 from xlakit.execution.program import Program, Stopped

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from xlakit.dataclass import dataclass
 
 if TYPE_CHECKING:
     from xlakit.execution.channels import Message

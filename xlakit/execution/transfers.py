@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError
 from xlakit.execution.channels import Message, PostedReceive
 from xlakit.execution.context import ExecutionContext

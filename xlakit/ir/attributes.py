@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from xlakit.arguments import all_of, convert_fields, converting
+from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 
 

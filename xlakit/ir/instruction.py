@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Self, TypeVar
 
 from xlakit.arguments import constructing, converting, explaining
 from xlakit.data.html import HtmlPage
 from xlakit.data.shape import ProgramShape, Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import Location, ShapeError, VerificationError, XlakitError
 from xlakit.ir.attributes import (
     NO_ANNOTATIONS,

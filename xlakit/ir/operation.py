@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, TypeVar,
 import numpy.typing as npt
 
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError, ShapeError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Kind(enum.Enum):
     SPARSITY_CONFIG = enum.auto()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Attribute:
     """One attribute of an operation.
 
@@ -248,7 +249,7 @@ class Evaluation(Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
     """The base of all operations.
 
@@ -358,7 +359,7 @@ def operation(
     """
 
     def decorate(cls: type[_T]) -> type[_T]:
-        made = _inheriting(cls) or dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
+        made = _inheriting(cls) or dataclass(frozen=True, slots=True, kw_only=True)(cls)
         made.opcode, made.arity, made.pointwise = opcode, arity, pointwise
         made.documents = tuple(documents)
         made.attributes = tuple(_attribute(f) for f in dataclasses.fields(made) if "xlakit" in f.metadata)  # pyright: ignore

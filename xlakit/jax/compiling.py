@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from xlakit import options
 from xlakit.collector import collecting_less
+from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError
 from xlakit.jax import program_cache
 from xlakit.jax.executable_metadata import ExecutableMetadata

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError
 from xlakit.jax.api.numbers import TYPE_NUMBERS
 from xlakit.jax.devices import MEMORY_KINDS, MEMORY_SPACES

@@ -12,10 +12,10 @@ import os
 import secrets
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
+from xlakit.dataclass import dataclass
 from xlakit.errors import RankError
 
 if TYPE_CHECKING:

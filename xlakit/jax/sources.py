@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError, UnsupportedError
 from xlakit.jax.devices import MEMORY_SPACES
 from xlakit.jax.layouts import minor_to_major, with_layouts_of

@@ -20,9 +20,9 @@ HOST                            Python copies what it reads; for donated argumen
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
+from xlakit.dataclass import dataclass
 from xlakit.memory.live_ranges import LiveRanges
 from xlakit.memory.steps import (
     CollectiveStep,

@@ -7,9 +7,9 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
+from xlakit.dataclass import dataclass
 from xlakit.memory.coalescing import ValueSet
 from xlakit.memory.values import ALIGNMENT, HloValue, ValueKind
 from xlakit.options import current, is_plain, knob

@@ -20,8 +20,9 @@ the loop's result.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xlakit.dataclass import dataclass
 from xlakit.memory.steps import (
     CollectiveStep,
     ConditionalStep,

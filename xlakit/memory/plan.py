@@ -9,8 +9,8 @@ buffer slices (:mod:`~xlakit.memory.assignment`). Plain memory leaves out coales
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import HloModule
 from xlakit.memory.aliasing import Alias, AliasKind, aliases
 from xlakit.memory.assignment import BufferSlice, assign

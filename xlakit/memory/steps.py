@@ -7,9 +7,10 @@ Each value is defined by one step, or stands for several as an element of a loop
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Array
 from xlakit.memory.values import HloValue

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from xlakit.data.text_table import aligned
+from xlakit.dataclass import dataclass
 from xlakit.errors import Location
 from xlakit.memory.assignment import BufferSlice, Space
 from xlakit.memory.plan import MemoryPlan

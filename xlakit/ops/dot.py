@@ -6,10 +6,10 @@ Source: seed document "Operation semantics", sections Dot and DotGeneral.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xlakit.data.primitive import PrimitiveType, higher_precision
 from xlakit.data.shape import UNBOUNDED, Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 from xlakit.ir.enums import Precision, PrecisionAlgorithm
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
@@ -146,7 +146,7 @@ class DotAttributes(Contraction):
     operand_precision: tuple[Precision, ...] = attribute(
         Kind.PRECISION_LIST, default=(), proto="precision_config.operand_precision"
     )
-    algorithm: PrecisionAlgorithm = attribute(  # noqa: RUF009
+    algorithm: PrecisionAlgorithm = attribute(
         Kind.ENUM,
         enum=PrecisionAlgorithm,
         default=PrecisionAlgorithm.ALG_UNSET,

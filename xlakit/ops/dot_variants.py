@@ -6,12 +6,13 @@ Source: OpenXLA's shape inference and evaluation of these; the document does not
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import UNBOUNDED, Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 from xlakit.ir.enums import Precision, PrecisionAlgorithm
 from xlakit.ir.operation import Array, Evaluation, Kind, Value, attribute, operation

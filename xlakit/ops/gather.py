@@ -6,12 +6,13 @@ Source: seed document "Operation semantics", section Gather; the batching dimens
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from xlakit.data.shape import UNBOUNDED, Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError, ShapeError
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder, emit

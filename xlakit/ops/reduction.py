@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from xlakit.data.primitive import PrimitiveType, same_type_family
 from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from xlakit.data.shape import UNBOUNDED, Shape, make_tuple_shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from xlakit.data.literal import Literal
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError, Location
 from xlakit.execution.values import describe, to_device
 from xlakit.ir.instruction import HloModule

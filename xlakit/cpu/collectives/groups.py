@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xlakit.cpu.declined import DeclinedError
+from xlakit.dataclass import dataclass
 from xlakit.execution.groups import Grid, check_pairs
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import Permuting

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from xlakit.cpu.collectives.tiles import TILE_BYTES, Members, tile_kernel
 from xlakit.cpu.declined import DeclinedError
@@ -20,6 +19,7 @@ from xlakit.cpu.scalars.convert import convert
 from xlakit.cpu.scalars.memory import constant
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation
 from xlakit.ops.communication.collective import combiner_of
 from xlakit.passes.analysis.cost_model import cost_model

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from xlakit.cpu.collectives.groups import groups_of
@@ -13,6 +12,7 @@ from xlakit.cpu.kernels.shared.fingerprint import fingerprint
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError, UnsupportedError
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule, Instruction

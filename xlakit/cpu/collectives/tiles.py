@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.cpu.runtime.rendezvous import ARRIVAL, SLOT, arrival_at
+from xlakit.dataclass import dataclass
 
 # A task moves about so many bytes: they stay in the first cache while several members get them.
 TILE_BYTES = 16 << 10

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xlakit.cpu.collectives.rendezvous import Rendezvous, RendezvousTable, result_of
 from xlakit.cpu.entry.async_pairs import STARTS, collective_of
+from xlakit.dataclass import dataclass
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import Instruction
 from xlakit.memory.steps import CollectiveStep, CopyStep, NumberStep, Step

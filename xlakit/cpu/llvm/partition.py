@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xlakit.cpu.llvm.function import Effort, Function
 from xlakit.cpu.llvm.promises import INLINED
+from xlakit.dataclass import dataclass
 
 _NAME = re.compile(r"@([\w.$-]+)")
 # About how long LLVM takes for a line, in microseconds, and for a part that has no lines.

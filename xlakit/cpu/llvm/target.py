@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import platform
 import threading
-from dataclasses import dataclass
 from functools import cache
 
 import llvmlite.binding as llvm
 
 from xlakit import options
+from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError
 
 # What sets up LLVM's global state (targets, the JIT) is done by one thread at a time.

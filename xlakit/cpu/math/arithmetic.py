@@ -6,11 +6,11 @@ Everything is free of branches, so that a loop around it becomes vector code.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xlakit.cpu.llvm.target import fuses
 from xlakit.cpu.llvm.types import F32, F64, I32, I64, Type
 from xlakit.cpu.llvm.values import Operand, Value
+from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
 
 

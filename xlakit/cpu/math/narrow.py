@@ -5,7 +5,6 @@ Values of F16 are LLVM's half; those of BF16, and of the types of 8 bits and few
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 import ml_dtypes
@@ -17,6 +16,7 @@ from xlakit.cpu.llvm.types import F16, F32, F64, I8, I16, I32, Type
 from xlakit.cpu.llvm.values import Value
 from xlakit.cpu.math.arithmetic import absolute, at_most, bits_of, float_of, narrowed, where, widened
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
 
 _WIDE_SIGN, _WIDE_FRACTION, _WIDE_BIAS = -(1 << 31), 23, 127

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -26,6 +25,7 @@ from xlakit import options
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, engine
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.record import Record
+from xlakit.dataclass import dataclass
 
 # What profiled code imports.
 PREFIX: Final = "xlakit_profile_"

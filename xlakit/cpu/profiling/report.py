@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from xlakit.cpu.profiling.html import profile_html
@@ -15,6 +14,7 @@ from xlakit.cpu.profiling.tables import profile_text
 from xlakit.cpu.profiling.threads import thread_times
 from xlakit.cpu.profiling.times import InstructionTimes, LineTimes, Overhead, StepTimes, Times
 from xlakit.cpu.profiling.trace_events import trace_json
+from xlakit.dataclass import dataclass
 from xlakit.errors import Location
 from xlakit.ir.instruction import Instruction
 

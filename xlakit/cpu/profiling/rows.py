@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xlakit.cpu.kernels.shared.parallel import is_parallel
 from xlakit.cpu.profiling.roofline import Bound, Roofline
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import Location
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.memory.steps import (

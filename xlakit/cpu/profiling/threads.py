@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from xlakit.cpu.profiling.recorder import Event
+from xlakit.dataclass import dataclass
 
 
 @dataclass(slots=True)

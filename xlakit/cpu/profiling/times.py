@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from xlakit.cpu.profiling.recorder import Event
 from xlakit.cpu.profiling.roofline import Roofline
 from xlakit.cpu.profiling.rows import StepRow
 from xlakit.cpu.profiling.threads import ThreadTimes
+from xlakit.dataclass import dataclass
 from xlakit.errors import Location
 from xlakit.ir.instruction import Instruction
 

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from xlakit import options
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, engine
 from xlakit.cpu.llvm.bounds import CHECK, HIGH, LOW, NOTE
+from xlakit.dataclass import dataclass
 
 _FAULT = "xlakit_bounds_fault"
 _ADDRESS_BITS = 18

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any
 
 from xlakit import compile_cache
+from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError
 from xlakit.options import Options
 

@@ -8,13 +8,14 @@ more: of many alternatives that are no faster, some will look so.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import numpy as np
 
 from xlakit.cpu.tuning.record import Choice
 from xlakit.cpu.tuning.timing import CLOCK, Clock, Comparison, compare
+from xlakit.dataclass import dataclass
 from xlakit.errors import UnsupportedError, XlakitError
 from xlakit.options import KNOBS
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from statistics import median
 from typing import Final
+
+from xlakit.dataclass import dataclass
 
 # Gives nanoseconds.
 Clock = Callable[[], float]

@@ -9,7 +9,7 @@ be run by itself: if it has no side effects, and its loops end whatever the argu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, Protocol
 
@@ -19,6 +19,7 @@ from xlakit.cpu.llvm import target
 from xlakit.cpu.tuning.record import VECTOR_BYTES, Choice, Gain, Tuning, TuningReport, with_knobs
 from xlakit.cpu.tuning.search import Found, knobs_to_try, search
 from xlakit.cpu.tuning.timing import CLOCK, Clock, compare
+from xlakit.dataclass import dataclass
 from xlakit.execution.inputs import make_inputs
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.memory.steps import ConditionalStep, KernelStep, Step, WhileStep

@@ -6,12 +6,12 @@ Source: ``hlo.proto`` and ``xla_data.proto`` of OpenXLA.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.message import Error as ProtobufError
 
 from xlakit.data.literal import Literal
+from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError
 from xlakit.formats.hlo_proto import schema
 from xlakit.formats.hlo_proto.literals import MismatchError, read_literal

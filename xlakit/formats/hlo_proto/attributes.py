@@ -7,11 +7,12 @@ the rest: an int in a repeated field is a list of one, an enumeration in a strin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError, UnsupportedError, XlakitError
 from xlakit.formats.hlo_proto import schema
 from xlakit.formats.hlo_proto.literals import read_literal, write_literal

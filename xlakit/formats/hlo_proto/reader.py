@@ -7,9 +7,10 @@ protobuf refuses those that are nested more than 100 deep.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError, XlakitError
 from xlakit.formats.hlo_proto.attributes import read_operation
 from xlakit.formats.hlo_proto.metadata import bytes_of, read_metadata, read_origin, read_payload, text_of

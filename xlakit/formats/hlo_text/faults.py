@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import TOKEN_SHAPE, Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ParseError, XlakitError
 from xlakit.formats.hlo_text.header import parse_header, parse_stack_frames
 from xlakit.formats.hlo_text.lexer import Lexer

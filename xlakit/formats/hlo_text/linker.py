@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import TOKEN_SHAPE, Shape, make_tuple_shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ParseError, XlakitError
 from xlakit.formats.hlo_text.inferred import laid_out
 from xlakit.formats.hlo_text.lexer import Lexer

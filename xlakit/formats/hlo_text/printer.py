@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.formats.hlo_text.attributes import CODECS
 from xlakit.formats.hlo_text.header import print_header, print_stack_frames
 from xlakit.formats.hlo_text.lexer import quote, quote_or_json

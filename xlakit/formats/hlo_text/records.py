@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any
 
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.formats.hlo_text.lexer import Lexer
 from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
 from xlakit.ir.enums import TriState

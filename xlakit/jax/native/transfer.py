@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value
+from xlakit.dataclass import dataclass
 from xlakit.jax.api.arguments import Arguments, arguments_of
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.buffers import device_and_memory

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 from xlakit.memory.checker.contents import NOTHING, Contents, Held
 from xlakit.memory.checker.faults import MemoryPlanError

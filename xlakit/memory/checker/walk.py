@@ -12,10 +12,11 @@ iteration. After a conditional, memory holds what all branches leave.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xlakit.data.literal import Literal
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.memory.checker.contents import NOTHING, Contents
 from xlakit.memory.checker.faults import MemoryPlanError

@@ -8,13 +8,13 @@ channel the groups list replicas; with one they list partitions, or, where the o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from xlakit.data.primitive import PrimitiveType, same_type_family
 from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError, ShapeError, UnsupportedError
 from xlakit.ir.attributes import ReplicaGroups
 from xlakit.ir.instruction import Computation
@@ -37,7 +37,7 @@ class Collective(Op):
     """The base of collectives. All devices must run them alike, so they are never left out as unused."""
 
     channel_id: int | None = attribute(Kind.INT64, default=None)
-    replica_groups: ReplicaGroups = attribute(Kind.REPLICA_GROUPS, default=NO_GROUPS, always=True)  # noqa: RUF009
+    replica_groups: ReplicaGroups = attribute(Kind.REPLICA_GROUPS, default=NO_GROUPS, always=True)
     constrain_layout: bool = attribute(Kind.BOOL, default=False)
 
     @property

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError, ShapeError
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops import movement
@@ -261,7 +261,7 @@ class Permuting(Op):
     """What collective-permute and its start share."""
 
     channel_id: int | None = attribute(Kind.INT64, default=None)
-    source_target_pairs: Pairs = attribute(Kind.SOURCE_TARGET_PAIRS, always=True)  # noqa: RUF009
+    source_target_pairs: Pairs = attribute(Kind.SOURCE_TARGET_PAIRS, always=True)
     slice_sizes: tuple[tuple[int, ...], ...] = attribute(Kind.INT64_LIST_LIST, default=(), proto="dynamic_slice_sizes")
 
     @property

@@ -6,13 +6,13 @@ are within two units in the last place. Source: seed document "Operation semanti
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Protocol
 
 import numpy as np
 
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import ResultAccuracy
 from xlakit.ir.operation import Array, Kind, attribute, operation
@@ -25,7 +25,7 @@ from xlakit.ops.shared.numerics import of_doubles, of_wider_complex
 Function = Callable[[Array], Array]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Elementary(Unary, Transcendental, Expensive):
     """A function of real or complex numbers. The interpreter gives its best, whatever accuracy is asked."""
 
@@ -34,7 +34,7 @@ class Elementary(Unary, Transcendental, Expensive):
     complex: ClassVar[Function | None] = None
 
     # The call makes a dataclass field.
-    result_accuracy: ResultAccuracy | None = attribute(Kind.RESULT_ACCURACY, default=None)  # noqa: RUF009
+    result_accuracy: ResultAccuracy | None = attribute(Kind.RESULT_ACCURACY, default=None)
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         accuracy = self.result_accuracy

@@ -6,13 +6,13 @@ Source: seed document "Operation semantics", sections on element-wise binary ari
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from xlakit.data.primitive import PrimitiveType, higher_precision, same_type_family
 from xlakit.data.shape import UNBOUNDED, Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Array, Evaluation, Op, Value
 from xlakit.ir.traits import Elementwise

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.traits import Forwarding, Transcendental

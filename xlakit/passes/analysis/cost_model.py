@@ -9,12 +9,12 @@ kernels, all of which stand here or in the kernel's own formula; rates are the m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from xlakit import machine
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.ir.operation import Op
 from xlakit.ir.traits import Expensive
 from xlakit.machine import Machine

@@ -7,9 +7,10 @@ after it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
 from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Computation, Instruction

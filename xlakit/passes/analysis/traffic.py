@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from xlakit.data.text_table import aligned
+from xlakit.dataclass import dataclass
 from xlakit.errors import Location
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.communication.collective import Collective

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 
+from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.registry import OPERATIONS

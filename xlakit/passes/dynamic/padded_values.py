@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import UNBOUNDED, Shape, ShapeIndex
+from xlakit.dataclass import dataclass
 from xlakit.errors import UnsupportedError
 from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.instruction import Computation, Instruction

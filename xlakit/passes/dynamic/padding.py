@@ -11,10 +11,10 @@ branch of which calls a host function that raises; see ``execution/calls/size_ch
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import ProgramShape, Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import UnsupportedError, XlakitError
 from xlakit.ir.attributes import AliasEntry
 from xlakit.ir.instruction import Computation, HloModule, Instruction

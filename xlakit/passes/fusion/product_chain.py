@@ -10,8 +10,8 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.traits import Elementwise
 from xlakit.ops.convolution import Convolution

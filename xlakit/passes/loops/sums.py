@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import While

@@ -9,9 +9,10 @@ the last time, so readers are counted rather than intervals computed again for e
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.traits import Forwarding
 from xlakit.ops.control import Call, Conditional, Fusion, While

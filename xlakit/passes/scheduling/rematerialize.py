@@ -8,10 +8,11 @@ Computing them again takes less time than the product that reads them takes for 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xlakit import machine
 from xlakit.data.shape import make_tuple_shape
+from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import Annotations
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction

@@ -7,8 +7,7 @@ substitutes the padding value, and drops what is scattered to the padding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import Annotations, SliceDimension, WindowDimension
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, Instruction

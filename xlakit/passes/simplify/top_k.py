@@ -8,8 +8,8 @@ the fusion's computation is still the sort.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, Instruction, post_order

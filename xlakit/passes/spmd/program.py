@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.passes.core.framework import PassContext

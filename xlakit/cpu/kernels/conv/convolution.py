@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.depthwise import depthwise_tasks, emit_depthwise, is_depthwise
@@ -22,6 +22,7 @@ from xlakit.cpu.llvm import Function, Module
 from xlakit.cpu.scalars.memory import is_narrow
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.ops.convolution import Convolution
 from xlakit.options import knob
 

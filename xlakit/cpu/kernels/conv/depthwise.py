@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xlakit.cpu.kernels.conv.geometry import Axis, Geometry
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
@@ -17,6 +17,7 @@ from xlakit.cpu.kernels.gemm.store import Output
 from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, choose_engine, to_result, vectors_of
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.dataclass import dataclass
 
 # Outputs computed at the same time, and registers of features.
 _OUTPUTS_AT_ONCE = 4

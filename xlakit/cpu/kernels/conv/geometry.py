@@ -10,11 +10,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xlakit.cpu.kernels.gemm.dot import strides_of
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.enums import ConvolutionKind
 from xlakit.ops.convolution import Convolution

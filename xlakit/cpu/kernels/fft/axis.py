@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlakit.cpu.llvm import I8, PTR, Function, Type, Value
+from xlakit.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

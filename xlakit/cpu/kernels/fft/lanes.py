@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Effort, Function, Module, 
 from xlakit.cpu.llvm.promises import APART, CONTRACTS
 from xlakit.cpu.llvm.target import vector_bytes
 from xlakit.cpu.scalars.complex_arithmetic import plain_product
+from xlakit.dataclass import dataclass
 
 NO_UNROLL = ('"llvm.loop.unroll.disable"', '"llvm.loop.vectorize.enable", i1 false')
 

@@ -8,7 +8,6 @@ Few rows are shared between tasks step by step; of many rows a task takes whole 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from xlakit.cpu.kernels.fft.axis import Axis
 from xlakit.cpu.kernels.fft.four_step import FourStep
@@ -19,6 +18,7 @@ from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import CONTRACTS
 from xlakit.cpu.loops.emit.kernel import Phase
+from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
 from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from xlakit.cpu.kernels.gemm.operands import rounded_up
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
 from xlakit.cpu.llvm import I8, Function, Value
 from xlakit.cpu.llvm.bounds import within
+from xlakit.dataclass import dataclass
 
 _LINE = 64
 # Two cache lines between areas; the sanitizer checks that nothing is written there.

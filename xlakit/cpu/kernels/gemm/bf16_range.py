@@ -10,10 +10,10 @@ or more, and no operand is subnormal, a product or sum that is subnormal is zero
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.llvm import I16, I32, Function, Value, vector
+from xlakit.dataclass import dataclass
 
 _LANES = 32
 _MAGNITUDE = 0x7FFF

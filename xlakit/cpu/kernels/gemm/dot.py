@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
@@ -19,6 +19,7 @@ from xlakit.cpu.kernels.shared.engine import Engine, choose_engine
 from xlakit.cpu.llvm import Function, Module
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.ops.dot import Contraction
 from xlakit.ops.shared.contraction import free_dimensions
 from xlakit.options import knob, times

@@ -6,9 +6,8 @@ table. So the product is compiled once for all epilogues.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Value
+from xlakit.dataclass import dataclass
 
 # Where the table of such a product has the address of the function, and after it what that is given first.
 ENTRY = 4

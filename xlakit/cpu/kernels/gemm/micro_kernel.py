@@ -7,11 +7,11 @@ register at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, takes_pairs_of_bf16, vectors_of
 from xlakit.cpu.llvm import BF16, I16, I32, Function, Type, Value, vector
 from xlakit.cpu.llvm.target import has_feature
+from xlakit.dataclass import dataclass
 
 # Sums of a tile: for each row, for each register of columns, for each part.
 Sums = list[list[tuple[Value, ...]]]

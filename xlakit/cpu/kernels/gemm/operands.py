@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from xlakit.cpu.kernels.shared.engine import Engine, stored_as_packed, to_packed
 from xlakit.cpu.llvm import I32, Function, Module, Value, vector
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

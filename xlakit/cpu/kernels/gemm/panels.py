@@ -8,7 +8,6 @@ they get rows, columns and runs of k in tables.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
@@ -16,6 +15,7 @@ from xlakit.cpu.kernels.gemm.operands import Matrix, Reader, paired, transposed,
 from xlakit.cpu.kernels.shared.engine import Engine
 from xlakit.cpu.llvm import I16, I32, I64, PTR, Function, Type, Value, vector
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 
 # The contiguous direction of an operand: along k, across it (rows or columns), or neither.
 ALONG, ACROSS, SINGLE = "along", "across", "single"

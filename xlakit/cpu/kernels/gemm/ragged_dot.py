@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xlakit.cpu.kernels.gemm.dot import Dims, make_product, merged, real_parts, strides_of
 from xlakit.cpu.kernels.gemm.driver import GemmEmitter
@@ -24,6 +24,7 @@ from xlakit.cpu.scalars import constant, load, memory_type, store
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.dot_variants import RaggedDot
 from xlakit.ops.shared.contraction import free_dimensions

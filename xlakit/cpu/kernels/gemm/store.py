@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, Sums, flatten
 from xlakit.cpu.kernels.gemm.operands import Direction
@@ -11,6 +10,7 @@ from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, to_result, vect
 from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.scalars.memory import is_narrow, memory_type
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm.bf16_range import Seen, flushing_is_exact
@@ -14,6 +14,7 @@ from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Type, Value
 from xlakit.cpu.llvm.promises import APART
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 
 # The element type and the sizes of one matrix or vector, without the dimensions that count them.
 ArrayType = tuple[PrimitiveType, tuple[int, ...]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
 
 from xlakit import machine
 from xlakit.cpu.kernels.shared import blas
@@ -14,6 +13,7 @@ from xlakit.cpu.scalars import Scalar, complex as of_complex, load, store
 from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts
 from xlakit.cpu.scalars.real import BINARY
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 from xlakit.ir.enums import Transpose
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.linear_algebra import TriangularSolve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
@@ -17,6 +17,7 @@ from xlakit.cpu.kernels.gemm.gemm import plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.operands import Direction
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
 from xlakit.cpu.kernels.shared.engine import stored_as_packed
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Contraction

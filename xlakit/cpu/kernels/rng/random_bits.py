@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xlakit.cpu.kernels.rng import random_words
 from xlakit.cpu.kernels.rng.random_words import Words, counters, interleaved, joined, lane_count, philox, threefry
@@ -15,6 +14,7 @@ from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, integer, vector
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 from xlakit.ir.enums import RandomAlgorithm
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.random import RngBitGenerator

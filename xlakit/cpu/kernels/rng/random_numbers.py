@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from xlakit.cpu.kernels.rng.random_words import PHILOX_CYCLES, counters, interleaved, joined, lane_count, philox
 from xlakit.cpu.kernels.shared.preconditions import require
@@ -20,6 +19,7 @@ from xlakit.cpu.scalars import Scalar, load, register_type, store
 from xlakit.cpu.scalars.convert import convert, from_bits, to_bits
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 from xlakit.ir.enums import RandomDistribution
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.random import Rng

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from xlakit.cpu.kernels.scan.vectors import RunningTotals, running_totals
 from xlakit.cpu.kernels.shared.preconditions import require
@@ -22,6 +21,7 @@ from xlakit.cpu.loops.nests.transpose import block_transposer
 from xlakit.cpu.scalars import Scalar, load, register_type, store
 from xlakit.cpu.scalars.memory import as_real, from_parts, parts
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.windows import ReduceWindow

@@ -6,8 +6,6 @@ order. So no total is a long chain, which would be slow and lose digits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.scatter.plan import neutral
 from xlakit.cpu.llvm import Function, Value, vector
@@ -16,6 +14,7 @@ from xlakit.cpu.scalars import register_type
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.cpu.scalars.real import BINARY
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Op
 from xlakit.ops.elementwise.binary import Add, Maximum, Minimum, Multiply

@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xlakit.cpu.loops.ir.cost import reducer_cost
 from xlakit.cpu.loops.ir.reducer import neutral_number, wide_kind
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.gather import expanded_indices
 from xlakit.ops.reduction import applied_op

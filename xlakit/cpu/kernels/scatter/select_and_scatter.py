@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
 from xlakit.cpu.llvm import I32, I64, Function, Loop, Module, Value, integer
 from xlakit.cpu.loops.emit.emitter import Emitter
@@ -24,6 +23,7 @@ from xlakit.cpu.scalars.convert import convert
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import Parameter

@@ -13,7 +13,6 @@ of up to 16 bits go in pairs, which LLVM makes VNNI's vpdpwssd of where there is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from xlakit import options
@@ -22,6 +21,7 @@ from xlakit.cpu.llvm.target import Processor, has_feature, processor, vector_byt
 from xlakit.cpu.math.narrow import from_f32, from_f64, to_f32
 from xlakit.cpu.scalars.memory import is_narrow, memory_type, register_type, wrap
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

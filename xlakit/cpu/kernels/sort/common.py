@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from xlakit.cpu.kernels.sort.keys import (
@@ -21,6 +20,7 @@ from xlakit.cpu.kernels.sort.plan import COUNTS_BYTES, RADIX, RADIX_BITS, Record
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Type, Value, integer
 from xlakit.cpu.llvm.promises import APART
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 from xlakit.passes.analysis.sort_order import NanOrder, SortKey
 
 # The loops that move records gain from several iterations at once, all others only from being compiled soon.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from xlakit.cpu.kernels.sort.keys import has_exceptions, is_unchanged, raw_type
 from xlakit.cpu.llvm import Type, integer
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError, ShapeError
 from xlakit.ops.sort import Sort
 from xlakit.options import knob, times

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
@@ -30,6 +30,7 @@ from xlakit.cpu.llvm import I8, I64, PTR, Effort, Function, Module, Value
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import Parameter

@@ -7,13 +7,13 @@ last elements in order are wanted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from xlakit.cpu.kernels.sort.common import NO_UNROLL
 from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, ordered_bits, raw_type, store_raw, stored_bits
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Type, Value, integer, vector
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 from xlakit.passes.analysis.sort_order import NanOrder, SortKey
 
 # So many elements are compared at once with the last one of the list.

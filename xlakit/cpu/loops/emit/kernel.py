@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from xlakit import machine
@@ -24,6 +24,7 @@ from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Node, Variable
 from xlakit.cpu.loops.ir.space import Group
 from xlakit.cpu.scalars import Scalar, store
+from xlakit.dataclass import dataclass
 from xlakit.options import knob, times
 
 # Where an iteration is a long chain of dependent operations, two iterations side by side keep the processor busy.

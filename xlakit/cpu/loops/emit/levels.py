@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xlakit.cpu.llvm import Value
 from xlakit.cpu.loops.ir.index import Affine, Node, Opaque
 from xlakit.cpu.loops.ir.space import Group
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

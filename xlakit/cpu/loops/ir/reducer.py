@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from xlakit.cpu.llvm import Function
@@ -13,6 +12,7 @@ from xlakit.cpu.loops.ir.tracer import Index, Tracer, as_kind
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import as_real, rounded
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ops.elementwise.binary import Add, Maximum, Minimum

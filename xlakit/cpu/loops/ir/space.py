@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.loops.ir.index import ZERO, Affine, SplitVariable, Variable, of
+from xlakit.dataclass import dataclass
 
 _T = TypeVar("_T")
 # Where a variable stands: the number of its axis, and its number there.

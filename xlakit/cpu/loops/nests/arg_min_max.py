@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I8, I32, I64, Function, Module, Value
@@ -28,6 +27,7 @@ from xlakit.cpu.scalars import constant, load, register_type, store
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.cpu.scalars.real import maximum, minimum
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import Parameter, Tuple

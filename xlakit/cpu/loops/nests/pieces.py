@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from xlakit.cpu.llvm import I8, Function, Module, Value
 from xlakit.cpu.loops.emit.kernel import Phase, task_function
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.movement import Concatenate, Reshape
 from xlakit.options import knob, times

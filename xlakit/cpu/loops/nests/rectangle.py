@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Effort, Value
@@ -20,6 +19,7 @@ from xlakit.cpu.loops.ir.index import Affine, Node, Variable, linear, of
 from xlakit.cpu.loops.ir.space import Group, merged
 from xlakit.cpu.loops.ir.walking import indices_of
 from xlakit.cpu.loops.nests.rows import Plan, lanes_of_rows, write_row
+from xlakit.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from xlakit.cpu.declined import DeclinedError
@@ -17,6 +16,7 @@ from xlakit.cpu.loops.ir.space import Space
 from xlakit.cpu.loops.ir.tracer import Index, Tracer
 from xlakit.cpu.scalars import Scalar
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 
 # A result of a fusion: the instruction, which part of its tuple, and the part's shape.

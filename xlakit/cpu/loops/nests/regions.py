@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emit.emitter import Emitter
@@ -23,6 +22,7 @@ from xlakit.cpu.loops.ir.tracer import GuardedReduction
 from xlakit.cpu.loops.ir.walking import indices_of, walk
 from xlakit.cpu.loops.nests.loop_kernel import loop_kernel
 from xlakit.cpu.loops.nests.tiling import SHORT, Crossing
+from xlakit.dataclass import dataclass
 from xlakit.options import knob
 
 # Makes the variables of a nest's results, and the results.

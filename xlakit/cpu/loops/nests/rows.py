@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Value
@@ -39,6 +39,7 @@ from xlakit.cpu.loops.nests.partial import combine, count_parts, part_range, scr
 from xlakit.cpu.loops.nests.reduced import Reduced, given_source, reduce_once
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import parts
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.traits import Expensive
 from xlakit.options import knob

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from xlakit import machine
 from xlakit.cpu.llvm import I8, VOID, Effort, Function, Module, Value
@@ -29,6 +28,7 @@ from xlakit.cpu.loops.ir.space import Group
 from xlakit.cpu.loops.ir.walking import unconditional, walk
 from xlakit.cpu.loops.nests.transpose import block_transposer
 from xlakit.cpu.scalars import load as load_element
+from xlakit.dataclass import dataclass
 from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 

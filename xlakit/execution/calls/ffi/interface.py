@@ -10,11 +10,12 @@ import ctypes
 import itertools
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any, Final
 
 from xlakit import machine
+from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError
 from xlakit.execution.calls.ffi.structures import CODES, MAJOR, MINOR, ApiVersion, Context, TypeInfo
 

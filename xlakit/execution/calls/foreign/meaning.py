@@ -8,12 +8,12 @@ rounded to the result's type once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from xlakit.builder import XlaBuilder
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError, UnsupportedError, XlakitError
 from xlakit.execution.calls.foreign.config import Config
 from xlakit.ir.instruction import Computation, Instruction

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -36,7 +37,7 @@ _FACTOR: Final = re.compile(r"z_\d+|[a-z]")
 _REPLICATED: Final = re.compile(r"need_replication=\{([^}]*)\}")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SplitCall:
     """The replacement of a call: the program of one partition, with the shardings of operands and results."""
 

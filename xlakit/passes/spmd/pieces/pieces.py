@@ -8,6 +8,7 @@ from typing import Final
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Op
@@ -43,7 +44,7 @@ _MOST_STEPS_BACK = 48
 _NO_SPLITS: Final[Mapping[int, Split]] = {}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Hint:
     """The preferred tilings of a result; ``comes_first``: whether they take precedence over those of operands."""
 

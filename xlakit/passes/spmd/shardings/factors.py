@@ -8,11 +8,11 @@ over: what the parts give is combined. An operation without a rule is computed w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import Window, WindowDimension
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.convolution import Convolution

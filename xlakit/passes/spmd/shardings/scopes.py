@@ -6,8 +6,7 @@ mesh, each team has a program of its own: its members differ in the other axes a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xlakit.dataclass import dataclass
 from xlakit.passes.spmd.shardings.tilings import Split, split_of
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import XlakitError
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.passes.spmd.shardings.scopes import Scope

@@ -1,0 +1,199 @@
+"""Dataclasses that are cheap to declare, for modules that every process loads.
+
+``dataclass`` here makes the same classes as :func:`dataclasses.dataclass`; ``field``, ``fields``, ``replace`` and
+``asdict`` are the standard ones. A subclass that has fields is made here, too.
+
+The standard one compiles the source of up to six methods for each class, which was the slowest part of importing a
+compiler that has hundreds of small classes. Here a method is compiled when it is first called, and most never are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import reprlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar, dataclass_transform, overload
+
+_T = TypeVar("_T")
+_Made = dataclasses.Field[Any]
+# Stands for an argument that is not given, where the default is made anew for each instance.
+_NOT_GIVEN: Final = object()
+
+
+@overload
+def dataclass(cls: type[_T], /) -> type[_T]: ...
+
+
+@overload
+def dataclass(
+    *, frozen: bool = False, eq: bool = True, slots: bool = False, kw_only: bool = False
+) -> Callable[[type[_T]], type[_T]]: ...
+
+
+@dataclass_transform(field_specifiers=(dataclasses.field,))
+def dataclass(
+    cls: type[_T] | None = None,
+    /,
+    *,
+    frozen: bool = False,
+    eq: bool = True,
+    slots: bool = False,
+    kw_only: bool = False,
+) -> Any:
+    """Make a class a dataclass; the options are those of :func:`dataclasses.dataclass`."""
+
+    def decorate(cls: type[_T]) -> type[_T]:
+        return _made(cls, frozen=frozen, eq=eq, slots=slots, kw_only=kw_only)
+
+    return decorate if cls is None else decorate(cls)
+
+
+def _made(cls: type[_T], *, frozen: bool, eq: bool, slots: bool, kw_only: bool) -> type[_T]:
+    own = dict(vars(cls))
+    # The standard one gathers the fields, and makes no method.
+    made = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
+    fields = dataclasses.fields(made)  # pyright: ignore
+    members: dict[str, Any] = {
+        "__init__": _Later("__init__", lambda cls: _initializer(cls, fields, frozen=frozen, slots=slots)),
+        "__repr__": _representation([f.name for f in fields if f.repr]),
+    }
+    compared = [f.name for f in fields if f.compare]
+    if eq:
+        members["__eq__"] = _Later("__eq__", lambda cls: _equality(cls, compared))
+    if frozen:
+        members["__setattr__"], members["__delattr__"] = _refusals(frozenset(f.name for f in fields))
+        if slots:
+            members["__getstate__"], members["__setstate__"] = _state, _set_state
+    for name, method in members.items():
+        if name not in own:
+            setattr(made, name, method)
+    has_hash = "__hash__" in own and not (own["__hash__"] is None and "__eq__" in own)
+    if eq and not has_hash:
+        hashed = [f.name for f in fields if (f.compare if f.hash is None else f.hash)]
+        made.__hash__ = _Later("__hash__", lambda cls: _hash(cls, hashed)) if frozen else None  # pyright: ignore
+    return _with_slots(made, fields) if slots else made
+
+
+def _with_slots(cls: type[_T], fields: Sequence[_Made]) -> type[_T]:
+    """The class again, with slots for those of its fields that its bases have no slots for."""
+    members = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
+    names = [f.name for f in fields]
+    inherited = {slot for base in cls.__mro__[1:-1] for slot in vars(base).get("__slots__", ())}
+    for name in names:
+        members.pop(name, None)
+    members["__slots__"] = tuple(name for name in names if name not in inherited)
+    made: Any = type(cls)(cls.__name__, cls.__bases__, members)
+    made.__qualname__ = cls.__qualname__
+    return made
+
+
+class _Later:
+    """A method that is compiled when it is first looked up, and then takes this one's place in its class."""
+
+    def __init__(self, name: str, compile: Callable[[type], Callable[..., Any]]) -> None:
+        self._name, self._compile = name, compile
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        # A class that inherits the method looks it up, too.
+        home = next(cls for cls in owner.__mro__ if vars(cls).get(self._name) is self)
+        method = self._compile(home)
+        setattr(home, self._name, method)
+        return method.__get__(instance, owner)
+
+
+def _compiled(
+    cls: type, name: str, parameters: Sequence[str], body: Sequence[str], names: dict[str, Any]
+) -> Callable[..., Any]:
+    """A method of a class from its source, which sees the names of its module, and others."""
+    lines = "".join(f"\n  {line}" for line in body or ["pass"])
+    source = f"def make({', '.join(names)}):\n def {name}({', '.join(parameters)}):{lines}\n return {name}"
+    found: dict[str, Any] = {}
+    module = sys.modules.get(cls.__module__)
+    exec(source, {} if module is None else vars(module), found)
+    method = found["make"](**names)
+    method.__qualname__ = f"{cls.__qualname__}.{name}"
+    return method
+
+
+def _initializer(cls: type, fields: Sequence[_Made], *, frozen: bool, slots: bool) -> Callable[..., Any]:
+    names: dict[str, Any] = {"_set": object.__setattr__, "_not_given": _NOT_GIVEN}
+    parameters: list[tuple[bool, str]] = []
+    body: list[str] = []
+    for f in fields:
+        has_default, has_factory = f.default is not dataclasses.MISSING, f.default_factory is not dataclasses.MISSING
+        default, value = "", f.name
+        if has_default:
+            names[f"_default_{f.name}"] = f.default
+            default = f"=_default_{f.name}"
+        elif has_factory:
+            names[f"_make_{f.name}"] = f.default_factory
+            default = "=_not_given"
+            value = f"_make_{f.name}() if {f.name} is _not_given else {f.name}"
+        if f.init:
+            parameters.append((f.kw_only is True, f.name + default))
+        elif has_factory:
+            value = f"_make_{f.name}()"
+        elif has_default and slots:
+            value = f"_default_{f.name}"
+        else:
+            continue
+        body.append(f"_set(self, {f.name!r}, {value})" if frozen else f"self.{f.name} = {value}")
+    if hasattr(cls, "__post_init__"):
+        body.append("self.__post_init__()")
+    by_place = [text for is_named, text in parameters if not is_named]
+    named = [text for is_named, text in parameters if is_named]
+    method = _compiled(cls, "__init__", ["self", *by_place, *(["*", *named] if named else [])], body, names)
+    method.__annotations__ = {**{f.name: f.type for f in fields if f.init}, "return": None}
+    return method
+
+
+def _equality(cls: type, compared: Sequence[str]) -> Callable[..., Any]:
+    body = [
+        "if other.__class__ is self.__class__:",
+        f" return {_tuple('self', compared)} == {_tuple('other', compared)}",
+        "return NotImplemented",
+    ]
+    return _compiled(cls, "__eq__", ["self", "other"], body, {})
+
+
+def _hash(cls: type, hashed: Sequence[str]) -> Callable[..., Any]:
+    return _compiled(cls, "__hash__", ["self"], [f"return hash({_tuple('self', hashed)})"], {})
+
+
+def _tuple(owner: str, names: Sequence[str]) -> str:
+    return "(" + "".join(f"{owner}.{name}, " for name in names) + ")"
+
+
+def _representation(shown: Sequence[str]) -> Callable[..., Any]:
+    @reprlib.recursive_repr()
+    def __repr__(self: Any) -> str:  # noqa: N807
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        return f"{self.__class__.__qualname__}({values})"
+
+    return __repr__
+
+
+def _refusals(names: frozenset[str]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The ``__setattr__`` and ``__delattr__`` of a class whose fields stay as they are."""
+
+    def __setattr__(self: object, name: str, value: object) -> None:  # noqa: N807
+        if name in names or "__setattr__" in vars(type(self)):
+            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self: object, name: str) -> None:  # noqa: N807
+        if name in names or "__delattr__" in vars(type(self)):
+            raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+        object.__delattr__(self, name)
+
+    return __setattr__, __delattr__
+
+
+def _state(self: Any) -> list[Any]:
+    return [getattr(self, f.name) for f in dataclasses.fields(self)]
+
+
+def _set_state(self: Any, state: Sequence[Any]) -> None:
+    for f, value in zip(dataclasses.fields(self), state, strict=True):
+        object.__setattr__(self, f.name, value)
