@@ -13,11 +13,13 @@ import sys
 import time
 from collections.abc import Collection, Sequence
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import llvmlite
+import ml_dtypes
 import numpy as np
 
 from xlakit import machine, options
@@ -26,11 +28,14 @@ from xlakit.cpu.llvm import target
 if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
 
+# A source file, its size, and when it was changed in nanoseconds.
+_Source = tuple[str, int, int]
+
 _LOADED = time.time()
 # The status of all source files takes as long to get as a tiny program takes to compile.
 _LOOK_SECONDS = 1.0
-# When the sources were checked last, and whether they had changed.
-_looked: list[tuple[float, bool]] = []
+# When the sources were checked last, whether they had changed, and what they were.
+_looked: list[tuple[float, bool, list[_Source]]] = []
 
 # What changes the code that is made of a program.
 _VARIABLES = ("XLAKIT_DISABLE_PASSES", "XLAKIT_FUEL")
@@ -119,7 +124,8 @@ def compiler_has_changed() -> bool:
     # Not time.monotonic: tests of programs replace it by a clock of their own, which counts the callers it expects.
     now = time.perf_counter()
     if not _looked or now - _looked[-1][0] >= _LOOK_SECONDS:
-        _looked[:] = [(now, any(changed > _start() * 1e9 for _, _, changed in _sources()))]
+        sources = _sources()
+        _looked[:] = [(now, any(changed > _start() * 1e9 for _, _, changed in sources), sources)]
     return _looked[-1][1]
 
 
@@ -140,30 +146,35 @@ def _of_compiler() -> bytes | None:
     """The compiler and the system: versions, and the sources of this package."""
     if compiler_has_changed():
         return None
+    sources = _looked[-1][2] if _looked else _sources()
     parts = [
-        _version("xlakit"),
         llvmlite.__version__,
         np.__version__,
-        _version("scipy"),
-        _version("ml_dtypes"),
+        _version_of_scipy(),
+        ml_dtypes.__version__,
         sys.implementation.cache_tag or "",
         sys.platform,
         platform.machine(),
-        *map(str, _sources()),
+        *map(str, sources or [version("xlakit")]),
     ]
     return hashlib.sha256("\n".join(parts).encode()).digest()
 
 
-def _version(package: str) -> str:
+def _version_of_scipy() -> str:
+    """The file that says the version of SciPy, whose LAPACK programs call; empty where it is not there.
+
+    Importing SciPy, or reading the metadata of its package, takes as long as a program of the cache takes to load.
+    """
+    spec = find_spec("scipy")
     try:
-        return version(package)
-    except PackageNotFoundError:
+        return "" if spec is None or spec.origin is None else Path(spec.origin).with_name("version.py").read_text()
+    except OSError:
         return ""
 
 
-def _sources() -> list[tuple[str, int, int]]:
-    """Each source file, its size, and when it was changed in nanoseconds; none where the package is no directory."""
-    found: list[tuple[str, int, int]] = []
+def _sources() -> list[_Source]:
+    """The source files; none where the package is no directory."""
+    found: list[_Source] = []
     root = str(Path(__file__).parents[1])
     folders = [root] if os.path.isdir(root) else []
     while folders:

@@ -87,10 +87,10 @@ def _register(platform: str, *, is_default: bool) -> None:
 
 
 def _check_versions() -> None:
-    from importlib.metadata import version as version_of
+    import jax
+    import jaxlib.version
 
-    for name in ("jax", "jaxlib"):
-        version = version_of(name)
+    for name, version in (("jax", jax.__version__), ("jaxlib", jaxlib.version.__version__)):
         if version not in VERSIONS:
             raise UnsupportedError(
                 f"xlakit runs programs of jax {', '.join(VERSIONS)}; this is {name} {version}",
