@@ -69,6 +69,7 @@ NETS: tuple[Net, ...] = (
     _net("dynamic", "fuzz.dynamic", 1, "bounded dynamic dimensions against the interpreter"),
     _net("collectives", "fuzz.collectives", 3, "devices that meet against the interpreter"),
     _net("sharded", "fuzz.sharded", 2, "modules split over partitions against the whole ones"),
+    _net("sharded-chains", "fuzz.sharded --chains --count 9000", 2, "chains along split dimensions, to the bit"),
     _net("jax-programs", "fuzz.jax_programs", 3, "JAX programs with exact numbers against jaxlib's CPU"),
     _net("jax-large", "fuzz.jax_programs --large", 1, "the same on large arrays"),
     _net("jax-sharded", "fuzz.jax_programs --sharded", 3, "results of JAX programs are split as on jaxlib's CPU"),

@@ -3,6 +3,10 @@
 The modules are those of :mod:`fuzz.modules`. Arguments, results and some instructions get shardings of all kinds,
 over 2, 4 or 8 partitions. What all partitions give, put together, must agree with the whole program's results, and
 copies of a part must be the same to the bit.
+
+With ``--chains`` the programs are short ones of operations along dimensions (slices, pads, rolls, windows,
+convolutions) on sizes of all kinds, over 2, 3, 4, 6 or 8 partitions; whole numbers and moved elements must agree to the
+bit.
 """
 
 from __future__ import annotations
@@ -14,8 +18,9 @@ import numpy as np
 
 from fuzz.modules import difference, epsilons
 from fuzz.programs.composed.modules import module
+from fuzz.programs.composed.window_chains import chain
 from fuzz.programs.draft import Program
-from fuzz.programs.shardings import annotated, cut, join
+from fuzz.programs.shardings import Array, annotated, cut, join
 from fuzz.programs.split_steps import STEPS, register_calls
 from fuzz.support import numbered
 from xlakit import compile as compile_program
@@ -29,21 +34,23 @@ def sharded_module(seed: int, number: int) -> Program:
     return module(seed, number, more=STEPS if number % 2 else ())
 
 
-def split(program: Program, number: int) -> HloModule:
+def split(program: Program, number: int, *, chains: bool = False) -> HloModule:
     """The program of one partition, for shardings made from a number."""
     rng = np.random.default_rng([17, number])
-    partitions = int(rng.choice([2, 4, 8]))
-    made = split_over(annotated(HloModule.from_text(program.text), rng, partitions), partitions)
+    partitions = int(rng.choice([2, 3, 4, 6, 8] if chains else [2, 4, 8]))
+    whole = HloModule.from_text(program.text)
+    # Few shardings inside of a chain, since one would often undo what the operation before it did.
+    made = split_over(annotated(whole, rng, partitions, often=0.08 if chains else 0.25), partitions)
     made.verify()
     return made
 
 
-def judge(program: Program, number: int, backend: str = "interpreter") -> str:
-    """What is wrong with the split module; empty where nothing is."""
+def judge(program: Program, number: int, backend: str = "interpreter", *, chains: bool = False) -> str:
+    """What is wrong with the split module; empty where nothing is. ``chains``: to the bit."""
     whole = HloModule.from_text(program.text)
     expected = flatten(compile_program(whole, backend="interpreter")(*program.arguments[0]))
     try:
-        made = split(program, number)
+        made = split(program, number, chains=chains)
         count = made.num_partitions
         shards = [
             cut(np.asarray(a), s, count)
@@ -61,26 +68,43 @@ def judge(program: Program, number: int, backend: str = "interpreter") -> str:
             actual = join([np.asarray(r[name]) for r in results], sharding, np.shape(value))
         except ValueError as error:
             return f"result {name}: {error}"
-        fault = difference(actual, value, epsilon)
+        fault = _bits(actual, np.asarray(value)) if chains else difference(actual, value, epsilon)
         if fault:
             return f"result {name}: {fault}"
     return ""
+
+
+def _bits(actual: Array, expected: Array) -> str:
+    """What is wrong with an array whose bits are to be the same, but for those of NaN; empty where nothing is."""
+    if actual.dtype.kind not in "fc":
+        return difference(actual, expected)
+    signs = [np.signbit(part(a)) & ~np.isnan(a) for a in (actual, expected) for part in (np.real, np.imag)]
+    same = ((actual == expected) | (np.isnan(actual) & np.isnan(expected))) & (signs[0] == signs[2])
+    wrong = ~(same & (signs[1] == signs[3]))
+    if not wrong.any():
+        return ""
+    where = tuple(int(i) for i in np.argwhere(wrong)[0])
+    count = f"{np.count_nonzero(wrong)} of {wrong.size} elements differ in bits"
+    return f"{count}; at {list(where)}: {actual[where]} instead of {expected[where]}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     parser = numbered.parser("fuzz.sharded", __doc__ or "", 2000)
     parser.add_argument("--backend", default="interpreter", help="what runs the split module (interpreter)")
+    parser.add_argument("--chains", action="store_true", help="chains of operations along dimensions, to the bit")
     options = parser.parse_args(arguments)
     register_calls()
 
     def fault_of(number: int) -> str:
-        program = sharded_module(options.seed, number)
+        made = chain if options.chains else sharded_module
+        program = made(options.seed, number)
         if options.number is not None:
-            print(program.text, split(program, number).to_text(), sep="\n")
-        return judge(program, number, options.backend)
+            print(program.text, split(program, number, chains=options.chains).to_text(), sep="\n")
+        return judge(program, number, options.backend, chains=options.chains)
 
-    return numbered.run("fuzz.sharded", numbered.entries(options, fault_of), options.seconds)
+    entries = numbered.entries(options, fault_of, " --chains" * options.chains)
+    return numbered.run("fuzz.sharded", entries, options.seconds)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,7 +29,7 @@ def sharding(rng: np.random.Generator, dims: Sequence[int], partitions: int, *, 
         left //= tiles[d]
     sizes = (*tiles, left) if left > 1 else tuple(tiles)
     if rng.random() < 0.5:
-        axes = (2,) * int(math.log2(partitions))
+        axes = _factors(partitions)
         order = tuple(int(i) for i in rng.permutation(len(axes)))
         iota = IotaTileAssignment(sizes, axes, order)
         return Sharding("OTHER", sizes, iota=iota, replicate_on_last_tile_dim=left > 1)
@@ -38,10 +37,16 @@ def sharding(rng: np.random.Generator, dims: Sequence[int], partitions: int, *, 
     return Sharding("OTHER", sizes, devices, replicate_on_last_tile_dim=left > 1)
 
 
-def annotated(module: HloModule, rng: np.random.Generator, partitions: int) -> HloModule:
+def _factors(number: int) -> tuple[int, ...]:
+    """The prime factors of a number."""
+    least = next((k for k in range(2, number + 1) if number % k == 0), None)
+    return () if least is None else (least, *_factors(number // least))
+
+
+def annotated(module: HloModule, rng: np.random.Generator, partitions: int, *, often: float = 0.25) -> HloModule:
     """The module with shardings of its parameters, of its result in some cases, and of some of its instructions.
 
-    Those of loops and branches, too.
+    Those of loops and branches, too. ``often``: which part of the instructions has a sharding.
     """
     uneven = bool(rng.random() < 0.3)
     says_result = bool(rng.random() < 0.6)
@@ -57,7 +62,7 @@ def annotated(module: HloModule, rng: np.random.Generator, partitions: int) -> H
             if computation.name != module.entry.name:
                 return None
             return sharding(rng, old.shape.dimensions, partitions, uneven=uneven)
-        if old.shape.is_array and rng.random() < 0.25:
+        if old.shape.is_array and rng.random() < often:
             return sharding(rng, old.shape.dimensions, partitions, uneven=bool(rng.random() < 0.2))
         return None
 

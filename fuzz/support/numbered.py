@@ -40,10 +40,13 @@ def parser(proof: str, document: str, count: int) -> argparse.ArgumentParser:
     return made
 
 
-def entries(options: argparse.Namespace, fault_of: Callable[[int], str]) -> Iterator[Entry]:
-    """The programs that the options ask for, each made when it is its turn; ``fault_of`` judges one by its number."""
+def entries(options: argparse.Namespace, fault_of: Callable[[int], str], more: str = "") -> Iterator[Entry]:
+    """The programs that the options ask for, each made when it is its turn; ``fault_of`` judges one by its number.
+
+    more: further options that name them.
+    """
     for number in range(options.count) if options.number is None else [options.number]:
-        yield Entry(f"--seed {options.seed} --number {number}", partial(fault_of, number))
+        yield Entry(f"--seed {options.seed} --number {number}{more}", partial(fault_of, number))
 
 
 def run(proof: str, entries: Iterable[Entry], seconds: float | None = None) -> int:

@@ -3,6 +3,7 @@
 import pytest
 
 from fuzz.programs.composed.modules import module
+from fuzz.programs.composed.window_chains import chain
 from fuzz.programs.split_steps import register_calls
 from fuzz.sharded import judge, sharded_module
 
@@ -21,3 +22,8 @@ def test_a_generated_module_is_split_for_machine_code(number):
 def test_groups_that_are_sharded_alike_and_calls_on_each_of_a_batch(number):
     register_calls()
     assert judge(sharded_module(37, number), number) == ""
+
+
+def test_chains_of_operations_along_split_dimensions():
+    faults = {number: judge(chain(43, number), number, chains=True) for number in range(30)}
+    assert {number: fault for number, fault in faults.items() if fault} == {}

@@ -1,0 +1,60 @@
+"""Chains of operations along dimensions, for programs that are to be split: every result is exact in any order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from fuzz.programs.composed.window_steps import STEPS, Chain
+from fuzz.programs.draft import Draft, Named, Program, join
+from fuzz.programs.values import Array, dtype_of
+from fuzz.support.tolerances import EXACT
+
+_KINDS = ("f32", "f32", "f32", "s32", "s32", "s8", "u8", "f64", "pred", "c64", "s4", "special")
+# Of the sizes of arrays some can be split evenly, some cannot.
+_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 12, 15, 16, 16, 17, 23, 24, 24, 25, 31, 32)
+_MOST_ELEMENTS = 400
+
+
+def chain(seed: int, number: int) -> Program:
+    """Chain ``number`` of a seed: its text and its arguments."""
+    draft = Draft(np.random.default_rng([seed, number, 4]))
+    drawn = draft.pick(_KINDS)
+    kind = "f32" if drawn == "special" else drawn
+    body = Chain(draft, draft.emit, [], "", STEPS)
+    body.special = drawn == "special"
+    for _ in range(draft.integer(1, 2)):
+        dims = _dims(draft)
+        values = _values(draft.rng, kind, dims, special=body.special)
+        body.values.append(Named(draft.parameter(kind, dims, values=values, plain=True), kind, tuple(dims)))
+    for _ in range(draft.integer(1, 7)):
+        body.step()
+    kept = [v for v in body.values if v.dims]
+    results = list(dict.fromkeys([kept[-1], *(draft.pick(kept) for _ in range(draft.integer(0, 2)))]))
+    shapes = ", ".join(v.shape for v in results)
+    draft.emit(f"({shapes})", f"tuple({', '.join(v.name for v in results)})")
+    return draft.finish("chain", EXACT, f"{drawn}[{join(body.values[0].dims)}]")
+
+
+def _dims(draft: Draft) -> list[int]:
+    dims = [draft.pick(_SIZES) for _ in range(draft.pick([1, 1, 2, 2, 3]))]
+    while math.prod(dims) > _MOST_ELEMENTS:
+        largest = dims.index(max(dims))
+        dims[largest] = max(1, dims[largest] // 2)
+    return dims
+
+
+def _values(rng: np.random.Generator, kind: str, dims: Sequence[int], *, special: bool) -> Array:
+    """Small whole numbers, zeros of both signs among them; ``special``: infinities and NaN, too."""
+    size = tuple(dims)
+    if kind == "pred":
+        return rng.integers(0, 2, size).astype(np.bool_)
+    low = 0 if kind[0] == "u" else -3
+    values = np.asarray(rng.integers(low, 4, size), np.float64)
+    if kind[0] == "f":
+        values = np.where((values == 0) & (rng.random(size) < 0.5), -0.0, values)
+    if special:
+        values = np.where(rng.random(size) < 0.3, rng.choice([np.inf, -np.inf, np.nan], size), values)
+    return values.astype(dtype_of(kind))
