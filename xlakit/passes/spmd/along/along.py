@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from xlakit.ir.instruction import Instruction
-from xlakit.passes.spmd.along import rows
+from xlakit.passes.spmd.along import rows, windows
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.values import Piece, Value
@@ -18,7 +18,10 @@ _ALONG: Final[dict[str, _Along]] = {
     "dynamic-slice": rows.dynamic_slice,
     "dynamic-update-slice": rows.dynamic_update_slice,
     "gather": rows.gather,
+    "pad": windows.windowed,
+    "reverse": windows.windowed,
     "scatter": rows.scatter,
+    "slice": windows.windowed,
 }
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
-from xlakit.ir.attributes import SliceDimension
+from xlakit.ir.attributes import PaddingDimension, SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Op
 from xlakit.ops.custom_call import CustomCall
@@ -17,7 +17,7 @@ from xlakit.ops.data import Iota
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.gather import Gather
-from xlakit.ops.movement import Reshape, Reverse, Slice
+from xlakit.ops.movement import Broadcast, Pad, Reshape, Reverse, Slice, Transpose
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.spmd.pieces.emit import Channels, Emitter
 from xlakit.passes.spmd.pieces.partial import combining, contribution, is_plain_sum, spread, total
@@ -34,6 +34,7 @@ from xlakit.passes.spmd.shardings.tilings import (
     parts,
     same_teams,
     teams_over,
+    unequal_dims,
     whole,
     with_split,
 )
@@ -42,6 +43,8 @@ from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leave
 # The depth to which whole values are recomputed in parts; beyond that they are sliced.
 _MOST_STEPS_BACK = 48
 _NO_SPLITS: Final[Mapping[int, Split]] = {}
+# Operations, beside elementwise ones, that may be split in unequal parts.
+_PLACES_KEPT: Final = (Broadcast, Iota, Reshape, Transpose)
 
 
 @dataclass(frozen=True)
@@ -70,10 +73,44 @@ class Pieces:
             return piece.instruction
         found = piece.parts.get(tiling)
         if found is None:
-            start = self._made_in_parts(piece, tiling) or piece
-            found = resharded(self.make, start.instruction, start.tiling, tiling, scope)
+            if divides(tiling, piece.shape.dimensions):
+                start = self._made_in_parts(piece, tiling) or piece
+                found = resharded(self.make, start.instruction, start.tiling, tiling, scope)
+            else:
+                found = self._in_unequal_parts(piece, tiling, scope)
             piece.parts[tiling] = found
         return found
+
+    def _in_unequal_parts(self, piece: Piece, tiling: Tiling, scope: Scope) -> Instruction:
+        """This partition's part, where some are shorter than others: they have anything behind their end."""
+        odd = unequal_dims(tiling, piece.shape.dimensions)
+        if piece.unequal is not None:
+            own, made = piece.unequal
+            if unequal_dims(own, piece.shape.dimensions) == odd and all(own[d] == tiling[d] for d in odd):
+                return resharded(self.make, made, own, tiling, scope)
+        again = self._made_in_parts(piece, tiling)
+        if again is not None and unequal_dims(again.tiling, piece.shape.dimensions) == odd:
+            return resharded(self.make, again.instruction, again.tiling, tiling, scope)
+        even = tuple(None if d in odd else split for d, split in enumerate(tiling))
+        found = self.at(piece, even, scope)
+        for d in odd:
+            split, size = tiling[d], piece.shape.dimensions[d]
+            assert split is not None
+            missing = -size % parts(split)
+            padding = [PaddingDimension(0, missing if e == d else 0) for e in range(len(tiling))]
+            found = self.make.add(Pad(padding=tuple(padding)), found, self.make.zeros(found.shape.element_type))
+            found = self.make.part(found, d, parts(split), split, scope)
+        return found
+
+    def evened(self, made: Instruction, tiling: Tiling, shape: Shape, scope: Scope) -> Piece:
+        """An array in unequal parts; its value has the dimensions that these are of whole."""
+        odd = unequal_dims(tiling, shape.dimensions)
+        even = tuple(None if d in odd else split for d, split in enumerate(tiling))
+        found = resharded(self.make, made, tiling, even, scope)
+        ranges = [
+            SliceDimension(0, shape.dimensions[d] if d in odd else n) for d, n in enumerate(found.shape.dimensions)
+        ]
+        return Piece(self.make.slice(found, ranges), even, scope, shape, unequal=(tiling, made))
 
     def summed(self, piece: Piece) -> Piece:
         """The value, after adding partial sums if it is unreduced."""
@@ -189,6 +226,37 @@ class Pieces:
         value = self.in_parts(old, given, scope, factors, choice.splits)
         if isinstance(value, Piece) and value.is_whole and not choice.splits:
             value.source = (old, tuple(operands))
+        if isinstance(value, Piece) and value.unreduced is None and can_be_unequal(old):
+            return self._in_unequal_parts_too(old, value, given, factors, choice.splits, scope)
+        return value
+
+    def _in_unequal_parts_too(
+        self,
+        old: Instruction,
+        value: Piece,
+        given: Sequence[Piece],
+        factors: Factors,
+        splits: dict[int, Split],
+        scope: Scope,
+    ) -> Piece:
+        """The value of an operation, with its unequal parts if some operand has such."""
+        choice = _Choice(old, factors, unequal=True)
+        order = sorted(range(len(given)), key=lambda n: -given[n].shape.num_elements)
+        has = [n for n in order if given[n].unequal is not None and given[n].scope == scope]
+        for n in has:
+            own = given[n].unequal
+            choice.offer(factors.operands[n], own[0] if own is not None else ())
+        for factor, split in splits.items():
+            if factor not in choice.splits and is_proper([*choice.splits.values(), split]):
+                choice.splits[factor] = split
+        if not has or not unequal_dims(_tiling(factors.results[0], choice.splits), old.shape.dimensions):
+            return value
+        made = self.in_parts(old, given, scope, factors, choice.splits)
+        assert isinstance(made, Piece)
+        if len(has) > 1:
+            # One array is to be gathered, not several.
+            return self.evened(made.instruction, made.tiling, old.shape, scope)
+        value.unequal = (made.tiling, made.instruction)
         return value
 
     def tilings_for(
@@ -246,7 +314,7 @@ class Pieces:
         given = [v for v in operands if isinstance(v, Piece)]
         if factors is None:
             return None
-        choice = _Choice(old, factors)
+        choice = _Choice(old, factors, unequal=can_be_unequal(old))
         choice.offer(factors.results[0], tiling)
         if not choice.splits:
             return None
@@ -314,8 +382,12 @@ class Pieces:
 class _Choice:
     """The splits of the factors of an operation."""
 
-    def __init__(self, old: Instruction, factors: Factors, first: Mapping[int, Split] = _NO_SPLITS) -> None:
+    def __init__(
+        self, old: Instruction, factors: Factors, first: Mapping[int, Split] = _NO_SPLITS, *, unequal: bool = False
+    ) -> None:
+        """``first``: splits that are given; ``unequal``: whether parts need not be equal."""
         self.splits: dict[int, Split] = dict(first)
+        self._unequal = unequal
         self._sizes: dict[int, set[int]] = {}
         shapes = [*(o.shape for o in old.operands), *leaf_shapes(old.shape)]
         for shape, dims in zip(shapes, (*factors.operands, *factors.results), strict=True):
@@ -329,8 +401,15 @@ class _Choice:
             if factor is None or split is None or factor in self.splits:
                 continue
             sizes = tuple(self._sizes[factor])
-            if divides((split,) * len(sizes), sizes) and is_proper([*self.splits.values(), split]):
+            # Parts that are not equal go together if they are of one size.
+            fits = divides((split,) * len(sizes), sizes) or (self._unequal and len(sizes) == 1)
+            if fits and is_proper([*self.splits.values(), split]):
                 self.splits[factor] = split
+
+
+def can_be_unequal(old: Instruction) -> bool:
+    """Whether an operation may be split in unequal parts: each element is made of those at its own place alone."""
+    return not old.op.has_side_effect and (old.is_pointwise or isinstance(old.op, _PLACES_KEPT))
 
 
 def splits_of(factors: Factors, operands: Sequence[Tiling]) -> dict[int, Split]:

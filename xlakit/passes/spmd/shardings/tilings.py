@@ -53,6 +53,11 @@ def divides(tiling: Tiling, sizes: Sequence[int]) -> bool:
     return all(size % parts(split) == 0 for size, split in zip(sizes, tiling, strict=True))
 
 
+def unequal_dims(tiling: Tiling, sizes: Sequence[int]) -> list[int]:
+    """The dimensions of an array of these sizes whose parts are not equal."""
+    return [d for d, (size, split) in enumerate(zip(sizes, tiling, strict=True)) if size % parts(split)]
+
+
 def local_sizes(tiling: Tiling, sizes: Sequence[int]) -> tuple[int, ...]:
     """The sizes of a part; where parts are not equal, those of the largest."""
     return tuple(-(-size // parts(split)) for size, split in zip(sizes, tiling, strict=True))

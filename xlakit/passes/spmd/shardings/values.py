@@ -21,6 +21,10 @@ class Piece:
     ``shape`` is that of all of it, ``instruction`` gives this partition's part. What is whole on every member may be
     made again in parts, from what it was made from: ``source``. Where ``unreduced`` gives members numbers, values of
     different numbers are still to be added; that is done when the sum is first wanted.
+
+    Where a dimension cannot be split evenly, ``unequal`` may have the array in parts besides: each has the size of the
+    first one, and behind the end of the dimension there is anything. ``instruction`` is then not yet computed: nothing
+    is, until it is used.
     """
 
     instruction: Instruction
@@ -30,6 +34,7 @@ class Piece:
     source: tuple[Instruction, tuple[Value, ...]] | None = None
     unreduced: Split | None = None
     parts: dict[Tiling, Instruction] = field(default_factory=dict)
+    unequal: tuple[Tiling, Instruction] | None = None
 
     @property
     def is_whole(self) -> bool:

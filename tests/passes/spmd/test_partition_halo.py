@@ -1,0 +1,67 @@
+"""Parts that read ranges of split dimensions: in how many permutes of how many elements."""
+
+import numpy as np
+import pytest
+from split_programs import ROWS, check
+
+import xlakit as xla
+from xlakit.passes.analysis.traffic import traffic
+from xlakit.passes.spmd.along.halo import Ranges, exchange
+
+
+def sends(split):
+    """What a device sends, in elements of 4 bytes."""
+    return sum(t.total for t in traffic(split)) / 4
+
+
+@pytest.mark.parametrize(
+    ("size", "part", "starts", "length", "permutes", "sent"),
+    [
+        (12, 4, (-1, 3, 7), 6, 2, 4 / 3),  # one neighbor on each side
+        (12, 4, (1, 5, 9), 4, 1, 2 / 3),  # all but the last part get one element
+        (12, 4, (0, 4, 8), 4, 0, 0),  # what they have
+        (12, 4, (8, 4, 0), 4, 1, 8 / 3),  # backwards: the middle one stays
+        (10, 4, (-6, -2, 2), 12, 2, 14 / 3),  # more than one neighbor, and a shorter last part
+        (16, 4, (0, 2, 4, 6), 2, 2, 1.5),  # to fewer elements
+    ],
+)
+def test_segments_in_permutes(size, part, starts, length, permutes, sent):
+    plan = exchange(size, part, Ranges(starts, length, (length,) * len(starts)))
+    assert len(plan.blocks) == permutes
+    assert plan.sent == pytest.approx(sent)
+    for block in plan.blocks:
+        assert len(set(dict(block.pairs))) == len(block.pairs) == len({target for _, target in block.pairs})
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "sent"),
+    [
+        ("differences", "s = f32[15,2] slice(x), slice={[1:16], [0:2]} z = f32[] constant(3) "
+         "ROOT r = f32[16,2] pad(s, z), padding=0_1x0_0", 3 * 2 / 4),
+        ("two neighbors", "a = f32[15,2] slice(x), slice={[1:16], [0:2]} b = f32[15,2] slice(x), slice={[0:15], [0:2]} "
+         "s = f32[15,2] subtract(a, b) z = f32[] constant(3) ROOT r = f32[16,2] pad(s, z), padding=1_0x0_0",
+         (3 * 2 + 3 * 2) / 4),
+        ("every second", "ROOT r = f32[8,2] slice(x), slice={[1:16:2], [0:2]}", 0),
+        ("in between", "z = f32[] constant(3) ROOT r = f32[32,2] pad(x, z), padding=1_0_1x0_0", 0),
+    ],
+)  # fmt: skip
+def test_neighbors_send_their_edges(name, body, sent):
+    split = check(f"x = f32[16,2] parameter(0), sharding={ROWS} {body}", None)
+    assert sends(split) == pytest.approx(sent)
+    assert split.entry.root.shape.dimensions[0] < 16
+
+
+def test_a_small_part_of_one_device_comes_by_a_gather_of_little():
+    split = check(
+        f"x = f32[16,2] parameter(0), sharding={ROWS} ROOT r = f32[1,2] slice(x), slice={{[5:6], [0:2]}}", None
+    )
+    # Sent to the first part, of which all get it.
+    assert sends(split) == 2 / 4 + 3 * 2
+
+
+def test_numbers_outside_are_what_the_pad_says():
+    padded = "z = f32[] constant(-7) ROOT r = f32[12,1] pad(x, z), padding=-1_5x0_0"
+    split = check(f"x = f32[8,1] parameter(0), sharding={ROWS} {padded}", None)
+    x = np.arange(1, 9, dtype=np.float32).reshape(8, 1)
+    parts = xla.compile(split, backend="cpu").execute_replicated([[x[2 * p : 2 * p + 2]] for p in range(4)])
+    assert [float(v) for r in parts for v in np.asarray(r).ravel()] == [2, 3, 4, 5, 6, 7, 8, -7, -7, -7, -7, -7]

@@ -1,0 +1,250 @@
+"""Halo exchange: each part of a dimension gets a range of it, from itself and from the parts that have the rest.
+
+A stencil over parts of 4 elements reads one more on each side: part 1 elements 3 to 8. Starts (-1, 3, 7), length 6::
+
+    parts          | 0  1  2  3 | 4  5  6  7 | 8  9 10 11 |
+    part 0     -1    0  1  2  3   4
+    part 1                   3    4  5  6  7   8
+    part 2                                7    8  9 10 11   12
+
+Two collective-permutes do it: of the last element to the next part, and of the first one to the part before. Elements
+-1 and 12 are outside of the dimension: they are a number that the caller gives, or whatever.
+
+Any ranges may be asked for. What part p needs of part q is a segment; segments go together in one permute (a block) if
+no part sends or receives twice in it. The members of a block have one length, so a segment shorter than that brings
+some elements of its part besides. These are the right ones for where they come to lie, so it does no harm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.ir.attributes import PaddingDimension, SliceDimension
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from xlakit.ops.elementwise.binary import And
+from xlakit.ops.elementwise.select import Select
+from xlakit.ops.movement import Concatenate, Pad
+from xlakit.passes.spmd.pieces.emit import Emitter
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, parts, teams_over, with_split
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """For each part of a split the range of a dimension that it gets, which may reach beyond the dimension.
+
+    needed: how many elements of a range have to be right, from its start; they are fewer than its length where the part
+    is shorter than others.
+    """
+
+    starts: tuple[int, ...]
+    length: int
+    needed: tuple[int, ...]
+
+    def within(self, size: int) -> bool:
+        """Whether nothing that is needed is outside of a dimension of this size."""
+        known = [(start, start + n) for start, n in zip(self.starts, self.needed, strict=True) if n]
+        return all(start >= 0 and end <= size for start, end in known)
+
+
+@dataclass
+class _Block:
+    """What one permute sends, or what parts have themselves: so many elements for each part.
+
+    ``firsts``: where they begin in the part that sends them; ``places``: where in the range of the one that gets them.
+    """
+
+    length: int
+    pairs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    firsts: dict[int, int] = field(default_factory=dict[int, int])
+    places: dict[int, int] = field(default_factory=dict[int, int])
+
+    def takes(self, source: int, target: int) -> bool:
+        """Whether another pair may be added."""
+        return source not in self.firsts and target not in self.places
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """How parts of ``part`` elements, of a dimension of ``size``, get their ranges."""
+
+    ranges: Ranges
+    size: int
+    part: int
+    own: _Block
+    blocks: tuple[_Block, ...]
+
+    @property
+    def sent(self) -> float:
+        """How many elements a part sends, on average."""
+        return sum(b.length * len(b.pairs) for b in self.blocks) / len(self.ranges.starts)
+
+
+def exchange(size: int, part: int, ranges: Ranges) -> Exchange:
+    """Plan an exchange: which segments go in one permute. Long ones come first: none makes a block longer."""
+    own = _Block(part)
+    segments: list[tuple[int, int, int, int]] = []
+    for target, start in enumerate(ranges.starts):
+        low, high = max(start, 0), min(start + ranges.needed[target], size)
+        for source in range(low // part, -(-high // part) if high > low else 0):
+            first, last = max(low, source * part), min(high, (source + 1) * part)
+            if source == target:
+                own.places[target] = source * part - start
+            else:
+                segments.append((last - first, source - target, source, first - source * part))
+    blocks: list[_Block] = []
+    for length, distance, source, first in sorted(segments, key=lambda s: (-s[0], s[1], s[2])):
+        target = source - distance
+        block = next((b for b in blocks if b.takes(source, target)), None)
+        if block is None:
+            blocks.append(block := _Block(length))
+        first = min(first, part - block.length)
+        block.pairs.append((source, target))
+        block.firsts[source] = first
+        block.places[target] = source * part + first - ranges.starts[target]
+    return Exchange(ranges, size, part, own, tuple(blocks))
+
+
+@dataclass(frozen=True)
+class Halo:
+    """A dimension of an array in parts, or of a whole one whose elements each part of ``split`` needs some of.
+
+    tiling: that of the array, in which the dimension has the split, or None where all is there.
+    """
+
+    make: Emitter
+    scope: Scope
+    tiling: Tiling
+    dimension: int
+    split: Split
+    size: int
+
+    def fetched(self, value: Instruction, ranges: Ranges, fill: Instruction | None) -> Instruction:
+        """The range of each member; ``fill`` is the scalar outside of the dimension, where anything will do if None."""
+        if self.tiling[self.dimension] is None:
+            return self._cut(value, ranges, fill)
+        plan = exchange(self.size, value.shape.dimensions[self.dimension], ranges)
+        sent = [(plan.own, value), *((block, self._sent(block, value, plan)) for block in plan.blocks)]
+        sent = [(block, own) for block, own in sent if block.places]
+        found = self._in_a_row(sent, ranges) or self._updated(value, sent, ranges)
+        return found if fill is None or ranges.within(self.size) else self._filled(found, ranges, fill)
+
+    def positions(self, length: int, starts: Sequence[int]) -> Instruction:
+        """For each of so many elements its number in the dimension, where that of the first depends on the part."""
+        counted = self.make.iota(Shape(PrimitiveType.S32, (length,)), 0)
+        return self.make.apply("add", counted, self.make.broadcast(self._of_part(starts), (length,)))
+
+    def along(self, flags: Instruction, like: Instruction) -> Instruction:
+        """Flags for the elements of the dimension, for those of an array."""
+        return self.make.broadcast(flags, like.shape.dimensions, [self.dimension])
+
+    # -- parts of it ---------------------------------------------------------------------------------
+
+    def _of_part(self, numbers: Sequence[int]) -> Instruction:
+        """A number for each part of the split."""
+        if len(set(numbers)) == 1:
+            return self.make.scalar(numbers[0], PrimitiveType.S32)
+        return self.make.number([numbers[part] for part in self.split], self.scope)
+
+    def _slice(self, value: Instruction, start: int, length: int) -> Instruction:
+        sizes = value.shape.dimensions
+        ranges = [
+            SliceDimension(start, start + length) if d == self.dimension else SliceDimension(0, size)
+            for d, size in enumerate(sizes)
+        ]
+        return self.make.slice(value, ranges)
+
+    def _dynamic(self, value: Instruction, numbers: Sequence[int], length: int) -> Instruction:
+        """So many elements from a number on that depends on the part."""
+        if len(set(numbers)) == 1:
+            return self._slice(value, numbers[0], length)
+        sizes = [length if d == self.dimension else size for d, size in enumerate(value.shape.dimensions)]
+        return self.make.add(DynamicSlice(dynamic_slice_sizes=tuple(sizes)), value, *self._starts(numbers, len(sizes)))
+
+    def _starts(self, numbers: Sequence[int], rank: int) -> list[Instruction]:
+        start, zero = self._of_part(numbers), self.make.scalar(0, PrimitiveType.S32)
+        return [start if d == self.dimension else zero for d in range(rank)]
+
+    def _sent(self, block: _Block, value: Instruction, plan: Exchange) -> Instruction:
+        """What members get in a permute; zeros where they get nothing."""
+        some = next(iter(block.firsts.values()))
+        firsts = [block.firsts.get(part, some) for part in range(len(plan.ranges.starts))]
+        given = self._dynamic(value, firsts, block.length)
+        groups = teams_over(self.split, with_split(self.tiling, self.dimension, None))
+        pairs = [(t[g[s]], t[g[r]]) for t in self.scope.teams for g in groups for s, r in block.pairs]
+        return self.make.permute(given, pairs)
+
+    def _in_a_row(self, sent: Sequence[tuple[_Block, Instruction]], ranges: Ranges) -> Instruction | None:
+        """The blocks one behind the other, if each has one place in all ranges, and no two overlap."""
+        if not sent or any(len(set(block.places.values())) != 1 for block, _ in sent):
+            return None
+        placed = sorted((next(iter(b.places.values())), b.length, n) for n, (b, _) in enumerate(sent))
+        found: list[Instruction] = []
+        end = 0
+        for place, length, number in placed:
+            first, last = max(place, 0), min(place + length, ranges.length)
+            if first < end and found:
+                return None
+            if first > end:
+                found.append(self._zeros(sent[number][1], first - end))
+            found.append(self._slice(sent[number][1], first - place, last - first))
+            end = last
+        if end < ranges.length:
+            found.append(self._zeros(sent[0][1], ranges.length - end))
+        return found[0] if len(found) == 1 else self.make.add(Concatenate(dimension=self.dimension), *found)
+
+    def _updated(self, value: Instruction, sent: Sequence[tuple[_Block, Instruction]], ranges: Ranges) -> Instruction:
+        """The blocks at places that depend on the part. There is a margin at both ends, for what reaches beyond the
+        range, and for the blocks of members that get nothing.
+        """
+        margin = max((block.length for block, _ in sent), default=0)
+        found = self._zeros(value, ranges.length + 2 * margin)
+        for block, own in sent:
+            places = [block.places.get(part, -margin) + margin for part in range(len(ranges.starts))]
+            found = self.make.add(DynamicUpdateSlice(), found, own, *self._starts(places, own.shape.rank))
+        return self._slice(found, margin, ranges.length)
+
+    def _zeros(self, like: Instruction, length: int) -> Instruction:
+        sizes = [length if d == self.dimension else size for d, size in enumerate(like.shape.dimensions)]
+        return self.make.zeros(like.shape.element_type, sizes)
+
+    def _cut(self, value: Instruction, ranges: Ranges, fill: Instruction | None) -> Instruction:
+        """The ranges of a dimension that every member has all of."""
+        low = max(0, -min(ranges.starts))
+        high = max(0, max(ranges.starts) + ranges.length - self.size)
+        if low or high:
+            padding = [
+                PaddingDimension(low, high) if d == self.dimension else PaddingDimension()
+                for d in range(value.shape.rank)
+            ]
+            outside = self.make.zeros(value.shape.element_type) if fill is None else fill
+            value = self.make.add(Pad(padding=tuple(padding)), value, outside)
+        return self._dynamic(value, [start + low for start in ranges.starts], ranges.length)
+
+    def _filled(self, value: Instruction, ranges: Ranges, fill: Instruction) -> Instruction:
+        """The elements of the dimension, and a number outside of it."""
+        where, make = self.positions(ranges.length, ranges.starts), self.make
+        flags: list[Instruction] = []
+        if min(ranges.starts) < 0:
+            flags.append(make.compare(where, make.full(0, where.shape), "GE"))
+        if max(ranges.starts) + ranges.length > self.size:
+            flags.append(make.compare(where, make.full(self.size, where.shape), "LT"))
+        inside = flags[0] if len(flags) == 1 else make.add(And(), *flags)
+        outside = make.broadcast(fill, value.shape.dimensions)
+        return make.add(Select(), self.along(inside, value), value, outside)
+
+
+def bytes_sent(value_sizes: Sequence[int], dimension: int, plan: Exchange, kind: PrimitiveType) -> float:
+    """What a member sends in an exchange of an array of these sizes, in bytes."""
+    rest = math.prod(size for d, size in enumerate(value_sizes) if d != dimension)
+    return plan.sent * rest * kind.bit_width / 8
+
+
+def parts_of(split: Split, size: int) -> int:
+    """The length of each part of a dimension; the last ones may have less of it."""
+    return -(-size // parts(split))

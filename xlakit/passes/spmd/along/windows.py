@@ -1,0 +1,235 @@
+"""Operations whose parts read ranges of split dimensions: slices, pads, concatenations, reversals, moving windows.
+
+A dimension of the result is split as that of the operand is. Each part fetches the range that it reads (:mod:`halo`),
+and applies the operation to it, with the attributes of a part. Where the result cannot be split evenly the last parts
+are shorter, and compute anything behind their end.
+
+An operation is split in this way if members send less than it takes to gather what is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar, cast
+
+from xlakit.ir.attributes import PaddingDimension, SliceDimension
+from xlakit.ir.instruction import Instruction
+from xlakit.ir.operation import Op
+from xlakit.ops.movement import Pad, Reverse, Slice
+from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
+from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, local_op
+from xlakit.passes.spmd.shardings.factors import Factors, factors_of
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, local_sizes, parts, unequal_dims, whole
+from xlakit.passes.spmd.shardings.values import Piece
+
+# The factors of dimensions that are split by ranges come after those of the rule.
+_RANGES: Final = 2_000
+# A gather waits for all others once; an exchange does for each of its permutes.
+MOST_PERMUTES: Final = 4
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What parts of a dimension of a result read of an operand's dimension.
+
+    ranges: the elements, of which ``seen`` says whether those outside of the dimension count. ``attribute``: what the
+    operation of a part has for the dimension: its slice, its padding, its window.
+    """
+
+    ranges: Ranges
+    seen: bool
+    attribute: object
+
+
+# How the parts of a dimension read, for: the instruction, the dimension of the result, how many parts; None: not so.
+_Reads = Callable[[Instruction, int, int], Reading | None]
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """A dimension that is split by ranges: of the operand, of the result, and how."""
+
+    source: int
+    target: int
+    split: Split
+    reading: Reading
+
+
+def parts_known(piece: Piece, scope: Scope) -> Tiling:
+    """The tiling in which a value is there, unequal parts before others; of what is whole or to be added up, whole."""
+    if piece.scope != scope or piece.unreduced is not None or not piece.shape.is_array:
+        return whole(len(piece.tiling))
+    return piece.tiling if piece.unequal is None else piece.unequal[0]
+
+
+# -- what parts read -----------------------------------------------------------------------------------
+
+
+def lengths(size: int, count: int) -> tuple[int, ...]:
+    """How many elements of a dimension each of so many parts has."""
+    part = -(-size // count)
+    return tuple(max(0, min(part, size - p * part)) for p in range(count))
+
+
+def _slice(old: Instruction, dimension: int, count: int) -> Reading:
+    own, parts = old.op_as(Slice).slice[dimension], lengths(old.shape.dimensions[dimension], count)
+    needed = tuple((n - 1) * own.stride + 1 if n else 0 for n in parts)
+    starts = tuple(own.start + p * parts[0] * own.stride for p in range(count))
+    return Reading(Ranges(starts, needed[0], needed), seen=False, attribute=SliceDimension(0, needed[0], own.stride))
+
+
+def _pad(old: Instruction, dimension: int, count: int) -> Reading | None:
+    own, parts = old.op_as(Pad).padding[dimension], lengths(old.shape.dimensions[dimension], count)
+    reaches = [n - 1 if n else None for n in parts]
+    found = dilated(parts[0], own.edge_padding_low, own.interior_padding + 1, reaches)
+    if found is None:
+        return None
+    ranges, low, high = found
+    return Reading(ranges, seen=True, attribute=PaddingDimension(low, high, own.interior_padding))
+
+
+def dilated(step: int, low: int, dilation: int, reaches: Sequence[int | None]) -> tuple[Ranges, int, int] | None:
+    """The elements under ranges of a dimension whose elements are ``dilation`` apart, behind ``low`` places of padding.
+
+    Range p covers the places from p * step to p * step + reaches[p], or none; the first one is the longest. Gives the
+    elements, and how many places without one are before the first and behind the last; None where these differ between
+    ranges, or a range has no element.
+    """
+    if step % dilation or reaches[0] is None:
+        return None
+    first = -(low // dilation)
+    before = first * dilation + low
+    needed = tuple(0 if reach is None else max(0, (reach - before) // dilation + 1) for reach in reaches)
+    if not needed[0]:
+        return None
+    starts = tuple(first + p * (step // dilation) for p in range(len(reaches)))
+    return Ranges(starts, needed[0], needed), before, reaches[0] - before - (needed[0] - 1) * dilation
+
+
+def _reverse(old: Instruction, dimension: int, count: int) -> Reading | None:
+    """The last elements of a range are the first ones of the part, so that all of it has to be right."""
+    if dimension not in old.op_as(Reverse).dimensions:
+        return None
+    size = old.shape.dimensions[dimension]
+    parts = lengths(size, count)
+    starts = tuple(size - (p + 1) * parts[0] for p in range(count))
+    needed = tuple(parts[0] if n else 0 for n in parts)
+    return Reading(Ranges(starts, parts[0], needed), seen=False, attribute=None)
+
+
+# -- the operation of a part -----------------------------------------------------------------------------
+
+
+def windowed(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None) -> Piece | None:
+    """An operation whose parts read ranges of its first operand; None where it is not split so."""
+    rule = factors_of(old)
+    if rule is None or old.shape.is_tuple or 0 in (*old.operands[0].shape.dimensions, *old.shape.dimensions):
+        return None
+    along = _dimensions(old, given[0], scope, rule)
+    if not along:
+        return None
+    factors = _with_ranges(rule, along)
+    first = {_RANGES + dim.source: dim.split for dim in along}
+    operands, (tiling,) = pieces.tilings_for(old, factors, given, scope, hint=hint, first=first)
+    sizes = given[0].shape.dimensions
+    if not _is_cheaper(sizes, operands[0], along):
+        return None
+    local = [pieces.at(piece, own, scope) for piece, own in zip(given, operands, strict=True)]
+    fill = _outside(pieces, old, local) if any(dim.reading.seen for dim in along) else None
+    for dim in along:
+        halo = Halo(pieces.make, scope, operands[0], dim.source, dim.split, sizes[dim.source])
+        local[0] = halo.fetched(local[0], dim.reading.ranges, fill if dim.reading.seen else None)
+    op = _of_part(local_op(old, operands, [tiling]), {dim.target: dim.reading.attribute for dim in along})
+    shape = old.shape.with_dimensions(local_sizes(tiling, old.shape.dimensions))
+    made = local[0] if isinstance(op, Slice) and shape == local[0].shape else pieces.make.like(old, op, local, shape)
+    return finished(pieces, old, given, scope, hint, (tiling, made))
+
+
+def _dimensions(old: Instruction, piece: Piece, scope: Scope, rule: Factors) -> list[Dimension]:
+    """The dimensions of the first operand that are split, and that the result is split along by ranges."""
+    found: list[Dimension] = []
+    tiling = parts_known(piece, scope)
+    odd = unequal_dims(tiling, piece.shape.dimensions)
+    for source, target in _pairs(old):
+        split = tiling[source]
+        if split is None or (rule.operands[0][source] is not None and source not in odd):
+            continue
+        reading = _READS[old.opcode](old, target, parts(split))
+        if reading is not None:
+            found.append(Dimension(source, target, split, reading))
+    return found
+
+
+def _pairs(old: Instruction) -> list[tuple[int, int]]:
+    """The dimensions of the first operand that ranges may be read of, and those of the result that do."""
+    return [(d, d) for d in range(old.shape.rank)]
+
+
+def _with_ranges(rule: Factors, along: Sequence[Dimension]) -> Factors:
+    """A rule with factors of their own for dimensions that are split by ranges."""
+    operand, result = list(rule.operands[0]), list(rule.results[0])
+    for dim in along:
+        operand[dim.source] = result[dim.target] = _RANGES + dim.source
+    return dataclasses.replace(rule, operands=(tuple(operand), *rule.operands[1:]), results=(tuple(result),))
+
+
+def _is_cheaper(sizes: Sequence[int], tiling: Tiling, along: Sequence[Dimension]) -> bool:
+    """Whether the exchanges send less than gathering the operand, in few permutes, as each is one more to wait for."""
+    own = list(local_sizes(tiling, sizes))
+    gathered = math.prod(own) * (math.prod(parts(dim.split) for dim in along) - 1)
+    sent = 0.0
+    for dim in along:
+        plan = exchange(sizes[dim.source], own[dim.source], dim.reading.ranges)
+        if len(plan.blocks) > MOST_PERMUTES:
+            return False
+        sent += plan.sent * math.prod(own) / own[dim.source]
+        own[dim.source] = dim.reading.ranges.length
+    return sent < gathered
+
+
+def _outside(pieces: Pieces, old: Instruction, local: Sequence[Instruction]) -> Instruction:
+    """What stands for elements outside of the operand."""
+    return local[1]
+
+
+def _of_part(op: Op, attributes: dict[int, object]) -> Op:
+    """The operation with the attributes of a part in the dimensions that are split by ranges."""
+    if isinstance(op, Slice):
+        return dataclasses.replace(op, slice=_changed(op.slice, attributes))
+    if isinstance(op, Pad):
+        return dataclasses.replace(op, padding=_changed(op.padding, attributes))
+    return op
+
+
+def _changed(known: tuple[T, ...], attributes: dict[int, object]) -> tuple[T, ...]:
+    return tuple(cast("T", attributes.get(d, own)) for d, own in enumerate(known))
+
+
+def finished(
+    pieces: Pieces,
+    old: Instruction,
+    given: Sequence[Piece],
+    scope: Scope,
+    hint: Hint | None,
+    made: tuple[Tiling, Instruction],
+) -> Piece:
+    """The result of an operation in a tiling. If that has unequal parts, the value is gathered from them, or made from
+    what the operation is given, if that is smaller.
+    """
+    tiling, part = made
+    if divides(tiling, old.shape.dimensions):
+        return Piece(part, tiling, scope, old.shape)
+    if old.shape.num_elements <= sum(p.shape.num_elements for p in given if p.shape.rank):
+        return pieces.evened(part, tiling, old.shape, scope)
+    value = pieces.apply(old, given, scope, None, hint)
+    assert isinstance(value, Piece)
+    value.unequal = made
+    return value
+
+
+_READS: Final[dict[str, _Reads]] = {"pad": _pad, "reverse": _reverse, "slice": _slice}
