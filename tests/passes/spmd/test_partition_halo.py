@@ -41,6 +41,10 @@ def test_segments_in_permutes(size, part, starts, length, permutes, sent):
         ("two neighbors", "a = f32[15,2] slice(x), slice={[1:16], [0:2]} b = f32[15,2] slice(x), slice={[0:15], [0:2]} "
          "s = f32[15,2] subtract(a, b) z = f32[] constant(3) ROOT r = f32[16,2] pad(s, z), padding=1_0x0_0",
          (3 * 2 + 3 * 2) / 4),
+        ("roll", "a = f32[1,2] slice(x), slice={[15:16], [0:2]} b = f32[15,2] slice(x), slice={[0:15], [0:2]} "
+         "ROOT r = f32[16,2] concatenate(a, b), dimensions={0}", 2),
+        ("a row in front", "a = f32[1,2] constant({{7, -0}}) b = f32[15,2] slice(x), slice={[0:15], [0:2]} "
+         "ROOT r = f32[16,2] concatenate(a, b), dimensions={0}", 3 * 2 / 4),
         ("every second", "ROOT r = f32[8,2] slice(x), slice={[1:16:2], [0:2]}", 0),
         ("in between", "z = f32[] constant(3) ROOT r = f32[32,2] pad(x, z), padding=1_0_1x0_0", 0),
     ],

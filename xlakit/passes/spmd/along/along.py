@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from xlakit.ir.instruction import Instruction
-from xlakit.passes.spmd.along import rows, windows
+from xlakit.passes.spmd.along import concatenation, rows, windows
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.values import Piece, Value
@@ -15,6 +15,7 @@ from xlakit.passes.spmd.shardings.values import Piece, Value
 _Along = Callable[[Pieces, Instruction, Sequence[Piece], Scope, Hint | None], Piece | None]
 
 _ALONG: Final[dict[str, _Along]] = {
+    "concatenate": concatenation.concatenate,
     "dynamic-slice": rows.dynamic_slice,
     "dynamic-update-slice": rows.dynamic_update_slice,
     "gather": rows.gather,

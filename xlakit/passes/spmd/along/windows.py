@@ -20,14 +20,15 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Op
 from xlakit.ops.movement import Pad, Reverse, Slice
 from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, local_op
+from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, local_op, turned
+from xlakit.passes.spmd.pieces.reshard import resharded
 from xlakit.passes.spmd.shardings.factors import Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, local_sizes, parts, unequal_dims, whole
 from xlakit.passes.spmd.shardings.values import Piece
 
 # The factors of dimensions that are split by ranges come after those of the rule.
-_RANGES: Final = 2_000
+RANGES: Final = 2_000
 # A gather waits for all others once; an exchange does for each of its permutes.
 MOST_PERMUTES: Final = 4
 T = TypeVar("T")
@@ -134,7 +135,7 @@ def windowed(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Sc
     if not along:
         return None
     factors = _with_ranges(rule, along)
-    first = {_RANGES + dim.source: dim.split for dim in along}
+    first = {RANGES + dim.source: dim.split for dim in along}
     operands, (tiling,) = pieces.tilings_for(old, factors, given, scope, hint=hint, first=first)
     sizes = given[0].shape.dimensions
     if not _is_cheaper(sizes, operands[0], along):
@@ -147,6 +148,10 @@ def windowed(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Sc
     op = _of_part(local_op(old, operands, [tiling]), {dim.target: dim.reading.attribute for dim in along})
     shape = old.shape.with_dimensions(local_sizes(tiling, old.shape.dimensions))
     made = local[0] if isinstance(op, Slice) and shape == local[0].shape else pieces.make.like(old, op, local, shape)
+    if isinstance(op, Reverse):
+        # Dimensions that are split evenly have their first part at the other end now.
+        now = turned(tiling, set(op.dimensions) - {dim.target for dim in along})
+        made = resharded(pieces.make, made, now, tiling, scope)
     return finished(pieces, old, given, scope, hint, (tiling, made))
 
 
@@ -174,7 +179,7 @@ def _with_ranges(rule: Factors, along: Sequence[Dimension]) -> Factors:
     """A rule with factors of their own for dimensions that are split by ranges."""
     operand, result = list(rule.operands[0]), list(rule.results[0])
     for dim in along:
-        operand[dim.source] = result[dim.target] = _RANGES + dim.source
+        operand[dim.source] = result[dim.target] = RANGES + dim.source
     return dataclasses.replace(rule, operands=(tuple(operand), *rule.operands[1:]), results=(tuple(result),))
 
 

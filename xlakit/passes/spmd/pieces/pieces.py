@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from xlakit.data.primitive import PrimitiveType
@@ -345,7 +345,7 @@ class Pieces:
             shape = shapes[0] if not old.shape.is_tuple else dataclasses.replace(old.shape, tuple_shapes=tuple(shapes))
             made = self.make.like(old, local_op(old, tilings, results), local, shape)
             if isinstance(old.op, Reverse):
-                found = Piece(made, _turned(results[0], old.op.dimensions), scope, old.shape)
+                found = Piece(made, turned(results[0], old.op.dimensions), scope, old.shape)
                 return self.retiled(found, results[0], scope)
         return self.unbundle(made, old.shape, iter(results), scope)
 
@@ -426,7 +426,7 @@ def _tiling(dims: Dims, splits: dict[int, Split]) -> Tiling:
     return tuple(None if f is None else splits.get(f) for f in dims)
 
 
-def _turned(tiling: Tiling, dimensions: Sequence[int]) -> Tiling:
+def turned(tiling: Tiling, dimensions: Collection[int]) -> Tiling:
     """The tiling after a reversal, in which the first part is the last."""
     return tuple(
         tuple(max(split) - part for part in split) if split is not None and d in dimensions else split
