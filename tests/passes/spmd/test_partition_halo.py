@@ -69,3 +69,63 @@ def test_numbers_outside_are_what_the_pad_says():
     x = np.arange(1, 9, dtype=np.float32).reshape(8, 1)
     parts = xla.compile(split, backend="cpu").execute_replicated([[x[2 * p : 2 * p + 2]] for p in range(4)])
     assert [float(v) for r in parts for v in np.asarray(r).ravel()] == [2, 3, 4, 5, 6, 7, 8, -7, -7, -7, -7, -7]
+
+
+def windows(text, size, out, *, opcode="add", init="5", kind="f32"):
+    """A program of one reduce-window along a split dimension, and its reducer."""
+    reducer = f"w {{ a = {kind}[] parameter(0) b = {kind}[] parameter(1) ROOT r = {kind}[] {opcode}(a, b) }}"
+    body = f"x = {kind}[{size},2] parameter(0), sharding={ROWS} z = {kind}[] constant({init}) "
+    return f"{body} ROOT r = {kind}[{out},2] reduce-window(x, z), window={{{text}}}, to_apply=w", reducer
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "out", "sent"),
+    [
+        ("size=2x1 stride=2x1", 16, 8, 0),  # pooling
+        ("size=3x1 pad=1_1x0_0", 16, 16, 3),  # one row of each neighbor
+        ("size=3x1 pad=-1_3x0_0", 16, 16, None),  # negative padding
+        ("size=3x1 pad=1_1x0_0 rhs_dilate=2x1", 16, 14, None),  # holes in the window, an odd number of results
+        ("size=2x1 pad=2_2x0_0 lhs_dilate=2x1", 16, 34, None),  # holes in the array: of parts of 9 the holes differ
+        ("size=2x1 pad=1_1x0_0 lhs_dilate=2x1", 16, 32, None),  # of parts of 8 they do not
+        ("size=16x1 pad=15_0x0_0", 16, 16, 3 * 4),  # all that came before: half of what a gather sends
+    ],
+)
+@pytest.mark.parametrize(("opcode", "init"), [("add", "5"), ("maximum", "3"), ("multiply", "-0"), ("add", "-0")])
+def test_windows_see_neighbors_and_an_initial_value_once(text, size, out, sent, opcode, init):
+    body, reducer = windows(text, size, out, opcode=opcode, init=init)
+    split = check(body, None, reducer)
+    assert sent is None or sends(split) == pytest.approx(sent)
+
+
+def test_a_reducer_without_identity_stays_inside_or_is_gathered():
+    text, reducer = windows("size=2x1", 16, 15, opcode="subtract")
+    assert check(text, None, reducer).entry.root.shape.dimensions == (15, 2)
+    text, reducer = windows("size=3x1 pad=1_1x0_0", 16, 16, opcode="subtract")
+    check(text, {"all-gather": 1}, reducer)
+
+
+CONVOLUTION = "x = f32[2,16,3] parameter(0), sharding={devices=[1,4,1]<=[4]} k = f32[3,3,2] parameter(1) "
+
+
+@pytest.mark.parametrize(
+    ("window", "out", "sent"),
+    [
+        ("size=3 pad=1_1", 16, 2 * 2 * 3 * 3 / 4),
+        ("size=3 stride=2 pad=0_1", 8, 2 * 3 * 3 / 4),
+        ("size=3 pad=1_1 rhs_reversal=1", 16, 2 * 2 * 3 * 3 / 4),
+        ("size=3 pad=1_2 lhs_dilate=2", 32, 2 * 3 * 3 / 4),  # the gradient of an image under a stride
+        ("size=3", 14, None),
+    ],
+)
+def test_convolutions_of_images_in_parts(window, out, sent):
+    labels = "dim_labels=b0f_0io->b0f"
+    body = f"{CONVOLUTION} ROOT r = f32[2,{out},2] convolution(x, k), window={{{window}}}, {labels}"
+    split = check(body, None)
+    assert sent is None or sends(split) == pytest.approx(sent)
+
+
+def test_features_in_parts_are_added_up_beside():
+    sharding = "{devices=[1,2,2]<=[4]}"
+    body = CONVOLUTION.replace("3]", "4]", 1).replace("{devices=[1,4,1]<=[4]}", sharding).replace("[3,3,2]", "[3,4,2]")
+    labels = "dim_labels=b0f_0io->b0f"
+    check(f"{body} ROOT r = f32[2,16,2] convolution(x, k), window={{size=3 pad=1_1}}, {labels}", None)

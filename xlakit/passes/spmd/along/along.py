@@ -16,10 +16,12 @@ _Along = Callable[[Pieces, Instruction, Sequence[Piece], Scope, Hint | None], Pi
 
 _ALONG: Final[dict[str, _Along]] = {
     "concatenate": concatenation.concatenate,
+    "convolution": windows.windowed,
     "dynamic-slice": rows.dynamic_slice,
     "dynamic-update-slice": rows.dynamic_update_slice,
     "gather": rows.gather,
     "pad": windows.windowed,
+    "reduce-window": windows.windowed,
     "reverse": windows.windowed,
     "scatter": rows.scatter,
     "slice": windows.windowed,

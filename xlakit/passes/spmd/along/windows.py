@@ -15,16 +15,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
-from xlakit.ir.attributes import PaddingDimension, SliceDimension
+import numpy as np
+
+from xlakit.ir.attributes import PaddingDimension, SliceDimension, Window, WindowDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Op
+from xlakit.ops.convolution import Convolution
+from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.movement import Pad, Reverse, Slice
+from xlakit.ops.windows import ReduceWindow
+from xlakit.passes.dynamic.padded_reductions import identity_of
 from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, local_op, turned
+from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, local_op, splits_of, turned
 from xlakit.passes.spmd.pieces.reshard import resharded
-from xlakit.passes.spmd.shardings.factors import Factors, factors_of
+from xlakit.passes.spmd.shardings.factors import Factors, can_be_in_parts, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, local_sizes, parts, unequal_dims, whole
+from xlakit.passes.spmd.shardings.tilings import (
+    Split,
+    Tiling,
+    divides,
+    local_sizes,
+    parts,
+    teams_over,
+    unequal_dims,
+    whole,
+)
 from xlakit.passes.spmd.shardings.values import Piece
 
 # The factors of dimensions that are split by ranges come after those of the rule.
@@ -123,6 +138,40 @@ def _reverse(old: Instruction, dimension: int, count: int) -> Reading | None:
     return Reading(Ranges(starts, parts[0], needed), seen=False, attribute=None)
 
 
+def _reduce_window(old: Instruction, dimension: int, count: int) -> Reading | None:
+    """Padding is skipped, and no initial value: elements outside of the operand are the reducer's identity, which
+    combines with others to these. Where there is none, no window may reach outside.
+    """
+    op, kind = old.op_as(ReduceWindow), old.operands[0].shape.element_type
+    reading = under_window(old.operands[0].shape.dimensions[dimension], op.window.dimensions[dimension], count)
+    is_known = len(old.operands) == 2 and old.shape.element_type is kind and can_be_in_parts(op.to_apply, kind)
+    return reading if reading is None or is_known or not reading.seen else None
+
+
+def _convolution(old: Instruction, dimension: int, count: int) -> Reading | None:
+    op = old.op_as(Convolution)
+    if dimension == op.dim_labels.output_batch_dimension:
+        return under_window(old.shape.dimensions[dimension], WindowDimension(1), count)
+    number = op.dim_labels.output_spatial_dimensions.index(dimension)
+    source = op.dim_labels.input_spatial_dimensions[number]
+    return under_window(old.operands[0].shape.dimensions[source], op.window.dimensions[number], count)
+
+
+def under_window(size: int, window: WindowDimension, count: int) -> Reading | None:
+    """What parts of a window's placements read, and the window of a part, which has no padding but for holes."""
+    placements = window.output_size(size)
+    if not placements or not window.dilated_size:
+        return None
+    parts = lengths(placements, count)
+    reaches = [(n - 1) * window.stride + window.dilated_size - 1 if n else None for n in parts]
+    found = dilated(parts[0] * window.stride, window.padding_low, window.base_dilation, reaches)
+    if found is None:
+        return None
+    ranges, low, high = found
+    own = dataclasses.replace(window, padding_low=low, padding_high=high)
+    return Reading(ranges, seen=not ranges.within(size), attribute=own)
+
+
 # -- the operation of a part -----------------------------------------------------------------------------
 
 
@@ -152,7 +201,13 @@ def windowed(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Sc
         # Dimensions that are split evenly have their first part at the other end now.
         now = turned(tiling, set(op.dimensions) - {dim.target for dim in along})
         made = resharded(pieces.make, made, now, tiling, scope)
-    return finished(pieces, old, given, scope, hint, (tiling, made))
+    splits = splits_of(factors, operands)
+    summed = next((splits[f] for f in rule.summed if f in splits), None)
+    if summed is not None and not divides(tiling, old.shape.dimensions):
+        made, summed = pieces.make.all_reduce(made, Add(), scope.groups(teams_over(summed, tiling))), None
+    found = finished(pieces, old, given, scope, hint, (tiling, made))
+    found.unreduced = summed
+    return found
 
 
 def _dimensions(old: Instruction, piece: Piece, scope: Scope, rule: Factors) -> list[Dimension]:
@@ -172,6 +227,10 @@ def _dimensions(old: Instruction, piece: Piece, scope: Scope, rule: Factors) -> 
 
 def _pairs(old: Instruction) -> list[tuple[int, int]]:
     """The dimensions of the first operand that ranges may be read of, and those of the result that do."""
+    if isinstance(old.op, Convolution):
+        labels = old.op.dim_labels
+        space = zip(labels.input_spatial_dimensions, labels.output_spatial_dimensions, strict=True)
+        return [(labels.input_batch_dimension, labels.output_batch_dimension), *space]
     return [(d, d) for d in range(old.shape.rank)]
 
 
@@ -199,7 +258,10 @@ def _is_cheaper(sizes: Sequence[int], tiling: Tiling, along: Sequence[Dimension]
 
 def _outside(pieces: Pieces, old: Instruction, local: Sequence[Instruction]) -> Instruction:
     """What stands for elements outside of the operand."""
-    return local[1]
+    kind = old.operands[0].shape.element_type
+    if isinstance(old.op, ReduceWindow):
+        return pieces.make.constant(np.asarray(identity_of(old.op.to_apply, kind)))
+    return local[1] if isinstance(old.op, Pad) else pieces.make.zeros(kind)
 
 
 def _of_part(op: Op, attributes: dict[int, object]) -> Op:
@@ -208,6 +270,12 @@ def _of_part(op: Op, attributes: dict[int, object]) -> Op:
         return dataclasses.replace(op, slice=_changed(op.slice, attributes))
     if isinstance(op, Pad):
         return dataclasses.replace(op, padding=_changed(op.padding, attributes))
+    if isinstance(op, ReduceWindow):
+        return dataclasses.replace(op, window=Window(_changed(op.window.dimensions, attributes)))
+    if isinstance(op, Convolution):
+        space = op.dim_labels.output_spatial_dimensions
+        by_number = {space.index(d): own for d, own in attributes.items() if d in space}
+        return dataclasses.replace(op, window=Window(_changed(op.window.dimensions, by_number)))
     return op
 
 
@@ -237,4 +305,10 @@ def finished(
     return value
 
 
-_READS: Final[dict[str, _Reads]] = {"pad": _pad, "reverse": _reverse, "slice": _slice}
+_READS: Final[dict[str, _Reads]] = {
+    "convolution": _convolution,
+    "pad": _pad,
+    "reduce-window": _reduce_window,
+    "reverse": _reverse,
+    "slice": _slice,
+}
