@@ -129,3 +129,30 @@ def test_features_in_parts_are_added_up_beside():
     body = CONVOLUTION.replace("3]", "4]", 1).replace("{devices=[1,4,1]<=[4]}", sharding).replace("[3,3,2]", "[3,4,2]")
     labels = "dim_labels=b0f_0io->b0f"
     check(f"{body} ROOT r = f32[2,16,2] convolution(x, k), window={{size=3 pad=1_1}}, {labels}", None)
+
+
+@pytest.mark.parametrize(
+    ("window", "image", "out", "sent"),
+    [
+        ("size=16 pad=1_1", 16, 3, 2 * 2 * 3 * 3 / 4),  # one row of each neighbor
+        ("size=8 pad=0_1 rhs_dilate=2", 16, 3, 2 * 3 * 3 / 4),  # under a stride of 2
+        ("size=16 pad=1_1 lhs_dilate=2", 8, 2, 2 * 2 * 3 * 3 / 4),
+    ],
+)
+def test_gradients_of_kernels_are_sums_of_those_of_parts(window, image, out, sent):
+    size = int(window.split()[0][5:])
+    split = check(
+        f"x = f32[2,{image},3] parameter(0), sharding={{devices=[1,4,1]<=[4]}} "
+        f"g = f32[2,{size},4] parameter(1), sharding={{devices=[1,4,1]<=[4]}} "
+        f"ROOT r = f32[{out},3,4] convolution(x, g), window={{{window}}}, dim_labels=f0b_i0o->0bf",
+        None,
+    )
+    assert sends(split) <= sent + 2 * 3 / 4 * out * 3 * 4
+    assert [i.opcode for i in split.entry.instructions if i.opcode.startswith("all-")] == ["all-reduce"]
+
+
+def test_a_kernel_that_is_reversed_by_its_kind():
+    text = "convolution(x, g), window={size=16 pad=1_1}, dim_labels=f0b_i0o->0bf, convolution_kind=dgrad"
+    # As parts of the kernel come in the other order, it is gathered.
+    both = "[2,16,3] parameter({}), sharding={{devices=[1,4,1]<=[4]}}"
+    check(f"x = f32{both.format(0)} g = f32{both.format(1)} ROOT r = f32[3,3,3] {text}", None)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from xlakit.ir.instruction import Instruction
-from xlakit.passes.spmd.along import concatenation, rows, windows
+from xlakit.passes.spmd.along import concatenation, kernel_gradients, rows, windows
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.values import Piece, Value
@@ -16,7 +16,7 @@ _Along = Callable[[Pieces, Instruction, Sequence[Piece], Scope, Hint | None], Pi
 
 _ALONG: Final[dict[str, _Along]] = {
     "concatenate": concatenation.concatenate,
-    "convolution": windows.windowed,
+    "convolution": kernel_gradients.convolution,
     "dynamic-slice": rows.dynamic_slice,
     "dynamic-update-slice": rows.dynamic_update_slice,
     "gather": rows.gather,

@@ -1,0 +1,147 @@
+"""Convolutions whose kernel is split in space, as the gradients of kernels are: their kernel is the gradient of images.
+
+Each member has the placements of its part of the kernel only, and of the image what is under these. The results are
+added up::
+
+    image    | 0  1  2  3 | 4  5  6  7 |     member 0: a b c d over 0 to 5, which needs 4 and 5 of the next part
+    kernel   | a  b  c  d | e  f  g  h |     member 1: e f g h over 4 to 9, the last two of which are padding
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.attributes import Window, WindowDimension
+from xlakit.ir.enums import ConvolutionKind
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.convolution import Convolution
+from xlakit.ops.elementwise.binary import Add
+from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
+from xlakit.passes.spmd.along.windows import MOST_PERMUTES, RANGES, dilated, parts_known, windowed
+from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, splits_of
+from xlakit.passes.spmd.shardings.factors import Dims, Factors, factors_of
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, local_sizes, parts, split_of, teams_over
+from xlakit.passes.spmd.shardings.values import Piece
+
+
+def convolution(
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+) -> Piece | None:
+    """A convolution of an image or a kernel that is split in space."""
+    found = _by_kernel(pieces, old, given, scope, hint)
+    return windowed(pieces, old, given, scope, hint) if found is None else found
+
+
+@dataclasses.dataclass(frozen=True)
+class _Dimension:
+    """A dimension of space that the kernel is split along.
+
+    ``image``, ``kernel``: which one it is of them; ``ranges``: of the image, under the window of a part.
+    """
+
+    number: int
+    image: int
+    kernel: int
+    split: Split
+    ranges: Ranges
+    window: WindowDimension
+
+
+def _by_kernel(
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+) -> Piece | None:
+    rule = factors_of(old)
+    is_reversed = old.op_as(Convolution).convolution_kind is ConvolutionKind.CONVOLUTION_KIND_DGRAD
+    if rule is None or is_reversed or old.shape.element_type is PrimitiveType.PRED or not old.shape.num_elements:
+        return None
+    along = _dimensions(old, given, scope)
+    if not along:
+        return None
+    operands = (
+        _with(rule.operands[0], {d.image: d for d in along}),
+        _with(rule.operands[1], {d.kernel: d for d in along}),
+    )
+    factors = Factors(operands, rule.results, rule.summed)
+    tilings, (tiling,) = pieces.tilings_for(
+        old, factors, given, scope, hint=hint, first={RANGES + d.number: d.split for d in along}
+    )
+    if not _is_cheaper(old, given, tilings, tiling, along):
+        return None
+    image, kernel = (pieces.at(piece, own, scope) for piece, own in zip(given, tilings, strict=True))
+    for dim in along:
+        size = given[0].shape.dimensions[dim.image]
+        halo = Halo(pieces.make, scope, tilings[0], dim.image, dim.split, size)
+        image = halo.fetched(image, dim.ranges, pieces.make.zeros(image.shape.element_type))
+    op = old.op_as(Convolution)
+    windows = {d.number: d.window for d in along}
+    window = Window(tuple(windows.get(n, own) for n, own in enumerate(op.window.dimensions)))
+    shape = old.shape.with_dimensions(local_sizes(tiling, old.shape.dimensions))
+    made = pieces.make.like(old, dataclasses.replace(op, window=window), [image, kernel], shape)
+    numbers = _numbers([d.split for d in along], scope)
+    splits = splits_of(factors, tilings)
+    for split in [splits[f] for f in rule.summed if f in splits]:
+        made = pieces.make.all_reduce(made, Add(), scope.groups(teams_over(split, (*tiling, numbers))))
+    return Piece(made, tiling, scope, old.shape, unreduced=numbers)
+
+
+def _with(dims: Dims, along: dict[int, _Dimension]) -> Dims:
+    return tuple(RANGES + along[d].number if d in along else factor for d, factor in enumerate(dims))
+
+
+def _numbers(splits: Sequence[Split], scope: Scope) -> Split | None:
+    """One number for each combination of parts."""
+    numbers = [0] * scope.size
+    for split in splits:
+        numbers = [n * parts(split) + part for n, part in zip(numbers, split, strict=True)]
+    return split_of(numbers)
+
+
+def _dimensions(old: Instruction, given: Sequence[Piece], scope: Scope) -> list[_Dimension]:
+    """The dimensions along which the kernel is in equal parts, and the image in the same ones or whole."""
+    op = old.op_as(Convolution)
+    labels, (image, kernel) = op.dim_labels, (parts_known(piece, scope) for piece in given)
+    found: list[_Dimension] = []
+    for number, window in enumerate(op.window.dimensions):
+        source, own = labels.input_spatial_dimensions[number], labels.kernel_spatial_dimensions[number]
+        split = kernel[own]
+        if split is None or window.size % parts(split) or window.window_reversal or image[source] not in (None, split):
+            continue
+        reading = _reading(old.shape.dimensions[labels.output_spatial_dimensions[number]], window, parts(split))
+        if reading is not None:
+            found.append(_Dimension(number, source, own, split, *reading))
+    return found
+
+
+def _reading(placements: int, window: WindowDimension, count: int) -> tuple[Ranges, WindowDimension] | None:
+    """What is under the window of each part of a kernel, and that window."""
+    part = window.size // count
+    reach = (placements - 1) * window.stride + (part - 1) * window.window_dilation
+    found = dilated(part * window.window_dilation, window.padding_low, window.base_dilation, [reach] * count)
+    if found is None:
+        return None
+    ranges, low, high = found
+    return ranges, dataclasses.replace(window, size=part, padding_low=low, padding_high=high)
+
+
+def _is_cheaper(
+    old: Instruction, given: Sequence[Piece], tilings: Sequence[Tiling], tiling: Tiling, along: Sequence[_Dimension]
+) -> bool:
+    """Whether the exchanges and the sum of the results send less than gathering image and kernel."""
+    count = math.prod(parts(dim.split) for dim in along)
+    sizes = list(local_sizes(tilings[0], given[0].shape.dimensions))
+    gathered = math.prod(local_sizes(tilings[1], given[1].shape.dimensions)) * (count - 1)
+    sent = 2.0 * (count - 1) / count * math.prod(local_sizes(tiling, old.shape.dimensions))
+    for dim in along:
+        if tilings[0][dim.image] is None:
+            continue
+        plan = exchange(given[0].shape.dimensions[dim.image], sizes[dim.image], dim.ranges)
+        if len(plan.blocks) > MOST_PERMUTES:
+            return False
+        sent += plan.sent * math.prod(sizes) / sizes[dim.image]
+        gathered += math.prod(sizes) * (parts(dim.split) - 1)
+        sizes[dim.image] = dim.ranges.length
+    return sent < gathered
