@@ -55,12 +55,11 @@ def test_neighbors_send_their_edges(name, body, sent):
     assert split.entry.root.shape.dimensions[0] < 16
 
 
-def test_a_small_part_of_one_device_comes_by_a_gather_of_little():
+def test_a_small_part_of_one_device_comes_by_a_sum():
     split = check(
         f"x = f32[16,2] parameter(0), sharding={ROWS} ROOT r = f32[1,2] slice(x), slice={{[5:6], [0:2]}}", None
     )
-    # Sent to the first part, of which all get it.
-    assert sends(split) == 2 / 4 + 3 * 2
+    assert sends(split) == 2 * 3 / 4 * 2
 
 
 def test_numbers_outside_are_what_the_pad_says():

@@ -143,6 +143,16 @@ class Halo:
         """Flags for the elements of the dimension, for those of an array."""
         return self.make.broadcast(flags, like.shape.dimensions, [self.dimension])
 
+    def among_nothing(self, value: Instruction, start: int, length: int) -> Instruction:
+        """A range of the dimension, in which each member has the elements of its part; the others change no sum."""
+        part = value.shape.dimensions[self.dimension]
+        sizes = [length + 2 * part if d == self.dimension else n for d, n in enumerate(value.shape.dimensions)]
+        around = self.make.broadcast(self.make.nothing(value.shape.element_type), sizes)
+        # Parts outside of the range come to lie in the margins.
+        places = [min(max(0, (p + 1) * part - start), length + part) for p in range(parts(self.split))]
+        placed = self.make.add(DynamicUpdateSlice(), around, value, *self._starts(places, len(sizes)))
+        return self._slice(placed, part, length)
+
     # -- parts of it ---------------------------------------------------------------------------------
 
     def _of_part(self, numbers: Sequence[int]) -> Instruction:

@@ -39,7 +39,7 @@ def gather(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scop
     """A gather from a table that is split along indexed dimensions; None where the whole table comes cheaper."""
     op, (table, indices), rule = old.op_as(Gather), given, factors_of(old)
     rows = _split_rows(table, [d for d in op.start_index_map if op.slice_sizes[d] == 1], scope)
-    if rule is None or not rows or not _can_be_added(old.shape):
+    if rule is None or not rows or not can_be_added(old.shape):
         return None
     operands, (tiling,) = pieces.tilings_for(old, _with_rows(rule, rows, results=False), given, scope, first=rows)
     _, (free,) = pieces.tilings_for(old, rule, given, scope, hint=hint)
@@ -106,7 +106,7 @@ def dynamic_slice(
     table, *starts = given
     rule, sizes = factors_of(old), old.op_as(DynamicSlice).dynamic_slice_sizes
     rows = _split_rows(table, [d for d, size in enumerate(sizes) if size == 1], scope)
-    if rule is None or not rows or not _can_be_added(old.shape):
+    if rule is None or not rows or not can_be_added(old.shape):
         return None
     operands, (tiling,) = pieces.tilings_for(old, _with_rows(rule, rows, results=False), given, scope, first=rows)
     if not _is_cheaper(old, table, tiling, rows, 0):
@@ -165,7 +165,8 @@ def _is_cheaper(old: Instruction, table: Piece, tiling: Tiling, rows: dict[int, 
     return brought + 2 * result <= table.shape.byte_size // others
 
 
-def _can_be_added(shape: Shape) -> bool:
+def can_be_added(shape: Shape) -> bool:
+    """Whether numbers of an array come through a sum with nothing as they are."""
     return shape.element_type is not PrimitiveType.PRED and shape.element_type.bit_width >= 8
 
 
@@ -179,10 +180,8 @@ def _read(
     scope: Scope,
 ) -> Piece:
     """What each member has read, to be added up: -0 where it does not have the row."""
-    make, kind = pieces.make, made.shape.element_type
-    nothing = make.broadcast(
-        make.constant(np.asarray(0 if kind.is_integral else -0.0).astype(kind.dtype)), made.shape.dimensions
-    )
+    make = pieces.make
+    nothing = make.broadcast(make.nothing(made.shape.element_type), made.shape.dimensions)
     chosen = make.add(Select(), has, made, nothing)
     numbers = [0] * scope.size
     for split in rows.values():

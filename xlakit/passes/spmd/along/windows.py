@@ -26,6 +26,7 @@ from xlakit.ops.movement import Pad, Reverse, Slice
 from xlakit.ops.windows import ReduceWindow
 from xlakit.passes.dynamic.padded_reductions import identity_of
 from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
+from xlakit.passes.spmd.along.rows import can_be_added
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, local_op, splits_of, turned
 from xlakit.passes.spmd.pieces.reshard import resharded
 from xlakit.passes.spmd.shardings.factors import Factors, can_be_in_parts, factors_of
@@ -39,6 +40,7 @@ from xlakit.passes.spmd.shardings.tilings import (
     teams_over,
     unequal_dims,
     whole,
+    with_split,
 )
 from xlakit.passes.spmd.shardings.values import Piece
 
@@ -78,9 +80,9 @@ class Dimension:
 
 def parts_known(piece: Piece, scope: Scope) -> Tiling:
     """The tiling in which a value is there, unequal parts before others; of what is whole or to be added up, whole."""
-    if piece.scope != scope or piece.unreduced is not None or not piece.shape.is_array:
-        return whole(len(piece.tiling))
-    return piece.tiling if piece.unequal is None else piece.unequal[0]
+    if piece.scope == scope and piece.unequal is not None:
+        return piece.unequal[0]
+    return piece.tiling if piece.scope == scope and piece.unreduced is None else whole(len(piece.tiling))
 
 
 # -- what parts read -----------------------------------------------------------------------------------
@@ -205,9 +207,35 @@ def windowed(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Sc
     summed = next((splits[f] for f in rule.summed if f in splits), None)
     if summed is not None and not divides(tiling, old.shape.dimensions):
         made, summed = pieces.make.all_reduce(made, Add(), scope.groups(teams_over(summed, tiling))), None
+    if isinstance(op, Slice) and len(along) == 1 and _is_sum_cheaper(old, tiling, along[0]):
+        halo = Halo(pieces.make, scope, operands[0], along[0].source, along[0].split, sizes[along[0].source])
+        return _added_up(pieces, old, halo, pieces.at(given[0], operands[0], scope), (tiling, made))
     found = finished(pieces, old, given, scope, hint, (tiling, made))
-    found.unreduced = summed
+    if summed is not None:
+        found.unreduced = summed
     return found
+
+
+def _is_sum_cheaper(old: Instruction, tiling: Tiling, along: Dimension) -> bool:
+    """Whether adding up a slice sends less than gathering its parts, of which most have nothing."""
+    count, size = parts(along.split), old.shape.dimensions[along.target]
+    is_odd = unequal_dims(tiling, old.shape.dimensions) == [along.target]
+    return is_odd and can_be_added(old.shape) and 2 * size < -(-size // count) * count
+
+
+def _added_up(
+    pieces: Pieces, old: Instruction, halo: Halo, value: Instruction, made: tuple[Tiling, Instruction]
+) -> Piece:
+    """A slice to be added up: each member has the elements that its part has, and -0 elsewhere."""
+    along = halo.dimension
+    own = old.op_as(Slice).slice[along]
+    length = (old.shape.dimensions[along] - 1) * own.stride + 1
+    placed = halo.among_nothing(value, own.start, length)
+    op = local_op(old, [halo.tiling], [made[0]])
+    assert isinstance(op, Slice)
+    ranges = _changed(op.slice, {along: SliceDimension(0, length, own.stride)})
+    tiling = with_split(made[0], along, None)
+    return Piece(pieces.make.slice(placed, ranges), tiling, halo.scope, old.shape, unreduced=halo.split, unequal=made)
 
 
 def _dimensions(old: Instruction, piece: Piece, scope: Scope, rule: Factors) -> list[Dimension]:

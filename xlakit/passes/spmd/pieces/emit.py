@@ -107,6 +107,11 @@ class Emitter(ComputationBuilder):
         """An array of zeros."""
         return self.full(np.zeros((), kind.dtype), Shape(kind, tuple(sizes)))
 
+    def nothing(self, kind: PrimitiveType) -> Instruction:
+        """What changes no bit of a number that it is added to: 0 of integers, -0 of others."""
+        number = 0 if kind.is_integral else complex(-0.0, -0.0) if kind.is_complex else -0.0
+        return self.constant(np.asarray(number).astype(kind.dtype))
+
     # -- collectives -------------------------------------------------------------------------------
 
     def all_gather(self, value: Instruction, dimension: int, groups: Sequence[Sequence[int]]) -> Instruction:

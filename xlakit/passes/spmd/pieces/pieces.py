@@ -66,6 +66,12 @@ class Pieces:
 
     def at(self, piece: Piece, tiling: Tiling, scope: Scope) -> Instruction:
         """This partition's part of a value in a tiling over the teams of a scope."""
+        if piece.unequal is not None and piece.scope == scope and self._keeps_unequal(piece, tiling):
+            found = piece.parts.get(tiling)
+            if found is None:
+                own, made = piece.unequal
+                found = piece.parts[tiling] = resharded(self.make, made, own, tiling, scope)
+            return found
         piece = self._summed_in_parts(piece, tiling, scope) or self.summed(piece)
         if piece.scope != scope:
             piece = self.within(piece, scope)
@@ -84,10 +90,6 @@ class Pieces:
     def _in_unequal_parts(self, piece: Piece, tiling: Tiling, scope: Scope) -> Instruction:
         """This partition's part, where some are shorter than others: they have anything behind their end."""
         odd = unequal_dims(tiling, piece.shape.dimensions)
-        if piece.unequal is not None:
-            own, made = piece.unequal
-            if unequal_dims(own, piece.shape.dimensions) == odd and all(own[d] == tiling[d] for d in odd):
-                return resharded(self.make, made, own, tiling, scope)
         again = self._made_in_parts(piece, tiling)
         if again is not None and unequal_dims(again.tiling, piece.shape.dimensions) == odd:
             return resharded(self.make, again.instruction, again.tiling, tiling, scope)
@@ -101,6 +103,12 @@ class Pieces:
             found = self.make.add(Pad(padding=tuple(padding)), found, self.make.zeros(found.shape.element_type))
             found = self.make.part(found, d, parts(split), split, scope)
         return found
+
+    def _keeps_unequal(self, piece: Piece, tiling: Tiling) -> bool:
+        """Whether a tiling has the unequal parts that a value is there in."""
+        own, sizes = piece.unequal[0] if piece.unequal is not None else (), piece.shape.dimensions
+        odd = unequal_dims(tiling, sizes)
+        return bool(odd) and unequal_dims(own, sizes) == odd and all(own[d] == tiling[d] for d in odd)
 
     def evened(self, made: Instruction, tiling: Tiling, shape: Shape, scope: Scope) -> Piece:
         """An array in unequal parts; its value has the dimensions that these are of whole."""
