@@ -87,7 +87,7 @@ def execute(context: Context, arguments: Sequence[Array], results: Sequence[Arra
 
     Raises what a signal handler raised while it ran, such as KeyboardInterrupt.
     """
-    return _execute_for_python()(context.address, pointers(arguments), pointers(results))
+    return _native("xlakit_execute_for_python", 3)(context.address, pointers(arguments), pointers(results))
 
 
 def pointers(arrays: Sequence[Array]) -> Any:
@@ -115,15 +115,8 @@ def run_devices(run: int) -> int:
 
 @cache
 def _native(name: str, count: int) -> Callable[..., int]:
-    # PYFUNCTYPE: as in _execute_for_python.
-    return ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * count)(runtime().symbols[name])
-
-
-@cache
-def _execute_for_python() -> Callable[..., int]:
     # PYFUNCTYPE: the native function itself gives the GIL away, and an exception that it sets is raised.
-    words = ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64
-    return ctypes.PYFUNCTYPE(*words)(runtime().symbols["xlakit_execute_for_python"])
+    return ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * count)(runtime().symbols[name])
 
 
 def allocate_array(dimensions: Sequence[int], dtype: np.dtype[Any]) -> Array:
