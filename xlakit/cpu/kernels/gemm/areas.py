@@ -52,11 +52,26 @@ class Areas:
         """The bytes of scratch for all of them."""
         return self.offsets[-1] + self.sizes[-1] + _GAP
 
-    def pointers_in(self, fn: Function, scratch: Value) -> list[Value]:
-        """The addresses of all areas, in order."""
-        return [
-            within(fn, fn.at(scratch, I8, offset), size) for offset, size in zip(self.offsets, self.sizes, strict=True)
-        ]
+    def pointers_in(self, fn: Function, scratch: Value) -> AreaPointers:
+        """The addresses of all areas."""
+        areas = zip(self.offsets, self.sizes, strict=True)
+        return AreaPointers(*(within(fn, fn.at(scratch, I8, offset), size) for offset, size in areas))
+
+
+@dataclass(slots=True)
+class AreaPointers:
+    """The address of each area."""
+
+    left: Value
+    right: Value
+    sums: Value
+    results: Value
+    sources: Value
+    pointers: Value
+    targets: Value
+    sliver_sources: Value
+    runs: Value
+    packed_runs: Value
 
 
 def make_areas(product: Product, blocking: Blocking, *, direct: bool, local_width: int, converted_rows: int) -> Areas:

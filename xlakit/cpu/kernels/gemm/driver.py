@@ -102,19 +102,18 @@ class GemmEmitter:
         areas = self.areas
         small = areas.bytes <= _STACK_BYTES.value
         scratch = fn.alloca(I8, areas.bytes, align=64) if small else acquire(fn, areas.bytes)
-        self.left, self.right, self.sums, self.results, *tables = areas.pointers_in(fn, scratch)
-        self.sources, self.pointers, self.targets, self.sliver_sources, self.runs, self.packed_runs = tables
+        self.area = areas.pointers_in(fn, scratch)
         if blocking.packs[0]:
             rows = Direction(((blocking.mc, blocking.packed_kc * self.engine.parts),))
-            source = _Addresses(self.left, self.engine.packed.bytes)
-            self._walk(rows, fn.i64(0), fn.i64(blocking.mc), source, _Table(self.pointers))
+            source = _Addresses(self.area.left, self.engine.packed.bytes)
+            self._walk(rows, fn.i64(0), fn.i64(blocking.mc), source, _Table(self.area.pointers))
         else:
-            self.pointers = self.sources
+            self.area.pointers = self.area.sources
         if blocking.is_mixed:
             # Runs of the packed operand lie one after another.
             side = blocking.packs.index(True)
             direction = Direction(((blocking.runs, blocking.kc * (1, self.engine.nr)[side]),))
-            table = _Table(fn.at(self.packed_runs, I64, side), apart=2)
+            table = _Table(fn.at(self.area.packed_runs, I64, side), apart=2)
             self._walk(direction, fn.i64(0), fn.i64(blocking.runs), _Addresses(), table)
         with fn.while_([begin], lambda loop: loop.carried[0] < end) as loop:
             task = loop.carried[0]
@@ -159,7 +158,7 @@ class GemmEmitter:
         self.output = Output(fn, self.engine, product.result, product.rows, product.columns, bases[2])
         if self.local:
             rows, columns = Direction(((self.rows, self.local),)), Direction(((self.columns, 1),))
-            self.output = Output(fn, self.engine, product.result, rows, columns, self.results)
+            self.output = Output(fn, self.engine, product.result, rows, columns, self.area.results)
         self.column = column
         self.whole, self.tail = self._slivers()
         if blocking.packs[1]:
@@ -167,7 +166,7 @@ class GemmEmitter:
             columns = self.engine.nr
             padded = (width + (columns - 1)).integer("udiv", columns) * columns
             source = _Addresses(self.rhs.base, _bytes(product.rhs.kind))
-            self._walk(product.rhs.across, column, width, source, _Table(self.sliver_sources, padded=padded))
+            self._walk(product.rhs.across, column, width, source, _Table(self.area.sliver_sources, padded=padded))
             if blocking.ahead:
                 with self.k_blocks() as loop:
                     block = self.block(loop.index)
@@ -179,7 +178,7 @@ class GemmEmitter:
                 self.output.origin = rows.index, column
             self._rows(rows.index, end)
             if self.epilogue_call is not None:
-                base = self.results if self.local else self.arrays[2]
+                base = self.area.results if self.local else self.arrays[2]
                 width = smaller(fn, column + blocking.task_columns, fn.i64(self.columns))
                 self.epilogue_call.call(fn, Rectangle(base, batch, (rows.index, end), (column, width)))
 
@@ -265,14 +264,14 @@ class GemmEmitter:
         padded = (count + (engine.mr - 1)).integer("udiv", engine.mr) * engine.mr
         lhs = self.product.lhs
         source = _Addresses(self.lhs.base, _bytes(lhs.kind))
-        self._walk(lhs.across, first, count, source, _Table(self.sources, padded=padded))
+        self._walk(lhs.across, first, count, source, _Table(self.area.sources, padded=padded))
         if not self.direct:
             row = Direction(((self.blocking.mc, self.tile_row),))
-            self._walk(row, fn.i64(0), padded, _Addresses(self.sums, engine.acc.bytes), _Table(self.targets))
+            self._walk(row, fn.i64(0), padded, _Addresses(self.area.sums, engine.acc.bytes), _Table(self.area.targets))
             return
         row, column = output.origin or (fn.i64(0), fn.i64(0))
         base = fn.at(output.base, engine.acc, output.columns.offset(fn, self.column - column))
-        targets = _Table(self.targets, padded=padded, pad=self.sums)
+        targets = _Table(self.area.targets, padded=padded, pad=self.area.sums)
         self._walk(output.rows, first - row, count, _Addresses(base, engine.acc.bytes), targets)
 
     def _point_runs(self, block: Block) -> None:
@@ -282,9 +281,9 @@ class GemmEmitter:
         for side, matrix in enumerate((self.product.lhs, self.product.rhs)):
             outer = joined(matrix.along.outer)
             distances = _Addresses(base=block.step * matrix.along.stride)
-            self._walk(outer, block.run, runs, distances, _Table(fn.at(self.runs, I64, side), apart=2))
+            self._walk(outer, block.run, runs, distances, _Table(fn.at(self.area.runs, I64, side), apart=2))
             if self.blocking.is_mixed and not self.blocking.packs[side]:
-                table = _Table(fn.at(self.packed_runs, I64, side), apart=2)
+                table = _Table(fn.at(self.area.packed_runs, I64, side), apart=2)
                 self._walk(outer, block.run, runs, distances, table)
 
     # -- packing ---------------------------------------------------------------------------------
@@ -298,11 +297,11 @@ class GemmEmitter:
         common.call(
             fn,
             pack,
-            self.sources,
-            self.runs,
+            self.area.sources,
+            self.area.runs,
             *_numbers(fn, block.runs, block.kc, lhs.along.stride),
             count,
-            self.left,
+            self.area.left,
             fn.i64(self.blocking.packed_kc),
         )
 
@@ -328,8 +327,8 @@ class GemmEmitter:
             common.call(
                 fn,
                 PackSlivers(engine, rhs.kind, self._seen_by(rhs.kind), form, width),
-                fn.at(self.sliver_sources, PTR, sliver * engine.nr),
-                fn.at(self.runs, I64, 1),
+                fn.at(self.area.sliver_sources, PTR, sliver * engine.nr),
+                fn.at(self.area.runs, I64, 1),
                 *_numbers(fn, runs, kc, rhs.along.stride),
                 slivers,
                 self._packed_sliver(number, sliver),
@@ -344,7 +343,7 @@ class GemmEmitter:
 
     def _packed_sliver(self, number: Value, sliver: Value) -> Value:
         start = number * (self.blocking.slivers(self.product) * self.sliver) if self.blocking.ahead else self.fn.i64(0)
-        return self.fn.at(self.right, self.engine.packed, start + sliver * self.sliver)
+        return self.fn.at(self.area.right, self.engine.packed, start + sliver * self.sliver)
 
     # -- tiles -----------------------------------------------------------------------------------
 
@@ -354,7 +353,7 @@ class GemmEmitter:
         count = last - first
         self._point_rows(first, last)
         if self.begins_with_zeros:
-            fn.fill(self.sums, 0, self.areas.sums)
+            fn.fill(self.area.sums, 0, self.areas.sums)
         with self.k_blocks() as loop:
             block = self.block(loop.index)
             self._point_runs(block)
@@ -373,7 +372,7 @@ class GemmEmitter:
             def finish(sliver: Value, slivers: Value, width: int) -> None:
                 with fn.loop(0, slivers, hints=NO_UNROLL) as each:
                     number = sliver + each.index
-                    self._finish(fn.at(self.sums, I8, number * distance), number, first, count, width)
+                    self._finish(fn.at(self.area.sums, I8, number * distance), number, first, count, width)
 
             self._each(finish)
 
@@ -393,7 +392,7 @@ class GemmEmitter:
         fn, blocking, engine = self.fn, self.blocking, self.engine
         lhs, rhs = self.product.lhs, self.product.rhs
         sliver, count = slivers
-        runs, kc, table = block.runs, block.kc, self.packed_runs if self.blocking.is_mixed else self.runs
+        runs, kc, table = block.runs, block.kc, self.area.packed_runs if self.blocking.is_mixed else self.area.runs
         if all(blocking.packs):
             runs, kc = 1, times(runs, kc)
             table = fn.address(fn.module.shared_data("no_distance", bytes(16), align=8))
@@ -410,7 +409,7 @@ class GemmEmitter:
             (rows[1] + (engine.mr - 1)).integer("udiv", engine.mr),
             count,
             *_numbers(fn, next_right, advance),
-            fn.at(self.pointers, PTR, rows[0]),
+            fn.at(self.area.pointers, PTR, rows[0]),
             self._right(number, sliver),
             table,
             *_numbers(
@@ -420,7 +419,7 @@ class GemmEmitter:
                 1 if blocking.packs[0] else lhs.along.stride,
                 engine.nr if blocking.packs[1] else rhs.along.stride,
             ),
-            self.targets,
+            self.area.targets,
             sliver * advance,
             fn.i64(1) if self.begins_with_zeros else number,
         )
@@ -463,7 +462,7 @@ class GemmEmitter:
             sliver = slivers[0] + each.index
             count = smaller(fn, last - first - row.index, fn.i64(most))
             self._multiply(number, block, (sliver, fn.i64(1)), (row.index, count), width, 0)
-            self._finish(self.sums, sliver, first + row.index, count, width)
+            self._finish(self.area.sums, sliver, first + row.index, count, width)
 
     def _finish(self, sums: Value, sliver: Value, first: Value, count: Value, width: int) -> None:
         """Convert the sums of some rows to results."""

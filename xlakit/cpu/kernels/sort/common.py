@@ -63,8 +63,7 @@ class ByKey:
 
     def load(self, fn: Function, records: Value, index: Value) -> Value:
         """A record of an array of them."""
-        type = integer(self.record)
-        return fn.load(type, fn.at(records, type, index), align=min(8, type.bytes))
+        return load_bits(fn, integer(self.record), records, index)
 
     def digit(self, fn: Function, value: Value, shift: Value | int) -> Value:
         """The digit of a record's key that begins at bit ``shift``."""
@@ -167,7 +166,7 @@ class MakeRecords(ByKey):
             bits = load_raw(fn, self.kind, keys, loop.index)
             record = narrowed(stored_bits(fn, self.key, bits), integer(self.record)) << self.offset
             if self.along:
-                record = record | narrowed(_load_bits(fn, self.along, others, loop.index), record.type)
+                record = record | narrowed(load_bits(fn, integer(self.along), others, loop.index), record.type)
             store_raw(fn, record, records, loop.index)
             found = is_exception(fn, self.key, bits) if has_exceptions(self.key) else fn.constant(I1, 0)
             loop.next(loop.carried[0] | found)
@@ -194,8 +193,8 @@ class TakeApart(ByKey):
                 store_raw(fn, narrowed(record, integer(self.along)), others, loop.index)
 
 
-def _load_bits(fn: Function, bits: int, array: Value, index: Value) -> Value:
-    type = integer(bits)
+def load_bits(fn: Function, type: Type, array: Value, index: Value) -> Value:
+    """An integer of an array, of a type that may be wider than memory is aligned."""
     return fn.load(type, fn.at(array, type, index), align=min(8, type.bytes))
 
 

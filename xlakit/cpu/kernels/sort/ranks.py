@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from xlakit.cpu.kernels.sort.common import NO_UNROLL
+from xlakit.cpu.kernels.sort.common import NO_UNROLL, load_bits
 from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, ordered_bits, part_of, raw_type, store_raw, stored_bits
 from xlakit.cpu.kernels.sort.plan import SortPlan
 from xlakit.cpu.kernels.sort.radix import for_tiles, task_function
@@ -124,11 +124,6 @@ class _Ranks:
     def of(self, index: Value) -> Value:
         """The position of an element."""
         return narrowed(load_bits(self.fn, self.type, self.ranks, index), I64)
-
-
-def load_bits(fn: Function, type: Type, buffer: Value, index: Value) -> Value:
-    """An integer of an array."""
-    return fn.load(type, fn.at(buffer, type, index), align=min(8, type.bytes))
 
 
 def _groups(order: KeyOrder) -> list[KeyOrder]:
