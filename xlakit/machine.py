@@ -301,7 +301,7 @@ def _of_linux() -> tuple[int, int, int] | None:
             if kind != "Instruction" and 1 <= int(level) <= 3:
                 sizes[int(level) - 1] = int(size.removesuffix("K")) * _KIB
         except (OSError, ValueError):
-            # This one is not told of.
+            # The system does not report this one.
             continue
     return (sizes[0], sizes[1], sizes[2]) if any(sizes) else None
 

@@ -33,7 +33,7 @@ class PlainCalls(ComputationPass):
     def _is_meant(self, instruction: Instruction) -> bool:
         op = instruction.op
         if not isinstance(op, CustomCall) or op.custom_call_target not in self._functions or is_ffi_call(op):
-            # A handler of XLA's typed FFI is told the dimensions, in their own order.
+            # A handler of XLA's typed FFI gets the dimensions, in their own order.
             return False
         shapes = (*operand_shapes(instruction), instruction.shape)
         arrays = [leaf for shape in shapes for _, leaf in shape.leaves() if leaf.is_array]

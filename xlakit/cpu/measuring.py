@@ -240,9 +240,9 @@ def _peak(code: _Code, name: str, type: Type) -> float:
 def _bandwidths(code: _Code) -> dict[str, float]:
     """Bytes a nanosecond: read from each cache and from memory by one thread, copied by one thread and by all."""
     known, unit = machine.own(), 8 * target.vector_bytes()
-    # Caches that are shared with other machines on the same processor may be told to be larger than an array should be.
+    # Caches that virtual machines share may be reported as larger than an array should be.
     large = min(max(_LARGE[0], 2 * known.l3), _LARGE[1])
-    # One array, for its pages take longer to be had than all that is measured: it is copied from one half to the other.
+    # One array, since making its pages takes longer than all that is measured: it is copied from one half to the other.
     source = np.ones(large // 8, np.int64)
     half, other = np.split(source, 2)
     result = np.zeros(unit // 8, np.int64)

@@ -1,4 +1,4 @@
-"""Watch: the thread that listens to the other processes.
+"""Watch: the thread that receives messages of the other processes.
 
 Three kinds of messages travel between processes beside collectives: questions and answers about what a process is
 doing, asked by processes that wait for it; notices that a run, or the whole process, has failed; and mail, the values

@@ -1,4 +1,4 @@
-"""ExecutionOptions: how a program is executed, which backends are told when they compile it."""
+"""ExecutionOptions: how a program is executed, as backends get it when they compile it."""
 
 from __future__ import annotations
 

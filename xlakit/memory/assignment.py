@@ -121,8 +121,8 @@ class _Holes:
             self.end = offset + size
             return offset
         position = self._holes.index(best)
-        offset, room = best
-        self._holes[position : position + 1] = [(offset + size, room - size)] if room > size else []
+        offset, free = best
+        self._holes[position : position + 1] = [(offset + size, free - size)] if free > size else []
         return offset
 
     def give(self, offset: int, size: int) -> None:

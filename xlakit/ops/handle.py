@@ -217,7 +217,7 @@ class XlaOp:
 
         return dot.dot(other, self)
 
-    # Comparisons give XlaOps, as in C++; handles are told apart with `is`.
+    # Comparisons give XlaOps, as in C++; `is` compares handles.
     def __eq__(self, other: OperandLike) -> XlaOp:  # type: ignore[override]  # pyright: ignore
         return _page().eq(self, other)
 

@@ -39,7 +39,7 @@ class Bisection:
 
     pass_name, rule: of the rewrite; empty where the program fails without any. fuel: how many rewrites are made up to
     and with it, of rewrites in all. before, after: the HLO of the computations that it changes. changes_meaning:
-    whether the interpreter gives other results after it than before; None where that could not be told.
+    whether the interpreter gives other results after it than before; None where that is not known.
     parts: what of :data:`xlakit.options.PLAIN` makes the program right where that alone is left out.
     without: switches that make the program right (``XLAKIT_DISABLE_PASSES``), of the rule and the pass.
     """

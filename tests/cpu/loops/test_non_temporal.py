@@ -25,7 +25,7 @@ ENTRY e {{
   m = f32[{rows},{columns}] multiply(x, h)
   ROOT t = (f32[{rows},{columns}], f32[{rows},{columns}]) tuple(s, m)
 }}"""
-CENTRE = """HloModule center
+CENTER = """HloModule center
 plus {{
   a = f32[] parameter(0)
   b = f32[] parameter(1)
@@ -72,7 +72,7 @@ def test_rows(columns, streams):
 def test_rows_after_their_sum(columns):
     rows = (17 << 18) // columns
     x = whole_numbers(rows, columns).astype(np.float32)
-    made = compiled(CENTRE.format(rows=rows, columns=columns))
+    made = compiled(CENTER.format(rows=rows, columns=columns))
     expected = x - x.sum(axis=1, keepdims=True)
     for threads in (1, 3):
         with xla.threads(threads):

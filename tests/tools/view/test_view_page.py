@@ -18,7 +18,7 @@ FIELDS = {"input", "select", "textarea"}
 class _Page(HTMLParser):
     def __init__(self, text):
         super().__init__()
-        self.elements, self.ids, self.labelled, self.texts, self.inside = [], {}, set(), {}, []
+        self.elements, self.ids, self.labeled, self.texts, self.inside = [], {}, set(), {}, []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
@@ -28,7 +28,7 @@ class _Page(HTMLParser):
             assert attributes["id"] not in self.ids, "two elements have one id"
             self.ids[attributes["id"]] = tag
         if tag in FIELDS and "label" in self.inside:
-            self.labelled.add(attributes["id"])
+            self.labeled.add(attributes["id"])
         if tag not in ("meta", "input", "br"):
             self.inside.append(tag)
 
@@ -64,7 +64,7 @@ def test_controls_have_labels(page):
         if tag == "button":
             assert attributes.get("aria-label") or found.texts.get(place), attributes
         if tag in FIELDS:
-            assert attributes["id"] in found.labelled
+            assert attributes["id"] in found.labeled
     for _, attributes in found.elements:
         controlled = attributes.get("aria-controls") or attributes.get("aria-labelledby")
         assert controlled is None or controlled in found.ids

@@ -95,7 +95,7 @@ UNDEFINED: Final = "poison"
 
 # -- hints ---------------------------------------------------------------------------------------
 
-# What LLVM may be told of a loop besides: how to make code of it, nothing of what it does.
+# Hints on a loop that promise nothing of what it does: only how to make code of it.
 _HINTS: Final = ('"llvm.loop.unroll.', '"llvm.loop.vectorize.', '"llvm.loop.interleave.')
 
 

@@ -29,7 +29,7 @@ _END = 1
 # So many threads wait for work at most.
 _MOST_WAITING = 64
 
-# How often the caller listens to signals while it waits for the others.
+# How often the caller handles signals while it waits for the others.
 _SIGNAL_NANOSECONDS = 50_000_000
 _STOP_NANOSECONDS = 1_000_000_000
 
@@ -255,14 +255,14 @@ def _emit_await_all(module: Module) -> None:
     parking = parking_slot_at(fn, run, 0)
     mutex, left = waiting.PARKING_SLOT.at(fn, parking, "mutex"), RUN.at(fn, run, "left")
     module.declare("pthread_self", I64, [])
-    listens = fn.call("pthread_self", I64).eq(fn.load(I64, fn.address("main_thread")))
+    handles_signals = fn.call("pthread_self", I64).eq(fn.load(I64, fn.address("main_thread")))
 
     def some_left() -> Value:
         return fn.atomic_load(I64, left).ne(0)
 
     with fn.while_((fn.i64(Status.DONE),), lambda _: some_left()) as iteration:
         waiting.sleep(fn, parking, some_left, fn.i64(_SIGNAL_NANOSECONDS))
-        looks = listens & some_left() & iteration.carried[0].eq(Status.DONE)
+        looks = handles_signals & some_left() & iteration.carried[0].eq(Status.DONE)
 
         def look() -> tuple[Value]:
             status = fn.call("run_signal_handlers", I64)

@@ -5,7 +5,7 @@ together are [0, tasks), and returns when all have returned. Every range begins 
 ``grain`` long except the last; where one thread does it all, ranges become longer until they take a while, or there is
 one call with the whole range where no program runs that could be stopped.
 
-Between their ranges threads check whether the program is cancelled (``xlakit_poll``), so that Ctrl-C ends what takes
+Between their ranges threads check whether the program is canceled (``xlakit_poll``), so that Ctrl-C ends what takes
 long; so do tasks that take long themselves (``xlakit_is_cancelled``), and the caller while it waits for the workers.
 After a cancellation this job and all later ones of the program leave out the rest, the status stands in the context
 as ``stopped``, and the entry returns it before results that were not computed are read.
@@ -169,7 +169,7 @@ def _emit_spread(module: Module) -> None:
 
 
 def _emit_cancellation(module: Module) -> None:
-    """Cancellation checks: ``has_stopped() -> i1`` reads whether the call that this thread runs has been cancelled.
+    """Cancellation checks: ``has_stopped() -> i1`` reads whether the call that this thread runs has been canceled.
 
     ``is_cancelled() -> i1`` also polls for signals and failures, as does ``xlakit_is_cancelled() -> i64`` for programs.
     """
@@ -400,7 +400,7 @@ def _emit_parallel(module: Module) -> None:
 
     (done,) = fn.if_else(owned, share, lambda: (fn.constant(I1, 0),))
     with fn.if_(~done):
-        # Inside of a job the job itself checks for cancellation; where no program runs nothing can be cancelled.
+        # Inside of a job the job itself checks for cancellation; where no program runs nothing can be canceled.
         asks = THREAD.load(fn, mine, "busy").eq(0) & THREAD.load(fn, mine, "running").ne(0)
         whole = ~asks | (tasks <= grain)
         with fn.if_(whole):

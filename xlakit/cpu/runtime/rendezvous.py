@@ -25,7 +25,7 @@ Each group of a site has a slot of the run. No member can arrive for the next ge
 so counters that only grow tell generations apart. A kernel is ``void(ptr slot, i64 begin, i64 end)``.
 
 A device that has waited for a while lets Python wait (a host call of WAIT + number), which knows whether the missing
-members can still arrive, listens to signals, and stops the run where something failed. Stopping a run claims its slots
+members can still arrive, handles signals, and stops the run where something failed. Stopping a run claims its slots
 with NEVER: then no kernel reads the memory of a device that has returned.
 """
 

@@ -65,7 +65,7 @@ def check_text(text: str, name: str = "<text>") -> Checked:
 
 
 def _check_list(text: str, name: str) -> Checked:
-    """Instructions without a computation around them, of which the first that cannot be read is the only one told."""
+    """Instructions without a computation around them; only the first that cannot be read is reported."""
     try:
         module = parse_module(text, name=name)
     except XlakitError as error:

@@ -23,11 +23,11 @@ class MemoryPlanError(InternalError):
         held: str = "",
         writer: str = "",
     ) -> None:
-        told = [f"the memory plan is wrong: {step} {rule}"]
+        lines = [f"the memory plan is wrong: {step} {rule}"]
         if expected:
-            told.append(f"its slice holds {held or 'nothing whole'}")
-            told.append(f"{writer} has written there last" if writer else "no step has written there")
-        super().__init__("; ".join(told))
+            lines.append(f"its slice holds {held or 'nothing whole'}")
+            lines.append(f"{writer} has written there last" if writer else "no step has written there")
+        super().__init__("; ".join(lines))
         self.step = step
         self.instruction = instruction
         self.expected = expected

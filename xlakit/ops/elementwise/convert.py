@@ -229,7 +229,7 @@ class ReducePrecision(Unary):
         if self.exponent_bits < 1:
             raise ShapeError(
                 f"exponent_bits must be at least 1, is {self.exponent_bits}",
-                hint="with none, zero could not be told from infinity",
+                hint="with none, zero and infinity would be the same",
             )
         if self.mantissa_bits < 0:
             raise ShapeError(f"mantissa_bits must not be negative, is {self.mantissa_bits}", hint="give 0 or more")

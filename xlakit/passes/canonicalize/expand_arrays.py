@@ -52,21 +52,21 @@ def _permuted(
     sizes, numbers = array.shape.dimensions, np.asarray(indices.array)
     if numbers.ndim == len(sizes):
         numbers = numbers[..., None]
-    told = [d for d in range(len(sizes)) if d in op.dimensions or numbers.shape[d] > 1]
-    batching = tuple(d for d in told if d not in op.dimensions)
-    own = [d for d in told if numbers.shape[d] == sizes[d]]
+    indexed = [d for d in range(len(sizes)) if d in op.dimensions or numbers.shape[d] > 1]
+    batching = tuple(d for d in indexed if d not in op.dimensions)
+    own = [d for d in indexed if numbers.shape[d] == sizes[d]]
     numbers = numbers.astype(np.int64).reshape(*(sizes[d] for d in own), numbers.shape[-1])
     make = cloner.at(old)
-    wide = (*(sizes[d] for d in told), len(op.dimensions))
-    positions = make.broadcast(make.constant(numbers), wide, (*(told.index(d) for d in own), len(told)))
+    wide = (*(sizes[d] for d in indexed), len(op.dimensions))
+    positions = make.broadcast(make.constant(numbers), wide, (*(indexed.index(d) for d in own), len(indexed)))
     gather = Gather(
-        offset_dims=tuple(d for d in range(len(sizes)) if d not in told),
+        offset_dims=tuple(d for d in range(len(sizes)) if d not in indexed),
         collapsed_slice_dims=tuple(sorted(op.dimensions)),
         start_index_map=op.dimensions,
         operand_batching_dims=batching,
-        start_indices_batching_dims=tuple(told.index(d) for d in batching),
-        index_vector_dim=len(told),
-        slice_sizes=tuple(min(1, n) if d in told else n for d, n in enumerate(sizes)),
+        start_indices_batching_dims=tuple(indexed.index(d) for d in batching),
+        index_vector_dim=len(indexed),
+        slice_sizes=tuple(min(1, n) if d in indexed else n for d, n in enumerate(sizes)),
     )
     return make.add(gather, array, positions, shape=old.shape.without_layout())
 

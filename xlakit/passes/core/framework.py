@@ -12,7 +12,7 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Call, Conditional, While
 from xlakit.ops.data import Parameter
 
-# What is told of each rewrite: the rule, the name of the computation, and the names of the instruction that was
+# Called after each rewrite with the rule, the name of the computation, and the names of the instruction that was
 # rewritten and of those that the rule made.
 RewriteObserver = Callable[[str, str, Iterable[str]], None]
 
@@ -37,7 +37,7 @@ class PassContext:
         self.check = check
         # For each pass that has run, in order, how often each of its rules has rewritten something.
         self.statistics: list[tuple[str, Counter[str]]] = []
-        # Told of the rewrites of rules and of merged instructions; nothing is collected where there is none.
+        # Called with the rewrites of rules and merged instructions; nothing is collected where there is none.
         self.observer: RewriteObserver | None = None
         # The names that computations have, for passes that make new ones.
         self.computation_names: set[str] = set()

@@ -56,7 +56,7 @@ def add_batch(parser: argparse.ArgumentParser, *, optional: bool = False) -> Non
         "files",
         nargs="*" if optional else "+",
         metavar="FILE",
-        help="programs in any format that is known, told apart by content; folders stand for the programs in them and "
+        help="programs in any format that is known, recognized by content; folders stand for the programs in them and "
         "below; - reads standard input",
     )
     add_json(parser)
@@ -78,15 +78,15 @@ def run_batch(options: argparse.Namespace, work: Work, *, titled: bool = False) 
     for program in programs_of(options.files):
         if titled and not program.is_alone and not options.json:
             write(f"==> {program.path} <==\n")
-        status, told = attempt(options, program, work)
+        status, record = attempt(options, program, work)
         if options.json:
-            write_record({"file": program.path, "status": status, **told})
+            write_record({"file": program.path, "status": status, **record})
         worst = worse(worst, status)
     return worst
 
 
 def attempt(options: argparse.Namespace, program: Program, work: Work) -> tuple[int, dict[str, Any]]:
-    """Do the work for a program; an error of it is told, and makes a status and a record. Raises as run_batch does."""
+    """Do the work for a program; an error is printed, and makes a status and a record. Raises as run_batch does."""
     try:
         if is_folder(program.path):
             raise FormatError(

@@ -25,7 +25,7 @@ def _run(options: argparse.Namespace) -> int:
 
     enable, disable = lint_names(options)
     try:
-        # A name that is wrong is told once, before any file is read.
+        # A wrong name is reported once, before any file is read.
         chosen(enable, disable)
     except ArgumentError as error:
         tell(f"xlakit: {error}")

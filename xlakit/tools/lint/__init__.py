@@ -1,1 +1,1 @@
-"""The linter: legal programs that are probably not what was meant, told by warnings that have names."""
+"""The linter: warnings, each with a name, of legal programs that are probably not what was meant."""

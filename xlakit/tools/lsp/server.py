@@ -66,7 +66,7 @@ class HloServer(LanguageServer):
         self.schedule(uri, 0.0)
 
     def close(self, uri: str) -> None:
-        """Forget a text, and what was told of it."""
+        """Forget a text and its diagnostics."""
         known = self._open.pop(uri, None)
         if known is not None and known.task is not None:
             known.task.cancel()
@@ -82,16 +82,16 @@ class HloServer(LanguageServer):
         known.task = asyncio.get_running_loop().create_task(self._check(uri, delay))
 
     async def _check(self, uri: str, delay: float) -> None:
-        """Check a text after a while; a later change cancels it, or at least what would be told of it."""
+        """Check a text after a while; a later change cancels it, or at least its diagnostics."""
         await asyncio.sleep(delay)
         known = self._open[uri]
         document = self.document(uri)
         loop = asyncio.get_running_loop()
         try:
             checked = await loop.run_in_executor(self._checks, check, document.text, _name_of(uri), self._lints)
-        except Exception as error:  # a fault of xlakit's own: told, and the server goes on
-            told = f"xlakit could not check the text: {type(error).__name__}: {error}"
-            self.window_log_message(types.LogMessageParams(types.MessageType.Error, told))
+        except Exception as error:  # a fault of xlakit's own: reported, and the server goes on
+            message = f"xlakit could not check the text: {type(error).__name__}: {error}"
+            self.window_log_message(types.LogMessageParams(types.MessageType.Error, message))
             return
         estimates = document.checked.estimates if checked.estimates is None else checked.estimates
         document.checked = Checked(checked.faults, estimates)

@@ -322,8 +322,8 @@ def _largest(array: Array) -> float:
 
 def _is_shown(instruction: Instruction) -> bool:
     """Whether the value can be a result that says something."""
-    told = isinstance(instruction.op, (Parameter, Constant, Tuple, GetTupleElement))
-    return not told and _has_arrays_only(instruction.shape)
+    is_given = isinstance(instruction.op, (Parameter, Constant, Tuple, GetTupleElement))
+    return not is_given and _has_arrays_only(instruction.shape)
 
 
 def _has_arrays_only(shape: Shape) -> bool:

@@ -225,7 +225,7 @@ class _Shadow:
 
     def observe(self, context: Context, evaluate: Callable[..., Value], operands: Sequence[Value]) -> Value:
         instruction = context.instruction
-        # NumPy gives scalars for arrays of rank 0 now and then, which cannot be told from each other.
+        # NumPy gives scalars for arrays of rank 0 now and then, which have no identity.
         value = _map_leaves(evaluate(context, *operands), np.asarray)
         computes = not isinstance(instruction.op, (Constant, GetTupleElement, Parameter, Tuple))
         if computes and any(_is_narrow_array(array) for _, array in leaves_of(value)):

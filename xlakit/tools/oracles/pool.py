@@ -44,7 +44,7 @@ class OraclePool:
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="xlakit-oracle")
         self._own = threading.local()
         self._servers: list[_Server] = []
-        # What is wrong with the oracle or the files is told before anything is asked.
+        # What is wrong with the oracle or the files is reported before anything is observed.
         self._threads.submit(self._server).result()
 
     def __enter__(self) -> Self:

@@ -29,7 +29,7 @@ def in_strips(
 ) -> Sequence[Value]:
     """A loop in strips of so many iterations; ``body`` writes the one between two bounds, and gives what runs on.
 
-    Once the program is cancelled the rest is left out: its results are thrown away.
+    Once the program is canceled the rest is left out: its results are thrown away.
     """
     begin, end = (fn.i64(n) if isinstance(n, int) else n for n in bounds)
     fn.module.declare("xlakit_is_cancelled", I64, [])

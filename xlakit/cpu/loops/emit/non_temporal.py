@@ -117,7 +117,7 @@ def _is_slow(outputs: Sequence[Output], group: Group) -> bool:
 
 
 def _may_bypass_caches(output: Output, group: Group) -> bool:
-    """Whether an output is large, and written without gaps at whole vectors as far as can be told."""
+    """Whether an output is large, and written without gaps at whole vectors as far as is known."""
     width = output.kind.byte_width
     low, high = output.offset.bounds
     terms = [(atom, factor) for atom, factor in output.offset.terms if atom not in group.variables]

@@ -54,7 +54,7 @@ class Tracer:
         self.sources = sources
         self._space = space
         self._memo: dict[tuple[Instruction, Index, int], Node] = {}
-        # Opaque terms are told apart by identity, so equal ones must be one.
+        # Opaque terms compare by identity, so equal ones must be one object.
         self._opaques: dict[tuple[Affine, int, bool], Opaque] = {}
         self._clamped: dict[tuple[Node, int], Opaque] = {}
 

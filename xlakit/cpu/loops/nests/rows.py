@@ -1,7 +1,7 @@
 """Reductions over the minor dimension, row by row, with an epilogue that is computed while the row is in the cache.
 
 For each row the stages come one after the other: each reduces the row into registers, the last one stores what has the
-size of a row. What is dear to compute and needed by two stages is kept in a scratch row.
+size of a row. What is expensive and needed by two stages is kept in a scratch row.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def plan_rows(space: Space, sources: dict[Instruction, Source], reduced: Reduced
     inner = linear([full[d] for d in sorted(reduced.over)], tuple(reduced.sizes[d] for d in sorted(reduced.over)))
     plan = Plan(row_variables, loops.over, [], [], [])
     levels = reduced.levels()
-    wanted = _dear(reduced, levels)
+    wanted = _expensive(reduced, levels)
     known = dict(sources)
     first_scratch = reduced.arrays + len(reduced.roots)
     for members in [*levels, []]:
@@ -156,7 +156,7 @@ def _add_roots(stage: Stage, plan: Plan, tracer: Tracer, reduced: Reduced, full:
             raise DeclinedError("a result of the fusion is neither of the size of a row nor of all rows")
 
 
-def _dear(reduced: Reduced, levels: Sequence[Sequence[Instruction]]) -> dict[int, list[Instruction]]:
+def _expensive(reduced: Reduced, levels: Sequence[Sequence[Instruction]]) -> dict[int, list[Instruction]]:
     """By stage, the instructions of full size that it should keep for later stages."""
     full = [root for root, _, shape in reduced.roots if shape.num_elements == math.prod(reduced.sizes)]
     needed: dict[Instruction, set[int]] = {}
