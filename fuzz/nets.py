@@ -66,6 +66,7 @@ NETS: tuple[Net, ...] = (
     _net("products", "fuzz.products", 3, "products and convolutions of larger sizes against the interpreter"),
     _net("compiled", "fuzz.compiled --count 4000", 3, "one operation each, of every type and with special values"),
     _net("specials", "fuzz.specials", 2, "operations on elements at all pairs of special values"),
+    _net("math-library", "fuzz.math_library", 1, "functions of xlakit.lib against the interpreter and jaxlib's CPU"),
     _net("dynamic", "fuzz.dynamic", 1, "bounded dynamic dimensions against the interpreter"),
     _net("collectives", "fuzz.collectives", 3, "devices that meet against the interpreter"),
     _net("sharded", "fuzz.sharded", 2, "modules split over partitions against the whole ones"),
