@@ -15,13 +15,19 @@ from xlakit.ops.handle import XlaOp, building
 
 @building
 def bessel_i0e(operand: XlaOp) -> XlaOp:
-    """exp(-|x|) times the modified Bessel function of order 0."""
+    """exp(-|x|) times the modified Bessel function of order 0.
+
+    Raises ShapeError. Source: BesselI0e.
+    """
     return in_f64(_i0e, operand)
 
 
 @building
 def bessel_i1e(operand: XlaOp) -> XlaOp:
-    """exp(-|x|) times the modified Bessel function of order 1."""
+    """exp(-|x|) times the modified Bessel function of order 1.
+
+    Raises ShapeError. Source: BesselI1e.
+    """
     return in_f64(_i1e, operand)
 
 

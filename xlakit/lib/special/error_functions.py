@@ -17,13 +17,19 @@ from xlakit.ops.handle import XlaOp, building
 
 @building
 def erfc(operand: XlaOp) -> XlaOp:
-    """1 - erf(x), exact also where erf(x) is nearly 1."""
+    """1 - erf(x), exact also where erf(x) is nearly 1.
+
+    Raises ShapeError. Source: Erfc.
+    """
     return in_f64(erfc_f64, operand)
 
 
 @building
 def erf_inv(operand: XlaOp) -> XlaOp:
-    """The inverse of the error function: infinite at 1 and -1, NaN beyond them."""
+    """The inverse of the error function: infinite at 1 and -1, NaN beyond them.
+
+    Raises ShapeError. Source: ErfInv.
+    """
     return in_f64(_erf_inv, operand)
 
 

@@ -21,13 +21,19 @@ LARGE = 8.0
 
 @building
 def lgamma(operand: XlaOp) -> XlaOp:
-    """The logarithm of the absolute value of the gamma function; infinity at 0, -1, -2, ... and at the infinities."""
+    """The logarithm of the absolute value of the gamma function; infinity at 0, -1, -2, ... and at the infinities.
+
+    Raises ShapeError. Source: Lgamma.
+    """
     return in_f64(lgamma_f64, operand)
 
 
 @building
 def digamma(operand: XlaOp) -> XlaOp:
-    """The derivative of the logarithm of the gamma function; NaN at 0, -1, -2, ... and at minus infinity."""
+    """The derivative of the logarithm of the gamma function; NaN at 0, -1, -2, ... and at minus infinity.
+
+    Raises ShapeError. Source: Digamma.
+    """
     return in_f64(digamma_f64, operand)
 
 

@@ -21,6 +21,7 @@ def regularized_incomplete_beta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
     """The regularized incomplete beta function I_x(a, b) of a, b > 0 and x from 0 to 1; NaN for other arguments.
 
     The loop of its continued fraction takes a number of steps that grows with the root of the larger of a and b.
+    Source: RegularizedIncompleteBeta.
     """
     return in_f64(_beta, a, b, x)
 

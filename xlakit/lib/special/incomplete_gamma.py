@@ -28,25 +28,37 @@ _LARGEST = 1e7
 
 @building
 def igamma(a: XlaOp, x: XlaOp) -> XlaOp:
-    """The lower regularized incomplete gamma function P(a, x); NaN where a <= 0 or x < 0."""
+    """The lower regularized incomplete gamma function P(a, x); NaN where a <= 0 or x < 0.
+
+    Raises ShapeError. Source: Igamma.
+    """
     return in_f64(lambda a, x: _either(a, x, upper=False), a, x)
 
 
 @building
 def igammac(a: XlaOp, x: XlaOp) -> XlaOp:
-    """The upper regularized incomplete gamma function Q(a, x) = 1 - P(a, x); NaN where a <= 0 or x < 0."""
+    """The upper regularized incomplete gamma function Q(a, x) = 1 - P(a, x); NaN where a <= 0 or x < 0.
+
+    Raises ShapeError. Source: Igammac.
+    """
     return in_f64(lambda a, x: _either(a, x, upper=True), a, x)
 
 
 @building
 def igamma_grad_a(a: XlaOp, x: XlaOp) -> XlaOp:
-    """The derivative of ``igamma`` by ``a``; NaN where a <= 0 or x < 0."""
+    """The derivative of ``igamma`` by ``a``; NaN where a <= 0 or x < 0.
+
+    Raises ShapeError. Source: IgammaGradA.
+    """
     return in_f64(_grad_a, a, x)
 
 
 @building
 def random_gamma_grad(a: XlaOp, x: XlaOp) -> XlaOp:
-    """The derivative by ``a`` of the sample x of a gamma distribution, for a fixed value of P(a, x)."""
+    """The derivative by ``a`` of the sample x of a gamma distribution, for a fixed value of P(a, x).
+
+    Raises ShapeError. Source: RandomGammaGrad.
+    """
     return in_f64(_sample_grad, a, x)
 
 

@@ -26,7 +26,7 @@ _BITS = {
 def next_after(from_: XlaOp, to: XlaOp) -> XlaOp:
     """The number next to ``from_`` in the direction of ``to``, element by element; as ``nextafter`` of C.
 
-    Both are of one shape, of F16, BF16, F32 or F64. Raises ShapeError.
+    Both are of one shape, of F16, BF16, F32 or F64. Raises ShapeError. Source: NextAfter.
     """
     shape = from_.shape
     kind = shape.element_type

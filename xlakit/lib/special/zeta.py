@@ -26,14 +26,17 @@ def zeta(x: XlaOp, q: XlaOp) -> XlaOp:
     """The Hurwitz zeta function, the sum of (q + k)^-x over k >= 0.
 
     Infinity at x = 1; NaN where x < 1, or where q < 0 and x is no integer. At q = 0, -1, -2, ... infinity for even x,
-    NaN for others.
+    NaN for others. Source: Zeta.
     """
     return in_f64(_zeta, x, q)
 
 
 @building
 def polygamma(n: XlaOp, x: XlaOp) -> XlaOp:
-    """The derivative of order n of the digamma function; NaN where n is no integer from 0 on."""
+    """The derivative of order n of the digamma function; NaN where n is no integer from 0 on.
+
+    Raises ShapeError. Source: Polygamma.
+    """
     return in_f64(_polygamma, n, x)
 
 
