@@ -54,9 +54,10 @@ def _made(cls: type[_T], *, frozen: bool, eq: bool, slots: bool, kw_only: bool) 
     # The standard one gathers the fields, and makes no method.
     made = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
     fields = dataclasses.fields(made)  # pyright: ignore
+    shown = [f.name for f in fields if f.repr]
     members: dict[str, Any] = {
         "__init__": _Later("__init__", lambda cls: _initializer(cls, fields, frozen=frozen, slots=slots)),
-        "__repr__": _representation([f.name for f in fields if f.repr]),
+        "__repr__": _Later("__repr__", lambda cls: _representation(cls, shown, frozen=frozen)),
     }
     compared = [f.name for f in fields if f.compare]
     if eq:
@@ -165,13 +166,11 @@ def _tuple(owner: str, names: Sequence[str]) -> str:
     return "(" + "".join(f"{owner}.{name}, " for name in names) + ")"
 
 
-def _representation(shown: Sequence[str]) -> Callable[..., Any]:
-    @reprlib.recursive_repr()
-    def __repr__(self: Any) -> str:  # noqa: N807
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
-        return f"{self.__class__.__qualname__}({values})"
-
-    return __repr__
+def _representation(cls: type, shown: Sequence[str], *, frozen: bool) -> Callable[..., Any]:
+    values = ", ".join(f"{name}={{self.{name}!r}}" for name in shown)
+    method = _compiled(cls, "__repr__", ["self"], [f'return f"{{self.__class__.__qualname__}}({values})"'], {})
+    # What was there when an object was made does not hold the object, unless it can change.
+    return method if frozen else reprlib.recursive_repr()(method)
 
 
 def _refusals(names: frozenset[str]) -> tuple[Callable[..., Any], Callable[..., Any]]:

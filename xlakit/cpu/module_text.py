@@ -45,6 +45,8 @@ class _ModuleText:
         self._computations = {computation: number for number, computation in enumerate(module.computations)}
         self._named = named
         self._shapes: dict[Any, str] = {}
+        # By the ids of annotations, of which many instructions have the same.
+        self._annotations: dict[int, str] = {}
         self._parts: list[str | bytes] = []
 
     def parts(self) -> list[str | bytes]:
@@ -94,7 +96,7 @@ class _ModuleText:
         if instruction.control_predecessors:
             self._parts.append(repr([numbers[p] for p in instruction.control_predecessors]))
         if instruction.annotations is not NO_ANNOTATIONS:
-            self._annotations(instruction.annotations)
+            self._parts.append(self._said(instruction.annotations))
         if self._named:
             self._parts.append(instruction.name)
 
@@ -121,7 +123,13 @@ class _ModuleText:
         elif literal.shape.is_array:
             self._parts.append(literal.array.tobytes())
 
-    def _annotations(self, annotations: Annotations) -> None:
+    def _said(self, annotations: Annotations) -> str:
+        text = self._annotations.get(id(annotations))
+        if text is None:
+            text = self._annotations[id(annotations)] = self._text_of(annotations)
+        return text
+
+    def _text_of(self, annotations: Annotations) -> str:
         said = (
             annotations.sharding,
             annotations.frontend_attributes,
@@ -129,5 +137,4 @@ class _ModuleText:
             annotations.parameter_replication,
             annotations.metadata if self._named else None,
         )
-        if any(said):
-            self._parts.append(repr(said))
+        return repr(said) if any(said) else ""
