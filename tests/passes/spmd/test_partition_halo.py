@@ -155,3 +155,24 @@ def test_a_kernel_that_is_reversed_by_its_kind():
     # As parts of the kernel come in the other order, it is gathered.
     both = "[2,16,3] parameter({}), sharding={{devices=[1,4,1]<=[4]}}"
     check(f"x = f32{both.format(0)} g = f32{both.format(1)} ROOT r = f32[3,3,3] {text}", None)
+
+
+@pytest.mark.parametrize(
+    ("window", "placements", "sent"),
+    [
+        ("size=2x1 stride=2x1", 8, 0),
+        ("size=3x1 stride=2x1", 7, None),  # windows that overlap, an odd number of them
+        ("size=2x1 stride=4x1", 4, 0),  # elements under no window
+        ("size=3x1 pad=1_1x0_0", 16, None),  # padding cannot be selected: gathered
+    ],
+)
+def test_sources_reach_the_selected_elements_of_neighbors(window, placements, sent):
+    select = "ge { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = pred[] compare(a, b), direction=GE }"
+    split = check(
+        f"x = f32[16,2] parameter(0), sharding={ROWS} s = f32[{placements},2] parameter(1), sharding={ROWS} "
+        f"z = f32[] constant(3) ROOT r = f32[16,2] select-and-scatter(x, s, z), window={{{window}}}, "
+        "select=ge, scatter=add",
+        None,
+        select,
+    )
+    assert sent is None or sends(split) == sent

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from xlakit.ir.instruction import Instruction
-from xlakit.passes.spmd.along import concatenation, kernel_gradients, rows, windows
+from xlakit.passes.spmd.along import concatenation, kernel_gradients, rows, selections, windows
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.values import Piece, Value
@@ -24,6 +24,7 @@ _ALONG: Final[dict[str, _Along]] = {
     "reduce-window": windows.windowed,
     "reverse": windows.windowed,
     "scatter": rows.scatter,
+    "select-and-scatter": selections.select_and_scatter,
     "slice": windows.windowed,
 }
 

@@ -1,0 +1,138 @@
+"""Select-and-scatter along a split dimension, as in gradients of pooling.
+
+Each member has the windows that reach its part of the array: it fetches what is under them, and their sources. Windows
+that there are not, at the ends, get sources that change nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xlakit.ir.attributes import PaddingDimension, Window, WindowDimension
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.movement import Pad
+from xlakit.ops.windows import SelectAndScatter
+from xlakit.passes.dynamic.padded_reductions import identity_of
+from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
+from xlakit.passes.spmd.along.windows import MOST_PERMUTES, RANGES, finished, parts_known
+from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
+from xlakit.passes.spmd.shardings.factors import Dims, Factors, can_be_in_parts, factors_of
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, local_sizes, parts, unequal_dims
+from xlakit.passes.spmd.shardings.values import Piece
+
+
+@dataclass(frozen=True)
+class _Dimension:
+    """A dimension that is split.
+
+    ``array``, ``source``: what parts of the result read of the two; ``padding`` makes a part of the result of the
+    result under these windows.
+    """
+
+    number: int
+    split: Split
+    array: Ranges
+    source: Ranges
+    padding: PaddingDimension
+
+
+def select_and_scatter(
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+) -> Piece | None:
+    """A select-and-scatter whose array is split along windows; None if windows see padding, or gathering is cheaper."""
+    op, rule, kind = old.op_as(SelectAndScatter), factors_of(old), old.shape.element_type
+    one_type = all(o.shape.element_type is kind for o in old.operands)
+    if rule is None or not one_type or not can_be_in_parts(op.scatter, kind) or 0 in old.operands[1].shape.dimensions:
+        return None
+    known = parts_known(given[0], scope)
+    along = _dimensions(old, given[0], known, rule)
+    if not along:
+        return None
+    by_number = {d.number: d for d in along}
+    sources = parts_known(given[1], scope)
+    dims = _with(rule.operands[0], by_number)
+    other = _with(rule.operands[1], {n: d for n, d in by_number.items() if sources[n] == d.split})
+    first = {RANGES + dim.number: dim.split for dim in along}
+    factors = Factors((dims, other, ()), (dims,))
+    tilings, (tiling,) = pieces.tilings_for(old, factors, given, scope, hint=hint, first=first)
+    if not _is_cheaper(given, tilings, along):
+        return None
+    array, source, init = (pieces.at(piece, own, scope) for piece, own in zip(given, tilings, strict=True))
+    nothing = pieces.make.constant(np.asarray(identity_of(op.scatter, kind)))
+    windows = list(op.window.dimensions)
+    for dim in along:
+        halos = [
+            Halo(pieces.make, scope, own, dim.number, dim.split, piece.shape.dimensions[dim.number])
+            for piece, own in zip(given[:2], tilings, strict=False)
+        ]
+        array = halos[0].fetched(array, dim.array, None)
+        source = halos[1].fetched(source, dim.source, nothing)
+        windows[dim.number] = dataclasses.replace(windows[dim.number], padding_low=0, padding_high=0)
+    local = dataclasses.replace(op, window=Window(tuple(windows)))
+    made = pieces.make.like(old, local, [array, source, init], array.shape)
+    padding = [by_number[d].padding if d in by_number else PaddingDimension() for d in range(old.shape.rank)]
+    made = pieces.make.add(Pad(padding=tuple(padding)), made, init)
+    return finished(pieces, old, given, scope, hint, (tiling, made))
+
+
+def _with(dims: Dims, along: dict[int, _Dimension]) -> Dims:
+    return tuple(RANGES + d if d in along else factor for d, factor in enumerate(dims))
+
+
+def _dimensions(old: Instruction, piece: Piece, known: Tiling, rule: Factors) -> list[_Dimension]:
+    odd = unequal_dims(known, piece.shape.dimensions)
+    found: list[_Dimension] = []
+    for d, (split, window) in enumerate(zip(known, old.op_as(SelectAndScatter).window.dimensions, strict=True)):
+        if split is None or (rule.operands[0][d] is not None and d not in odd):
+            continue
+        size, placements = old.shape.dimensions[d], old.operands[1].shape.dimensions[d]
+        reading = _reading(size, placements, window, parts(split))
+        if reading is not None:
+            found.append(_Dimension(d, split, *reading))
+    return found
+
+
+def _reading(
+    size: int, placements: int, window: WindowDimension, count: int
+) -> tuple[Ranges, Ranges, PaddingDimension] | None:
+    """What parts read of array and source, and how a part is cut out of the result under its windows."""
+    part, stride, low = -(-size // count), window.stride, window.padding_low
+    is_plain = window.window_dilation == window.base_dilation == 1
+    if not is_plain or part % stride or low > 0 or (placements - 1) * stride - low + window.size > size:
+        return None
+    # The first and the last window that reach part 0.
+    first, last = -((window.size - 1 - low) // stride), (part - 1 + low) // stride
+    taken = last - first + 1
+    if taken < 1:
+        return None
+    length = (taken - 1) * stride + window.size
+    begin = first * stride - low
+    step = part // stride
+    array = Ranges(tuple(begin + p * part for p in range(count)), length, (length,) * count)
+    source = Ranges(tuple(first + p * step for p in range(count)), taken, (taken,) * count)
+    return array, source, PaddingDimension(begin, part - begin - length)
+
+
+def _is_cheaper(given: Sequence[Piece], tilings: Sequence[Tiling], along: Sequence[_Dimension]) -> bool:
+    """Whether the exchanges send less than gathering array and source."""
+    sent = gathered = 0.0
+    for n in range(2):
+        sizes = list(local_sizes(tilings[n], given[n].shape.dimensions))
+        for dim in along:
+            if tilings[n][dim.number] is None:
+                continue
+            ranges = dim.source if n else dim.array
+            plan = exchange(given[n].shape.dimensions[dim.number], sizes[dim.number], ranges)
+            if len(plan.blocks) > MOST_PERMUTES:
+                return False
+            rest = math.prod(sizes) / sizes[dim.number]
+            sent += plan.sent * rest
+            gathered += sizes[dim.number] * rest * (parts(dim.split) - 1)
+            sizes[dim.number] = ranges.length
+    return sent < gathered
