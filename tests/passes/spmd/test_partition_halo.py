@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from split_programs import ROWS, check
+from split_programs import COLUMNS, ROWS, check
 
 import xlakit as xla
 from xlakit.passes.analysis.traffic import traffic
@@ -176,3 +176,26 @@ def test_sources_reach_the_selected_elements_of_neighbors(window, placements, se
         select,
     )
     assert sent is None or sends(split) == sent
+
+
+def test_a_sum_over_unequal_parts_sends_sums():
+    body = (
+        f"x = f32[16,2] parameter(0), sharding={ROWS} a = f32[15,2] slice(x), slice={{[1:16], [0:2]}} "
+        "b = f32[15,2] slice(x), slice={[0:15], [0:2]} s = f32[15,2] subtract(a, b) q = f32[15,2] multiply(s, s) "
+        "z = f32[] constant(4) ROOT r = f32[2] reduce(q, z), dimensions={0}, to_apply=add"
+    )
+    assert sends(check(body, None)) == 3 * 2 / 4 + 2 * 3 / 4 * 2
+
+
+def test_arguments_and_results_in_unequal_parts_stay_so():
+    body = (
+        f"x = f32[10,2] parameter(0), sharding={ROWS} t = f32[2,10] transpose(x), dimensions={{1,0}} "
+        "z = f32[] constant(4) b = f32[2,10] broadcast(z), dimensions={} i = f32[2,10] iota(), iota_dimension=1 "
+        f"s = f32[2,10] add(t, b) ROOT r = f32[2,10] multiply(s, i), sharding={COLUMNS}"
+    )
+    split = check(body, {})
+    assert split.entry.root.shape.dimensions == (2, 3)
+    body = (
+        f"x = f32[10,2] parameter(0), sharding={ROWS} ROOT r = f32[10,2] reverse(x), dimensions={{0}}, sharding={ROWS}"
+    )
+    check(body, {"collective-permute": 2})

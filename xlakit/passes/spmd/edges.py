@@ -1,7 +1,8 @@
 """The boundary of a program: arguments arrive with their shardings, results leave with theirs or with inferred ones.
 
-The parts of an argument or result may be unequal: then all have the size of the largest, and the last are padded.
-Inside of the program such an array is replicated.
+The parts of an argument or result may be unequal: then all have the size of the largest, and the last are padded, with
+anything in the case of a result. Inside of the program such an array is replicated, and in unequal parts where these
+will do.
 """
 
 from __future__ import annotations
@@ -10,11 +11,10 @@ from collections.abc import Iterable, Iterator
 
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError, UnsupportedError
-from xlakit.ir.attributes import PaddingDimension, Sharding, SliceDimension
+from xlakit.ir.attributes import Sharding, SliceDimension
 from xlakit.ir.instruction import Instruction
-from xlakit.ops.movement import Pad
 from xlakit.passes.spmd.shardings.annotations import of_leaves, result_shardings
-from xlakit.passes.spmd.shardings.tilings import Tiling, divides, is_proper, local_sizes, parts, whole
+from xlakit.passes.spmd.shardings.tilings import Tiling, divides, is_proper, whole
 from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leaves, placing, rebuilt, whole_tilings
 from xlakit.passes.spmd.walk import Walk, local_shape
 
@@ -58,7 +58,8 @@ def _without_padding(walk: Walk, given: Iterable[Piece]) -> Iterator[Piece]:
         padded = walk.pieces.whole(piece)
         ranges = tuple(SliceDimension(0, size) for size in sizes)
         made = walk.pieces.make.slice(padded, ranges)
-        yield Piece(made, whole(len(sizes)), walk.scope, piece.shape)
+        unequal = (piece.tiling, piece.instruction) if piece.unreduced is None else None
+        yield Piece(made, whole(len(sizes)), walk.scope, piece.shape, unequal=unequal)
 
 
 def result(walk: Walk, value: Value) -> tuple[Value, list[Tiling]]:
@@ -75,7 +76,7 @@ def _result(walk: Walk, piece: Piece, sharding: Sharding | None, hint: Tiling) -
     wanted = _tiling(walk, sharding, piece.shape)
     own = piece if piece.scope == walk.scope else walk.pieces.within(piece, walk.scope)
     if wanted is not None:
-        own = _padded(walk, own, wanted)
+        own = walk.pieces.retiled(own, wanted, walk.scope)
     elif any(hint):
         own = walk.pieces.retiled(own, hint, walk.scope)
     numbers = walk.program.annotations.unreduced(sharding)
@@ -84,19 +85,3 @@ def _result(walk: Walk, piece: Piece, sharding: Sharding | None, hint: Tiling) -
     # The caller gets the unreduced parts, as an ordinary value.
     partial = walk.pieces.unreduced(own, own.tiling, numbers, walk.scope)
     return Piece(partial.instruction, partial.tiling, walk.scope, partial.shape)
-
-
-def _padded(walk: Walk, piece: Piece, wanted: Tiling) -> Piece:
-    """An array in a tiling, padded where parts are not equal."""
-    sizes = piece.shape.dimensions
-    if divides(wanted, sizes):
-        return walk.pieces.retiled(piece, wanted, walk.scope)
-    make = walk.pieces.make
-    zero = make.zeros(piece.shape.element_type)
-    padding = tuple(
-        PaddingDimension(0, local * parts(split) - size)
-        for local, split, size in zip(local_sizes(wanted, sizes), wanted, sizes, strict=True)
-    )
-    padded = make.add(Pad(padding=padding), walk.pieces.whole(piece), zero)
-    everything = Piece(padded, whole(len(sizes)), walk.scope, padded.shape)
-    return Piece(walk.pieces.at(everything, wanted, walk.scope), wanted, walk.scope, piece.shape)

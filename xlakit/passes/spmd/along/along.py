@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from xlakit.ir.instruction import Instruction
-from xlakit.passes.spmd.along import concatenation, kernel_gradients, rows, selections, windows
+from xlakit.passes.spmd.along import concatenation, kernel_gradients, reductions, rows, selections, windows
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.values import Piece, Value
@@ -21,6 +21,7 @@ _ALONG: Final[dict[str, _Along]] = {
     "dynamic-update-slice": rows.dynamic_update_slice,
     "gather": rows.gather,
     "pad": windows.windowed,
+    "reduce": reductions.reduce,
     "reduce-window": windows.windowed,
     "reverse": windows.windowed,
     "scatter": rows.scatter,
