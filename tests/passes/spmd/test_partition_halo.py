@@ -199,3 +199,11 @@ def test_arguments_and_results_in_unequal_parts_stay_so():
         f"x = f32[10,2] parameter(0), sharding={ROWS} ROOT r = f32[10,2] reverse(x), dimensions={{0}}, sharding={ROWS}"
     )
     check(body, {"collective-permute": 2})
+
+
+def test_a_sum_that_is_wanted_in_unequal_parts_is_no_reduce_scatter():
+    body = (
+        f"x = f32[8,3] parameter(0), sharding={ROWS} z = f32[] constant(0) "
+        "ROOT r = f32[3] reduce(x, z), dimensions={0}, to_apply=add, sharding={devices=[4]<=[4]}"
+    )
+    check(body, {"all-reduce": 1})

@@ -136,7 +136,8 @@ class Pieces:
         if split is None or piece.scope != scope or tiling in piece.parts or piece.tiling in piece.parts:
             return None
         for dimension, own in enumerate(piece.tiling):
-            if own is None and tiling == with_split(piece.tiling, dimension, split):
+            is_wanted = own is None and tiling == with_split(piece.tiling, dimension, split)
+            if is_wanted and piece.shape.dimensions[dimension] % parts(split) == 0:
                 groups = scope.groups(teams_over(split, piece.tiling))
                 made = self.make.reduce_scatter(piece.instruction, dimension, groups)
                 piece.parts[tiling] = made
