@@ -51,6 +51,14 @@ def default_timeout() -> float:
         ) from None
 
 
+def asynchronous() -> bool | None:
+    """Whether XLAKIT_ASYNC has JAX's programs run while Python goes on: 1 or 0; None where it leaves the choice."""
+    text = os.environ.get("XLAKIT_ASYNC", "")
+    if text not in ("", "0", "1"):
+        raise ArgumentError(f"XLAKIT_ASYNC is {text!r}", hint="set it to 0 or 1, or unset it")
+    return None if not text else text == "1"
+
+
 def debugged() -> frozenset[str]:
     """What XLAKIT_DEBUG names, by commas; nothing by default."""
     text = os.environ.get("XLAKIT_DEBUG", "")
@@ -96,5 +104,6 @@ def check_settings() -> None:
     """Read all variables, so that an invalid one is an error at the start. Raises ArgumentError."""
     memory_limit()
     default_timeout()
+    asynchronous()
     debugged()
     dump_request()

@@ -5,7 +5,7 @@ from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
 
 import pytest
-from jax_process import start, start_as_cpu
+from jax_process import start, start_as_cpu, start_asynchronous
 
 SECONDS = 120
 
@@ -20,6 +20,12 @@ def on_xlakit():
 def as_cpu():
     """The same in a process where xlakit is JAX's platform cpu."""
     yield from _process(start_as_cpu)
+
+
+@pytest.fixture(scope="package")
+def asynchronously():
+    """The same where every call that may run later does."""
+    yield from _process(start_asynchronous)
 
 
 def _process(initializer):

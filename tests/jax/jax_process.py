@@ -22,3 +22,8 @@ def _initialize():
     from xlakit.jax import initialize
 
     initialize()
+
+
+def start_asynchronous():
+    os.environ["XLAKIT_ASYNC"] = "1"
+    start_as_cpu()

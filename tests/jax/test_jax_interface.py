@@ -1,6 +1,7 @@
 """The table of functions that jaxlib calls, without JAX: sizes, places, and what is not supported."""
 
 import ctypes
+import time
 
 import pytest
 
@@ -144,3 +145,34 @@ def test_what_is_wrong_in_the_environment_is_said_when_the_client_is_made(factor
     initialize()
     with pytest.raises(ArgumentError, match=sentence):
         factories[platforms]()
+
+
+def way_after(native, calls, gap, periods, threads=4):
+    """The ways of calls of 10 ms; Python takes so many microseconds between them, and all takes so many by each way."""
+    from xlakit.jax.native.records import EXECUTABLE
+    from xlakit.jax.records import Words
+
+    record = Words(EXECUTABLE, time=10_000_000)
+    way_of = native._function("way_of", ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+    way, ways = 0, []
+    for _ in range(calls):
+        now = time.monotonic_ns()
+        record["entered"], record["left"] = now - periods[way] * 1000, now - gap * 1000
+        way = way_of(record.address, threads)
+        ways.append(way)
+    return ways
+
+
+def test_the_way_of_calls_is_the_best_of_those_tried(native):
+    # Python has nothing to do: no other way is tried.
+    assert set(way_after(native, 40, 300, (10_300, 9_000, 9_000))) == {0}
+    found = way_after(native, 600, 5_000, (15_000, 11_000, 13_000))
+    assert found[:34] == [0] * 10 + [1] * 11 + [2] * 11 + [1] * 2
+    # It stays for a while, and tries again then.
+    assert set(found[33:500]) == {1} and {0, 2} <= set(found[500:])
+    assert set(way_after(native, 60, 5_000, (15_000, 13_000, 11_000))[33:]) == {2}
+    # A little better is none.
+    assert set(way_after(native, 60, 5_000, (15_000, 14_900, 14_900))[33:]) == {0}
+    # With one thread less of two a program would take longer than it and Python after each other.
+    assert 1 not in way_after(native, 60, 2_000, (12_000, 9_000, 11_000), threads=2)
+    assert 1 not in way_after(native, 60, 2_000, (12_000, 9_000, 11_000), threads=1)

@@ -259,6 +259,14 @@ class CpuExecutable(Repeatable):
         return runtime_symbols()["xlakit_execute"], self._context.address
 
     @property
+    def is_pure(self) -> bool:
+        """Whether a call of :attr:`native_entry` reads and writes nothing but arguments and results, without Python.
+
+        Then it may run later, on another thread, beside calls of other programs.
+        """
+        return self._linked.is_pure
+
+    @property
     def in_place(self) -> tuple[tuple[int, int], ...]:
         """Which result may lie in which argument's memory, by numbers: the entry may be given one address for both."""
         return self._program.in_place

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _numbers = itertools.count(1)
 # What code that checks bounds imports; only the sanitizer has such code.
 _BOUNDS = "xlakit_bounds_"
+# What code imports that draws random numbers of a device, in the order of its calls.
+_RANDOM = "xlakit_random_"
 # What profiled code imports.
 _PROFILE = "xlakit_profile_"
 
@@ -41,6 +43,13 @@ class Linked:
             symbols |= self.recorder.symbols
         names = [program.entry, *functions]
         self._library = engine.Library(f"program{next(_numbers)}", program.objects, names, symbols)
+        # Whether a call reads and writes nothing but its arguments and results, and needs no Python.
+        self.is_pure = self.recorder is None and not (
+            c_functions
+            or program.host_instructions
+            or program.collectives
+            or any(name.startswith(_RANDOM) for name in program.imports)
+        )
         self._entry = self._library.address(program.entry)
         self._arena_bytes = program.arena_bytes
         self._constants = [readable(c) for c in program.constants]

@@ -15,6 +15,7 @@ program_cache.py        programs in the compile cache, found by the bytes of JAX
 executable_metadata.py  name, arguments and results of a program, as JAX asks for them
 sources.py              the formats in which programs pass between JAX and the plugin; wire.py fields of messages
 program.py              a loaded program
+queue.py                whether calls may run later, and what becomes of them at the end
 lowerings/              lowering rules of JAX's operations for this platform
 serialized.py           executables as bytes, for files
 patches.py              functions of JAX that are replaced, because PJRT has no means for what they do

@@ -68,6 +68,7 @@ class Program:
             num_partitions=metadata.num_partitions,
             num_outputs=len(metadata.results),
             fingerprint=self.fingerprint,
+            is_pure=int(self._is_pure(run)),
         )
         self.properties: NamedFloats | None = None
         self._describe_results(metadata)
@@ -83,6 +84,12 @@ class Program:
             return runtime_symbols()["xlakit_execute"], self._context.address
         entry = self.loaded.native_entry if self._count == 1 else None
         return (_python_run_address, id(self)) if entry is None else entry
+
+    def _is_pure(self, run: int) -> bool:
+        """Whether a call may run later, on another thread."""
+        if self._machine_code is not None:
+            return self._machine_code.is_pure
+        return run != _python_run_address and getattr(self.loaded.compiled, "is_pure", False)
 
     def text(self) -> str:
         """The program after the compiler's passes, where it goes through them."""

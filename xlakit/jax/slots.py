@@ -20,6 +20,7 @@ from xlakit.jax.identity import device_count
 from xlakit.jax.named_values import NamedIntegers
 from xlakit.jax.native.records import EXECUTABLE
 from xlakit.jax.program import Program, take_error
+from xlakit.jax.queue import open_queue
 from xlakit.jax.records import keep_for_ever
 from xlakit.jax.serialized import deserialize, serialize
 from xlakit.jax.sources import DESCRIBED
@@ -123,6 +124,8 @@ def _create_client(state: State, given: Given) -> None:
         devices = state.devices = Devices(state.platform)
         # Objects of the previous client still point at the records of its devices.
         keep_for_ever(devices)
+    assert state.native is not None
+    open_queue(state.native)
     given["client"] = devices.record.address
 
 

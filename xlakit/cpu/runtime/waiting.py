@@ -98,14 +98,14 @@ def sleep(fn: Function, parking: Value, pending: Callable[[], Value], nanosecond
             fn.call("pthread_cond_wait", I32, condition, mutex)
     else:
         fn.module.declare("pthread_cond_timedwait", I32, [PTR, PTR, PTR])
-        until = _deadline(fn, nanoseconds)
+        until = deadline_in(fn, nanoseconds)
         with fn.while_((fn.i32(0),), lambda iteration: pending() & iteration.carried[0].eq(0)) as iteration:
             iteration.next(fn.call("pthread_cond_timedwait", I32, condition, mutex, until))
     fn.atomic_store(fn.i64(0), sleeping)
     unlock(fn, mutex)
 
 
-def _deadline(fn: Function, nanoseconds: Value) -> Value:
+def deadline_in(fn: Function, nanoseconds: Value) -> Value:
     """Where the time of the day so much later stands, as conditions take it."""
     until = fn.alloca(I64, 2)
     fn.module.declare("clock_gettime", I32, [I32, PTR])

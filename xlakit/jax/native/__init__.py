@@ -7,8 +7,10 @@ records.py   the fields of objects
 getters.py   functions that only return fields of a record, as a table
 errors.py    errors, and the functions that are not supported
 events.py    events
+python.py    the GIL and signals
 memory.py    blocks: memory that buffers share
 buffers.py   buffers, and copies between them and the host
-execute.py   programs
+executables.py, preparing.py, execute.py   programs, and calls of them
+queue.py     calls that run later, on a thread of their own; dispatch.py which calls do
 library.py   the functions compiled and loaded, with their addresses
 """

@@ -1,4 +1,8 @@
-"""Buffers: arrays on devices, always computed; dense, with their dimensions in any order."""
+"""Buffers: arrays on devices; dense, with their dimensions in any order.
+
+A buffer is computed when it is made, or by a call in the queue: then it has that call's event. Its functions that read
+the memory wait for the event first, and give its error.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,10 @@ from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.jax.api.arguments import arguments_of
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.errors import fail_if
-from xlakit.jax.native.events import ready_event
+from xlakit.jax.native.events import ask, is_ready, ready_event
 from xlakit.jax.native.layouts import dimensions, element_bytes, order_in, order_of
 from xlakit.jax.native.memory import share
-from xlakit.jax.native.records import BLOCK, BUFFER, DEVICE, LAYOUT_BASE, MEMORY
+from xlakit.jax.native.records import BLOCK, BUFFER, DEVICE, EVENT, LAYOUT_BASE, MEMORY
 
 _GONE = "the buffer has been deleted or donated"
 
@@ -18,6 +22,7 @@ def emit_buffers(module: Module) -> None:
     """Emit the functions of existing buffers."""
     _emit_make(module)
     _emit_hold(module)
+    _emit_pending(module)
     _emit_drop(module)
     _emit_lives(module)
     _emit_external(module)
@@ -31,7 +36,7 @@ def emit_buffers(module: Module) -> None:
 def _emit_make(module: Module) -> None:
     """``make_buffer(device, memory, block, i64 type, i64 rank, i64 size, ptr dims, ptr order) -> ptr``.
 
-    order: from the minor dimension on, or null for major to minor.
+    order: from the minor dimension on, or null for major to minor. The buffer is computed.
     """
     fn = module.function("make_buffer", PTR, [PTR, PTR, PTR, I64, I64, I64, PTR, PTR])
     device, memory, block, type, rank, size, dims, order = fn.parameters
@@ -40,7 +45,7 @@ def _emit_make(module: Module) -> None:
         fn.store(value, BUFFER.at(fn, buffer, name))
     for name, value in (("type", type), ("num_dims", rank), ("size", size)):
         BUFFER.store(fn, buffer, name, value)
-    for name in ("lock", "is_deleted", "external"):
+    for name in ("lock", "is_deleted", "external", "event"):
         BUFFER.store(fn, buffer, name, fn.i64(0))
     own, own_order = dimensions(fn, buffer), order_of(fn, buffer, rank)
     with fn.loop(0, rank, carried=[fn.i64(0)]) as iteration:
@@ -63,26 +68,69 @@ def memory_device(fn: Function, memory: Value) -> Value:
     return fn.load(PTR, MEMORY.at(fn, memory, "device"))
 
 
-def _locked(fn: Function, buffer: Value) -> None:
+def lock_buffer(fn: Function, buffer: Value) -> None:
+    """Take the lock of a buffer, for a few instructions."""
     lock = BUFFER.at(fn, buffer, "lock")
     with fn.while_((), lambda _: fn.atomic_update("xchg", lock, fn.i64(1)).ne(0)):
         fn.pause()
 
 
-def _unlock(fn: Function, buffer: Value) -> None:
+def unlock_buffer(fn: Function, buffer: Value) -> None:
+    """Give the lock of a buffer back."""
     fn.atomic_store(fn.i64(0), BUFFER.at(fn, buffer, "lock"))
+
+
+def _emit_pending(module: Module) -> None:
+    """``pending_event(ptr buffer) -> ptr``: the event of a buffer that is not computed, which the caller releases.
+
+    Null for one that is computed. ``await_buffer(ptr buffer) -> ptr``: wait for it; gives its error, or null.
+    """
+    fn = module.function("pending_event", PTR, [PTR])
+    (buffer,) = fn.parameters
+    field = BUFFER.at(fn, buffer, "event")
+    fn.return_if(fn.atomic_load(I64, field, "monotonic").eq(0), fn.null())
+    lock_buffer(fn, buffer)
+    event = fn.load(PTR, field)
+
+    def found() -> tuple[Value]:
+        is_well = is_ready(fn, event) & fn.load(PTR, EVENT.at(fn, event, "error")).eq(fn.null())
+        with fn.if_(is_well):
+            # The buffer needs it no more.
+            fn.store(fn.null(), field)
+            fn.call("release_event", VOID, event)
+        with fn.if_(~is_well):
+            fn.call("add_reference", PTR, event)
+        return (fn.select(is_well, fn.null(), event),)
+
+    (pending,) = fn.if_else(event.ne(fn.null()), found, lambda: (event,))
+    unlock_buffer(fn, buffer)
+    fn.ret(pending)
+
+    fn = module.function("await_buffer", PTR, [PTR])
+    event = fn.call("pending_event", PTR, fn.parameters[0])
+    fn.return_if(event.eq(fn.null()), event)
+
+    def interrupted() -> tuple[Value]:
+        return (fn.call("interrupted", PTR),)
+
+    def result() -> tuple[Value]:
+        return (fn.call("copy_error", PTR, fn.load(PTR, EVENT.at(fn, event, "error"))),)
+
+    (error,) = fn.if_else(fn.call("await_event", I1, event), interrupted, result)
+    fn.call("release_event", VOID, event)
+    fn.ret(error)
 
 
 def _emit_hold(module: Module) -> None:
     """``hold(ptr buffer) -> ptr``: its block, which the caller releases; null if the buffer is deleted."""
     fn = module.function("hold", PTR, [PTR])
     (buffer,) = fn.parameters
-    _locked(fn, buffer)
+    lock_buffer(fn, buffer)
     is_there = BUFFER.load(fn, buffer, "is_deleted").eq(0)
     block = fn.select(is_there, fn.load(PTR, BUFFER.at(fn, buffer, "block")), fn.null())
     with fn.if_(block.ne(fn.null())):
         share(fn, block)
-    _unlock(fn, buffer)
+    unlock_buffer(fn, buffer)
     fn.ret(block)
 
 
@@ -90,7 +138,7 @@ def _emit_drop(module: Module) -> None:
     """``drop(ptr buffer, i1 delete, i1 even_held)``: delete it if asked to, and release a block that nothing uses."""
     fn = module.function("drop", VOID, [PTR, I1, I1])
     buffer, delete, even_held = fn.parameters
-    _locked(fn, buffer)
+    lock_buffer(fn, buffer)
     with fn.if_(delete):
         BUFFER.store(fn, buffer, "is_deleted", fn.i64(1))
     field = BUFFER.at(fn, buffer, "block")
@@ -99,7 +147,7 @@ def _emit_drop(module: Module) -> None:
     block = fn.select(is_released, fn.load(PTR, field), fn.null())
     with fn.if_(is_released):
         fn.store(fn.null(), field)
-    _unlock(fn, buffer)
+    unlock_buffer(fn, buffer)
     with fn.if_(block.ne(fn.null())):
         fn.call("release_block", VOID, block)
     fn.ret()
@@ -115,6 +163,7 @@ def _emit_lives(module: Module) -> None:
     buffer = arguments_of("Buffer_Destroy").pointer(fn, fn.parameters[0], "buffer")
     fn.return_if(buffer.eq(fn.null()), fn.null())
     fn.call("drop", VOID, buffer, fn.constant(I1, 1), fn.constant(I1, 1))
+    fn.call("release_event", VOID, fn.load(PTR, BUFFER.at(fn, buffer, "event")))
     fn.call("xlakit_release", VOID, buffer)
     fn.ret(fn.null())
 
@@ -124,7 +173,11 @@ def _emit_lives(module: Module) -> None:
 
     args = arguments_of("Buffer_ReadyEvent")
     fn = module.function("Buffer_ReadyEvent", PTR, [PTR], external=True)
-    fn.store(ready_event(fn), args.at(fn, fn.parameters[0], "event"))
+    event = fn.call("pending_event", PTR, args.pointer(fn, fn.parameters[0], "buffer"))
+    is_pending = event.ne(fn.null())
+    with fn.if_(is_pending):
+        ask(fn, event)
+    fn.store(fn.select(is_pending, event, ready_event(fn)), args.at(fn, fn.parameters[0], "event"))
     fn.ret(fn.null())
 
     args = arguments_of("Buffer_IsOnCpu")
@@ -136,19 +189,19 @@ def _emit_lives(module: Module) -> None:
 def _emit_external(module: Module) -> None:
     fn = module.function("Buffer_IncreaseExternalReferenceCount", PTR, [PTR], external=True)
     buffer = arguments_of("Buffer_Delete").pointer(fn, fn.parameters[0], "buffer")
-    _locked(fn, buffer)
+    lock_buffer(fn, buffer)
     is_gone = BUFFER.load(fn, buffer, "is_deleted").ne(0)
     with fn.if_(~is_gone):
         BUFFER.store(fn, buffer, "external", BUFFER.load(fn, buffer, "external") + 1)
-    _unlock(fn, buffer)
+    unlock_buffer(fn, buffer)
     fail_if(fn, is_gone, Code.INVALID_ARGUMENT, _GONE)
     fn.ret(fn.null())
 
     fn = module.function("Buffer_DecreaseExternalReferenceCount", PTR, [PTR], external=True)
     buffer = arguments_of("Buffer_Delete").pointer(fn, fn.parameters[0], "buffer")
-    _locked(fn, buffer)
+    lock_buffer(fn, buffer)
     BUFFER.store(fn, buffer, "external", BUFFER.load(fn, buffer, "external") - 1)
-    _unlock(fn, buffer)
+    unlock_buffer(fn, buffer)
     fn.call("drop", VOID, buffer, fn.constant(I1, 0), fn.constant(I1, 0))
     fn.ret(fn.null())
 
@@ -195,7 +248,9 @@ def _emit_addresses(module: Module) -> None:
 
 
 def _held(fn: Function, buffer: Value) -> Value:
-    """The block of a buffer, which the caller releases. Emits the return of an error for a deleted buffer."""
+    """The block of a buffer, computed, which the caller releases. Emits returns of errors, where there is none."""
+    error = fn.call("await_buffer", PTR, buffer)
+    fn.return_if(error.ne(fn.null()), error)
     block = fn.call("hold", PTR, buffer)
     fail_if(fn, block.eq(fn.null()), Code.INVALID_ARGUMENT, _GONE)
     return block

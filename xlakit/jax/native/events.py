@@ -1,33 +1,48 @@
 """Events. All but a few are ready when they are made: those are one event, which is never destroyed.
 
-A pending event belongs to memory of the host that a buffer uses: it becomes ready when the buffer is destroyed.
+A pending event belongs to memory of the host that a buffer uses: it becomes ready when the buffer is destroyed. Or it
+belongs to a call in the queue (queue.py), and to the buffers of its results: it becomes ready when the call has ended,
+with the error if it failed.
 """
 
 from __future__ import annotations
 
-from xlakit.cpu.llvm import I32, I64, PTR, VOID, Function, Module, Value
+from collections.abc import Callable
+
+from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.runtime import waiting
 from xlakit.jax.api.arguments import arguments_of
-from xlakit.jax.native.records import CALLBACK, EVENT
+from xlakit.jax.native.python import without_gil
+from xlakit.jax.native.records import CALLBACK, ERROR, EVENT
 
-# One lock and one condition for all events that are waited for.
-_MUTEX, _CONDITION = 0, 64
+# One lock and one condition for all events that are waited for, and for the queue.
+_CONDITION = 64
+# How long a thread sleeps between two looks for signals.
+_ASLEEP_NANOSECONDS = 100_000_000
 
 
 def emit_events(module: Module) -> None:
-    """``event_start()``, ``make_event() -> ptr``, ``set_event(ptr)``, ``release_event(ptr)``, and their functions."""
+    """``event_start()``, and of events ``make_event() -> ptr``, ``add_reference(ptr) -> ptr``, ``release_event(ptr)``;
+
+    ``complete_event(ptr, ptr error)``, ``await_event(ptr) -> i1``, ``copy_error(ptr error) -> ptr``, and the functions
+    of the interface.
+    """
     module.global_data("ready_event", EVENT.size)
     module.global_data("event_lock", 128)
-    for name in ("pthread_cond_wait", "pthread_cond_init"):
-        module.declare(name, I32, [PTR, PTR])
+    # For how long threads have waited for programs, in nanoseconds, or run long ones.
+    module.global_data("waited", 8)
+    module.declare("pthread_cond_init", I32, [PTR, PTR])
+    module.declare("pthread_cond_timedwait", I32, [PTR, PTR, PTR])
     module.declare("pthread_cond_broadcast", I32, [PTR])
     _emit_start(module)
+    _emit_copy_error(module)
     _emit_life(module)
-    _emit_set(module)
+    _emit_complete(module)
     _emit_await(module)
     _emit_on_ready(module)
     fn = module.function("Event_Error", PTR, [PTR], external=True)
-    fn.ret(fn.null())
+    event = arguments_of("Event_Error").pointer(fn, fn.parameters[0], "event")
+    fn.ret(fn.call("copy_error", PTR, fn.load(PTR, EVENT.at(fn, event, "error"))))
 
 
 def ready_event(fn: Function) -> Value:
@@ -35,30 +50,87 @@ def ready_event(fn: Function) -> Value:
     return fn.address("ready_event")
 
 
-def _mutex(fn: Function) -> Value:
+def is_ready(fn: Function, event: Value) -> Value:
+    """Whether an event is ready; what was written before it became so can then be read."""
+    return fn.atomic_load(I64, EVENT.at(fn, event, "is_ready")).ne(0)
+
+
+def ask(fn: Function, event: Value) -> None:
+    """Note that somebody wants to wait for an event."""
+    with fn.if_(EVENT.load(fn, event, "asked").eq(0)):
+        EVENT.store(fn, event, "asked", waiting.clock(fn))
+
+
+def mutex(fn: Function) -> Value:
+    """The lock of events and of the queue."""
     return fn.address("event_lock")
 
 
-def _condition(fn: Function) -> Value:
-    return fn.at(fn.address("event_lock"), I64, _CONDITION // 8)
+def condition(fn: Function) -> Value:
+    """The condition of those who wait for an event, or for the queue to become shorter. It needs the lock."""
+    return fn.at(fn.address("event_lock"), I8, _CONDITION)
+
+
+def add_waited(fn: Function, nanoseconds: Value) -> None:
+    """Add to the time in which threads of Python were in programs."""
+    fn.atomic_update("add", fn.address("waited"), nanoseconds, "monotonic")
+
+
+def wait_until(fn: Function, is_so: Callable[[], Value]) -> Value:
+    """Wait until something is so, which ``condition`` tells of; gives an I1, whether a signal handler has raised
+    something before.
+    """
+
+    def wait() -> tuple[Value]:
+        start = (fn.constant(I1, 0),)
+        with fn.while_(start, lambda iteration: ~is_so() & ~iteration.carried[0]) as iteration:
+            waiting.lock(fn, mutex(fn))
+            until = waiting.deadline_in(fn, fn.i64(_ASLEEP_NANOSECONDS))
+            with fn.while_((fn.i32(0),), lambda sleep: ~is_so() & sleep.carried[0].eq(0)) as sleep:
+                sleep.next(fn.call("pthread_cond_timedwait", I32, condition(fn), mutex(fn), until))
+            waiting.unlock(fn, mutex(fn))
+            late = ~is_so()
+            iteration.next(*fn.if_else(late, lambda: (fn.call("check_signals", I1),), lambda: (fn.constant(I1, 0),)))
+        return (iteration.results[0],)
+
+    return without_gil(fn, wait)[0]
 
 
 def _emit_start(module: Module) -> None:
     fn = module.function("event_start", VOID, [], external=True)
     event = ready_event(fn)
     EVENT.store(fn, event, "is_ready", fn.i64(1))
-    waiting.make_mutex(fn, _mutex(fn))
-    fn.call("pthread_cond_init", I32, _condition(fn), fn.null())
+    fn.call("reset_events", VOID)
     fn.ret()
+
+    fn = module.function("reset_events", VOID, [])
+    waiting.make_mutex(fn, mutex(fn))
+    fn.fill(condition(fn), 0, 64)
+    fn.call("pthread_cond_init", I32, condition(fn), fn.null())
+    fn.ret()
+
+
+def _emit_copy_error(module: Module) -> None:
+    fn = module.function("copy_error", PTR, [PTR])
+    (error,) = fn.parameters
+    fn.return_if(error.eq(fn.null()), error)
+    code, size = (ERROR.load(fn, error, name) for name in ("code", "message_size"))
+    fn.ret(fn.call("make_error", PTR, code, fn.at(error, I8, ERROR.size), size))
 
 
 def _emit_life(module: Module) -> None:
     fn = module.function("make_event", PTR, [])
     event = fn.call("xlakit_allocate", PTR, fn.i64(EVENT.size))
-    # One for the setter, one for the waiter.
-    EVENT.store(fn, event, "references", fn.i64(2))
-    EVENT.store(fn, event, "is_ready", fn.i64(0))
-    EVENT.store(fn, event, "callbacks", fn.i64(0))
+    with fn.if_(event.ne(fn.null()), likely=True):
+        fn.fill(event, 0, EVENT.size)
+        # One for the one who completes it, one for the waiter.
+        EVENT.store(fn, event, "references", fn.i64(2))
+    fn.ret(event)
+
+    fn = module.function("add_reference", PTR, [PTR])
+    (event,) = fn.parameters
+    with fn.if_(event.ne(ready_event(fn)) & event.ne(fn.null())):
+        fn.atomic_update("add", EVENT.at(fn, event, "references"), fn.i64(1))
     fn.ret(event)
 
     fn = module.function("release_event", VOID, [PTR])
@@ -66,6 +138,7 @@ def _emit_life(module: Module) -> None:
     fn.return_if(event.eq(ready_event(fn)) | event.eq(fn.null()))
     before = fn.atomic_update("sub", EVENT.at(fn, event, "references"), fn.i64(1))
     fn.return_if(before.ne(1))
+    fn.call("xlakit_release", VOID, fn.load(PTR, EVENT.at(fn, event, "error")))
     fn.call("xlakit_release", VOID, event)
     fn.ret()
 
@@ -74,38 +147,44 @@ def _emit_life(module: Module) -> None:
     fn.ret(fn.null())
 
 
-def _emit_set(module: Module) -> None:
-    """``set_event(ptr)``: it is ready; waiting threads go on, callbacks are called. Takes the setter's reference."""
-    fn = module.function("set_event", VOID, [PTR])
-    (event,) = fn.parameters
-    waiting.lock(fn, _mutex(fn))
+def _emit_complete(module: Module) -> None:
+    """``complete_event(ptr, ptr error)``: it is ready; waiting threads go on, callbacks are called.
+
+    Takes the reference of the one who completes it, and the error, which is null where all went well.
+    """
+    fn = module.function("complete_event", VOID, [PTR, PTR])
+    event, error = fn.parameters
+    waiting.lock(fn, mutex(fn))
+    fn.store(error, EVENT.at(fn, event, "error"))
     fn.atomic_store(fn.i64(1), EVENT.at(fn, event, "is_ready"))
     first = fn.load(PTR, EVENT.at(fn, event, "callbacks"))
-    fn.call("pthread_cond_broadcast", I32, _condition(fn))
-    waiting.unlock(fn, _mutex(fn))
+    fn.call("pthread_cond_broadcast", I32, condition(fn))
+    waiting.unlock(fn, mutex(fn))
     with fn.while_((first,), lambda iteration: iteration.carried[0].ne(fn.null())) as iteration:
         (callback,) = iteration.carried
         function = fn.load(PTR, CALLBACK.at(fn, callback, "function"))
         argument = fn.load(PTR, CALLBACK.at(fn, callback, "argument"))
         following = fn.load(PTR, CALLBACK.at(fn, callback, "next"))
         fn.call("xlakit_release", VOID, callback)
-        fn.call_pointer(function, VOID, fn.null(), argument)
+        fn.call_pointer(function, VOID, fn.call("copy_error", PTR, error), argument)
         iteration.next(following)
     fn.call("release_event", VOID, event)
     fn.ret()
 
 
 def _emit_await(module: Module) -> None:
-    args = arguments_of("Event_Await")
+    """``await_event(ptr) -> i1``: wait until it is ready; 1 where a signal handler has raised something before."""
+    fn = module.function("await_event", I1, [PTR])
+    (event,) = fn.parameters
+    fn.return_if(is_ready(fn, event), fn.constant(I1, 0))
+    ask(fn, event)
+    fn.ret(wait_until(fn, lambda: is_ready(fn, event)))
+
     fn = module.function("Event_Await", PTR, [PTR], external=True)
-    event = args.pointer(fn, fn.parameters[0], "event")
-    is_ready = EVENT.at(fn, event, "is_ready")
-    fn.return_if(fn.atomic_load(I64, is_ready).ne(0), fn.null())
-    waiting.lock(fn, _mutex(fn))
-    with fn.while_((), lambda _: fn.atomic_load(I64, is_ready).eq(0)):
-        fn.call("pthread_cond_wait", I32, _condition(fn), _mutex(fn))
-    waiting.unlock(fn, _mutex(fn))
-    fn.ret(fn.null())
+    event = arguments_of("Event_Await").pointer(fn, fn.parameters[0], "event")
+    with fn.if_(fn.call("await_event", I1, event), likely=False):
+        fn.ret(fn.call("interrupted", PTR))
+    fn.ret(fn.call("copy_error", PTR, fn.load(PTR, EVENT.at(fn, event, "error"))))
 
 
 def _emit_on_ready(module: Module) -> None:
@@ -114,20 +193,24 @@ def _emit_on_ready(module: Module) -> None:
     (given,) = fn.parameters
     event, function = args.pointer(fn, given, "event"), args.pointer(fn, given, "callback")
     argument = args.pointer(fn, given, "user_arg")
-    is_ready = EVENT.at(fn, event, "is_ready")
-    with fn.if_(fn.atomic_load(I64, is_ready).ne(0), likely=True):
-        fn.call_pointer(function, VOID, fn.null(), argument)
+
+    def call_now() -> None:
+        error = fn.call("copy_error", PTR, fn.load(PTR, EVENT.at(fn, event, "error")))
+        fn.call_pointer(function, VOID, error, argument)
+
+    with fn.if_(is_ready(fn, event), likely=True):
+        call_now()
         fn.ret(fn.null())
     callback = fn.call("xlakit_allocate", PTR, fn.i64(CALLBACK.size))
     fn.store(function, CALLBACK.at(fn, callback, "function"))
     fn.store(argument, CALLBACK.at(fn, callback, "argument"))
-    waiting.lock(fn, _mutex(fn))
-    is_late = fn.atomic_load(I64, is_ready).ne(0)
+    waiting.lock(fn, mutex(fn))
+    is_late = is_ready(fn, event)
     with fn.if_(~is_late):
         fn.store(fn.load(PTR, EVENT.at(fn, event, "callbacks")), CALLBACK.at(fn, callback, "next"))
         fn.store(callback, EVENT.at(fn, event, "callbacks"))
-    waiting.unlock(fn, _mutex(fn))
+    waiting.unlock(fn, mutex(fn))
     with fn.if_(is_late):
         fn.call("xlakit_release", VOID, callback)
-        fn.call_pointer(function, VOID, fn.null(), argument)
+        call_now()
     fn.ret(fn.null())

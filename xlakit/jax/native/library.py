@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from xlakit import compile_cache, options
 from xlakit.cpu.cache_key import runtime_key
-from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Module, engine
+from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Module, Type, engine
 from xlakit.cpu.runtime import runtime_symbols
 from xlakit.jax.api.slots import LAYOUTS, SLOTS
 from xlakit.jax.native.buffers import emit_buffers
+from xlakit.jax.native.dispatch import emit_dispatch
 from xlakit.jax.native.errors import emit_errors, emit_unsupported
 from xlakit.jax.native.events import emit_events
-from xlakit.jax.native.execute import PYTHON_FUNCTIONS, emit_execute
+from xlakit.jax.native.executables import emit_executables
+from xlakit.jax.native.execute import emit_execute
 from xlakit.jax.native.getters import emit_getters
 from xlakit.jax.native.layouts import emit_extension, emit_layouts
 from xlakit.jax.native.memory import emit_blocks
+from xlakit.jax.native.preparing import emit_preparing
+from xlakit.jax.native.python import PYTHON_FUNCTIONS, emit_python
+from xlakit.jax.native.queue import emit_queue
 from xlakit.jax.native.small import emit_small
 from xlakit.jax.native.transfer import emit_transfer
 
-_FOR_PYTHON: Final = ("make_error", "event_start", "take_dead", "make_bytes", "destroy_bytes")
+_FORK: Final = ("queue_before_fork", "queue_after_fork_in_parent", "queue_after_fork_in_child")
+_FOR_PYTHON: Final = (
+    "make_error", "event_start", "queue_start", "take_dead", "make_bytes", "destroy_bytes", "set_queue_mode", "way_of",
+    "queue_weight", "cancel_queue", *_FORK,
+)  # fmt: skip
+# What is imported from the runtime: name, result and parameters.
+_RUNTIME: Final[list[tuple[str, Type, list[Type]]]] = [
+    ("xlakit_allocate", PTR, [I64]),
+    ("xlakit_release", VOID, [PTR]),
+    ("xlakit_limit_threads", I64, [I64]),
+    ("xlakit_thread_count", I64, []),
+]
 _VARIANT: Final = "jax"
 
 
@@ -31,16 +48,21 @@ def slots_text(of_python: tuple[str, ...]) -> tuple[str, list[str]]:
     of_python: the functions that are written in Python, which are not emitted as unsupported.
     """
     module = Module("jax")
-    module.declare("xlakit_allocate", PTR, [I64])
-    module.declare("xlakit_release", VOID, [PTR])
+    for name, result, parameters in _RUNTIME:
+        module.declare(name, result, parameters)
     for emit in (
         emit_errors,
+        emit_python,
         emit_events,
         emit_blocks,
         emit_layouts,
         emit_extension,
         emit_buffers,
         emit_transfer,
+        emit_executables,
+        emit_dispatch,
+        emit_queue,
+        emit_preparing,
         emit_execute,
         emit_small,
         emit_getters,
@@ -56,7 +78,7 @@ class Native:
     def __init__(self, of_python: tuple[str, ...], failure: int) -> None:
         names, data = _machine_code(of_python)
         found = runtime_symbols()
-        symbols = {name: found[name] for name in ("xlakit_allocate", "xlakit_release")}
+        symbols = {name: found[name] for name, _, _ in _RUNTIME}
         for name, _, _ in PYTHON_FUNCTIONS:
             symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
         exported = [*names, *_FOR_PYTHON]
@@ -72,6 +94,12 @@ class Native:
         self._make_bytes = self._function("make_bytes", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64)
         self.destroy_bytes: int = self._library.address("destroy_bytes")
         self._function("event_start", None)()
+        self._function("queue_start", None)()
+        self.set_queue_mode: Callable[[int], None] = self._function("set_queue_mode", None, ctypes.c_int64)
+        self.queue_weight: Callable[[], int] = self._function("queue_weight", ctypes.c_int64)
+        self.cancel_queue: Callable[[], None] = self._function("cancel_queue", None)
+        before, in_parent, in_child = (self._function(name, None) for name in _FORK)
+        os.register_at_fork(before=before, after_in_parent=in_parent, after_in_child=in_child)
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
         return ctypes.CFUNCTYPE(result, *arguments)(self._library.address(name))

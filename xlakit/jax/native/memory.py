@@ -1,4 +1,8 @@
-"""Blocks: memory that buffers share, with a count of its users."""
+"""Blocks: memory that buffers share, with counts of its users.
+
+Buffers and functions that run are counted apart from calls in the queue, in two halves of one word. Calls in the queue
+run one after the other, so one of them may write to memory that only calls before it use beside it.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,14 @@ from xlakit.jax.native.records import BLOCK
 # Up to this size the memory follows its record. Larger blocks come in sizes of the allocator's, which are those of
 # arrays; the record would push them into the next one.
 _SMALL_BYTES = 16384
+# What a call in the queue counts for.
+QUEUED = 1 << 32
 
 
 def emit_blocks(module: Module) -> None:
-    """``make_block(i64 bytes) -> ptr``, ``wrap_block(ptr data) -> ptr`` (foreign memory), ``release_block(ptr)``.
+    """``make_block(i64 bytes) -> ptr``, ``wrap_block(ptr data) -> ptr`` (foreign memory), ``release_block(ptr)``, and
 
-    The first gives null where there is no memory.
+    ``release_queued(ptr)`` for a call in the queue. The first gives null where there is no memory.
     """
     fn = module.function("wrap_block", PTR, [PTR])
     block = fn.call("xlakit_allocate", PTR, fn.i64(BLOCK.size))
@@ -33,6 +39,7 @@ def emit_blocks(module: Module) -> None:
         fn.ret(fn.null())
     fn.store(data, BLOCK.at(fn, small, "data"))
     fn.ret(small)
+    _emit_free(module)
     _emit_release(module)
 
 
@@ -44,10 +51,18 @@ def _prepare(fn: Function, block: Value, data: Value) -> None:
 
 
 def _emit_release(module: Module) -> None:
-    fn = module.function("release_block", VOID, [PTR])
+    for name, count in (("release_block", 1), ("release_queued", QUEUED)):
+        fn = module.function(name, VOID, [PTR])
+        (block,) = fn.parameters
+        before = fn.atomic_update("sub", BLOCK.at(fn, block, "references"), fn.i64(count))
+        fn.return_if(before.ne(count))
+        fn.call("free_block", VOID, block)
+        fn.ret()
+
+
+def _emit_free(module: Module) -> None:
+    fn = module.function("free_block", VOID, [PTR])
     (block,) = fn.parameters
-    before = fn.atomic_update("sub", BLOCK.at(fn, block, "references"), fn.i64(1))
-    fn.return_if(before.ne(1))
     data = fn.load(PTR, BLOCK.at(fn, block, "data"))
     event, deleter = (fn.load(PTR, BLOCK.at(fn, block, name)) for name in ("event", "deleter"))
     with fn.if_(is_ours(fn, block) & data.ne(fn.at(block, I8, BLOCK.size))):
@@ -55,7 +70,7 @@ def _emit_release(module: Module) -> None:
     with fn.if_(deleter.ne(fn.null())):
         fn.call_pointer(deleter, VOID, data, fn.load(PTR, BLOCK.at(fn, block, "deleter_argument")))
     with fn.if_(event.ne(fn.null())):
-        fn.call("set_event", VOID, event)
+        fn.call("complete_event", VOID, event, fn.null())
     fn.call("xlakit_release", VOID, block)
     fn.ret()
 
@@ -63,6 +78,26 @@ def _emit_release(module: Module) -> None:
 def is_ours(fn: Function, block: Value) -> Value:
     """Whether the memory is not foreign: then a program that is given the buffer for good may write to it."""
     return BLOCK.load(fn, block, "is_foreign").eq(0)
+
+
+def users(fn: Function, block: Value) -> Value:
+    """How many buffers and functions that run use a block."""
+    return fn.atomic_load(I64, BLOCK.at(fn, block, "references")) & (QUEUED - 1)
+
+
+def is_queued(fn: Function, block: Value) -> Value:
+    """Whether a call in the queue uses a block."""
+    return fn.atomic_load(I64, BLOCK.at(fn, block, "references")) >= QUEUED
+
+
+def share_with_queue(fn: Function, block: Value) -> None:
+    """Add a reference of a call in the queue to a block."""
+    fn.atomic_update("add", BLOCK.at(fn, block, "references"), fn.i64(QUEUED))
+
+
+def leave_to_queue(fn: Function, block: Value) -> None:
+    """Make a reference one of a call in the queue."""
+    fn.atomic_update("add", BLOCK.at(fn, block, "references"), fn.i64(QUEUED - 1))
 
 
 def share(fn: Function, block: Value) -> None:

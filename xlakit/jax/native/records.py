@@ -13,23 +13,27 @@ from xlakit.cpu.runtime.record import Record
 # An error; its text follows.
 ERROR: Final = Record(code=1, message_size=1)
 
-# Something to wait for. callbacks: a list of CALLBACK. Events never fail: errors are returned by the call itself.
-EVENT: Final = Record(references=1, is_ready=1, callbacks=1)
+# Something to wait for. callbacks: a list of CALLBACK. error: of a program that failed, once it is ready; else null.
+# asked: when somebody first wanted to wait for it, else 0.
+EVENT: Final = Record(references=1, is_ready=1, callbacks=1, error=1, asked=1, _fill=3)
 CALLBACK: Final = Record(function=1, argument=1, next=1)
 
 # Memory that buffers share. Ours may follow this record, if it is small. Where it is foreign (``is_foreign``),
 # there is something to be done when the last buffer is gone: ``event`` becomes ready, or ``deleter`` is called with the
-# data and its argument.
+# data and its argument. references: in the lower half those of buffers and of functions that run, in the upper half
+# those of calls in the queue.
 BLOCK: Final = Record(references=1, data=1, is_foreign=1, event=1, deleter=1, deleter_argument=1, _fill=2)
 
 # Numbers of layouts are exact for up to twelve dimensions, which is what they are compared for.
 LAYOUT_BASE: Final = 32
 
 # An array on a device; its dimensions follow, and then their order in memory, from the minor one on.
-# lock: held while ``block`` changes. external: how many outside hold the memory while they read it. layout: the number
-# of that order, see layout_number; 0 if it is major to minor.
+# lock: held while ``block`` and ``event`` change. external: how many outside hold the memory while they read it.
+# layout: the number of that order, see layout_number; 0 if it is major to minor. event: of the program that computes
+# it, if that is not done or has failed; else null.
 BUFFER: Final = Record(
-    lock=1, block=1, type=1, num_dims=1, size=1, device=1, memory=1, is_deleted=1, external=1, layout=1, _fill=6
+    lock=1, block=1, type=1, num_dims=1, size=1, device=1, memory=1, is_deleted=1, external=1, layout=1, event=1,
+    _fill=5,
 )  # fmt: skip
 
 # What Python makes and keeps.
@@ -55,15 +59,23 @@ MEMORY: Final = Record(
 # A program, loaded. references: how many names the caller has for it. next: in the list of those that have none left.
 # run: ``i64 (context, ptr arguments, ptr results)``, 0 if all went well; it gets the arrays of one device after the
 # other. results: for each a RESULT. donated: for each argument whether the program takes its buffer. layouts: for each
-# argument the number of the order in which it must lie.
+# argument the number of the order in which it must lie. is_pure: whether a call may run on another thread, later. The
+# last ones, from runs on: what dispatch.py learns.
 EXECUTABLE: Final = Record(
     references=1, next=1, run=1, context=1, num_args=1, results=1, donated=1, layouts=1, devices=1, num_devices=1,
     is_deleted=1, name=1, name_size=1, num_replicas=1, num_partitions=1, num_outputs=1, size=1, kinds=1, kind_sizes=1,
-    types=1, num_types=1, dims=1, dim_sizes=1, fingerprint=1, fingerprint_size=1,
+    types=1, num_types=1, dims=1, dim_sizes=1, fingerprint=1, fingerprint_size=1, is_pure=1, runs=1, time=1, left=1,
+    waited=1, gap=1, entered=1, way=1, phase=1, count=1, periods=3,
 )  # fmt: skip
 # donor: the number of the argument in whose memory the result may be computed, or -1. memory: the number of the kind of
 # memory that it is said to be in. order: its dimensions from the minor one on, or null if they lie major to minor.
 RESULT: Final = Record(type=1, num_dims=1, size=1, dims=1, donor=1, memory=1, order=1)
+
+# A call of a program. num_given: its arguments, of all devices; count: arguments and results. Three tables follow: the
+# blocks of all arguments and then of all results, the addresses of their data, as programs take them, and for each
+# argument the event of the program that computes it, or null; num_pending: events there. In the queue: next, the call's
+# own event, weight, which is its part of what the queue holds at most, and threads, of which it uses so many at most.
+CALL: Final = Record(next=1, executable=1, event=1, weight=1, num_given=1, count=1, num_pending=1, threads=1)
 
 
 def layout_number(minor_to_major: Sequence[int]) -> int:

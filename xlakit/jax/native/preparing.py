@@ -1,0 +1,303 @@
+"""A call is prepared: its arguments are held, its results get memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+
+from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value
+from xlakit.jax.api.arguments import arguments_of
+from xlakit.jax.native.buffers import lock_buffer, unlock_buffer
+from xlakit.jax.native.memory import is_ours, is_queued, share, users
+from xlakit.jax.native.queue import blocks_of, data_of, events_of
+from xlakit.jax.native.records import BLOCK, BUFFER, CALL, EXECUTABLE, RESULT
+
+
+class Prepared(IntEnum):
+    """How a step of the preparation has ended."""
+
+    WELL = 0
+    GONE = 1
+    NO_MEMORY = 2
+    CLASH = 3
+    OTHER_LAYOUT = 4
+
+
+def emit_preparing(module: Module) -> None:
+    """``hold_all(given, call) -> i64`` and ``make_all(given, call) -> i64``: the two steps; both give a Prepared.
+
+    given: the arguments of LoadedExecutable_Execute. call: a CALL, whose tables have zeros. ``give_up(call)`` releases
+    what it holds, and itself. For the queue there are ``has_view(given, call) -> i1`` and
+    ``own_foreign(given, call) -> i1``.
+    """
+    _emit_is_donatable(module)
+    _emit_clashes(module)
+    _emit_fit(module)
+    _emit_hold(module)
+    _emit_can_donate(module)
+    _emit_make_results(module)
+    _emit_steps(module)
+    _emit_give_up(module)
+    _emit_foreign(module)
+
+
+def word(fn: Function, array: Value, index: Value | int) -> Value:
+    """A pointer in an array of pointers."""
+    return fn.load(PTR, fn.at(array, PTR, index))
+
+
+def result_of(fn: Function, results: Value, number: Value) -> Value:
+    """The RESULT of a number."""
+    return fn.at(results, I64, number * (RESULT.size // 8))
+
+
+def is_donated(fn: Function, executable: Value, options: Value, argument: Value) -> Value:
+    """Whether a call takes an argument away from its owner."""
+    donated = fn.load(PTR, EXECUTABLE.at(fn, executable, "donated"))
+    asked = fn.load(I64, fn.at(donated, I64, argument)).ne(0)
+    return fn.if_else(asked, lambda: (fn.call("is_donatable", I1, options, argument),), lambda: (fn.constant(I1, 0),))[
+        0
+    ]
+
+
+def _emit_is_donatable(module: Module) -> None:
+    """``is_donatable(ptr options, i64 argument) -> i1``: whether the caller gives an argument away if asked to."""
+    args = arguments_of("ExecuteOptions")
+    fn = module.function("is_donatable", I1, [PTR, I64])
+    options, argument = fn.parameters
+    numbers = args.pointer(fn, options, "non_donatable_input_indices")
+    count = args.load(fn, options, "num_non_donatable_input_indices")
+    with fn.loop(0, count, carried=[fn.constant(I1, 1)]) as iteration:
+        iteration.next(iteration.carried[0] & fn.load(I64, fn.at(numbers, I64, iteration.index)).ne(argument))
+    fn.ret(iteration.results[0])
+
+
+def _emit_hold(module: Module) -> None:
+    """``hold_arguments(ptr call, ptr buffers, i64 count, i64 first) -> i1``: a device's; false where one is gone.
+
+    first: the number of its first argument among all.
+    """
+    fn = module.function("hold_arguments", I1, [PTR, PTR, I64, I64])
+    call, buffers, count, first = fn.parameters
+    blocks, data, events = (fn.at(table(fn, call), PTR, first) for table in (blocks_of, data_of, events_of))
+    start = (fn.i64(0), fn.constant(I1, 1))
+    with fn.while_(start, lambda iteration: (iteration.carried[0] < count) & iteration.carried[1]) as iteration:
+        number, _ = iteration.carried
+        buffer = word(fn, buffers, number)
+        block = fn.call("hold", PTR, buffer)
+        is_there = block.ne(fn.null())
+        fn.store(block, fn.at(blocks, PTR, number))
+        with fn.if_(is_there):
+            fn.store(fn.load(PTR, BLOCK.at(fn, block, "data")), fn.at(data, PTR, number))
+            with fn.if_(fn.atomic_load(I64, BUFFER.at(fn, buffer, "event"), "monotonic").ne(0), likely=False):
+                event = fn.call("pending_event", PTR, buffer)
+                fn.store(event, fn.at(events, PTR, number))
+                pending = event.ne(fn.null()).cast("zext", I64)
+                CALL.store(fn, call, "num_pending", CALL.load(fn, call, "num_pending") + pending)
+        iteration.next(number + 1, is_there)
+    fn.ret(iteration.results[1])
+
+
+def _emit_clashes(module: Module) -> None:
+    """``clashes(executable, options, buffers, blocks) -> i1``: whether a donated buffer is among the others, too."""
+    fn = module.function("occurs_again", I1, [PTR, I64, I64])
+    buffers, count, argument = fn.parameters
+    own = word(fn, buffers, argument)
+    with fn.loop(0, count, carried=[fn.constant(I1, 0)]) as iteration:
+        is_same = word(fn, buffers, iteration.index).eq(own) & iteration.index.ne(argument)
+        iteration.next(iteration.carried[0] | is_same)
+    fn.ret(iteration.results[0])
+
+    fn = module.function("clashes", I1, [PTR] * 4)
+    executable, options, buffers, blocks = fn.parameters
+    count = EXECUTABLE.load(fn, executable, "num_args")
+    with fn.loop(0, count, carried=[fn.constant(I1, 0)]) as iteration:
+        # Where the buffer and this call alone use its memory, it has been given once.
+        references = users(fn, word(fn, blocks, iteration.index))
+        is_suspect = (references > 2) & is_donated(fn, executable, options, iteration.index)
+        (clash,) = fn.if_else(
+            is_suspect,
+            lambda: (fn.call("occurs_again", I1, buffers, count, iteration.index),),
+            lambda: (fn.constant(I1, 0),),
+        )
+        iteration.next(iteration.carried[0] | clash)
+    fn.ret(iteration.results[0])
+
+
+def _emit_fit(module: Module) -> None:
+    """``fit(ptr executable, ptr buffers) -> i1``: whether arguments lie as the program takes them."""
+    fn = module.function("fit", I1, [PTR, PTR])
+    executable, buffers = fn.parameters
+    layouts = fn.load(PTR, EXECUTABLE.at(fn, executable, "layouts"))
+    with fn.loop(0, EXECUTABLE.load(fn, executable, "num_args"), carried=[fn.constant(I1, 1)]) as iteration:
+        wanted = fn.load(I64, fn.at(layouts, I64, iteration.index))
+        found = BUFFER.load(fn, word(fn, buffers, iteration.index), "layout")
+        iteration.next(iteration.carried[0] & found.eq(wanted))
+    fn.ret(iteration.results[0])
+
+
+def _emit_can_donate(module: Module) -> None:
+    """``can_donate(ptr options, i64 donor, ptr buffers, ptr blocks, i1 later) -> i1``: may a result lie in its memory?
+
+    Calls in the queue that use the memory are no obstacle where this one comes behind them, ``later``.
+    """
+    fn = module.function("can_donate", I1, [PTR, I64, PTR, PTR, I1])
+    options, donor, buffers, blocks, later = fn.parameters
+    fn.return_if(donor < 0, fn.constant(I1, 0))
+    buffer, block = word(fn, buffers, donor), word(fn, blocks, donor)
+    # The buffer uses its memory, and this call.
+    alone = users(fn, block).eq(2) & (later | ~is_queued(fn, block))
+    alone = alone & BUFFER.load(fn, buffer, "external").eq(0) & is_ours(fn, block)
+    fn.ret(alone & fn.call("is_donatable", I1, options, donor))
+
+
+def _emit_make_results(module: Module) -> None:
+    """``make_results(executable, options, buffers, blocks, made, data, later) -> i1``: false where memory is out."""
+    fn = module.function("make_results", I1, [PTR, PTR, PTR, PTR, PTR, PTR, I1])
+    executable, options, buffers, blocks, made, data, later = fn.parameters
+    count = EXECUTABLE.load(fn, executable, "num_outputs")
+    results = fn.load(PTR, EXECUTABLE.at(fn, executable, "results"))
+    start = (fn.i64(0), fn.constant(I1, 1))
+    with fn.while_(start, lambda iteration: (iteration.carried[0] < count) & iteration.carried[1]) as iteration:
+        number, _ = iteration.carried
+        result = result_of(fn, results, number)
+        donor = RESULT.load(fn, result, "donor")
+
+        def given(donor: Value = donor) -> tuple[Value]:
+            block = word(fn, blocks, donor)
+            share(fn, block)
+            return (block,)
+
+        def fresh(result: Value = result) -> tuple[Value]:
+            return (fn.call("make_block", PTR, RESULT.load(fn, result, "size")),)
+
+        (block,) = fn.if_else(fn.call("can_donate", I1, options, donor, buffers, blocks, later), given, fresh)
+        fn.store(block, fn.at(made, PTR, number))
+        is_there = block.ne(fn.null())
+        with fn.if_(is_there):
+            fn.store(fn.load(PTR, BLOCK.at(fn, block, "data")), fn.at(data, PTR, number))
+        iteration.next(number + 1, is_there)
+    fn.ret(iteration.results[1])
+
+
+def _for_devices(module: Module, name: str, step: Callable[[Function, Value, Value, Value], Value]) -> None:
+    """A function of a call's arguments and the call that takes a step for each device, until one does not end well.
+
+    step: emits one, given these two and the number of the device; gives its Prepared.
+    """
+    fn = module.function(name, I64, [PTR, PTR])
+    given, call = fn.parameters
+    count = arguments_of("LoadedExecutable_Execute").load(fn, given, "num_devices")
+    start = (fn.i64(0), fn.i64(Prepared.WELL))
+    with fn.while_(start, lambda t: (t.carried[0] < count) & t.carried[1].eq(Prepared.WELL)) as iteration:
+        device = iteration.carried[0]
+        iteration.next(device + 1, step(fn, given, call, device))
+    fn.ret(iteration.results[1])
+
+
+def _emit_steps(module: Module) -> None:
+    args = arguments_of("LoadedExecutable_Execute")
+
+    def parts(fn: Function, given: Value, call: Value, device: Value) -> tuple[Value, Value, Value, Value, Value]:
+        """The program, the options of the call, a device's buffers, the number of the first, and its blocks."""
+        executable, options = args.pointer(fn, given, "executable"), args.pointer(fn, given, "options")
+        first = device * args.load(fn, given, "num_args")
+        buffers = word(fn, args.pointer(fn, given, "argument_lists"), device)
+        return executable, options, buffers, first, fn.at(blocks_of(fn, call), PTR, first)
+
+    def hold(fn: Function, given: Value, call: Value, device: Value) -> Value:
+        executable, options, buffers, first, blocks = parts(fn, given, call, device)
+
+        def check() -> tuple[Value]:
+            clash = fn.call("clashes", I1, executable, options, buffers, blocks)
+            fits = fn.select(
+                fn.call("fit", I1, executable, buffers), fn.i64(Prepared.WELL), fn.i64(Prepared.OTHER_LAYOUT)
+            )
+            return (fn.select(clash, fn.i64(Prepared.CLASH), fits),)
+
+        held = fn.call("hold_arguments", I1, call, buffers, args.load(fn, given, "num_args"), first)
+        return fn.if_else(held, check, lambda: (fn.i64(Prepared.GONE),))[0]
+
+    def make(fn: Function, given: Value, call: Value, device: Value) -> Value:
+        executable, options, buffers, _, blocks = parts(fn, given, call, device)
+        begin = CALL.load(fn, call, "num_given") + device * EXECUTABLE.load(fn, executable, "num_outputs")
+        targets = (fn.at(table(fn, call), PTR, begin) for table in (blocks_of, data_of))
+        # Only calls for the queue have a weight.
+        later = CALL.load(fn, call, "weight").ne(0)
+        made = fn.call("make_results", I1, executable, options, buffers, blocks, *targets, later)
+        return fn.select(made, fn.i64(Prepared.WELL), fn.i64(Prepared.NO_MEMORY))
+
+    _for_devices(module, "hold_all", hold)
+    _for_devices(module, "make_all", make)
+
+
+def _emit_give_up(module: Module) -> None:
+    """``give_up(ptr call)``, and ``release_arguments(ptr call)``, which does not release the blocks of results."""
+    for name, kept in (("give_up", "count"), ("release_arguments", "num_given")):
+        fn = module.function(name, VOID, [PTR])
+        (call,) = fn.parameters
+        blocks, events = blocks_of(fn, call), events_of(fn, call)
+        with fn.loop(0, CALL.load(fn, call, kept)) as iteration:
+            block = word(fn, blocks, iteration.index)
+            with fn.if_(block.ne(fn.null())):
+                fn.call("release_block", VOID, block)
+        with fn.loop(0, CALL.load(fn, call, "num_given")) as iteration:
+            event = word(fn, events, iteration.index)
+            with fn.if_(event.ne(fn.null()), likely=False):
+                fn.call("release_event", VOID, event)
+        fn.call("xlakit_release", VOID, call)
+        fn.ret()
+
+
+def _emit_foreign(module: Module) -> None:
+    """Memory of NumPy arrays: a caller may write to it when the call has returned, so calls in the queue have copies.
+
+    ``has_view(given, call) -> i1``: whether an argument cannot be copied once and for all, since the memory is a
+    library's, or NumPy has a view of it. ``own_foreign(given, call) -> i1``: copy it, and let the buffers have the
+    copies from now on; false where memory is out. Both are for programs of one device.
+    """
+    args = arguments_of("LoadedExecutable_Execute")
+    fn = module.function("has_view", I1, [PTR, PTR])
+    given, call = fn.parameters
+    blocks, buffers = blocks_of(fn, call), word(fn, args.pointer(fn, given, "argument_lists"), 0)
+    no = fn.constant(I1, 0)
+    with fn.loop(0, CALL.load(fn, call, "num_given"), carried=[no]) as iteration:
+        block, buffer = word(fn, blocks, iteration.index), word(fn, buffers, iteration.index)
+
+        def is_view(block: Value = block, buffer: Value = buffer) -> tuple[Value]:
+            return (BLOCK.load(fn, block, "event").eq(0) | BUFFER.load(fn, buffer, "external").ne(0),)
+
+        (view,) = fn.if_else(is_ours(fn, block), lambda: (no,), is_view)
+        iteration.next(iteration.carried[0] | view)
+    fn.ret(iteration.results[0])
+
+    fn = module.function("own_copy", PTR, [PTR, PTR])
+    buffer, block = fn.parameters
+    size = BUFFER.load(fn, buffer, "size")
+    own = fn.call("make_block", PTR, size)
+    fn.return_if(own.eq(fn.null()), own)
+    fn.copy(fn.load(PTR, BLOCK.at(fn, own, "data")), fn.load(PTR, BLOCK.at(fn, block, "data")), size)
+    field = BUFFER.at(fn, buffer, "block")
+    lock_buffer(fn, buffer)
+    is_same = fn.load(PTR, field).eq(block) & BUFFER.load(fn, buffer, "external").eq(0)
+    with fn.if_(is_same):
+        share(fn, own)
+        fn.store(own, field)
+    unlock_buffer(fn, buffer)
+    with fn.if_(is_same):
+        fn.call("release_block", VOID, block)
+    fn.ret(own)
+
+    fn = module.function("own_foreign", I1, [PTR, PTR])
+    given, call = fn.parameters
+    blocks, data = blocks_of(fn, call), data_of(fn, call)
+    buffers = word(fn, args.pointer(fn, given, "argument_lists"), 0)
+    with fn.loop(0, CALL.load(fn, call, "num_given")) as iteration:
+        block = word(fn, blocks, iteration.index)
+        with fn.if_(~is_ours(fn, block), likely=False):
+            own = fn.call("own_copy", PTR, word(fn, buffers, iteration.index), block)
+            fn.return_if(own.eq(fn.null()), fn.constant(I1, 0))
+            fn.store(own, fn.at(blocks, PTR, iteration.index))
+            fn.store(fn.load(PTR, BLOCK.at(fn, own, "data")), fn.at(data, PTR, iteration.index))
+            fn.call("release_block", VOID, block)
+    fn.ret(fn.constant(I1, 1))

@@ -1,0 +1,69 @@
+"""What native code asks of Python: the GIL, which a thread gives away while it waits, and signals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from xlakit.cpu.llvm import I1, I32, PTR, VOID, Function, Module, Type, Value
+from xlakit.cpu.llvm.promises import APART, SELDOM
+from xlakit.jax.api.numbers import Code
+from xlakit.jax.native.errors import error
+
+# Of Python's own interface, what native code here imports: name, result and parameters.
+PYTHON_FUNCTIONS: Final[list[tuple[str, Type, list[Type]]]] = [
+    ("PyGILState_Ensure", I32, []),
+    ("PyGILState_Release", VOID, [I32]),
+    ("PyGILState_Check", I32, []),
+    ("PyEval_SaveThread", PTR, []),
+    ("PyEval_RestoreThread", VOID, [PTR]),
+    ("PyErr_CheckSignals", I32, []),
+    ("PyErr_Occurred", PTR, []),
+    ("PyErr_Clear", VOID, []),
+    ("PyErr_SetInterrupt", VOID, []),
+]
+
+
+def emit_python(module: Module) -> None:
+    """``settle_signals() -> i1``: whether a signal handler has raised something while a program ran; no more, then.
+
+    JAX makes an error of a program that ends early, and would not see an exception that is set already. When that error
+    is made, the interrupt comes again (``interrupt``), and Python raises it where it may.
+
+    ``check_signals() -> i1`` has signal handlers run first. It does nothing on other threads than the main one.
+    ``interrupted() -> ptr``: the error of a function in which it was so.
+    """
+    for name, result, parameters in PYTHON_FUNCTIONS:
+        module.declare(name, result, parameters)
+    for name in ("settle_signals", "check_signals"):
+        fn = module.function(name, I1, [], attributes=(APART, SELDOM))
+        state = fn.call("PyGILState_Ensure", I32)
+        if name == "check_signals":
+            fn.call("PyErr_CheckSignals", I32)
+        has_raised = fn.call("PyErr_Occurred", PTR).ne(fn.null())
+        with fn.if_(has_raised):
+            fn.call("PyErr_Clear", VOID)
+        fn.call("PyGILState_Release", VOID, state)
+        fn.ret(has_raised)
+
+    fn = module.function("interrupted", PTR, [], attributes=(APART, SELDOM))
+    made = error(fn, Code.CANCELLED, "waiting for a program was interrupted; the program goes on")
+    interrupt(fn)
+    fn.ret(made)
+
+
+def interrupt(fn: Function) -> None:
+    """Have Python raise an interrupt, when it next looks for signals."""
+    fn.call("PyErr_SetInterrupt", VOID)
+
+
+def without_gil(fn: Function, wait: Callable[[], tuple[Value, ...]]) -> tuple[Value, ...]:
+    """Do something that takes long, without the GIL if this thread has it; gives what it gives."""
+
+    def released() -> tuple[Value, ...]:
+        state = fn.call("PyEval_SaveThread", PTR)
+        found = wait()
+        fn.call("PyEval_RestoreThread", VOID, state)
+        return found
+
+    return fn.if_else(fn.call("PyGILState_Check", I32).ne(0), released, wait)

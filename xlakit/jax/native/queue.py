@@ -1,0 +1,313 @@
+"""The queue: calls of programs that run later, one after the other, on a thread of its own.
+
+A call enters when it has all that it needs but the values of its arguments: its results have their memory, the buffers
+that it takes are gone, its programs' arguments are the results of calls before it, or are there. So it never waits when
+its turn comes, and it fails without having run where a call before it failed that computes one of its arguments. Only
+programs that need no Python enter: the thread never has the GIL, and threads of Python may wait for it with the GIL.
+
+| state of a call | it is in | its event | who goes on from there |
+|---|---|---|---|
+| made | no list | pending | the caller: ``push`` |
+| waiting | the list from ``first`` to ``last`` | pending | the thread takes the first one, then it is ``running`` |
+| running | ``running`` | pending | the thread: it releases blocks and events, completes the event, and frees the call |
+| done | nowhere | ready, with an error or none | |
+
+The list, ``running`` and ``weight`` change under the events' lock. ``work`` tells the thread of a call, or of the end
+of its rest; the events' condition tells others that a call has ended. A call counts in ``weight`` until it is done; a
+caller waits while there would be too much.
+
+After ``cancel_queue`` calls fail until none waits, and the one that runs is interrupted. In the child of a fork there
+is no such thread: the calls of the parent fail, and a new thread is made for the next one.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import Final
+
+from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.promises import APART, SELDOM
+from xlakit.cpu.runtime import waiting
+from xlakit.cpu.runtime.context import CONTEXT, Status
+from xlakit.cpu.runtime.record import Record
+from xlakit.jax.api.numbers import Code
+from xlakit.jax.native.errors import error
+from xlakit.jax.native.events import condition, is_ready, mutex, wait_until
+from xlakit.jax.native.records import CALL, EVENT, EXECUTABLE
+
+# is_cancelled: calls fail. has_thread: whether the thread has been made. usual: the floating-point environment for it.
+_QUEUE: Final = Record(
+    first=1, last=1, running=1, weight=1, is_cancelled=1, has_thread=1, _line=2, work=8, usual=32
+)  # fmt: skip
+
+# The calls of programs that take long count for more: four of them fill the queue.
+LONG_WEIGHT: Final = 16
+_MOST_WEIGHT: Final = 64
+
+_FAULTS: Final = {
+    Status.OUT_OF_MEMORY: (
+        Code.RESOURCE_EXHAUSTED,
+        "there is not enough memory for the program's intermediate values",
+    ),
+    Status.INTERRUPTED: (Code.CANCELLED, "the program was interrupted"),
+}
+_UNKNOWN_FAULT: Final = "the program ended with an unknown status"
+_FORKED: Final = "the process was forked while the program ran; fork before, or wait for the results first"
+
+
+def emit_queue(module: Module) -> None:
+    """``queue_start()``, ``has_thread() -> i1``, ``push(ptr call)``, ``await_queue(i64 weight) -> i1``, and for Python
+
+    ``queue_weight() -> i64``, ``cancel_queue()``, and three functions for a fork.
+    """
+    module.global_data("queue", _QUEUE.size)
+    module.declare("pthread_cond_wait", I32, [PTR, PTR])
+    module.declare("pthread_cond_signal", I32, [PTR])
+    for name in ("fegetenv", "fesetenv"):
+        module.declare(name, I32, [PTR])
+    _emit_start(module)
+    _emit_thread(module)
+    _emit_run(module)
+    _emit_serve(module)
+    _emit_push(module)
+    _emit_for_python(module)
+    _emit_fork(module)
+
+
+def blocks_of(fn: Function, call: Value) -> Value:
+    """The table of a call's blocks; see CALL."""
+    return fn.at(call, I8, CALL.size)
+
+
+def data_of(fn: Function, call: Value) -> Value:
+    """The table of the addresses of its arguments and results."""
+    return fn.at(blocks_of(fn, call), PTR, CALL.load(fn, call, "count"))
+
+
+def events_of(fn: Function, call: Value) -> Value:
+    """The table of its arguments' events."""
+    return fn.at(data_of(fn, call), PTR, CALL.load(fn, call, "count"))
+
+
+def _queue(fn: Function) -> Value:
+    return fn.address("queue")
+
+
+def _work(fn: Function) -> Value:
+    return _QUEUE.at(fn, _queue(fn), "work")
+
+
+def _get(fn: Function, name: str) -> Value:
+    return fn.load(PTR, _QUEUE.at(fn, _queue(fn), name))
+
+
+def _set(fn: Function, name: str, value: Value) -> None:
+    fn.store(value, _QUEUE.at(fn, _queue(fn), name))
+
+
+def _weight(fn: Function) -> Value:
+    return fn.atomic_load(I64, _QUEUE.at(fn, _queue(fn), "weight"))
+
+
+def _interrupt(fn: Function, call: Value, *, stop: bool) -> None:
+    """Have all calls of a call's program end early, or not any more."""
+    executable = fn.load(PTR, CALL.at(fn, call, "executable"))
+    context = fn.load(PTR, EXECUTABLE.at(fn, executable, "context"))
+    fn.atomic_store(fn.i64(int(stop)), CONTEXT.at(fn, context, "interrupt"))
+
+
+def _emit_start(module: Module) -> None:
+    fn = module.function("queue_start", VOID, [], external=True)
+    # Threads may begin on a thread of jaxlib that takes subnormal numbers for zero.
+    fn.call("fegetenv", I32, _QUEUE.at(fn, _queue(fn), "usual"))
+    fn.call("reset_queue", VOID)
+    fn.ret()
+
+    fn = module.function("reset_queue", VOID, [])
+    for name in ("first", "last", "running", "weight", "is_cancelled", "has_thread"):
+        _set(fn, name, fn.i64(0))
+    fn.fill(_work(fn), 0, 64)
+    fn.call("pthread_cond_init", I32, _work(fn), fn.null())
+    fn.ret()
+
+
+def _emit_thread(module: Module) -> None:
+    """``has_thread() -> i1``: whether there is a thread for the queue, after having made it at the first call."""
+    module.declare("pthread_create", I32, [PTR, PTR, PTR, PTR])
+    module.declare("pthread_detach", I32, [PTR])
+    module.declare("pthread_sigmask", I32, [I32, PTR, PTR])
+    fn = module.function("make_thread", VOID, [], attributes=(APART, SELDOM))
+    # Signals are for Python's threads.
+    everything, before, handle = fn.alloca(I64, 16), fn.alloca(I64, 16), fn.alloca(PTR)
+    fn.fill(everything, 255, 128)
+    fn.call("pthread_sigmask", I32, fn.i32(signal.SIG_SETMASK), everything, before)
+    status = fn.call("pthread_create", I32, handle, fn.null(), fn.address("serve_queue"), fn.null())
+    with fn.if_(status.eq(0)):
+        fn.call("pthread_detach", I32, fn.load(PTR, handle))
+        _set(fn, "has_thread", fn.i64(1))
+    fn.call("pthread_sigmask", I32, fn.i32(signal.SIG_SETMASK), before, fn.null())
+    fn.ret()
+
+    fn = module.function("has_thread", I1, [])
+    has_thread = _QUEUE.at(fn, _queue(fn), "has_thread")
+    fn.return_if(fn.atomic_load(I64, has_thread).ne(0), fn.constant(I1, 1))
+    waiting.lock(fn, mutex(fn))
+    with fn.if_(fn.load(I64, has_thread).eq(0)):
+        fn.call("make_thread", VOID)
+    waiting.unlock(fn, mutex(fn))
+    fn.ret(fn.load(I64, has_thread).ne(0))
+
+
+def _emit_run(module: Module) -> None:
+    """``fault_of(i64 status) -> ptr``, ``inherited_error(ptr call) -> ptr``, ``run_call(ptr call) -> ptr``: errors."""
+    fn = module.function("fault_of", PTR, [I64], attributes=(APART, SELDOM))
+    (status,) = fn.parameters
+    for number, (code, text) in _FAULTS.items():
+        with fn.if_(status.eq(number)):
+            fn.ret(error(fn, code, text))
+    fn.ret(error(fn, Code.INTERNAL, _UNKNOWN_FAULT))
+
+    fn = module.function("inherited_error", PTR, [PTR])
+    (call,) = fn.parameters
+    events = events_of(fn, call)
+    with fn.loop(0, CALL.load(fn, call, "num_given"), carried=[fn.null()]) as iteration:
+        event = fn.load(PTR, fn.at(events, PTR, iteration.index))
+
+        def its_error(event: Value = event) -> tuple[Value]:
+            return (fn.load(PTR, EVENT.at(fn, event, "error")),)
+
+        (found,) = fn.if_else(event.ne(fn.null()), its_error, lambda: (fn.null(),))
+        iteration.next(fn.select(iteration.carried[0].eq(fn.null()), found, iteration.carried[0]))
+    fn.ret(fn.call("copy_error", PTR, iteration.results[0]))
+
+    fn = module.function("run_call", PTR, [PTR])
+    (call,) = fn.parameters
+    executable = fn.load(PTR, CALL.at(fn, call, "executable"))
+    inherited = fn.call("inherited_error", PTR, call)
+    fn.return_if(inherited.ne(fn.null()), inherited)
+    with fn.if_(_get(fn, "is_cancelled").ne(fn.null()), likely=False):
+        fn.ret(fn.call("fault_of", PTR, fn.i64(Status.INTERRUPTED)))
+    run, context = (fn.load(PTR, EXECUTABLE.at(fn, executable, name)) for name in ("run", "context"))
+    fn.call("xlakit_limit_threads", I64, CALL.load(fn, call, "threads"))
+    data = data_of(fn, call)
+    results = fn.at(data, PTR, CALL.load(fn, call, "num_given"))
+    status = fn.call_pointer(run, I64, context, data, results)
+    with fn.if_(status.ne(0), likely=False):
+        fn.ret(fn.call("fault_of", PTR, status))
+    fn.ret(fn.null())
+
+
+def _emit_serve(module: Module) -> None:
+    """``serve_queue(ptr) -> ptr``: what the thread does; ``end_call(ptr call, ptr error)``."""
+    fn = module.function("end_call", VOID, [PTR, PTR])
+    call, failure = fn.parameters
+    blocks, events = blocks_of(fn, call), events_of(fn, call)
+    executable, event = (fn.load(PTR, CALL.at(fn, call, name)) for name in ("executable", "event"))
+    with fn.loop(0, CALL.load(fn, call, "num_given")) as iteration:
+        fn.call("release_event", VOID, fn.load(PTR, fn.at(events, PTR, iteration.index)))
+    with fn.loop(0, CALL.load(fn, call, "count")) as iteration:
+        fn.call("release_queued", VOID, fn.load(PTR, fn.at(blocks, PTR, iteration.index)))
+    fn.call("note_end", VOID, event)
+    fn.call("complete_event", VOID, event, failure)
+    waiting.lock(fn, mutex(fn))
+    _set(fn, "running", fn.null())
+    with fn.if_(_get(fn, "is_cancelled").ne(fn.null()), likely=False):
+        _interrupt(fn, call, stop=False)
+        _set(fn, "is_cancelled", _get(fn, "first").ne(fn.null()).cast("zext", I64))
+    fn.atomic_update("sub", _QUEUE.at(fn, _queue(fn), "weight"), CALL.load(fn, call, "weight"))
+    fn.call("pthread_cond_broadcast", I32, condition(fn))
+    waiting.unlock(fn, mutex(fn))
+    fn.call("release_executable", VOID, executable)
+    fn.call("xlakit_release", VOID, call)
+    fn.ret()
+
+    fn = module.function("serve_queue", PTR, [PTR])
+    fn.call("fesetenv", I32, _QUEUE.at(fn, _queue(fn), "usual"))
+    with fn.while_((), lambda _: fn.constant(I1, 1)):
+        waiting.lock(fn, mutex(fn))
+        with fn.while_((), lambda _: _get(fn, "first").eq(fn.null())):
+            fn.call("pthread_cond_wait", I32, _work(fn), mutex(fn))
+        call = _get(fn, "first")
+        _set(fn, "first", fn.load(PTR, CALL.at(fn, call, "next")))
+        _set(fn, "running", call)
+        waiting.unlock(fn, mutex(fn))
+        fn.call("end_call", VOID, call, fn.call("run_call", PTR, call))
+    fn.ret(fn.null())
+
+
+def _emit_push(module: Module) -> None:
+    """``push(ptr call)``: the call waits, and is the queue's from here on."""
+    fn = module.function("push", VOID, [PTR])
+    (call,) = fn.parameters
+    fn.store(fn.null(), CALL.at(fn, call, "next"))
+    waiting.lock(fn, mutex(fn))
+    is_first = _get(fn, "first").eq(fn.null())
+    with fn.if_(is_first):
+        _set(fn, "first", call)
+    with fn.if_(~is_first):
+        fn.store(call, CALL.at(fn, _get(fn, "last"), "next"))
+    _set(fn, "last", call)
+    fn.atomic_update("add", _QUEUE.at(fn, _queue(fn), "weight"), CALL.load(fn, call, "weight"))
+    with fn.if_(is_first):
+        fn.call("pthread_cond_signal", I32, _work(fn))
+    waiting.unlock(fn, mutex(fn))
+    fn.ret()
+
+    # Wait until a call of this weight may enter, or, for the greatest weight, until the queue is empty.
+    fn = module.function("await_queue", I1, [I64])
+    (weight,) = fn.parameters
+
+    def has_room() -> Value:
+        return (_weight(fn) + weight) <= _MOST_WEIGHT
+
+    fn.return_if(has_room(), fn.constant(I1, 0))
+    since = waiting.clock(fn)
+    is_interrupted = wait_until(fn, has_room)
+    fn.atomic_update("add", fn.address("waited"), waiting.clock(fn) - since, "monotonic")
+    fn.ret(is_interrupted)
+
+
+def await_empty(fn: Function) -> Value:
+    """Wait until the queue is empty; gives an I1, whether a signal handler has raised something before."""
+    return fn.call("await_queue", I1, fn.i64(_MOST_WEIGHT))
+
+
+def _emit_for_python(module: Module) -> None:
+    fn = module.function("queue_weight", I64, [], external=True)
+    fn.ret(_weight(fn))
+
+    fn = module.function("cancel_queue", VOID, [], external=True)
+    waiting.lock(fn, mutex(fn))
+    _set(fn, "is_cancelled", fn.i64(1))
+    running = _get(fn, "running")
+    with fn.if_(running.ne(fn.null())):
+        _interrupt(fn, running, stop=True)
+    waiting.unlock(fn, mutex(fn))
+    fn.ret()
+
+
+def _emit_fork(module: Module) -> None:
+    for name, act in (("queue_before_fork", waiting.lock), ("queue_after_fork_in_parent", waiting.unlock)):
+        fn = module.function(name, VOID, [], external=True)
+        act(fn, mutex(fn))
+        fn.ret()
+
+    fn = module.function("queue_after_fork_in_child", VOID, [], external=True)
+    running, first = _get(fn, "running"), _get(fn, "first")
+    # They are new before callbacks use them.
+    fn.call("reset_events", VOID)
+    fn.call("reset_queue", VOID)
+
+    def fail(call: Value) -> None:
+        # What it holds stays: the thread that had it does not exist.
+        event = fn.load(PTR, CALL.at(fn, call, "event"))
+        with fn.if_(~is_ready(fn, event)):
+            fn.call("complete_event", VOID, event, error(fn, Code.ABORTED, _FORKED))
+
+    with fn.if_(running.ne(fn.null())):
+        fail(running)
+    with fn.while_((first,), lambda iteration: iteration.carried[0].ne(fn.null())) as iteration:
+        (call,) = iteration.carried
+        fail(call)
+        iteration.next(fn.load(PTR, CALL.at(fn, call, "next")))
+    fn.ret()
