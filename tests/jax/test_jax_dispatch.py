@@ -18,7 +18,7 @@ def _state():
 
 
 def _program(name):
-    return next(p for p in _state().programs.values() if p._name == name)
+    return [p for p in _state().programs.values() if p._name == name][-1]
 
 
 def _slow():
@@ -144,6 +144,18 @@ def check_donated_memory():
     assert reader.is_ready()
     np.testing.assert_array_equal(reader, np.full(100_000, 12.0))
     np.testing.assert_array_equal(written, np.full(100_000, 12.0))
+    # Another thread cannot see what a program writes.
+    _state().native.set_queue_mode(Mode.OFF)
+    taking = jax.jit(slow, donate_argnums=1)
+    taking(1, jax.numpy.copy(written)), jax.numpy.copy(written)
+    given = jax.numpy.copy(written)
+    thread = threading.Thread(target=taking, args=(COUNT, given))
+    thread.start()
+    while thread.is_alive() and not given.is_deleted():
+        time.sleep(1e-4)
+    assert thread.is_alive()
+    thread.join()
+    _state().native.set_queue_mode(Mode.ON)
     # NumPy has a view.
     seen = np.asarray(written)
     last = add(written, reader)

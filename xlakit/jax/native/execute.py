@@ -165,6 +165,7 @@ def _emit_run_here(module: Module) -> None:
     since = now()
     status = fn.call_pointer(run, I64, context, data, results)
     with fn.if_(status.ne(0), likely=False):
+        fn.call("mark_donated", VOID, given, fn.i64(0))
         fn.call("give_up", VOID, call)
         has_raised = fn.call("settle_signals", I1)
         failure = fn.call("xlakit_jax_failure", PTR, executable.cast("ptrtoint", I64), status)
@@ -212,10 +213,12 @@ def _check_call(fn: Function, executable: Value, num_devices: Value, num_args: V
     fail_if(fn, is_wrong, Code.INVALID_ARGUMENT, "the program takes another number of arguments")
 
 
-def _fail_unless_well(fn: Function, call: Value, prepared: Value) -> None:
+def _fail_unless_well(fn: Function, given: Value, call: Value, prepared: Value, *, marked: bool = True) -> None:
     for state, code, text in _FAULTS:
         is_so = prepared.eq(state)
         with fn.if_(is_so, likely=False):
+            if marked:
+                fn.call("mark_donated", VOID, given, fn.i64(0))
             fn.call("give_up", VOID, call)
         fail_if(fn, is_so, code, text)
 
@@ -244,11 +247,13 @@ def _emit_execute(module: Module) -> None:
         fn.call("give_up", VOID, call)
         fn.ret(fn.call("interrupted", PTR))
     owned = fn.call("own_foreign", I1, given, call)
-    _fail_unless_well(fn, call, fn.select(owned, fn.i64(Prepared.WELL), fn.i64(Prepared.NO_MEMORY)))
-    _fail_unless_well(fn, call, fn.call("make_all", I64, given, call))
+    there_is = fn.select(owned, fn.i64(Prepared.WELL), fn.i64(Prepared.NO_MEMORY))
+    _fail_unless_well(fn, given, call, there_is, marked=False)
+    fn.call("mark_donated", VOID, given, fn.i64(1))
+    _fail_unless_well(fn, given, call, fn.call("make_all", I64, given, call))
     event = fn.call("make_event", PTR)
     is_there = event.ne(fn.null())
-    _fail_unless_well(fn, call, fn.select(is_there, fn.i64(Prepared.WELL), fn.i64(Prepared.NO_MEMORY)))
+    _fail_unless_well(fn, given, call, fn.select(is_there, fn.i64(Prepared.WELL), fn.i64(Prepared.NO_MEMORY)))
     fn.call("enqueue", VOID, given, call, event)
     fn.ret(fn.null())
 
@@ -258,7 +263,7 @@ def _emit_execute(module: Module) -> None:
     executable = args.pointer(fn, given, "executable")
     _check_call(fn, executable, args.load(fn, given, "num_devices"), args.load(fn, given, "num_args"))
     call = _new_call(fn, given, executable)
-    _fail_unless_well(fn, call, fn.call("hold_all", I64, given, call))
+    _fail_unless_well(fn, given, call, fn.call("hold_all", I64, given, call), marked=False)
     with fn.if_(fn.call("call_way", I64, given, call).ne(Way.HERE), likely=False):
         fn.ret(fn.call("execute_later", PTR, given, call))
     may_wait = CALL.load(fn, call, "num_pending").ne(0) | fn.call("queue_weight", I64).ne(0)
@@ -266,5 +271,6 @@ def _emit_execute(module: Module) -> None:
     with fn.if_(error.ne(fn.null()), likely=False):
         fn.call("give_up", VOID, call)
         fn.ret(error)
-    _fail_unless_well(fn, call, fn.call("make_all", I64, given, call))
+    fn.call("mark_donated", VOID, given, fn.i64(1))
+    _fail_unless_well(fn, given, call, fn.call("make_all", I64, given, call))
     fn.ret(fn.call("run_here", PTR, given, call))

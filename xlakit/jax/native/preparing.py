@@ -26,14 +26,16 @@ class Prepared(IntEnum):
 def emit_preparing(module: Module) -> None:
     """``hold_all(given, call) -> i64`` and ``make_all(given, call) -> i64``: the two steps; both give a Prepared.
 
-    given: the arguments of LoadedExecutable_Execute. call: a CALL, whose tables have zeros. ``give_up(call)`` releases
-    what it holds, and itself. For the queue there are ``has_view(given, call) -> i1`` and
-    ``own_foreign(given, call) -> i1``.
+    given: the arguments of LoadedExecutable_Execute. call: a CALL, whose tables have zeros. Between the steps
+    ``mark_donated(given, i64 1)`` has donated buffers deleted for other threads, which must not see what the program
+    writes there; 0 takes that back. ``give_up(call)`` releases what a call holds, and itself. For the queue there are
+    ``has_view(given, call) -> i1`` and ``own_foreign(given, call) -> i1``.
     """
     _emit_is_donatable(module)
     _emit_clashes(module)
     _emit_fit(module)
     _emit_hold(module)
+    _emit_mark_donated(module)
     _emit_can_donate(module)
     _emit_make_results(module)
     _emit_steps(module)
@@ -96,6 +98,23 @@ def _emit_hold(module: Module) -> None:
                 CALL.store(fn, call, "num_pending", CALL.load(fn, call, "num_pending") + pending)
         iteration.next(number + 1, is_there)
     fn.ret(iteration.results[1])
+
+
+def _emit_mark_donated(module: Module) -> None:
+    args = arguments_of("LoadedExecutable_Execute")
+    fn = module.function("mark_donated", VOID, [PTR, I64])
+    given, deleted = fn.parameters
+    executable, options = args.pointer(fn, given, "executable"), args.pointer(fn, given, "options")
+    lists = args.pointer(fn, given, "argument_lists")
+    with fn.loop(0, args.load(fn, given, "num_devices")) as devices:
+        buffers = word(fn, lists, devices.index)
+        with fn.loop(0, args.load(fn, given, "num_args")) as iteration:
+            with fn.if_(is_donated(fn, executable, options, iteration.index)):
+                buffer = word(fn, buffers, iteration.index)
+                lock_buffer(fn, buffer)
+                BUFFER.store(fn, buffer, "is_deleted", deleted)
+                unlock_buffer(fn, buffer)
+    fn.ret()
 
 
 def _emit_clashes(module: Module) -> None:
