@@ -16,6 +16,9 @@ The list, ``running`` and ``weight`` change under the events' lock. ``work`` tel
 of its rest; the events' condition tells others that a call has ended. A call counts in ``weight`` until it is done; a
 caller waits while there would be too much.
 
+Linux likes to wake the thread on the processor of its waker, where each would wait for the other while another
+processor is idle. So the thread moves away from the processor of a call's caller.
+
 After ``cancel_queue`` calls fail until none waits, and the one that runs is interrupted. In the child of a fork there
 is no such thread: the calls of the parent fail, and a new thread is made for the next one.
 """
@@ -23,6 +26,7 @@ is no such thread: the calls of the parent fail, and a new thread is made for th
 from __future__ import annotations
 
 import signal
+import sys
 from typing import Final
 
 from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Function, Module, Value
@@ -35,9 +39,16 @@ from xlakit.jax.native.errors import error
 from xlakit.jax.native.events import condition, is_ready, mutex, wait_until
 from xlakit.jax.native.records import CALL, EVENT, EXECUTABLE
 
+# Linux alone says where a thread runs. Sets of processors are masks of so many bits.
+_CAN_MOVE: Final = sys.platform == "linux"
+_MOST_PROCESSORS: Final = 1024
+_MASK_BYTES: Final = _MOST_PROCESSORS // 8
+
 # is_cancelled: calls fail. has_thread: whether the thread has been made. usual: the floating-point environment for it.
+# allowed: the processors that it may run on.
 _QUEUE: Final = Record(
-    first=1, last=1, running=1, weight=1, is_cancelled=1, has_thread=1, _line=2, work=8, usual=32
+    first=1, last=1, running=1, weight=1, is_cancelled=1, has_thread=1, _line=2, work=8, usual=32,
+    allowed=_MASK_BYTES // 8,
 )  # fmt: skip
 
 # The calls of programs that take long count for more: four of them fill the queue.
@@ -65,6 +76,8 @@ def emit_queue(module: Module) -> None:
     module.declare("pthread_cond_signal", I32, [PTR])
     for name in ("fegetenv", "fesetenv"):
         module.declare(name, I32, [PTR])
+    if _CAN_MOVE:
+        _emit_move_away(module)
     _emit_start(module)
     _emit_thread(module)
     _emit_run(module)
@@ -120,6 +133,8 @@ def _emit_start(module: Module) -> None:
     fn = module.function("queue_start", VOID, [], external=True)
     # Threads may begin on a thread of jaxlib that takes subnormal numbers for zero.
     fn.call("fegetenv", I32, _QUEUE.at(fn, _queue(fn), "usual"))
+    if _CAN_MOVE:
+        fn.call("sched_getaffinity", I32, fn.i32(0), fn.i64(_MASK_BYTES), _QUEUE.at(fn, _queue(fn), "allowed"))
     fn.call("reset_queue", VOID)
     fn.ret()
 
@@ -129,6 +144,28 @@ def _emit_start(module: Module) -> None:
     fn.fill(_work(fn), 0, 64)
     fn.call("pthread_cond_init", I32, _work(fn), fn.null())
     fn.ret()
+
+
+def _emit_move_away(module: Module) -> None:
+    """``move_away(i64 processor)``: where this thread runs there, have it run on another one, if it may."""
+    module.declare("sched_getcpu", I32, [])
+    for name in ("sched_getaffinity", "sched_setaffinity"):
+        module.declare(name, I32, [I32, I64, PTR])
+    fn = module.function("move_away", VOID, [I64])
+    (processor,) = fn.parameters
+    fn.return_if(_processor(fn).ne(processor) | (processor >= _MOST_PROCESSORS))
+    mask = fn.alloca(I64, _MASK_BYTES // 8)
+    fn.copy(mask, _QUEUE.at(fn, _queue(fn), "allowed"), _MASK_BYTES)
+    word = fn.at(mask, I64, processor >> 6)
+    fn.store(fn.load(I64, word) & ~(fn.i64(1) << (processor & 63)), word)
+    # Where there is no other the mask is empty, and the system leaves things as they are.
+    fn.call("sched_setaffinity", I32, fn.i32(0), fn.i64(_MASK_BYTES), mask)
+    fn.ret()
+
+
+def _processor(fn: Function) -> Value:
+    """The processor on which this thread runs; 0 where the system does not say."""
+    return fn.call("sched_getcpu", I32).cast("zext", I64) if _CAN_MOVE else fn.i64(0)
 
 
 def _emit_thread(module: Module) -> None:
@@ -188,6 +225,8 @@ def _emit_run(module: Module) -> None:
     with fn.if_(_get(fn, "is_cancelled").ne(fn.null()), likely=False):
         fn.ret(fn.call("fault_of", PTR, fn.i64(Status.INTERRUPTED)))
     run, context = (fn.load(PTR, EXECUTABLE.at(fn, executable, name)) for name in ("run", "context"))
+    if _CAN_MOVE:
+        fn.call("move_away", VOID, CALL.load(fn, call, "processor"))
     fn.call("xlakit_limit_threads", I64, CALL.load(fn, call, "threads"))
     data = data_of(fn, call)
     results = fn.at(data, PTR, CALL.load(fn, call, "num_given"))
@@ -240,6 +279,7 @@ def _emit_push(module: Module) -> None:
     fn = module.function("push", VOID, [PTR])
     (call,) = fn.parameters
     fn.store(fn.null(), CALL.at(fn, call, "next"))
+    CALL.store(fn, call, "processor", _processor(fn))
     waiting.lock(fn, mutex(fn))
     is_first = _get(fn, "first").eq(fn.null())
     with fn.if_(is_first):
