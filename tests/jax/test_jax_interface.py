@@ -147,7 +147,7 @@ def test_what_is_wrong_in_the_environment_is_said_when_the_client_is_made(factor
         factories[platforms]()
 
 
-def way_after(native, calls, gap, periods, threads=4):
+def way_after(native, calls, gap, periods, threads=4, later=None):
     """The ways of calls of 10 ms; Python takes so many microseconds between them, and all takes so many by each way."""
     from xlakit.jax.native.records import EXECUTABLE
     from xlakit.jax.records import Words
@@ -155,9 +155,9 @@ def way_after(native, calls, gap, periods, threads=4):
     record = Words(EXECUTABLE, time=10_000_000)
     way_of = native._function("way_of", ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
     way, ways = 0, []
-    for _ in range(calls):
-        now = time.monotonic_ns()
-        record["entered"], record["left"] = now - periods[way] * 1000, now - gap * 1000
+    for number in range(calls):
+        now, taken = time.monotonic_ns(), (periods if number < 100 or later is None else later)[way]
+        record["entered"], record["left"] = now - taken * 1000, now - gap * 1000
         way = way_of(record.address, threads)
         ways.append(way)
     return ways
@@ -167,12 +167,15 @@ def test_the_way_of_calls_is_the_best_of_those_tried(native):
     # Python has nothing to do: no other way is tried.
     assert set(way_after(native, 40, 300, (10_300, 9_000, 9_000))) == {0}
     found = way_after(native, 600, 5_000, (15_000, 11_000, 13_000))
-    assert found[:34] == [0] * 10 + [1] * 11 + [2] * 11 + [1] * 2
+    assert found[:37] == [0] * 11 + [1] * 12 + [2] * 12 + [1] * 2
     # It stays for a while, and tries again then.
-    assert set(found[33:500]) == {1} and {0, 2} <= set(found[500:])
-    assert set(way_after(native, 60, 5_000, (15_000, 13_000, 11_000))[33:]) == {2}
+    assert set(found[36:540]) == {1} and {0, 2} <= set(found[540:])
+    assert set(way_after(native, 60, 5_000, (15_000, 13_000, 11_000))[36:]) == {2}
     # A little better is none.
-    assert set(way_after(native, 60, 5_000, (15_000, 14_900, 14_900))[33:]) == {0}
+    assert set(way_after(native, 60, 5_000, (15_000, 14_500, 14_500))[36:]) == {0}
+    # The best way takes longer from the 100th call on.
+    found = way_after(native, 300, 5_000, (15_000, 11_000, 13_000), later=(15_000, 17_000, 13_000))
+    assert set(found[40:100]) == {1} and set(found[250:]) == {2}
     # With one thread less of two a program would take longer than it and Python after each other.
     assert 1 not in way_after(native, 60, 2_000, (12_000, 9_000, 11_000), threads=2)
     assert 1 not in way_after(native, 60, 2_000, (12_000, 9_000, 11_000), threads=1)

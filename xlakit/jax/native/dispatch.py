@@ -18,11 +18,12 @@ value counts a quarter.
 
 | phase | the way of a call | after so many calls comes |
 |---|---|---|
-| 0, 1, 2 | the one of this number; ``periods`` sums up the times from call to call, but for the first | the next |
-| 3 | the one with the least time (``way``); HERE unless another is better by a little | 0 |
+| 0, 1, 2 | the one of this number; ``periods`` sums up the times from call to call, when the queue is full | the next |
+| 3 | the one with the least time (``way``); HERE unless another is clearly better | 0 |
 
-A gap that is too small leads back to phase 0. Threads of Python that call one program may overwrite each other's
-numbers: then a slower way may be taken.
+A gap that is too small leads back to phase 0. So do calls in the queue, in phase 3, whose times (``recent``) are a
+quarter more or less than when their way was tried, or more than those of HERE then. Threads of Python that call one
+program may overwrite each other's numbers: then a slower way may be taken.
 """
 
 from __future__ import annotations
@@ -65,12 +66,14 @@ _MEASURED_CALLS: Final = 4
 _MEASURED_SHARE: Final = 16
 # What Python must do between calls, as a part of the program's time.
 _LEAST_GAP: Final = 16
-# How many calls of a phase are too early to count, and how many count; and how many calls go the best way.
-_EARLY_CALLS: Final = 3
+# How many calls of a phase are too early to count, since the queue becomes full with them, and how many count; how many
+# go the best way, and after how many of these their times are looked at. Powers of two, but for the first.
+_EARLY_CALLS: Final = 4
 _COUNTED_CALLS: Final = 8
 _SETTLED_CALLS: Final = 512
-# By how much, in 32nds, another way must be better than HERE.
-_LEAST_GAIN: Final = 31, 32
+_WATCHED_CALLS: Final = 64
+# What another way takes at most, in 16ths of the time of HERE.
+_LEAST_GAIN: Final = 15, 16
 
 
 def emit_dispatch(module: Module) -> None:
@@ -86,6 +89,7 @@ def emit_dispatch(module: Module) -> None:
     _emit_measuring(module)
     _emit_gap(module)
     _emit_next_phase(module)
+    _emit_has_changed(module)
     _emit_way(module)
 
 
@@ -160,9 +164,9 @@ def _emit_next_phase(module: Module) -> None:
     following = fn.select(following > _SETTLED, fn.i64(Way.HERE), following)
     EXECUTABLE.store(fn, executable, "phase", following)
     EXECUTABLE.store(fn, executable, "count", fn.i64(0))
+    EXECUTABLE.store(fn, executable, "recent", fn.i64(0))
     with fn.if_(following.eq(Way.HERE)):
-        for way in Way:
-            fn.store(fn.i64(0), _period(fn, executable, way))
+        _forget(fn, executable)
     with fn.if_(following.eq(_SETTLED)):
         here = fn.load(I64, _period(fn, executable, Way.HERE))
         best, least = fn.i64(Way.HERE), here * _LEAST_GAIN[0] // _LEAST_GAIN[1]
@@ -172,6 +176,31 @@ def _emit_next_phase(module: Module) -> None:
             best, least = fn.select(is_better, fn.i64(way), best), fn.select(is_better, its, least)
         EXECUTABLE.store(fn, executable, "way", best)
     fn.ret()
+
+
+def _forget(fn: Function, executable: Value) -> None:
+    for way in Way:
+        fn.store(fn.i64(0), _period(fn, executable, way))
+
+
+def _emit_has_changed(module: Module) -> None:
+    """``has_changed(ptr executable, i64 period, i64 count) -> i1``: whether the best way has come to take another time.
+
+    count: how many calls went it before.
+    """
+    fn = module.function("has_changed", I1, [PTR, I64, I64])
+    executable, period, count = fn.parameters
+    recent = EXECUTABLE.load(fn, executable, "recent") + period
+    is_due = (count & (_WATCHED_CALLS - 1)).eq(_WATCHED_CALLS - 1)
+    EXECUTABLE.store(fn, executable, "recent", fn.select(is_due, fn.i64(0), recent))
+    way = EXECUTABLE.load(fn, executable, "way")
+    # A quarter of the time that so many calls would take.
+    here, quarter = (
+        fn.load(I64, _period(fn, executable, tried)) * (_WATCHED_CALLS // _COUNTED_CALLS // 4)
+        for tried in (fn.i64(Way.HERE), way)
+    )
+    is_other = (recent > here * 4) | (recent > quarter * 5) | (recent < quarter * 3)
+    fn.ret(is_due & way.ne(Way.HERE) & is_other)
 
 
 def _emit_way(module: Module) -> None:
@@ -186,17 +215,22 @@ def _emit_way(module: Module) -> None:
     with fn.if_(is_idle):
         for name in ("phase", "count"):
             EXECUTABLE.store(fn, executable, name, fn.i64(0))
-        for way in Way:
-            fn.store(fn.i64(0), _period(fn, executable, way))
+        _forget(fn, executable)
     fn.return_if(is_idle, fn.i64(Way.HERE))
     phase, count = (EXECUTABLE.load(fn, executable, name) for name in ("phase", "count"))
-    is_settled = phase.eq(_SETTLED)
+    is_settled, most = phase.eq(_SETTLED), (time + gap) * 2
+    period = fn.select(period > most, most, period)
     with fn.if_(~is_settled & (count >= _EARLY_CALLS)):
-        field, most = _period(fn, executable, phase), (time + gap) * 2
-        fn.store(fn.load(I64, field) + fn.select(period > most, most, period), field)
+        field = _period(fn, executable, phase)
+        fn.store(fn.load(I64, field) + period, field)
     EXECUTABLE.store(fn, executable, "count", count + 1)
     last = fn.select(is_settled, fn.i64(_SETTLED_CALLS), fn.i64(_EARLY_CALLS + _COUNTED_CALLS - 1))
-    with fn.if_(count >= last):
+    changed = fn.if_else(
+        is_settled,
+        lambda: (fn.call("has_changed", I1, executable, period, count),),
+        lambda: (fn.constant(I1, 0),),
+    )[0]
+    with fn.if_((count >= last) | changed):
         fn.call("next_phase", VOID, executable, threads)
     phase = EXECUTABLE.load(fn, executable, "phase")
     fn.ret(fn.select(phase.eq(_SETTLED), EXECUTABLE.load(fn, executable, "way"), phase))

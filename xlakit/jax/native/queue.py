@@ -51,8 +51,8 @@ _QUEUE: Final = Record(
     allowed=_MASK_BYTES // 8,
 )  # fmt: skip
 
-# The calls of programs that take long count for more: four of them fill the queue.
-LONG_WEIGHT: Final = 16
+# The calls of programs that take long count for more: three of them fill the queue.
+LONG_WEIGHT: Final = 21
 _MOST_WEIGHT: Final = 64
 
 _FAULTS: Final = {

@@ -65,7 +65,7 @@ EXECUTABLE: Final = Record(
     references=1, next=1, run=1, context=1, num_args=1, results=1, donated=1, layouts=1, devices=1, num_devices=1,
     is_deleted=1, name=1, name_size=1, num_replicas=1, num_partitions=1, num_outputs=1, size=1, kinds=1, kind_sizes=1,
     types=1, num_types=1, dims=1, dim_sizes=1, fingerprint=1, fingerprint_size=1, is_pure=1, runs=1, time=1, left=1,
-    waited=1, gap=1, entered=1, way=1, phase=1, count=1, periods=3,
+    waited=1, gap=1, entered=1, way=1, phase=1, count=1, periods=3, recent=1,
 )  # fmt: skip
 # donor: the number of the argument in whose memory the result may be computed, or -1. memory: the number of the kind of
 # memory that it is said to be in. order: its dimensions from the minor one on, or null if they lie major to minor.
