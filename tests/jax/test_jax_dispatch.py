@@ -209,6 +209,21 @@ def check_several_devices():
         np.testing.assert_array_equal(part, np.arange(8.0) + 1)
 
 
+def check_what_may_run_later():
+    import jax
+
+    def is_pure(function, *arguments):
+        jax.block_until_ready(jax.jit(function)(*arguments))
+        return list(_state().programs.values())[-1].record["is_pure"]
+
+    x = np.eye(4, dtype=np.float32)
+    assert is_pure(lambda x: x @ x, x)
+    # Random numbers of the device come in the order of the calls.
+    assert not is_pure(lambda low: jax.lax.rng_uniform(low, 1.0, (10,)), 0.0)
+    assert not is_pure(lambda x: jax.pure_callback(lambda x: x, x, x), x)
+    assert not is_pure(lambda x: (jax.debug.callback(lambda x: None, x), x)[1], x)
+
+
 def check_how_much_may_wait():
     import jax
 
