@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.elementwise.select import Select
 from xlakit.ops.movement import Concatenate
-from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
+from xlakit.passes.spmd.along.halo import Block, Halo, Ranges, exchange
 from xlakit.passes.spmd.along.windows import MOST_PERMUTES, RANGES, finished, lengths, parts_known
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
 from xlakit.passes.spmd.shardings.factors import Dims, Factors, factors_of
@@ -30,11 +30,14 @@ def concatenate(
     joined = _joined(old, given, operands, along, parts(split))
     if not _is_cheaper(joined, along, split):
         return None
+    make = pieces.make
+    halos = [Halo(make, scope, one.tiling, along, split, one.size) for one in joined]
+    values = [pieces.at(one.piece, one.tiling, scope) for one in joined]
+    received = _exchanged(joined, halos, values)
     found: Instruction | None = None
-    end, make = old.shape.dimensions[along], pieces.make
-    for one in reversed(joined):
-        halo = Halo(make, scope, one.tiling, along, split, one.size)
-        new = halo.fetched(pieces.at(one.piece, one.tiling, scope), one.ranges, None)
+    end = old.shape.dimensions[along]
+    for one, halo, value, got in reversed(list(zip(joined, halos, values, received, strict=True))):
+        new = halo.fetched(value, one.ranges, None, got)
         if found is not None:
             where = halo.positions(one.ranges.length, [p * one.ranges.length for p in range(parts(split))])
             is_before = make.compare(where, make.full(end, where.shape), "LT")
@@ -74,6 +77,14 @@ class _Joined:
     size: int
 
 
+@dataclass
+class _Round:
+    """Blocks that go in one permute, by their operand and their number in its plan, and what members give."""
+
+    given: Instruction
+    blocks: dict[tuple[int, int], Block]
+
+
 def _joined(
     old: Instruction, given: Sequence[Piece], tilings: Sequence[Tiling], along: int, count: int
 ) -> list[_Joined]:
@@ -88,6 +99,32 @@ def _joined(
             found.append(_Joined(piece, tiling, Ranges(starts, needed[0], needed), size))
         offset += size
     return found
+
+
+def _exchanged(
+    joined: Sequence[_Joined], halos: Sequence[Halo], values: Sequence[Instruction]
+) -> list[list[Instruction]]:
+    """For each operand what members get of it, block by block.
+
+    Blocks of several operands go in one permute if no member sends or gets two of them: a roll is one ring.
+    """
+    rounds: list[_Round] = []
+    for number, (one, halo, value) in enumerate(zip(joined, halos, values, strict=True)):
+        blocks = () if one.tiling[halo.dimension] is None else halo.plan(value, one.ranges).blocks
+        for index, block in enumerate(blocks):
+            given = halo.offered(block, value)
+            fitting = next((r for r in rounds if all(block.goes_with(other) for other in r.blocks.values())), None)
+            if fitting is None:
+                rounds.append(_Round(given, {(number, index): block}))
+            else:
+                fitting.given = halo.chosen(block.firsts, given, fitting.given)
+                fitting.blocks[number, index] = block
+    found: dict[tuple[int, int], Instruction] = {}
+    for one in rounds:
+        pairs = [pair for block in one.blocks.values() for pair in block.pairs]
+        got = halos[0].permuted(one.given, pairs)
+        found.update(dict.fromkeys(one.blocks, got))
+    return [[found[key] for key in sorted(found) if key[0] == number] for number in range(len(joined))]
 
 
 def _is_cheaper(joined: Sequence[_Joined], along: int, split: Split) -> bool:

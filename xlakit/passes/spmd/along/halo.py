@@ -18,7 +18,7 @@ some elements of its part besides. These are the right ones for where they come 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from xlakit.data.primitive import PrimitiveType
@@ -53,7 +53,7 @@ class Ranges:
 
 
 @dataclass
-class _Block:
+class Block:
     """What one permute sends, or what parts have themselves: so many elements for each part.
 
     ``firsts``: where they begin in the part that sends them; ``places``: where in the range of the one that gets them.
@@ -68,6 +68,11 @@ class _Block:
         """Whether another pair may be added."""
         return source not in self.firsts and target not in self.places
 
+    def goes_with(self, other: Block) -> bool:
+        """Whether two blocks may be one permute."""
+        same_parts = self.firsts.keys() & other.firsts.keys() or self.places.keys() & other.places.keys()
+        return self.length == other.length and not same_parts
+
 
 @dataclass(frozen=True)
 class Exchange:
@@ -76,8 +81,8 @@ class Exchange:
     ranges: Ranges
     size: int
     part: int
-    own: _Block
-    blocks: tuple[_Block, ...]
+    own: Block
+    blocks: tuple[Block, ...]
 
     @property
     def sent(self) -> float:
@@ -87,7 +92,7 @@ class Exchange:
 
 def exchange(size: int, part: int, ranges: Ranges) -> Exchange:
     """Plan an exchange: which segments go in one permute. Long ones come first: none makes a block longer."""
-    own = _Block(part)
+    own = Block(part)
     segments: list[tuple[int, int, int, int]] = []
     for target, start in enumerate(ranges.starts):
         low, high = max(start, 0), min(start + ranges.needed[target], size)
@@ -97,12 +102,12 @@ def exchange(size: int, part: int, ranges: Ranges) -> Exchange:
                 own.places[target] = source * part - start
             else:
                 segments.append((last - first, source - target, source, first - source * part))
-    blocks: list[_Block] = []
+    blocks: list[Block] = []
     for length, distance, source, first in sorted(segments, key=lambda s: (-s[0], s[1], s[2])):
         target = source - distance
         block = next((b for b in blocks if b.takes(source, target)), None)
         if block is None:
-            blocks.append(block := _Block(length))
+            blocks.append(block := Block(length))
         first = min(first, part - block.length)
         block.pairs.append((source, target))
         block.firsts[source] = first
@@ -124,15 +129,49 @@ class Halo:
     split: Split
     size: int
 
-    def fetched(self, value: Instruction, ranges: Ranges, fill: Instruction | None) -> Instruction:
-        """The range of each member; ``fill`` is the scalar outside of the dimension, where anything will do if None."""
+    def plan(self, value: Instruction, ranges: Ranges) -> Exchange:
+        """How the ranges of an array in parts are exchanged."""
+        return exchange(self.size, value.shape.dimensions[self.dimension], ranges)
+
+    def fetched(
+        self,
+        value: Instruction,
+        ranges: Ranges,
+        fill: Instruction | None,
+        received: Sequence[Instruction] | None = None,
+    ) -> Instruction:
+        """The range of each member; ``fill`` is the scalar outside of the dimension, where anything will do if None.
+
+        received: for each block of the plan what members got, if that is sent already; those that are no targets of the
+        block may have got anything.
+        """
         if self.tiling[self.dimension] is None:
             return self._cut(value, ranges, fill)
-        plan = exchange(self.size, value.shape.dimensions[self.dimension], ranges)
-        sent = [(plan.own, value), *((block, self._sent(block, value, plan)) for block in plan.blocks)]
+        plan = self.plan(value, ranges)
+        if received is None:
+            received = [self.permuted(self.offered(block, value), block.pairs) for block in plan.blocks]
+        sent = [(plan.own, value), *zip(plan.blocks, received, strict=True)]
         sent = [(block, own) for block, own in sent if block.places]
         found = self._in_a_row(sent, ranges) or self._updated(value, sent, ranges)
         return found if fill is None or ranges.within(self.size) else self._filled(found, ranges, fill)
+
+    def offered(self, block: Block, value: Instruction) -> Instruction:
+        """What members send in a block; those that send nothing have anything."""
+        some = next(iter(block.firsts.values()))
+        return self._dynamic(value, [block.firsts.get(p, some) for p in range(parts(self.split))], block.length)
+
+    def permuted(self, given: Instruction, pairs: Sequence[tuple[int, int]]) -> Instruction:
+        """What members get from others, for pairs of parts that send and get."""
+        groups = teams_over(self.split, with_split(self.tiling, self.dimension, None))
+        return self.make.permute(
+            given, [(t[g[s]], t[g[r]]) for t in self.scope.teams for g in groups for s, r in pairs]
+        )
+
+    def chosen(self, members: Collection[int], one: Instruction, other: Instruction) -> Instruction:
+        """One array on the members with some parts, another one on the others."""
+        flag = self._of_part([int(p in members) for p in range(parts(self.split))])
+        is_one = self.make.compare(flag, self.make.scalar(1, PrimitiveType.S32), "EQ")
+        return self.make.add(Select(), self.make.broadcast(is_one, one.shape.dimensions), one, other)
 
     def positions(self, length: int, starts: Sequence[int]) -> Instruction:
         """For each of so many elements its number in the dimension, where that of the first depends on the part."""
@@ -180,16 +219,7 @@ class Halo:
         start, zero = self._of_part(numbers), self.make.scalar(0, PrimitiveType.S32)
         return [start if d == self.dimension else zero for d in range(rank)]
 
-    def _sent(self, block: _Block, value: Instruction, plan: Exchange) -> Instruction:
-        """What members get in a permute; zeros where they get nothing."""
-        some = next(iter(block.firsts.values()))
-        firsts = [block.firsts.get(part, some) for part in range(len(plan.ranges.starts))]
-        given = self._dynamic(value, firsts, block.length)
-        groups = teams_over(self.split, with_split(self.tiling, self.dimension, None))
-        pairs = [(t[g[s]], t[g[r]]) for t in self.scope.teams for g in groups for s, r in block.pairs]
-        return self.make.permute(given, pairs)
-
-    def _in_a_row(self, sent: Sequence[tuple[_Block, Instruction]], ranges: Ranges) -> Instruction | None:
+    def _in_a_row(self, sent: Sequence[tuple[Block, Instruction]], ranges: Ranges) -> Instruction | None:
         """The blocks one behind the other, if each has one place in all ranges, and no two overlap."""
         if not sent or any(len(set(block.places.values())) != 1 for block, _ in sent):
             return None
@@ -208,7 +238,7 @@ class Halo:
             found.append(self._zeros(sent[0][1], ranges.length - end))
         return found[0] if len(found) == 1 else self.make.add(Concatenate(dimension=self.dimension), *found)
 
-    def _updated(self, value: Instruction, sent: Sequence[tuple[_Block, Instruction]], ranges: Ranges) -> Instruction:
+    def _updated(self, value: Instruction, sent: Sequence[tuple[Block, Instruction]], ranges: Ranges) -> Instruction:
         """The blocks at places that depend on the part. There is a margin at both ends, for what reaches beyond the
         range, and for the blocks of members that get nothing.
         """
