@@ -1,82 +1,15 @@
-"""HloModule, its printing, its graph and its cost, and the passes that jaxlib offers one by one."""
+"""HloModule, its graph and its cost, and the passes that jaxlib offers one by one."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from xlakit.compat.xla_client.dot_graph import dot_graph
 from xlakit.compat.xla_client.errors import with_status
-from xlakit.compat.xla_client.numbering import in_print_order
+from xlakit.compat.xla_client.printing import HloPrintOptions as HloPrintOptions, printed
 from xlakit.compat.xla_client.sharding import OpSharding
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation as OurComputation, HloModule as OurModule
-
-
-class HloPrintOptions:
-    """What of a module is printed."""
-
-    # jaxlib's defaults. HLO that lacks names, ids or results cannot be told apart any more: xlakit prints those always.
-    _DEFAULTS = {  # noqa: RUF012
-        "canonicalize_computations": False,
-        "canonicalize_instruction_names": False,
-        "compact_operands": False,
-        "include_layout_in_shapes": True,
-        "indent_amount": 0,
-        "is_in_nested_computation": 0,
-        "print_backend_config": True,
-        "print_control_dependencies": True,
-        "print_extra_attributes": True,
-        "print_ids": True,
-        "print_large_constants": False,
-        "print_metadata": True,
-        "print_operand_names": True,
-        "print_operand_shape": False,
-        "print_percent": True,
-        "print_program_shape": True,
-        "print_result_shape": True,
-    }
-    __slots__ = tuple(_DEFAULTS)
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
-        def __setattr__(self, name: str, value: Any) -> None: ...
-
-    def __init__(self) -> None:
-        for name, value in self._DEFAULTS.items():
-            setattr(self, name, value)
-
-    @staticmethod
-    def short_parsable() -> HloPrintOptions:
-        """The shortest text that parses to the same program."""
-        made = _options("backend_config", "control_dependencies", "metadata", "percent", "program_shape")
-        made.print_large_constants = True
-        return made
-
-    @staticmethod
-    def canonical() -> HloPrintOptions:
-        """Text in which names and metadata do not count."""
-        made = _options(
-            "backend_config", "control_dependencies", "metadata", "operand_names", "percent", "program_shape"
-        )
-        made.print_operand_shape = made.canonicalize_instruction_names = True
-        return made
-
-    @staticmethod
-    def fingerprint() -> HloPrintOptions:
-        """Text for fingerprints: as :meth:`canonical`, without names of computations."""
-        made = HloPrintOptions.canonical()
-        made.canonicalize_computations, made.print_ids = True, False
-        return made
-
-
-def _options(*without: str) -> HloPrintOptions:
-    made = HloPrintOptions()
-    for name in without:
-        setattr(made, f"print_{name}", False)
-    return made
 
 
 class HloComputation:
@@ -145,7 +78,7 @@ class HloModule:
     @with_status
     def to_string(self, options: HloPrintOptions | None = None) -> str:
         """HLO text."""
-        return _printed(self.wrapped, options or HloPrintOptions())
+        return printed(self.wrapped, options or HloPrintOptions())
 
     @with_status
     def as_serialized_hlo_module_proto(self) -> bytes:
@@ -159,45 +92,6 @@ class HloModule:
     def to_dot_graph(self) -> str:
         """The graph of the entry in Graphviz's language."""
         return dot_graph(self.wrapped.entry)
-
-
-def _printed(module: OurModule, options: HloPrintOptions) -> str:
-    module = in_print_order(module)
-    if options.canonicalize_instruction_names:
-        module = _with_canonical_names(module)
-    text = module.to_text(
-        short=not options.print_percent and not options.print_program_shape,
-        metadata=options.print_metadata,
-        layouts=options.include_layout_in_shapes,
-        large_constants=options.print_large_constants,
-    )
-    if not options.print_percent:
-        # XLA numbers every fifth operand only where names have a %; elements of shapes, which have a [, everywhere.
-        text = re.sub(r"/\*index=\d+\*/(?=[\w.-]+[,)])", "", text)
-    lines = text.split("\n")
-    if not options.print_backend_config:
-        lines = [re.sub(r', backend_config=(?:"(?:[^"\\]|\\.)*"|\{.*\})', "", line) for line in lines]
-    if not options.print_control_dependencies:
-        lines = [re.sub(r", control-predecessors=\{[^}]*\}", "", line) for line in lines]
-    pad = "  " * int(options.indent_amount)
-    return "\n".join(pad + line if line and not line.startswith("HloModule") else line for line in lines)
-
-
-def _with_canonical_names(module: OurModule) -> OurModule:
-    """The module whose instructions are named by their number in their computation."""
-    from xlakit.ir.instruction import Instruction
-
-    made: dict[OurComputation, OurComputation] = {}
-    for computation in module.computations:
-        numbers = {instruction: number for number, instruction in enumerate(computation.instructions)}
-
-        def renamed(instruction: Instruction, operands: tuple[Instruction, ...], numbers: Any = numbers) -> Instruction:
-            op = instruction.op.map_computations(made.__getitem__)
-            return instruction.replace(op=op, operands=operands, name=f"tmp_{numbers[instruction]}")
-
-        made[computation] = computation.rebuild(renamed)
-    kept = tuple(made[computation] for computation in module.computations[:-1])
-    return module.replace(entry=made[module.entry], computations=kept)
 
 
 @with_status

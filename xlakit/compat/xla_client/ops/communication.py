@@ -41,7 +41,7 @@ def CrossReplicaSum(operand: Op, replica_groups: Groups = ()) -> Op:
 
 def _sum(operand: Op) -> XlaComputation:
     """The sum, of PRED the disjunction, in a computation whose names are XLA's."""
-    inner = XlaBuilder("sum")
+    inner = XlaBuilder("sum", source_metadata=False)
     kind = next(leaf for _, leaf in operand.shape.leaves()).element_type
     x, y = (data.parameter(inner, i, OurShape(kind), name) for i, name in enumerate("xy"))
     return inner.build(binary.or_(x, y) if kind is OurPrimitiveType.PRED else binary.add(x, y))

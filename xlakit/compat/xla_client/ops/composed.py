@@ -175,7 +175,7 @@ def sinh(x: _Op) -> _Op:
 
 def order(operands: Any, name: str, comparison: Any) -> XlaComputation:
     """The order of the first of several operands, in a computation whose names are XLA's."""
-    inner = XlaBuilder(name)
+    inner = XlaBuilder(name, source_metadata=False)
     parameters = [
         data.parameter(inner, 2 * i + j, Shape(operand.shape.element_type), f"p.{i}.{side}.0")
         for i, operand in enumerate(operands)

@@ -1,0 +1,268 @@
+"""HloPrintOptions, and HLO text as they ask for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from xlakit.compat.xla_client.numbering import in_print_order
+from xlakit.formats.hlo_text.printer import PrintOptions, print_instruction
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+
+# Attributes that are printed where extra ones are not: what is called, and what any operation has.
+_PLAIN_ATTRIBUTES = {
+    "to_apply", "calls", "condition", "body", "branch_computations", "true_computation", "false_computation", "select",
+    "scatter", "called_computations", "sharding", "frontend_attributes", "control-predecessors", "metadata",
+    "backend_config", "origin", "statistics",
+}  # fmt: skip
+_FEW_OPERANDS = 4
+
+
+class HloPrintOptions:
+    """What of a module is printed."""
+
+    # jaxlib's defaults.
+    _DEFAULTS = {  # noqa: RUF012
+        "canonicalize_computations": False,
+        "canonicalize_instruction_names": False,
+        "compact_operands": False,
+        "include_layout_in_shapes": True,
+        "indent_amount": 0,
+        "is_in_nested_computation": 0,
+        "print_backend_config": True,
+        "print_control_dependencies": True,
+        "print_extra_attributes": True,
+        "print_ids": True,
+        "print_large_constants": False,
+        "print_metadata": True,
+        "print_operand_names": True,
+        "print_operand_shape": False,
+        "print_percent": True,
+        "print_program_shape": True,
+        "print_result_shape": True,
+    }
+    __slots__ = (*_DEFAULTS, "_counts_operands", "_writes_called_out")
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __init__(self) -> None:
+        for name, value in self._DEFAULTS.items():
+            setattr(self, name, value)
+        # Whether every fifth operand has its number beside it; the short forms leave that out.
+        self._counts_operands = True
+        # Whether computations that are called are written where they are named.
+        self._writes_called_out = False
+
+    @property
+    def counts_operands(self) -> bool:
+        """Whether every fifth operand has its number beside it."""
+        return self._counts_operands
+
+    @property
+    def writes_called_out(self) -> bool:
+        """Whether computations that are called are written where they are named."""
+        return self._writes_called_out
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        known = self._DEFAULTS.get(name)
+        if (
+            known is not None
+            and type(value) is not type(known)
+            and not (type(known) is int and isinstance(value, bool))
+        ):
+            raise TypeError(f"incompatible function arguments: {name} is of type {type(known).__name__}, got {value!r}")
+        object.__setattr__(self, name, value)
+
+    @staticmethod
+    def short_parsable() -> HloPrintOptions:
+        """The shortest text that parses to the same program."""
+        made = _options("backend_config", "control_dependencies", "metadata", "percent", "program_shape")
+        made.print_large_constants = True
+        return made
+
+    @staticmethod
+    def canonical() -> HloPrintOptions:
+        """Text in which names and metadata do not count."""
+        made = _options(
+            "backend_config", "control_dependencies", "metadata", "operand_names", "percent", "program_shape"
+        )
+        made.print_operand_shape = made.canonicalize_instruction_names = True
+        made._writes_called_out = True
+        return made
+
+    @staticmethod
+    def fingerprint() -> HloPrintOptions:
+        """Text for fingerprints: as :meth:`canonical`, without names of computations."""
+        made = HloPrintOptions.canonical()
+        made.canonicalize_computations, made.print_ids = True, False
+        return made
+
+
+def _options(*without: str) -> HloPrintOptions:
+    made = HloPrintOptions()
+    for name in (*(f"print_{name}" for name in without), "_counts_operands"):
+        setattr(made, name, False)
+    return made
+
+
+def printed(module: HloModule, options: HloPrintOptions) -> str:
+    """HLO text in XLA's order; what is left out may keep it from being read again."""
+    module = in_print_order(module)
+    if _is_plain(options):
+        return _without_parts(_text(module, options), options)
+    header = _text(module, options, layouts=True).partition("\n\n")[0]
+    if not options.print_ids:
+        header = header.replace(f"HloModule {module.name}", "HloModule ", 1)
+    parts = [header]
+    for computation in module.computations:
+        parts.append("\n".join(_lines(computation, options, is_entry=computation is module.entry)))
+    return "\n\n".join(parts) + "\n\n"
+
+
+def _is_plain(options: HloPrintOptions) -> bool:
+    """Whether the text is xlakit's own, long or short."""
+    return (
+        options.print_percent == options.print_program_shape == options.counts_operands
+        and options.print_ids
+        and options.print_operand_names
+        and options.print_result_shape
+        and options.print_extra_attributes
+        and options.include_layout_in_shapes
+        and not options.print_operand_shape
+        and not options.compact_operands
+        and not options.canonicalize_instruction_names
+        and not options.writes_called_out
+        and not options.is_in_nested_computation
+        and not options.indent_amount
+    )
+
+
+def _text(module: HloModule, options: HloPrintOptions, *, layouts: bool = True) -> str:
+    return module.to_text(
+        short=not options.print_percent and not options.print_program_shape,
+        metadata=options.print_metadata,
+        layouts=layouts,
+        large_constants=options.print_large_constants,
+    )
+
+
+def _without_parts(text: str, options: HloPrintOptions) -> str:
+    if not options.counts_operands:
+        # Elements of shapes, which have a [, are numbered everywhere.
+        text = re.sub(r"/\*index=\d+\*/(?=[\w.-]+[,)])", "", text)
+    lines = text.split("\n")
+    if not options.print_backend_config:
+        lines = [re.sub(r', backend_config=(?:"(?:[^"\\]|\\.)*"|\{.*\})', "", line) for line in lines]
+    if not options.print_control_dependencies:
+        lines = [re.sub(r", control-predecessors=\{[^}]*\}", "", line) for line in lines]
+    return "\n".join(lines)
+
+
+def _lines(computation: Computation, options: HloPrintOptions, *, is_entry: bool) -> Iterator[str]:
+    """The lines of a computation."""
+    pad, percent = "  " * int(options.indent_amount), "%" if options.print_percent else ""
+    name = ""
+    if not options.is_in_nested_computation:
+        name = f"{percent}{computation.name} " if options.print_ids else percent
+    signature = ""
+    if options.print_program_shape:
+        shown = [f"{_name(p, options)}: {p.shape.to_string(with_layout=False)}" for p in computation.parameters]
+        signature = f"({', '.join(shown)}) -> {computation.root.shape.to_string(with_layout=False)} "
+    yield f"{'ENTRY ' if is_entry else ''}{pad}{name}{signature}{{"
+    canonical = options.canonicalize_instruction_names
+    names = {
+        i: f"tmp_{number}" if canonical else percent + _name(i, options)
+        for number, i in enumerate(computation.instructions)
+    }
+    for instruction in computation.instructions:
+        root = "ROOT " if instruction is computation.root else ""
+        yield f"{pad}  {root}{_line(instruction, names, options)}"
+    yield pad + "}"
+
+
+def _name(instruction: Instruction, options: HloPrintOptions) -> str:
+    return instruction.name if options.print_ids else instruction.name.partition(".")[0]
+
+
+def _line(instruction: Instruction, names: dict[Instruction, str], options: HloPrintOptions) -> str:
+    layouts = options.include_layout_in_shapes
+    full = PrintOptions(metadata=options.print_metadata, layouts=layouts, large_constants=options.print_large_constants)
+    text = print_instruction(instruction, full)
+    shape = instruction.shape.to_string(with_layout=layouts)
+    opcode, _, rest = text.removeprefix(f"%{instruction.name} = ").removeprefix(f"{shape} ").partition("(")
+    # The operands as they are printed, up to the parenthesis that ends them.
+    end = 0
+    for operand in instruction.operands:
+        end = rest.index(f"%{operand.name}", end) + len(operand.name) + 1
+    end = rest.index(")", end) if instruction.operands else _end_of_value(rest)
+    inside, attributes = rest[:end], rest[end + 1 :]
+    if instruction.operands:
+        inside = _operands(instruction, names, options)
+    kept = [part for part in _split(attributes) if _is_printed(part.partition("=")[0], options)]
+    result = f"{shape} " if options.print_result_shape else ""
+    called = {computation.name: computation for computation in instruction.op.called_computations}
+    named = [_renamed(part, called, options) for part in kept]
+    return f"{names[instruction]} = {result}" + ", ".join([f"{opcode}({inside})", *named])
+
+
+def _operands(instruction: Instruction, names: dict[Instruction, str], options: HloPrintOptions) -> str:
+    shown: list[str] = []
+    for number, operand in enumerate(instruction.operands):
+        if options.compact_operands and number >= _FEW_OPERANDS:
+            shown.append(f"...(+{len(instruction.operands) - number})")
+            break
+        shape = operand.shape.to_string(with_layout=options.include_layout_in_shapes)
+        is_named = options.print_operand_names or options.canonicalize_instruction_names
+        parts = [shape] * bool(options.print_operand_shape) + [names[operand]] * bool(is_named)
+        comment = f"/*index={number}*/" if number and not number % 5 and options.counts_operands else ""
+        shown.append(comment + " ".join(parts))
+    return ", ".join(shown)
+
+
+def _end_of_value(rest: str) -> int:
+    """Where the parenthesis of an instruction without operands ends: of a parameter's number, a constant's value."""
+    depth = 0
+    for match in re.finditer(r'"(?:[^"\\]|\\.)*"|[()]', rest):
+        depth += {"(": 1, ")": -1}.get(match[0], 0)
+        if depth < 0:
+            return match.start()
+    return len(rest)
+
+
+def _split(attributes: str) -> list[str]:
+    """Attributes one by one, which commas separate outside of brackets and strings."""
+    parts, depth, start = list[str](), 0, 0
+    for match in re.finditer(r'"(?:[^"\\]|\\.)*"|[(){}\[\],]', attributes):
+        if match[0] == "," and not depth:
+            parts.append(attributes[start : match.start()].strip())
+            start = match.end()
+        depth += (match[0] in "({[") - (match[0] in ")}]") if len(match[0]) == 1 else 0
+    parts.append(attributes[start:].strip())
+    return [part for part in parts if part]
+
+
+def _is_printed(attribute: str, options: HloPrintOptions) -> bool:
+    if attribute == "backend_config":
+        return options.print_backend_config
+    if attribute == "control-predecessors":
+        return options.print_control_dependencies
+    return options.print_extra_attributes or attribute in _PLAIN_ATTRIBUTES
+
+
+def _renamed(attribute: str, called: dict[str, Computation], options: HloPrintOptions) -> str:
+    """An attribute with the names of computations as the options ask for them, or with what they stand for."""
+    nested = copy(options)
+    nested.is_in_nested_computation, nested.indent_amount = True, int(options.indent_amount) + 1
+
+    def name(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
+        if options.writes_called_out and match[1] in called:
+            return "\n" + "\n".join(_lines(called[match[1]], nested, is_entry=False))
+        return ("%" if options.print_percent else "") + (match[1] if options.print_ids else match[1].partition(".")[0])
+
+    return re.sub(r'"(?:[^"\\]|\\.)*"|%([\w.-]+)', name, attribute)
