@@ -231,6 +231,22 @@ def test_errors_have_the_words_of_jaxlib(client):
             call()
 
 
+@pytest.mark.parametrize(
+    ("function", "dtype", "words"),
+    [
+        (ops.Add, np.float32, r"Binary op with incompatible shapes: f32\[2\] and f32\[3\]\."),
+        (ops.Mul, np.int32, r"Binary op multiply with different element types: f32\[2\] and s32\[3\]\."),
+        (ops.Lt, np.int32, r"Binary op compare with different element types"),
+    ],
+)
+def test_operands_that_do_not_go_together(function, dtype, words):
+    builder = xc.XlaBuilder("apart")
+    wrong = function(ops.Constant(builder, np.zeros(2, np.float32)), ops.Constant(builder, np.zeros(3, dtype)))
+    for call in (builder.build, lambda: builder.get_shape(wrong)):
+        with pytest.raises(xc.XlaRuntimeError, match=f"INVALID_ARGUMENT: {words}"):
+            call()
+
+
 def built():
     builder = xc.XlaBuilder("built")
     ops.Neg(ops.Parameter(builder, 0, xc.Shape("f32[2]")))

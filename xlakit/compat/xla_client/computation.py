@@ -121,12 +121,13 @@ class XlaBuilder:
     Building empties it: operations that were added before belong to what was built. As operands they are errors.
     """
 
-    __slots__ = ("_first", "error", "wrapped")
+    __slots__ = ("_error_words", "_first", "error", "wrapped")
 
     def __init__(self, name: str, /) -> None:
         self.wrapped = OurBuilder(BUILDER_NAMES.unique(name), source_metadata=False)
-        # The first error of an operation.
+        # The first error of an operation, and jaxlib's words for it.
         self.error: XlakitError | None = None
+        self._error_words = ""
         # The number of the first operation of the next computation.
         self._first = 1
 
@@ -205,13 +206,14 @@ class XlaBuilder:
         """Let an output lie in the memory of a parameter, where it can."""
         self.wrapped.setup_alias(tuple(output_index), parameter_number, tuple(parameter_index))
 
-    def keep_error(self, error: XlakitError) -> None:
-        """Keep the error of an operation, if it is the first."""
-        self.error = self.error or error
+    def keep_error(self, error: XlakitError, words: str = "") -> None:
+        """Keep the error of an operation, if it is the first; ``words`` are jaxlib's for it."""
+        if self.error is None:
+            self.error, self._error_words = error, words
 
     def _raise_error(self) -> None:
         if self.error is not None:
-            raise as_status(self.error) from self.error
+            raise as_status(self.error, self._error_words) from self.error
 
     def _own(self, op: XlaOp) -> OurOp:
         if not isinstance(op, XlaOp):  # pyright: ignore[reportUnnecessaryIsInstance]

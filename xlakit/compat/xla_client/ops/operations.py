@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from xlakit.compat.xla_client.computation import XlaBuilder, XlaComputation, XlaOp
 from xlakit.compat.xla_client.enums import PrimitiveType
 from xlakit.compat.xla_client.shapes import Layout, Shape, ShapeIndex
-from xlakit.errors import XlakitError
+from xlakit.data.shape import Shape as OurShape
+from xlakit.errors import ShapeError, XlakitError
 from xlakit.ops.handle import XlaOp as OurOp
 
 # Inside of the functions these are xlakit's own; callers give and get those of this package. The names are read by
@@ -37,6 +38,13 @@ _CHECKED: dict[str, type] = {
 _CHECKED_ITEMS: dict[str, type] = {"Ops": XlaOp, "Computations": XlaComputation}
 
 
+# Opcodes of binary operations whose functions have other names.
+_OPCODES = {
+    "sub": "subtract", "mul": "multiply", "div": "divide", "max": "maximum", "min": "minimum", "rem": "remainder",
+    "pow": "power", **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), "compare"),
+}  # fmt: skip
+
+
 class InvalidOperand(Exception):
     """An operand comes from an operation that was not well formed: its error is kept already."""
 
@@ -59,6 +67,7 @@ def operation(function: Callable[..., Any]) -> Callable[..., Any]:
         for parameter, value in bound.arguments.items():
             _check(name, parameter, str(signature.parameters[parameter].annotation), value)
         builder = _builder_of((*args, *kwargs.values()))
+        bound.apply_defaults()
         try:
             for parameter, value in bound.arguments.items():
                 bound.arguments[parameter] = unwrapped(value)
@@ -66,10 +75,23 @@ def operation(function: Callable[..., Any]) -> Callable[..., Any]:
         except InvalidOperand:
             return _failed(builder, function)
         except XlakitError as error:
-            builder.keep_error(error)
+            builder.keep_error(error, _words_for(error, bound.arguments))
             return _failed(builder, function)
 
     return call
+
+
+def _words_for(error: XlakitError, arguments: Mapping[str, Any]) -> str:
+    """What jaxlib says of the shapes of two operands that do not go together; empty for other errors."""
+    shapes = [getattr(arguments.get(name), "shape", None) for name in ("lhs", "rhs")]
+    if not isinstance(error, ShapeError) or "broadcast_dimensions" not in arguments or None in shapes:
+        return ""
+    left, right = (cast("OurShape", shape).without_layout() for shape in shapes)
+    if left.element_type != right.element_type:
+        name = error.operation or ""
+        opcode = _OPCODES.get(name, name.rstrip("_").replace("_", "-"))
+        return f"Binary op {opcode} with different element types: {left} and {right}"
+    return f"Binary op with incompatible shapes: {left} and {right}"
 
 
 def overloaded(*forms: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
