@@ -15,12 +15,15 @@ found, knobs are put back one by one as long as it stays: those that are left ar
 
 from __future__ import annotations
 
+import pkgutil
 import random
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib import import_module
 
-import xlakit.cpu.compile  # every knob is in a module that this one loads
+import xlakit.cpu
+import xlakit.passes
 from fuzz import compiled, plain
 from fuzz.programs.composed.modules import module as generated
 from fuzz.programs.draft import FAMILIES, Program
@@ -31,10 +34,12 @@ from fuzz.support import numbered
 from xlakit.cpu.llvm import target
 from xlakit.cpu.llvm.target import levels
 from xlakit.options import KNOBS, Options, compiling
-from xlakit.passes import pipeline
 
-# What has knobs is loaded now.
-LOADED = (xlakit.cpu.compile, pipeline)
+# The compiler loads kernels when a program has them; all knobs are there now, so that a draw is always the same.
+for _package in (xlakit.cpu, xlakit.passes):
+    for _info in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
+        import_module(_info.name)
+
 # Of sixteen programs these are products and convolutions, which most knobs are about, of so many multiplications.
 _CUT = {2: "filter", 6: "product", 10: "filter", 14: "filter"}
 _MULTIPLICATIONS = (50_000, 1_000_000)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -61,6 +64,12 @@ def test_knobs_are_part_of_the_key():
 def test_every_knob_has_other_numbers():
     assert len(KNOBS) > 100
     assert [k.name for k in KNOBS.values() if not k.others or k.default in k.others] == []
+
+
+def test_draws_know_every_knob():
+    sources = Path(xlakit.__file__).parent.rglob("*.py")
+    named = {name for file in sources for name in re.findall(r'\bknob\(\s*"([^"]+)"', file.read_text(encoding="utf-8"))}
+    assert len(named) > 150 and named <= set(KNOBS)
 
 
 def test_draws_are_repeated_and_differ():
