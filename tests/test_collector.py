@@ -1,4 +1,6 @@
 import gc
+import sys
+from types import ModuleType
 
 import pytest
 
@@ -52,3 +54,36 @@ def test_compiling_leaves_the_collector_as_it_was(monkeypatch):
     xla.compile(xla.HloModule.from_text(_MODULE), cache=False)
     assert seen[0][0] > 700
     assert gc.get_threshold() == (700, 10, 10)
+
+
+def _is_old(thing):
+    return any(found is thing for found in gc.get_objects(generation=2))
+
+
+@pytest.mark.usefixtures("thresholds")
+@pytest.mark.parametrize("modules", [0, 30])
+def test_what_is_imported_counts_as_old(monkeypatch, modules):
+    gc.disable()
+    try:
+        with collecting_less():
+            thing = [[]]
+            for number in range(modules):
+                monkeypatch.setitem(sys.modules, f"made_for_this_test_{number}", ModuleType("made"))
+        assert _is_old(thing) == (modules > 0)
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.enable()
+
+
+@pytest.mark.usefixtures("thresholds")
+def test_what_is_frozen_stays_frozen(monkeypatch):
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with collecting_less():
+            for number in range(30):
+                monkeypatch.setitem(sys.modules, f"made_for_this_test_{number}", ModuleType("made"))
+        # Some of them are gone meanwhile.
+        assert gc.get_freeze_count() > frozen // 2 > 0
+    finally:
+        gc.unfreeze()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,10 +13,12 @@ from typing import Final
 # are half a million objects, and a full collection takes as long as compiling a small program. A compilation leaves
 # little garbage in cycles; that of a long one is collected after so many objects.
 _THRESHOLDS: Final = (100_000, 50, 100)
+# After the import of so many modules all objects count as old.
+_MANY_MODULES: Final = 20
 
 _lock = threading.Lock()
-# The threshold before the first of the nested blocks, and the number of blocks.
-_before: list[tuple[int, int, int]] = []
+# The threshold and the number of modules before the first of the nested blocks, and the number of blocks.
+_before: list[tuple[tuple[int, int, int], int]] = []
 _inside: list[None] = []
 
 
@@ -24,7 +27,7 @@ def collecting_less() -> Generator[None]:
     """Let the collector run less often during the block, in all threads, unless it already runs less often."""
     with _lock:
         if not _inside and 0 < gc.get_threshold()[0] < _THRESHOLDS[0]:
-            _before.append(gc.get_threshold())
+            _before.append((gc.get_threshold(), len(sys.modules)))
             gc.set_threshold(*_THRESHOLDS)
         _inside.append(None)
     try:
@@ -33,7 +36,22 @@ def collecting_less() -> Generator[None]:
         with _lock:
             _inside.pop()
             if not _inside and _before:
-                before = _before.pop()
+                threshold, modules = _before.pop()
+                if len(sys.modules) - modules >= _MANY_MODULES:
+                    _make_old()
                 # A threshold that was set inside of the block stays.
                 if gc.get_threshold() == _THRESHOLDS:
-                    gc.set_threshold(*before)
+                    gc.set_threshold(*threshold)
+
+
+def _make_old() -> None:
+    """Let all objects count as old, as if they had outlived collections.
+
+    Modules stay. The collector would find that out by collections of what is new, and then run a full one the sooner,
+    which looks at half a million objects of JAX and its libraries. What else is new here, and garbage, is found by the
+    next full collection.
+    """
+    # Objects that are frozen already, as before a fork, would not be frozen any more.
+    if not gc.get_freeze_count():
+        gc.freeze()
+        gc.unfreeze()
