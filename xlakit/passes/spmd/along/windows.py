@@ -12,11 +12,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
 import numpy as np
 
+from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import PaddingDimension, SliceDimension, Window, WindowDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Op
