@@ -207,3 +207,13 @@ def test_a_sum_that_is_wanted_in_unequal_parts_is_no_reduce_scatter():
         "ROOT r = f32[3] reduce(x, z), dimensions={0}, to_apply=add, sharding={devices=[4]<=[4]}"
     )
     check(body, {"all-reduce": 1})
+
+
+@pytest.mark.parametrize(("by", "permutes", "sent"), [(1, 1, 1), (4, 1, 4), (6, 2, 4), (8, 1, 4), (15, 1, 1)])
+def test_a_roll_sends_no_more_than_it_moves(by, permutes, sent):
+    body = (
+        f"x = f32[16] parameter(0), sharding={{devices=[4]<=[4]}} a = f32[{by}] slice(x), slice={{[{16 - by}:16]}} "
+        f"b = f32[{16 - by}] slice(x), slice={{[0:{16 - by}]}} ROOT r = f32[16] concatenate(a, b), dimensions={{0}}"
+    )
+    split = check(body, {"collective-permute": permutes})
+    assert sends(split) == sent

@@ -9,7 +9,7 @@ from xlakit.errors import ShapeError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
-from xlakit.passes.spmd.along.along import along
+from xlakit.passes.spmd.along.along import along, range_of
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, smallest
 from xlakit.passes.spmd.program import Frame, Program
 from xlakit.passes.spmd.propagate import keeps_elements
@@ -86,6 +86,8 @@ class Walk:
         value = along(self.pieces, old, operands, scope, hint)
         if value is None:
             value = self.pieces.apply(old, operands, scope, wanted, hint)
+        if isinstance(value, Piece):
+            value.range_of = range_of(old, operands)
         if wanted is not None and isinstance(value, Piece):
             return self.pieces.retiled(value, self.pieces.usable(wanted, old.shape.dimensions), scope)
         return value

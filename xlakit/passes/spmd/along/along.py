@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from xlakit.ir.instruction import Instruction
+from xlakit.ops.movement import Slice
 from xlakit.passes.spmd.along import concatenation, kernel_gradients, reductions, rows, selections, windows
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
 from xlakit.passes.spmd.shardings.scopes import Scope
@@ -39,3 +40,14 @@ def along(pieces: Pieces, old: Instruction, operands: Sequence[Value], scope: Sc
     if function is None or len(given) != len(operands) or any(p.shape.is_dynamic for p in given if p.shape.is_array):
         return None
     return function(pieces, old, given, scope, hint)
+
+
+def range_of(old: Instruction, operands: Sequence[Value]) -> tuple[Piece, int, int] | None:
+    """What a slice along one dimension, of neighboring elements, is a range of; None of others."""
+    if not isinstance(old.op, Slice) or not isinstance(operands[0], Piece):
+        return None
+    sizes = operands[0].shape.dimensions
+    cut = [d for d, (s, size) in enumerate(zip(old.op.slice, sizes, strict=True)) if (s.start, s.limit) != (0, size)]
+    if len(cut) != 1 or any(s.stride != 1 for s in old.op.slice):
+        return None
+    return operands[0], cut[0], old.op.slice[cut[0]].start

@@ -23,11 +23,12 @@ def concatenate(
 ) -> Piece | None:
     """A concatenation whose largest split operand says how the result is split; None where gathering is cheaper."""
     along, rule = old.op_as(Concatenate).dimension, factors_of(old)
-    split, factors, first = _splits(old, given, scope, along, rule)
+    sources = [_source(piece, along, scope) for piece in given]
+    split, factors, first = _splits(old, [piece for piece, _ in sources], scope, along, rule)
     if split is None or factors is None:
         return None
     operands, (tiling,) = pieces.tilings_for(old, factors, given, scope, hint=hint, first=first)
-    joined = _joined(old, given, operands, along, parts(split))
+    joined = _joined(old, sources, operands, along, parts(split))
     if not _is_cheaper(joined, along, split):
         return None
     make = pieces.make
@@ -42,7 +43,7 @@ def concatenate(
             where = halo.positions(one.ranges.length, [p * one.ranges.length for p in range(parts(split))])
             is_before = make.compare(where, make.full(end, where.shape), "LT")
             new = make.add(Select(), halo.along(is_before, new), new, found)
-        found, end = new, end - one.size
+        found, end = new, end - one.taken
     assert found is not None
     return finished(pieces, old, given, scope, hint, (tiling, found))
 
@@ -69,12 +70,16 @@ def _splits(
 
 @dataclass(frozen=True)
 class _Joined:
-    """An operand of a concatenation, the ranges of it that parts of the result have, and its size along it."""
+    """What an operand of a concatenation is a range of, the ranges of that which parts of the result have.
+
+    ``size``: of the piece, along the dimension; ``taken``: of the operand.
+    """
 
     piece: Piece
     tiling: Tiling
     ranges: Ranges
     size: int
+    taken: int
 
 
 @dataclass
@@ -85,19 +90,35 @@ class _Round:
     blocks: dict[tuple[int, int], Block]
 
 
+def _source(piece: Piece, along: int, scope: Scope) -> tuple[Piece, tuple[int, int]]:
+    """What a piece is a range of, and which one, where that is split; else itself.
+
+    A slice need not be put in parts of its own, then: those of a roll would all come from one member.
+    """
+    if piece.range_of is not None and piece.range_of[1] == along:
+        source, _, start = piece.range_of
+        if source.scope == piece.scope and parts_known(source, scope)[along] is not None:
+            return source, (start, start + piece.shape.dimensions[along])
+    return piece, (0, piece.shape.dimensions[along])
+
+
 def _joined(
-    old: Instruction, given: Sequence[Piece], tilings: Sequence[Tiling], along: int, count: int
+    old: Instruction,
+    sources: Sequence[tuple[Piece, tuple[int, int]]],
+    tilings: Sequence[Tiling],
+    along: int,
+    count: int,
 ) -> list[_Joined]:
     """The operands that have elements."""
     needed = lengths(old.shape.dimensions[along], count)
     found: list[_Joined] = []
     offset = 0
-    for piece, tiling in zip(given, tilings, strict=True):
-        size = piece.shape.dimensions[along]
-        if size:
-            starts = tuple(p * needed[0] - offset for p in range(count))
-            found.append(_Joined(piece, tiling, Ranges(starts, needed[0], needed), size))
-        offset += size
+    for (piece, (begin, end)), tiling in zip(sources, tilings, strict=True):
+        if end > begin:
+            starts = tuple(p * needed[0] - offset + begin for p in range(count))
+            ranges = Ranges(starts, needed[0], needed, among=(begin, end))
+            found.append(_Joined(piece, tiling, ranges, piece.shape.dimensions[along], end - begin))
+        offset += end - begin
     return found
 
 
@@ -130,6 +151,7 @@ def _exchanged(
 def _is_cheaper(joined: Sequence[_Joined], along: int, split: Split) -> bool:
     """Whether the exchanges send less than gathering the operands that are split."""
     sent = gathered = 0.0
+    seen: set[Piece] = set()
     for one in joined:
         if one.tiling[along] is None:
             continue
@@ -138,5 +160,6 @@ def _is_cheaper(joined: Sequence[_Joined], along: int, split: Split) -> bool:
         if len(plan.blocks) > MOST_PERMUTES:
             return False
         sent += plan.sent * math.prod(sizes) / sizes[along]
-        gathered += math.prod(sizes) * (parts(split) - 1)
+        gathered += math.prod(sizes) * (parts(split) - 1) if one.piece not in seen else 0
+        seen.add(one.piece)
     return sent < gathered

@@ -40,12 +40,13 @@ class Ranges:
     """For each part of a split the range of a dimension that it gets, which may reach beyond the dimension.
 
     needed: how many elements of a range have to be right, from its start; they are fewer than its length where the part
-    is shorter than others.
+    is shorter than others. among: between which elements of the dimension those are that count; None: all.
     """
 
     starts: tuple[int, ...]
     length: int
     needed: tuple[int, ...]
+    among: tuple[int, int] | None = None
 
     def within(self, size: int) -> bool:
         """Whether nothing that is needed is outside of a dimension of this size."""
@@ -94,9 +95,10 @@ class Exchange:
 def exchange(size: int, part: int, ranges: Ranges) -> Exchange:
     """Plan an exchange: which segments go in one permute. Long ones come first: none makes a block longer."""
     own = Block(part)
+    begin, end = ranges.among or (0, size)
     segments: list[tuple[int, int, int, int]] = []
     for target, start in enumerate(ranges.starts):
-        low, high = max(start, 0), min(start + ranges.needed[target], size)
+        low, high = max(start, begin), min(start + ranges.needed[target], end)
         for source in range(low // part, -(-high // part) if high > low else 0):
             first, last = max(low, source * part), min(high, (source + 1) * part)
             if source == target:

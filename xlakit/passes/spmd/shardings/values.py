@@ -24,7 +24,7 @@ class Piece:
 
     Where a dimension cannot be split evenly, ``unequal`` may have the array in parts besides: each has the size of the
     first one, and behind the end of the dimension there is anything. ``instruction`` is then not yet computed: nothing
-    is, until it is used.
+    is, until it is used. ``range_of``: of which piece it is a range, along which dimension, and from where.
     """
 
     instruction: Instruction
@@ -35,6 +35,7 @@ class Piece:
     unreduced: Split | None = None
     parts: dict[Tiling, Instruction] = field(default_factory=dict)
     unequal: tuple[Tiling, Instruction] | None = None
+    range_of: tuple[Piece, int, int] | None = None
 
     @property
     def is_whole(self) -> bool:
