@@ -27,10 +27,16 @@ def sends(split):
 )
 def test_segments_in_permutes(size, part, starts, length, permutes, sent):
     plan = exchange(size, part, Ranges(starts, length, (length,) * len(starts)))
+    assert plan is not None
     assert len(plan.blocks) == permutes
     assert plan.sent == pytest.approx(sent)
     for block in plan.blocks:
         assert len(set(dict(block.pairs))) == len(block.pairs) == len({target for _, target in block.pairs})
+
+
+def test_what_takes_many_permutes_is_not_exchanged():
+    assert exchange(64, 4, Ranges((0,) * 16, 1, (1,) * 16)) is None  # all from the first part
+    assert exchange(64, 4, Ranges((0,) * 16, 64, (64,) * 16)) is None  # everything for all
 
 
 @pytest.mark.parametrize(

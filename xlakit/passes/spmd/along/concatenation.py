@@ -10,7 +10,7 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.elementwise.select import Select
 from xlakit.ops.movement import Concatenate
 from xlakit.passes.spmd.along.halo import Block, Halo, Ranges, exchange
-from xlakit.passes.spmd.along.windows import MOST_PERMUTES, RANGES, finished, lengths, parts_known
+from xlakit.passes.spmd.along.windows import RANGES, finished, lengths, parts_known
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
 from xlakit.passes.spmd.shardings.factors import Dims, Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
@@ -157,7 +157,7 @@ def _is_cheaper(joined: Sequence[_Joined], along: int, split: Split) -> bool:
             continue
         sizes = local_sizes(one.tiling, one.piece.shape.dimensions)
         plan = exchange(one.size, sizes[along], one.ranges)
-        if len(plan.blocks) > MOST_PERMUTES:
+        if plan is None:
             return False
         sent += plan.sent * math.prod(sizes) / sizes[along]
         gathered += math.prod(sizes) * (parts(split) - 1) if one.piece not in seen else 0

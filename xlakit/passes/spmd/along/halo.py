@@ -17,13 +17,14 @@ some elements of its part besides. These are the right ones for where they come 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import field
+from typing import Final
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
+from xlakit.errors import InternalError
 from xlakit.ir.attributes import PaddingDimension, SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
@@ -33,6 +34,8 @@ from xlakit.ops.movement import Concatenate, Pad
 from xlakit.passes.spmd.pieces.emit import Emitter
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, parts, teams_over, with_split
+
+_MOST_PERMUTES: Final = 4
 
 
 @dataclass(frozen=True)
@@ -92,14 +95,20 @@ class Exchange:
         return sum(b.length * len(b.pairs) for b in self.blocks) / len(self.ranges.starts)
 
 
-def exchange(size: int, part: int, ranges: Ranges) -> Exchange:
-    """Plan an exchange: which segments go in one permute. Long ones come first: none makes a block longer."""
+def exchange(size: int, part: int, ranges: Ranges) -> Exchange | None:
+    """Plan an exchange: which segments go in one permute. Long ones come first: none makes a block longer.
+
+    None where that takes too many permutes: a gather waits for all others once, an exchange for each of its permutes.
+    """
     own = Block(part)
     begin, end = ranges.among or (0, size)
     segments: list[tuple[int, int, int, int]] = []
     for target, start in enumerate(ranges.starts):
         low, high = max(start, begin), min(start + ranges.needed[target], end)
-        for source in range(low // part, -(-high // part) if high > low else 0):
+        sources = range(low // part, -(-high // part) if high > low else 0)
+        if len(sources) > _MOST_PERMUTES + 1:
+            return None
+        for source in sources:
             first, last = max(low, source * part), min(high, (source + 1) * part)
             if source == target:
                 own.places[target] = source * part - start
@@ -110,6 +119,8 @@ def exchange(size: int, part: int, ranges: Ranges) -> Exchange:
         target = source - distance
         block = next((b for b in blocks if b.takes(source, target)), None)
         if block is None:
+            if len(blocks) == _MOST_PERMUTES:
+                return None
             blocks.append(block := Block(length))
         first = min(first, part - block.length)
         block.pairs.append((source, target))
@@ -134,7 +145,10 @@ class Halo:
 
     def plan(self, value: Instruction, ranges: Ranges) -> Exchange:
         """How the ranges of an array in parts are exchanged."""
-        return exchange(self.size, value.shape.dimensions[self.dimension], ranges)
+        plan = exchange(self.size, value.shape.dimensions[self.dimension], ranges)
+        if plan is None:
+            raise InternalError("an exchange of more permutes than were counted before")
+        return plan
 
     def fetched(
         self,
@@ -280,14 +294,3 @@ class Halo:
         inside = flags[0] if len(flags) == 1 else make.add(And(), *flags)
         outside = make.broadcast(fill, value.shape.dimensions)
         return make.add(Select(), self.along(inside, value), value, outside)
-
-
-def bytes_sent(value_sizes: Sequence[int], dimension: int, plan: Exchange, kind: PrimitiveType) -> float:
-    """What a member sends in an exchange of an array of these sizes, in bytes."""
-    rest = math.prod(size for d, size in enumerate(value_sizes) if d != dimension)
-    return plan.sent * rest * kind.bit_width / 8
-
-
-def parts_of(split: Split, size: int) -> int:
-    """The length of each part of a dimension; the last ones may have less of it."""
-    return -(-size // parts(split))

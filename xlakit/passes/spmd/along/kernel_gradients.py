@@ -14,13 +14,14 @@ import math
 from collections.abc import Sequence
 
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import Window, WindowDimension
 from xlakit.ir.enums import ConvolutionKind
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.elementwise.binary import Add
 from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
-from xlakit.passes.spmd.along.windows import MOST_PERMUTES, RANGES, dilated, parts_known, windowed
+from xlakit.passes.spmd.along.windows import RANGES, dilated, parts_known, windowed
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, splits_of
 from xlakit.passes.spmd.shardings.factors import Dims, Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
@@ -36,7 +37,7 @@ def convolution(
     return windowed(pieces, old, given, scope, hint) if found is None else found
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Dimension:
     """A dimension of space that the kernel is split along.
 
@@ -139,7 +140,7 @@ def _is_cheaper(
         if tilings[0][dim.image] is None:
             continue
         plan = exchange(given[0].shape.dimensions[dim.image], sizes[dim.image], dim.ranges)
-        if len(plan.blocks) > MOST_PERMUTES:
+        if plan is None:
             return False
         sent += plan.sent * math.prod(sizes) / sizes[dim.image]
         gathered += math.prod(sizes) * (parts(dim.split) - 1)

@@ -9,17 +9,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import PaddingDimension, Window, WindowDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.movement import Pad
 from xlakit.ops.windows import SelectAndScatter
 from xlakit.passes.dynamic.padded_reductions import identity_of
 from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
-from xlakit.passes.spmd.along.windows import MOST_PERMUTES, RANGES, finished, parts_known
+from xlakit.passes.spmd.along.windows import RANGES, finished, parts_known
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
 from xlakit.passes.spmd.shardings.factors import Dims, Factors, can_be_in_parts, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
@@ -129,7 +129,7 @@ def _is_cheaper(given: Sequence[Piece], tilings: Sequence[Tiling], along: Sequen
                 continue
             ranges = dim.source if n else dim.array
             plan = exchange(given[n].shape.dimensions[dim.number], sizes[dim.number], ranges)
-            if len(plan.blocks) > MOST_PERMUTES:
+            if plan is None:
                 return False
             rest = math.prod(sizes) / sizes[dim.number]
             sent += plan.sent * rest

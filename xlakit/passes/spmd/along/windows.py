@@ -46,8 +46,6 @@ from xlakit.passes.spmd.shardings.values import Piece
 
 # The factors of dimensions that are split by ranges come after those of the rule.
 RANGES: Final = 2_000
-# A gather waits for all others once; an exchange does for each of its permutes.
-MOST_PERMUTES: Final = 4
 T = TypeVar("T")
 
 
@@ -277,7 +275,7 @@ def _is_cheaper(sizes: Sequence[int], tiling: Tiling, along: Sequence[Dimension]
     sent = 0.0
     for dim in along:
         plan = exchange(sizes[dim.source], own[dim.source], dim.reading.ranges)
-        if len(plan.blocks) > MOST_PERMUTES:
+        if plan is None:
             return False
         sent += plan.sent * math.prod(own) / own[dim.source]
         own[dim.source] = dim.reading.ranges.length
