@@ -1,5 +1,7 @@
 """Builders, results, options and texts of xla_client in use. What is expected is what jaxlib 0.6.0 answers."""
 
+import gzip
+import json
 import sys
 
 import numpy as np
@@ -277,3 +279,13 @@ def test_executables_know_how_their_program_was_split():
         executable.execute([first])
     with pytest.raises(ValueError, match="Could not find memory addressable by device cpu"):
         xc.SingleDeviceSharding(client.devices()[0], memory_kind="other")
+
+
+def test_traces_lie_where_tensorboard_looks(tmp_path):
+    session = xc.profiler.ProfilerSession()
+    with xc.profiler.TraceMe("a block"):
+        pass
+    session.stop_and_export(str(tmp_path))
+    (trace,) = tmp_path.glob("plugins/profile/*/*.trace.json.gz")
+    (event,) = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    assert event["name"] == "a block"

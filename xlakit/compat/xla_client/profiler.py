@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import platform
 import threading
 import time
 from types import TracebackType
@@ -67,9 +69,11 @@ class ProfilerSession:
         return json.dumps({"traceEvents": self._events}).encode()
 
     def export(self, xspace: bytes, tensorboard_dir: str) -> None:
-        """Write what :meth:`stop` gave into a folder, as ``trace.json``."""
-        os.makedirs(tensorboard_dir, exist_ok=True)
-        with open(os.path.join(tensorboard_dir, "trace.json"), "wb") as file:
+        """Write what :meth:`stop` gave where TensorBoard looks for it: ``plugins/profile/TIME/HOST.trace.json.gz``."""
+        run = time.strftime("%Y_%m_%d_%H_%M_%S")
+        folder = os.path.join(tensorboard_dir, "plugins", "profile", run)
+        os.makedirs(folder, exist_ok=True)
+        with gzip.open(os.path.join(folder, f"{platform.node() or 'localhost'}.trace.json.gz"), "wb") as file:
             file.write(xspace)
 
     def stop_and_export(self, tensorboard_dir: str) -> None:
