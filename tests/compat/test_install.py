@@ -15,6 +15,9 @@ client = xla_client.make_cpu_client()
 (result,) = xla_client.execute_with_python_values(client.compile(builder.build()), [], client)
 assert result == 3.0
 assert jaxlib.xla_extension is xla_client._xla
+from xla.python import xla_client as of_xla
+import xla.python.xla_extension
+assert of_xla is xla_client and xla.python.xla_extension is xla_client._xla
 """
 WITHOUT = """
 import importlib.util, sys
@@ -26,7 +29,8 @@ import jax, xlakit.compat.install as hook
 import jax.numpy as jnp
 assert float(jnp.float32(2) + 1) == 3.0
 hook.uninstall()
-import jaxlib
+import jaxlib, sys
+assert not [name for name in sys.modules if name.split(".")[0] == "xla"]
 assert not hasattr(getattr(jaxlib, "xla_client", None), "XlaBuilder") or "xlakit" not in jaxlib.xla_client.__file__
 """
 

@@ -1,6 +1,7 @@
 """``import xlakit.compat.install``: ``from jaxlib import xla_client`` then gives :mod:`xlakit.compat.xla_client`.
 
 For code that cannot be changed. It also answers for ``jaxlib.xla_extension``, and works where no jaxlib is installed.
+``from xla.python import xla_client``, as code of XLA's own tree says, gives the same.
 JAX itself keeps the module of its own jaxlib: where JAX is installed it is imported first.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 
@@ -15,7 +17,10 @@ from xlakit.compat import xla_client
 from xlakit.compat.xla_client import xla_extension
 
 _REPLACED = {"xla_client": xla_client, "xla_extension": xla_extension, "xla_extension.ops": xla_client.ops}
+# The packages of XLA's tree, which nothing installs.
+_XLA_PACKAGES = ("xla", "xla.python")
 _before: dict[str, ModuleType | None] = {}
+_made: list[str] = []
 
 
 def install() -> None:
@@ -29,6 +34,23 @@ def install() -> None:
         sys.modules[full] = module
         if "." not in name:
             setattr(package, name, module)
+    if find_spec("xla") is None:
+        _make_xla()
+
+
+def _make_xla() -> None:
+    for name in _XLA_PACKAGES:
+        _enter(name, _empty(name))
+    for name in ("xla_client", "xla_extension"):
+        _enter(f"xla.python.{name}", _REPLACED[name])
+
+
+def _enter(full: str, module: ModuleType) -> None:
+    sys.modules[full] = module
+    _made.append(full)
+    package, _, name = full.rpartition(".")
+    if package:
+        setattr(sys.modules[package], name, module)
 
 
 def uninstall() -> None:
@@ -46,6 +68,9 @@ def uninstall() -> None:
             delattr(package, name)
     if getattr(package, "__xlakit__", False):
         del sys.modules["jaxlib"]
+    for full in _made:
+        del sys.modules[full]
+    _made.clear()
     _before.clear()
 
 
@@ -55,10 +80,16 @@ def _package() -> ModuleType:
         import_module("jax")
     if find_spec("jaxlib") is not None:
         return import_module("jaxlib")
-    made = ModuleType("jaxlib", "Stands for jaxlib, with what xlakit.compat has of it.")
+    sys.modules["jaxlib"] = made = _empty("jaxlib")
+    return made
+
+
+def _empty(name: str) -> ModuleType:
+    made = ModuleType(name, f"Stands for {name}, with what xlakit.compat has of it.")
     made.__path__ = []
+    # Without one, importlib.util.find_spec fails for the name.
+    made.__spec__ = ModuleSpec(name, None, is_package=True)
     setattr(made, "__xlakit__", True)  # noqa: B010
-    sys.modules["jaxlib"] = made
     return made
 
 
