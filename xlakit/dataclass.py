@@ -52,7 +52,7 @@ def dataclass(
 def _made(cls: type[_T], *, frozen: bool, eq: bool, slots: bool, kw_only: bool) -> type[_T]:
     own = dict(vars(cls))
     # The standard one gathers the fields, and makes no method.
-    made = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
+    made = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)  # noqa: TID251
     fields = dataclasses.fields(made)  # pyright: ignore
     shown = [f.name for f in fields if f.repr]
     members: dict[str, Any] = {
