@@ -112,6 +112,21 @@ def check_other_ways_of_running():
     np.testing.assert_array_equal(np.asarray(both[1]), given.T)
 
 
+def check_mutable_arrays():
+    """JAX says the layouts of what they hold, numbers' too."""
+    import jax
+    import jax.numpy as jnp
+
+    for given in (1.5, np.float32([1, 2]), np.ones((2, 3), np.float32)):
+
+        def through(x):
+            held = jax.new_ref(x)
+            # It takes what it closes over as an argument, and gives it back.
+            return jax.jit(lambda: jnp.sin(held[...]))()
+
+        np.testing.assert_allclose(np.asarray(through(jnp.asarray(given))), np.sin(given), rtol=1e-6)
+
+
 def check_errors():
     import jax
     from jax.experimental.layout import Format, Layout
@@ -147,6 +162,10 @@ def test_automatic_layouts(on_xlakit):
 
 def test_other_ways_of_running(on_xlakit):
     on_xlakit(check_other_ways_of_running)
+
+
+def test_mutable_arrays(on_xlakit):
+    on_xlakit(check_mutable_arrays)
 
 
 def test_errors(on_xlakit):

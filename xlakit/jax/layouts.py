@@ -125,7 +125,7 @@ def _order(mode: str, shape: Shape) -> tuple[int, ...] | None:
     """The order, from the major dimension on, that a mode asks for; None for none."""
     from xlakit.formats.hlo_text import parse_shape
 
-    if mode in (*_DEFAULT, _AUTO):
+    if mode in (*_DEFAULT, _AUTO) or not shape.rank:
         return None
     layout = parse_shape(f"{shape.to_string(with_layout=False)}{mode}").layout_or_default
     if layout.tiles:
