@@ -13,7 +13,7 @@ from evaluating import s32
 import xlakit as xla
 from fuzz import stress
 from fuzz.support.stress_programs import KINDS, Kind, make_program
-from xlakit.execution.channels import Channel, Message, Room
+from xlakit.execution.channels import Channel, Message, PostedReceive
 from xlakit.execution.device import Device
 from xlakit.execution.run import Run
 
@@ -59,9 +59,9 @@ def test_the_same_seed_makes_the_same_program():
 def remaining():
     """What should be gone when nothing runs."""
     gc.collect()
-    counts = dict.fromkeys(("Run", "Device", "Channel", "Message", "Room"), 0)
+    counts = dict.fromkeys(("Run", "Device", "Channel", "Message", "PostedReceive"), 0)
     for thing in gc.get_objects():
-        if isinstance(thing, (Run, Device, Channel, Message, Room)):
+        if isinstance(thing, (Run, Device, Channel, Message, PostedReceive)):
             counts[type(thing).__name__] += 1
     files = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
     return counts, threading.active_count(), files
