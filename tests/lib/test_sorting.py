@@ -56,6 +56,15 @@ def test_sizes_of_reductions_are_those_of_jaxlib():
         ours, _ = approx_topk.approx_top_k_reduction_output_size(size, rank, k, recall, False, override)
         assert ours == theirs[0].shape[-1], (size, rank, k, recall, override)
     assert approx_topk.approx_top_k_reduction_output_size(10, 1, 3, 0.9) == (3, -1)
+    # More than there are, where a part is short of two tiles; all are kept then.
+    assert approx_topk.approx_top_k_reduction_output_size(1928, 1, 20, 0.95, False, 15424) == (2048, 0)
+    found = run(
+        lambda a: approx_topk.approx_top_k(
+            [a], [xla.constant(a.builder, np.float32(-np.inf))], 20, 0, xla.gt, 0.95, False, 15424
+        )[0],
+        np.arange(1928, dtype=np.float32),
+    )
+    assert found.shape == (1928,)
     for recall, override in ((0.0, -1), (1.5, -1), (0.9, 9)):
         with pytest.raises(xla.ArgumentError):
             approx_topk.approx_top_k_reduction_output_size(10, 1, 3, recall, False, override)

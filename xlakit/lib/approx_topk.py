@@ -63,11 +63,13 @@ def _bins(size: int, rank: int, top_k: int, recall: float, override: int) -> tup
     if recall == 1:
         return size, 0
     bins = max(int((1 - top_k) / math.log(recall)), tile)
-    # No more than one tile of bins is left of the smallest reduction.
-    log2_reduction = min((whole // bins).bit_length() - 1, (size // tile - 1).bit_length())
+    log2_reduction = (whole // bins).bit_length() - 1
     if log2_reduction <= 0:
         return size, 0
-    return -(-size // (tile << log2_reduction)) * tile, log2_reduction
+    # No more than one tile of bins is left of this part; one that is short of two tiles becomes two, as in jaxlib.
+    log2_reduction = min(log2_reduction, (size // tile - 1).bit_length())
+    tiles = -(-size // tile)
+    return -(-tiles // (1 << log2_reduction)) * tile, log2_reduction
 
 
 @building
@@ -99,7 +101,7 @@ def approx_top_k(
     kept, _ = approx_top_k_reduction_output_size(
         shape.dimensions[dimension], shape.rank, top_k, recall_target, False, reduction_input_size_override
     )
-    found = _first_of_bins(operands, init_values, kept, dimension, comparator)
+    found = _first_of_bins(operands, init_values, min(kept, shape.dimensions[dimension]), dimension, comparator)
     return _sorted(found, top_k, dimension, comparator) if aggregate_to_topk else found
 
 
@@ -120,7 +122,7 @@ def approx_top_k_fallback(
     kept, _ = approx_top_k_reduction_output_size(
         shape.dimensions[dimension], shape.rank, top_k, recall_target, aggregate_to_topk, reduction_input_size_override
     )
-    return _sorted(operands, kept, dimension, comparator)
+    return _sorted(operands, min(kept, shape.dimensions[dimension]), dimension, comparator)
 
 
 def _check(operands: Sequence[XlaOp], init_values: Sequence[XlaOp], top_k: int, reduction_dim: int) -> int:

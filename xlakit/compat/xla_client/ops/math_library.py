@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from xlakit.compat.xla_client.errors import with_status
 from xlakit.compat.xla_client.ops.operations import Builder, Computation, Op, Ops, operation
-from xlakit.errors import ArgumentError
 from xlakit.lib import linear_algebra, special
+from xlakit.lib.approx_topk import approx_top_k_reduction_output_size
 from xlakit.ops import data, movement, sort
 
 
@@ -164,11 +163,11 @@ def _sizes(
     operands: Any, top_k: int, dimension: int, recall_target: float, aggregate: bool, override: int
 ) -> tuple[int, int]:
     """How many elements the result has, ``top_k`` or as many as a partial reduction leaves, and the reduction."""
-    if not 0 < recall_target <= 1:
-        raise ArgumentError(f"recall_target is {recall_target}", hint="give a number above 0 and at most 1")
     shape = operands[0].shape
     size = shape.dimensions[dimension % shape.rank]
-    kept, log2_reduction = _reduced_size(size, shape.rank, top_k, recall_target, aggregate, override)
+    kept, log2_reduction = approx_top_k_reduction_output_size(
+        size, shape.rank, top_k, recall_target, aggregate, override
+    )
     return min(kept, size), log2_reduction
 
 
@@ -200,37 +199,6 @@ def ApproxTopKReductionOutputSize(
 
     Raises XlaRuntimeError where ``input_size_override`` is less than the size of the input.
     """
-    return _reduced_size(input_size, rank, top_k, recall_target, aggregate_to_topk, input_size_override)
-
-
-def _reduced_size(
-    input_size: int, rank: int, top_k: int, recall_target: float, aggregate_to_topk: bool, input_size_override: int
-) -> tuple[int, int]:
-    """See ApproxTopKReductionOutputSize.
-
-    Elements fall into bins of which each keeps its first one: -(k - 1) / ln(recall) bins lose so few of the first k.
-    Sizes are multiples of a tile: 1024 elements of a vector, 128 of a row. (k, -1) for the whole reduction.
-    """
-    if aggregate_to_topk:
-        return top_k, -1
-    if 0 <= input_size_override < input_size:
-        raise ArgumentError(
-            f"the size of the whole input, {input_size_override}, is less than that of this part, {input_size}",
-            hint="leave it out, or give the size of all parts together",
-        )
-    tile = 1024 if rank == 1 else 128
-    if input_size <= tile:
-        return input_size, 0
-    logical = input_size_override if input_size_override >= 0 else input_size
-    if top_k == 1:
-        return tile, math.ceil(math.log2(-(-logical // tile)))
-    if recall_target == 1:
-        return input_size, 0
-    bins = max(int((1 - top_k) / math.log(recall_target)), tile)
-    log2_reduction = math.floor(math.log2(logical / bins))
-    if log2_reduction <= 0:
-        return input_size, 0
-    # No more than leaves one tile of this part.
-    log2_reduction = min(log2_reduction, math.ceil(math.log2(input_size // tile)))
-    tiles = -(-input_size // tile)
-    return -(-tiles // (1 << log2_reduction)) * tile, log2_reduction
+    return approx_top_k_reduction_output_size(
+        input_size, rank, top_k, recall_target, aggregate_to_topk, input_size_override
+    )
