@@ -17,7 +17,7 @@ import llvmlite.binding as llvm
 from llvmlite.binding.newpassmanagers import NewPassManager
 
 from xlakit import options
-from xlakit.cpu.llvm import target
+from xlakit.cpu.llvm import libcalls, target
 from xlakit.cpu.llvm.function import Effort
 from xlakit.cpu.llvm.target import Processor
 from xlakit.errors import InternalError
@@ -283,10 +283,12 @@ class Library:
         """
         target.set_up()
         builder = llvm.JITLibraryBuilder()
-        for data in (objects,) if isinstance(objects, bytes) else objects:
+        images = [objects] if isinstance(objects, bytes) else list(objects)
+        for data in images:
             builder.add_object_img(data)
         builder.add_current_process()
-        for symbol, address in symbols.items():
+        called = {libcall: _libcall(libcall) for libcall in libcalls.called_by(images) if libcall not in functions}
+        for symbol, address in {**symbols, **called}.items():
             builder.import_symbol(symbol, address)
         for function in functions:
             builder.export_symbol(function)
@@ -305,6 +307,18 @@ class Library:
     def address(self, function: str) -> int:
         """Where a function starts."""
         return self._addresses[function]
+
+
+_libcall_libraries: dict[str, Library] = {}
+_libcalls_lock = threading.Lock()
+
+
+def _libcall(name: str) -> int:
+    """Where a function starts that LLVM's code generation calls by itself; made when it is first needed."""
+    with _libcalls_lock:
+        if name not in _libcall_libraries:
+            _libcall_libraries[name] = Library(name, make_object(libcalls.LIBCALLS[name]), [name], {}, stays=True)
+        return _libcall_libraries[name].address(name)
 
 
 # -- freeing machine code --------------------------------------------------------------------------
