@@ -73,10 +73,12 @@ def main(given: Sequence[str] | None = None) -> int:
     of_kind = parser.add_mutually_exclusive_group()
     of_kind.add_argument("--large", action="store_true", help="arrays that are computed in tasks, strips and blocks")
     of_kind.add_argument("--sharded", action="store_true", help="programs over eight devices: results are split alike")
+    of_kind.add_argument("--layouts", action="store_true", help="arguments and results in orders that are drawn")
     parser.add_argument("--seconds", type=float, default=600, help="for how long (600)")
     options = parser.parse_args(given)
     begin, counts, times = time.monotonic(), Counter[str](), [0.0, 0.0]
-    kind_of_program = "large" if options.large else "sharded" if options.sharded else ""
+    kinds = ("large", "sharded", "layouts")
+    kind_of_program = next((kind for kind in kinds if getattr(options, kind)), "")
     prefix = kind_of_program + options.seed
     print(f"seed {options.seed}", flush=True)
     for report in reports(prefix, options.first, options.count):
