@@ -11,7 +11,11 @@ from xlakit.dataclass import dataclass
 
 
 def _classes(make):
-    """Classes of every kind, made by one of the two."""
+    """Classes of every kind, made by one of the two decorators."""
+    return [*_mutable_classes(make), *_frozen_classes(make), *_hand_written_classes(make)]
+
+
+def _mutable_classes(make):
 
     @make
     class Plain:
@@ -31,6 +35,10 @@ def _classes(make):
         def __post_init__(self):
             self.b *= 2
 
+    return [Plain, Slotted]
+
+
+def _frozen_classes(make):
     @make(frozen=True, slots=True)
     class Value:
         """A class."""
@@ -54,11 +62,25 @@ def _classes(make):
         b: int
 
     @make(frozen=True, slots=True, eq=False)
-    class Thing:
+    class ByIdentity:
         """A class."""
 
         a: int
 
+    @make(frozen=True, slots=True)
+    class Empty:
+        """A class."""
+
+    @make(frozen=True, slots=True)
+    class One:
+        """A class."""
+
+        a: float
+
+    return [Value, Further, Named, ByIdentity, Empty, One]
+
+
+def _hand_written_classes(make):
     @make(frozen=True)
     class Own:
         """A class."""
@@ -74,17 +96,7 @@ def _classes(make):
         def __eq__(self, other):
             return True
 
-    @make(frozen=True, slots=True)
-    class Empty:
-        """A class."""
-
-    @make(frozen=True, slots=True)
-    class One:
-        """A class."""
-
-        a: float
-
-    return [Plain, Slotted, Value, Further, Named, Thing, Own, Empty, One]
+    return [Own]
 
 
 _CALLS = [
@@ -104,21 +116,21 @@ def _made(cls):
     return found
 
 
-def _told(things):
-    """What can be seen of objects and pairs of them."""
-    objects = [thing for thing in things if not isinstance(thing, str)]
+def _observed(results):
+    """What the objects among results of calls show: their texts, hashes, fields, and which are equal."""
+    objects = [result for result in results if not isinstance(result, str)]
     hashes = []
-    for thing in objects:
+    for instance in objects:
         try:
-            hashes.append(hash(thing))
+            hashes.append(hash(instance))
         except TypeError as error:
             hashes.append(str(error))
     is_identity = type(objects[0]).__hash__ is object.__hash__
     return (
-        [thing if isinstance(thing, str) else repr(thing) for thing in things],
+        [result if isinstance(result, str) else repr(result) for result in results],
         [[a == b for b in objects] for a in objects],
         None if is_identity else hashes,
-        [dataclasses.asdict(thing) for thing in objects[:2]],
+        [dataclasses.asdict(instance) for instance in objects[:2]],
         [getattr(type(objects[0]), "__slots__", None), type(objects[0]).__match_args__],
     )
 
@@ -126,26 +138,26 @@ def _told(things):
 def test_they_are_as_the_standard_ones():
     for ours, theirs in zip(_classes(dataclass), _classes(dataclasses.dataclass), strict=True):
         made = _made(ours), _made(theirs)
-        assert _told(made[0]) == _told(made[1])
+        assert _observed(made[0]) == _observed(made[1])
         for cls in (ours, theirs):
             assert cls.__init__.__annotations__ == theirs.__init__.__annotations__
             assert cls.__qualname__ == theirs.__qualname__
 
 
 def test_what_is_frozen_stays():
-    for ours in _classes(dataclass)[2:]:
-        thing = next(thing for thing in _made(ours) if not isinstance(thing, str))
+    for ours in [*_frozen_classes(dataclass), *_hand_written_classes(dataclass)]:
+        instance = next(result for result in _made(ours) if not isinstance(result, str))
         names = [f.name for f in dataclasses.fields(ours)]
         for name in names[:1]:
             with pytest.raises(FrozenInstanceError):
-                setattr(thing, name, 1)
+                setattr(instance, name, 1)
             with pytest.raises(FrozenInstanceError):
-                delattr(thing, name)
+                delattr(instance, name)
         with pytest.raises(AttributeError):
-            thing.unknown = 1
-        assert copy.copy(thing) == thing or type(thing).__eq__ is object.__eq__
+            instance.unknown = 1
+        assert copy.copy(instance) == instance or type(instance).__eq__ is object.__eq__
         if names:
-            assert getattr(dataclasses.replace(thing, **{names[0]: 8}), names[0]) == 8
+            assert getattr(dataclasses.replace(instance, **{names[0]: 8}), names[0]) == 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +172,9 @@ class _Inheriting(_Kept):
 
 def test_pickles_and_subclasses():
     assert pickle.loads(pickle.dumps(_Kept(1, "x"))) == _Kept(1, "x")
-    thing = _Inheriting(1, "y")
-    assert repr(thing) == "_Inheriting(a=1, b='y')"
-    assert thing == _Inheriting(1, "y") != _Kept(1, "y")
-    thing.own = 3
+    inheriting = _Inheriting(1, "y")
+    assert repr(inheriting) == "_Inheriting(a=1, b='y')"
+    assert inheriting == _Inheriting(1, "y") != _Kept(1, "y")
+    inheriting.own = 3
     assert "__init__" not in vars(_Inheriting)
     assert type(vars(_Kept)["__init__"]).__name__ == "function"

@@ -100,7 +100,7 @@ def _addresses(imports: Sequence[str], c_functions: Mapping[str, int]) -> dict[s
         if name.startswith("xlakit_") and name not in symbols and not name.startswith(_PROFILE):
             found = common_code.resolve(name)
             if found is None:
-                # Few programs call it, and the interpreter has other things to load before its first call.
+                # Imported here because few programs need it.
                 from xlakit.cpu.kernels.shared import blas
 
                 found = blas.resolve(name)

@@ -160,7 +160,7 @@ class _Run:
         self._context = context
         self._device = device
         self._host = HostRun(device)
-        # The checksums of values, and who has written where, the latest last.
+        # The checksums of values; and the ranges of bytes written, each with what was written, the latest last.
         self._known: dict[HloValue, bytes] = {}
         self._writers: list[tuple[int, int, str]] = []
         self._offsets: dict[BufferSlice, int] = {}
@@ -207,7 +207,7 @@ class _Run:
             raise self._fault(f"{what} {_named(expected)}, which has never been written", instruction)
         if known != _checksum(self._bytes(own)):
             low, high = self._range(own)
-            late = [who for a, b, who in self._writers if a < high and low < b]
+            late = [writer for a, b, writer in self._writers if a < high and low < b]
             by = f": {late[-1]} has written there last" if late else ""
             raise self._fault(f"{what} {_named(expected)}, whose memory holds something else by now{by}", instruction)
 

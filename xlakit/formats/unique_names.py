@@ -38,19 +38,19 @@ def sanitized(name: str) -> str:
     return "a" + plain[1:] if plain.startswith("__") and not plain.startswith("__xla_") else plain
 
 
-def unique_names(things: Iterable[_T]) -> dict[_T, str]:
+def unique_names(nodes: Iterable[_T]) -> dict[_T, str]:
     """A name for each: its own where all differ, else numbered as XLA's parser numbers them.
 
     HLO text lets two computations use a name each for itself; the proto does not.
     """
-    listed = list(things)
-    names = {thing: thing.name for thing in listed}
+    listed = list(nodes)
+    names = {node: node.name for node in listed}
     if len(set(names.values())) == len(listed) and all(names.values()):
         return names
     taken: dict[str, set[int]] = {}
     free: dict[str, int] = {}
-    for thing in listed:
-        root, number = sanitized(thing.name or "name"), 0
+    for node in listed:
+        root, number = sanitized(node.name or "name"), 0
         numbered = _NUMBERED.fullmatch(root)
         if numbered is not None:
             root, number = numbered[1], int(numbered[2])
@@ -61,5 +61,5 @@ def unique_names(things: Iterable[_T]) -> dict[_T, str]:
                 number += 1
             free[root] = number + 1
         used.add(number)
-        names[thing] = root if number == 0 and numbered is None else f"{root}.{number}"
+        names[node] = root if number == 0 and numbered is None else f"{root}.{number}"
     return names

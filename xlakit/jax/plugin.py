@@ -118,8 +118,8 @@ def _table(state: State) -> Any:
     layouts = words_of([8 * (len(functions) + 5), interface.LAYOUTS_NUMBER, 0, *functions, 0, 0])
     head = [interface.TABLE_BYTES, ctypes.addressof(layouts), interface.VERSION_BYTES, 0, version]
     table = words_of([*head, *(addresses[name] for name in interface.SLOTS)])
-    for thing in (table, layouts, failure, of_python, state):
-        keep_for_ever(thing)
+    for part in (table, layouts, failure, of_python, state):
+        keep_for_ever(part)
     return table
 
 

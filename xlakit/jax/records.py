@@ -50,6 +50,6 @@ def words_of(values: Sequence[int]) -> Any:
     return (ctypes.c_int64 * max(1, len(values)))(*values)
 
 
-def keep_for_ever(thing: Any) -> None:
+def keep_for_ever(value: Any) -> None:
     """Have something stay until the process ends: native code may use it to the last."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))

@@ -1,4 +1,4 @@
-"""The first elements in an order, most of them: what is left of bins that each keep the first of theirs.
+"""Approximate top-k: elements are divided into bins, of which each keeps its first element in an order.
 
 Source: ``xla/hlo/builder/lib/approx_topk.h``; Chern et al., "TPU-KNN: K Nearest Neighbor Search at Peak FLOP/s" (2022).
 """
@@ -97,11 +97,8 @@ def approx_top_k(
     Raises ShapeError, ArgumentError. Source: ApproxTopK.
     """
     dimension = _check(operands, init_values, top_k, reduction_dim)
-    shape = operands[0].shape
-    kept, _ = approx_top_k_reduction_output_size(
-        shape.dimensions[dimension], shape.rank, top_k, recall_target, False, reduction_input_size_override
-    )
-    found = _first_of_bins(operands, init_values, min(kept, shape.dimensions[dimension]), dimension, comparator)
+    bins = _kept(operands, dimension, top_k, recall_target, False, reduction_input_size_override)
+    found = _first_of_bins(operands, init_values, bins, dimension, comparator)
     return _sorted(found, top_k, dimension, comparator) if aggregate_to_topk else found
 
 
@@ -118,11 +115,8 @@ def approx_top_k_fallback(
 ) -> list[XlaOp]:
     """:func:`approx_top_k` by a sort of all elements, so that none is missed. Source: ApproxTopKFallback."""
     dimension = _check(operands, init_values, top_k, reduction_dim)
-    shape = operands[0].shape
-    kept, _ = approx_top_k_reduction_output_size(
-        shape.dimensions[dimension], shape.rank, top_k, recall_target, aggregate_to_topk, reduction_input_size_override
-    )
-    return _sorted(operands, min(kept, shape.dimensions[dimension]), dimension, comparator)
+    kept = _kept(operands, dimension, top_k, recall_target, aggregate_to_topk, reduction_input_size_override)
+    return _sorted(operands, kept, dimension, comparator)
 
 
 def _check(operands: Sequence[XlaOp], init_values: Sequence[XlaOp], top_k: int, reduction_dim: int) -> int:
@@ -135,6 +129,16 @@ def _check(operands: Sequence[XlaOp], init_values: Sequence[XlaOp], top_k: int, 
     if not 0 < top_k <= size:
         raise ShapeError(f"the first {top_k} of {size} elements", hint=f"give from 1 to {size}")
     return dimension
+
+
+def _kept(
+    operands: Sequence[XlaOp], dimension: int, top_k: int, recall_target: float, aggregate_to_topk: bool, override: int
+) -> int:
+    """How many elements are left along the dimension."""
+    shape = operands[0].shape
+    size = shape.dimensions[dimension]
+    kept, _ = approx_top_k_reduction_output_size(size, shape.rank, top_k, recall_target, aggregate_to_topk, override)
+    return min(kept, size)
 
 
 def _first_of_bins(

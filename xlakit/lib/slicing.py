@@ -43,7 +43,7 @@ def dynamic_strided_slice(
 
 @building
 def update_slice(x: XlaOp, update: XlaOp, start: Sequence[int]) -> XlaOp:
-    """``x`` with ``update`` in the place of its elements from ``start`` on.
+    """``x`` with ``update`` written over its elements from ``start`` on.
 
     update: an array of the rank and type of ``x``. start: one index for each dimension.
 
@@ -78,7 +78,7 @@ def slice_in_minor_dims(x: XlaOp, start: Sequence[int], end: Sequence[int]) -> X
 
 @building
 def update_slice_in_minor_dims(x: XlaOp, update: XlaOp, start: Sequence[int]) -> XlaOp:
-    """``x`` with ``update`` in the place of ``x[..., start:]``, along as many last dimensions as there are indices.
+    """``x`` with ``update`` written over ``x[..., start:]``, along as many last dimensions as there are indices.
 
     update: an array of the rank and type of ``x``. Raises ShapeError where it does not lie inside.
     Source: UpdateSliceInMinorDims.
@@ -100,7 +100,7 @@ def dynamic_slice_in_minor_dims(x: XlaOp, starts: Sequence[OperandLike], sizes: 
 
 @building
 def dynamic_update_slice_in_minor_dims(x: XlaOp, update: XlaOp, starts: Sequence[OperandLike]) -> XlaOp:
-    """``x`` with ``update`` in the place of ``x[..., start:]``, along as many last dimensions as there are starts.
+    """``x`` with ``update`` written over ``x[..., start:]``, along as many last dimensions as there are starts.
 
     starts: integer scalars of one type; an update that would reach outside is moved inside.
 

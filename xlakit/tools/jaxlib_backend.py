@@ -137,7 +137,7 @@ class JaxlibBackend:
         hlo, base = self._hlo, self._jax.GSPMDSharding
 
         class Everywhere(base):
-            """A whole value on each device; jaxlib asks these two things of the sharding classes of JAX."""
+            """A whole value on each device, with the two members that jaxlib reads of JAX's sharding classes."""
 
             memory_kind = None
 

@@ -115,9 +115,10 @@ def processor() -> Processor:
 def _processor(own: Processor, cpu: str, width: int) -> Processor:
     found = _of_level(own, cpu) if cpu else own
     if width > found.vector_bytes:
-        whose = f"XLAKIT_CPU={cpu}" if cpu else "this machine"
+        machine = f"XLAKIT_CPU={cpu}" if cpu else "this machine"
         raise ArgumentError(
-            f"{whose} has no vectors of {width} bytes", hint=f"XLAKIT_VECTOR_BYTES may be {found.vector_bytes} at most"
+            f"{machine} has no vectors of {width} bytes",
+            hint=f"XLAKIT_VECTOR_BYTES may be {found.vector_bytes} at most",
         )
     return found.narrowed(width) if width else found
 

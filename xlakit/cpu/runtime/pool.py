@@ -162,7 +162,7 @@ def _emit_spread(module: Module) -> None:
             taken = fn.atomic_load(I64, claim, "monotonic").eq(job)
             bit.next(number + 1, fn.select(taken, free & ~(fn.i64(1) << number), free))
         fn.store(bit.results[1], fn.at(mask, I64, word.index))
-    # Where all are taken the mask is empty, and the system leaves things as they are.
+    # Where all are taken the mask is empty; the system then refuses it, and the thread stays where it is.
     fn.call("sched_setaffinity", I32, fn.i32(0), fn.i64(_MASK_BYTES), mask)
     fn.call("claim_processor", I1, job)
     fn.ret()

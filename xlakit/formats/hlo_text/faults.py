@@ -29,7 +29,8 @@ from xlakit.verifier import Finding, findings, shape_findings
 _UNREAD: Final = "xlakit.Unread"
 _HEAD: Final = re.compile(r"(ROOT\s+)?%?([\w.\-]+)\s*=\s*")
 _TYPES: Final = "|".join(t.hlo_name for t in PrimitiveType)
-# A line that begins an instruction or ends a computation; a line of an attribute has other things behind its =.
+# A line that begins an instruction, with a shape or an opcode behind its = (an attribute has neither), or that ends a
+# computation.
 _NEXT: Final = re.compile(rf"\n[ \t]*(?=ROOT\s|%?[\w.\-]+\s*=\s*(?:(?:{_TYPES})\[|\(|[a-z\-]+\()|\}}[ \t]*(?:\n|,|\Z))")
 _COMPUTATION: Final = re.compile(r"(?:ENTRY\s+)?%?[A-Za-z_][\w.\-]*\s*(?:\([^\n]*)?\{")
 _NEXT_COMPUTATION: Final = re.compile(rf"\n(?={_COMPUTATION.pattern})")

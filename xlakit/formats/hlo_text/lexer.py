@@ -1,7 +1,7 @@
 """The words of HLO text, read one at a time.
 
 One regular expression finds the next word. An array shape with its layout (``f32[2,3]{1,0}``) is a single word, so
-that the parser can look up shapes it has met before; things with a grammar of their own (``3x3``, ``0_1x1_0``,
+that the parser can look up shapes it has met before; words with a grammar of their own (``3x3``, ``0_1x1_0``,
 ``b01f_01io->b01f``, JSON) are taken with :meth:`Lexer.take` where the grammar allows them.
 """
 

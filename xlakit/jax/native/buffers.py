@@ -10,7 +10,7 @@ from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.jax.api.arguments import arguments_of
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.errors import fail_if
-from xlakit.jax.native.events import ask, is_ready, ready_event
+from xlakit.jax.native.events import is_ready, note_wait, ready_event
 from xlakit.jax.native.layouts import dimensions, element_bytes, order_in, order_of
 from xlakit.jax.native.memory import share
 from xlakit.jax.native.records import BLOCK, BUFFER, DEVICE, EVENT, LAYOUT_BASE, MEMORY
@@ -176,7 +176,7 @@ def _emit_lives(module: Module) -> None:
     event = fn.call("pending_event", PTR, args.pointer(fn, fn.parameters[0], "buffer"))
     is_pending = event.ne(fn.null())
     with fn.if_(is_pending):
-        ask(fn, event)
+        note_wait(fn, event)
     fn.store(fn.select(is_pending, event, ready_event(fn)), args.at(fn, fn.parameters[0], "event"))
     fn.ret(fn.null())
 

@@ -131,9 +131,9 @@ def _emit_measuring(module: Module) -> None:
     fn.ret()
 
     fn = module.function("note_end", VOID, [PTR])
-    asked = EVENT.load(fn, fn.parameters[0], "asked")
-    with fn.if_(asked.ne(0)):
-        fn.atomic_update("add", fn.address("waited"), waiting.clock(fn) - asked, "monotonic")
+    since = EVENT.load(fn, fn.parameters[0], "waited_since")
+    with fn.if_(since.ne(0)):
+        fn.atomic_update("add", fn.address("waited"), waiting.clock(fn) - since, "monotonic")
     fn.ret()
 
 

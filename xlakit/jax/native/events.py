@@ -55,10 +55,10 @@ def is_ready(fn: Function, event: Value) -> Value:
     return fn.atomic_load(I64, EVENT.at(fn, event, "is_ready")).ne(0)
 
 
-def ask(fn: Function, event: Value) -> None:
-    """Note that somebody wants to wait for an event."""
-    with fn.if_(EVENT.load(fn, event, "asked").eq(0)):
-        EVENT.store(fn, event, "asked", waiting.clock(fn))
+def note_wait(fn: Function, event: Value) -> None:
+    """Note the time at which the first wait for an event began."""
+    with fn.if_(EVENT.load(fn, event, "waited_since").eq(0)):
+        EVENT.store(fn, event, "waited_since", waiting.clock(fn))
 
 
 def mutex(fn: Function) -> Value:
@@ -67,7 +67,7 @@ def mutex(fn: Function) -> Value:
 
 
 def condition(fn: Function) -> Value:
-    """The condition of those who wait for an event, or for the queue to become shorter. It needs the lock."""
+    """The condition variable of threads that wait for an event, or for a shorter queue; ``mutex`` is its lock."""
     return fn.at(fn.address("event_lock"), I8, _CONDITION)
 
 
@@ -123,7 +123,7 @@ def _emit_life(module: Module) -> None:
     event = fn.call("xlakit_allocate", PTR, fn.i64(EVENT.size))
     with fn.if_(event.ne(fn.null()), likely=True):
         fn.fill(event, 0, EVENT.size)
-        # One for the one who completes it, one for the waiter.
+        # One for the thread that completes it, one for the thread that waits.
         EVENT.store(fn, event, "references", fn.i64(2))
     fn.ret(event)
 
@@ -150,7 +150,7 @@ def _emit_life(module: Module) -> None:
 def _emit_complete(module: Module) -> None:
     """``complete_event(ptr, ptr error)``: it is ready; waiting threads go on, callbacks are called.
 
-    Takes the reference of the one who completes it, and the error, which is null where all went well.
+    Takes over the reference of the thread that completes it, and the error, which is null after a success.
     """
     fn = module.function("complete_event", VOID, [PTR, PTR])
     event, error = fn.parameters
@@ -177,7 +177,7 @@ def _emit_await(module: Module) -> None:
     fn = module.function("await_event", I1, [PTR])
     (event,) = fn.parameters
     fn.return_if(is_ready(fn, event), fn.constant(I1, 0))
-    ask(fn, event)
+    note_wait(fn, event)
     fn.ret(wait_until(fn, lambda: is_ready(fn, event)))
 
     fn = module.function("Event_Await", PTR, [PTR], external=True)

@@ -1,7 +1,7 @@
 """Blocks: memory that buffers share, with counts of its users.
 
-Buffers and functions that run are counted apart from calls in the queue, in two halves of one word. Calls in the queue
-run one after the other, so one of them may write to memory that only calls before it use beside it.
+One word has two counts of 32 bits: the lower one of buffers and of functions that run, the upper one of calls in the
+queue. Calls in the queue run one after the other, so a call may write to memory that is only used by calls before it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from xlakit.jax.native.records import BLOCK
 # Up to this size the memory follows its record. Larger blocks come in sizes of the allocator's, which are those of
 # arrays; the record would push them into the next one.
 _SMALL_BYTES = 16384
-# What a call in the queue counts for.
+# The reference of a call in the queue: one in the upper 32 bits.
 QUEUED = 1 << 32
 
 

@@ -5,7 +5,7 @@ that it takes are gone, its programs' arguments are the results of calls before 
 its turn comes, and it fails without having run where a call before it failed that computes one of its arguments. Only
 programs that need no Python enter: the thread never has the GIL, and threads of Python may wait for it with the GIL.
 
-| state of a call | it is in | its event | who goes on from there |
+| state of a call | it is in | its event | what happens next |
 |---|---|---|---|
 | made | no list | pending | the caller: ``push`` |
 | waiting | the list from ``first`` to ``last`` | pending | the thread takes the first one, then it is ``running`` |
@@ -158,7 +158,7 @@ def _emit_move_away(module: Module) -> None:
     fn.copy(mask, _QUEUE.at(fn, _queue(fn), "allowed"), _MASK_BYTES)
     word = fn.at(mask, I64, processor >> 6)
     fn.store(fn.load(I64, word) & ~(fn.i64(1) << (processor & 63)), word)
-    # Where there is no other the mask is empty, and the system leaves things as they are.
+    # Where there is no other the mask is empty; the system then refuses it, and the thread stays where it is.
     fn.call("sched_setaffinity", I32, fn.i32(0), fn.i64(_MASK_BYTES), mask)
     fn.ret()
 

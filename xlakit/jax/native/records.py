@@ -13,22 +13,21 @@ from xlakit.cpu.runtime.record import Record
 # An error; its text follows.
 ERROR: Final = Record(code=1, message_size=1)
 
-# Something to wait for. callbacks: a list of CALLBACK. error: of a program that failed, once it is ready; else null.
-# asked: when somebody first wanted to wait for it, else 0.
-EVENT: Final = Record(references=1, is_ready=1, callbacks=1, error=1, asked=1, _fill=3)
+# What threads wait for. callbacks: a list of CALLBACK. error: of a program that failed, once it is ready; else null.
+# waited_since: when the first wait for it began, in nanoseconds of the monotonic clock; 0 before.
+EVENT: Final = Record(references=1, is_ready=1, callbacks=1, error=1, waited_since=1, _fill=3)
 CALLBACK: Final = Record(function=1, argument=1, next=1)
 
-# Memory that buffers share. Ours may follow this record, if it is small. Where it is foreign (``is_foreign``),
-# there is something to be done when the last buffer is gone: ``event`` becomes ready, or ``deleter`` is called with the
-# data and its argument. references: in the lower half those of buffers and of functions that run, in the upper half
-# those of calls in the queue.
+# Memory that buffers share. Small memory of our own follows this record. Where it is foreign (``is_foreign``), the end
+# of the last reference makes ``event`` ready, or calls ``deleter`` with the data and its argument. references: in the
+# lower 32 bits those of buffers and of functions that run, in the upper 32 bits those of calls in the queue.
 BLOCK: Final = Record(references=1, data=1, is_foreign=1, event=1, deleter=1, deleter_argument=1, _fill=2)
 
 # Numbers of layouts are exact for up to twelve dimensions, which is what they are compared for.
 LAYOUT_BASE: Final = 32
 
 # An array on a device; its dimensions follow, and then their order in memory, from the minor one on.
-# lock: held while ``block`` and ``event`` change. external: how many outside hold the memory while they read it.
+# lock: held while ``block`` and ``event`` change. external: how many readers outside of the plugin hold the memory.
 # layout: the number of that order, see layout_number; 0 if it is major to minor. event: of the program that computes
 # it, if that is not done or has failed; else null.
 BUFFER: Final = Record(

@@ -12,7 +12,7 @@ from xlakit.ops.control import Scan, While
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A computation that runs: who calls it, and for how many times it did before since its caller began."""
+    """A running computation. iteration: how often ``caller`` called it before in this run of its own computation."""
 
     caller: Instruction
     computation: Computation

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from xlakit.cpu.kernels.linalg.lapack_routines import Problem
 from xlakit.cpu.kernels.linalg.triangular_solve import FACTORS, NO_UNROLL
@@ -26,6 +27,20 @@ _BLOCK = knob("lapack_blocked.block", 64, 8, 16, tries=(48, 96))
 _STRIP = knob("lapack_blocked.strip", 128, 8, 24, tries=(64, 256))
 # Matrices of fewer reflections or pivots have too little to share.
 LEAST_BLOCKED = knob("lapack_blocked.least_blocked", 512, 24)
+
+
+class _Strip(NamedTuple):
+    """A task: ``width`` later columns from ``first`` on, and the block whose first row and column is ``row``.
+
+    second: the pivots, or the triangle of the block's reflections. work: the memory of the task.
+    """
+
+    matrix: Value
+    second: Value
+    work: Value
+    row: Value
+    first: Value
+    width: Value
 
 
 class _Blocked:
@@ -84,21 +99,13 @@ class _Blocked:
         with fn.loop(begin, end, hints=NO_UNROLL) as task:
             first = row + self._count(fn, row) + task.index * _STRIP.value
             width = (fn.i64(self._columns) - first).smin(_STRIP.value)
-            self._strip(fn, arguments, (matrix, second, memory), row, first, width)
+            self._strip(fn, arguments, _Strip(matrix, second, memory, row, first, width))
         release(fn, memory)
         fn.ret()
         return fn
 
-    def _strip(
-        self,
-        fn: Function,
-        arguments: blas.Arguments,
-        memory: tuple[Value, Value, Value],
-        row: Value,
-        first: Value,
-        width: Value,
-    ) -> None:
-        """One strip; memory: the matrix, the second array, and a workspace of the task."""
+    def _strip(self, fn: Function, arguments: blas.Arguments, strip: _Strip) -> None:
+        """The work of one task."""
         raise NotImplementedError
 
     # -- calls --------------------------------------------------------------------------------------
@@ -106,6 +113,16 @@ class _Blocked:
     def _routine(self, fn: Function, name: str, arguments: Sequence[Value], letters: int = 0) -> None:
         symbol = blas.declare(fn.module, self._problem.prefix + name, len(arguments), letters)
         fn.call(symbol, VOID, *arguments, *[fn.i64(1)] * letters)
+
+    def _block(self, matrix: Value, row: Value, count: Value) -> list[Value]:
+        """The arguments for a block from its diagonal down: rows, columns, address, leading dimension."""
+        fn, arguments = self._fn, self._arguments
+        return [
+            arguments.computed("rows", fn.i64(self._rows) - row),
+            arguments.computed("count", count),
+            self._at(fn, matrix, row, row),
+            arguments.integer(self._rows),
+        ]
 
     def _at(self, fn: Function, matrix: Value, row: Value | int, column: Value) -> Value:
         """Where an element of the matrix is."""
@@ -139,15 +156,7 @@ class BlockedLu(_Blocked):
             row = loop.index * _BLOCK.value
             count = self._count(fn, row)
             own, found = fn.at(pivots, I32, row), arguments.slot("found", fn.i32(0))
-            block = [
-                arguments.computed("rows", fn.i64(self._rows) - row),
-                arguments.computed("count", count),
-                self._at(fn, matrix, row, row),
-                arguments.integer(self._rows),
-                own,
-                found,
-            ]
-            self._routine(fn, "getrf", block)
+            self._routine(fn, "getrf", [*self._block(matrix, row, count), own, found])
             start = row.cast("trunc", I32)
             before, here = fn.load(I32, info), fn.load(I32, found)
             fn.store(fn.select(before.eq(0) & (here > 0), here + start, before), info)
@@ -158,16 +167,8 @@ class BlockedLu(_Blocked):
         tasks = fn.i64(self._blocks() - 1)
         fn.call("xlakit_parallel", VOID, fn.address(self._exchanges.name), self._table, tasks, fn.i64(1))
 
-    def _strip(
-        self,
-        fn: Function,
-        arguments: blas.Arguments,
-        memory: tuple[Value, Value, Value],
-        row: Value,
-        first: Value,
-        width: Value,
-    ) -> None:
-        matrix, pivots, _ = memory
+    def _strip(self, fn: Function, arguments: blas.Arguments, strip: _Strip) -> None:
+        matrix, pivots, _, row, first, width = strip
         count, leading = self._count(fn, row), arguments.integer(self._rows)
         after = row + count
         columns, depth = arguments.computed("columns", width), arguments.computed("depth", count)
@@ -213,16 +214,8 @@ class _Reflections(_Blocked):
 
     letter = ""
 
-    def _strip(
-        self,
-        fn: Function,
-        arguments: blas.Arguments,
-        memory: tuple[Value, Value, Value],
-        row: Value,
-        first: Value,
-        width: Value,
-    ) -> None:
-        matrix, triangle, work = memory
+    def _strip(self, fn: Function, arguments: blas.Arguments, strip: _Strip) -> None:
+        matrix, triangle, work, row, first, width = strip
         leading, columns = arguments.integer(self._rows), arguments.computed("columns", width)
         letters = [arguments.letter(letter) for letter in ("L", self.letter, "F", "C")]
         sizes = [
@@ -239,18 +232,9 @@ class _Reflections(_Blocked):
         fn, arguments = self._fn, self._arguments
         count = self._count(fn, row)
         with fn.if_(row + count < self._columns):
-            given = [
-                arguments.letter("F"),
-                arguments.letter("C"),
-                arguments.computed("rows", fn.i64(self._rows) - row),
-                arguments.computed("count", count),
-                self._at(fn, matrix, row, row),
-                arguments.integer(self._rows),
-                self._element(fn, factors, row),
-                triangle,
-                arguments.integer(_BLOCK.value),
-            ]
-            self._routine(fn, "larft", given, 2)
+            letters = arguments.letter("F"), arguments.letter("C")
+            block, factor = self._block(matrix, row, count), self._element(fn, factors, row)
+            self._routine(fn, "larft", [*letters, *block, factor, triangle, arguments.integer(_BLOCK.value)], 2)
             self._share(row, triangle)
 
     def _triangle(self) -> Value:
@@ -276,17 +260,8 @@ class BlockedQr(_Reflections):
         triangle = self._triangle()
         with fn.loop(0, self._blocks(), hints=NO_UNROLL) as loop:
             row = loop.index * _BLOCK.value
-            block = [
-                arguments.computed("rows", fn.i64(self._rows) - row),
-                arguments.computed("count", self._count(fn, row)),
-                self._at(fn, matrix, row, row),
-                arguments.integer(self._rows),
-                self._element(fn, factors, row),
-                works["work"],
-                arguments.integer(size),
-                works["info"],
-            ]
-            self._routine(fn, "geqrf", block)
+            block, factor = self._block(matrix, row, self._count(fn, row)), self._element(fn, factors, row)
+            self._routine(fn, "geqrf", [*block, factor, works["work"], arguments.integer(size), works["info"]])
             self._apply(matrix, factors, triangle, row)
         release(fn, triangle)
 
@@ -316,19 +291,10 @@ class BlockedQ(_Reflections):
             row = (fn.i64(self._blocks() - 1) - loop.index) * _BLOCK.value
             self._apply(matrix, factors, triangle, row)
             count = self._count(fn, row)
-            number = arguments.computed("count", count)
-            block = [
-                arguments.computed("rows", fn.i64(self._rows) - row),
-                number,
-                number,
-                self._at(fn, matrix, row, row),
-                arguments.integer(self._rows),
-                self._element(fn, factors, row),
-                works["work"],
-                arguments.integer(size),
-                works["info"],
-            ]
-            self._routine(fn, "ungqr" if self._problem.is_complex else "orgqr", block)
+            rows, columns, *array = self._block(matrix, row, count)
+            factor = self._element(fn, factors, row)
+            given = [rows, columns, columns, *array, factor, works["work"], arguments.integer(size), works["info"]]
+            self._routine(fn, "ungqr" if self._problem.is_complex else "orgqr", given)
             with fn.loop(0, count, hints=NO_UNROLL) as column:
                 fn.fill(self._at(fn, matrix, 0, row + column.index), 0, row * bytes)
         release(fn, triangle)

@@ -278,7 +278,7 @@ def with_scratch(plan: SortPlan) -> SortPlan:
 
 
 class ParallelLayout(NamedTuple):
-    """Where a parallel radix sort keeps things in its scratch memory, in bytes."""
+    """The scratch memory of a parallel radix sort: the offsets of its parts, in bytes."""
 
     records: int  # the size of one buffer with the records of all rows
     first: int

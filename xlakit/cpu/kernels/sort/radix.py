@@ -66,7 +66,7 @@ def for_elements(fn: Function, plan: SortPlan, columns: Value, body: Callable[[V
 
 
 class _Plain(NamedTuple):
-    """Rows that lie one after the other, of which a record has the only key, and at most one thing more.
+    """Contiguous rows whose records have the only key, and the element of at most one other operand.
 
     operands: the number of the key's, and the one of the other. along: the bits of the other's elements.
     """

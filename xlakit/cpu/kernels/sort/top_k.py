@@ -201,7 +201,7 @@ def top_k_kernel(module: Module, instruction: Instruction) -> Kernel:
 
 
 def emit_partial_sort(module: Module, computation: Computation) -> Kernel | None:
-    """The kernel of a fusion that sorts rows and takes their first or last elements; None where it is no such thing."""
+    """The kernel of a fusion that sorts rows and takes their first or last elements; None for other fusions."""
     plan = plan_partial_sort(computation)
     return None if plan is None else Kernel(tuple(emit_top_k(module, plan)), scratch_bytes=plan.scratch_bytes)
 

@@ -198,9 +198,9 @@ class _Call:
             part.types = self._keep((ctypes.c_int32 * max(1, len(buffers)))(*[structures.BUFFER] * len(buffers)))
             part.buffers = self._pointers(buffers)
 
-    def _keep(self, thing: Any) -> int:
-        self._held.append(thing)
-        return ctypes.addressof(thing)
+    def _keep(self, memory: Any) -> int:
+        self._held.append(memory)
+        return ctypes.addressof(memory)
 
     def _pointers(self, addresses: Sequence[int]) -> int:
         return self._keep((ctypes.c_void_p * max(1, len(addresses)))(*addresses))
