@@ -10,7 +10,7 @@ import numpy as np
 
 from xlakit.ir.attributes import IotaTileAssignment, Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.passes.core.framework import programs, with_callees, with_computations
+from xlakit.passes.core.framework import change_programs, with_computations
 
 Array = np.ndarray[Any, Any]
 
@@ -73,11 +73,7 @@ def annotated(module: HloModule, rng: np.random.Generator, partitions: int, *, o
 
         return computation.rebuild(change)
 
-    new: dict[Computation, Computation] = {}
-    run = programs(module)
-    for old in module.computations:
-        own = with_callees(old, new)
-        new[old] = with_shardings(own) if old in run else own
+    new = change_programs(module, with_shardings)
     return with_computations(module, list(new.values())).replace(num_partitions=partitions)
 
 

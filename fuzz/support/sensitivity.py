@@ -20,7 +20,7 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.data import Constant
 from xlakit.ops.movement import Broadcast
 from xlakit.ops.registry import OPERATIONS
-from xlakit.passes.core.framework import programs, with_callees, with_computations
+from xlakit.passes.core.framework import change_programs, with_computations
 from xlakit.tools.inputs import flatten
 
 _PATTERNS = 3
@@ -53,12 +53,8 @@ def _variants(module: HloModule, seed: int) -> list[HloModule]:
 
 def _nudged(module: HloModule, chance: random.Random) -> HloModule:
     """The module with each floating point result in its programs multiplied by the number above or below 1."""
-    run_as_programs = programs(module)
-    made: dict[Computation, Computation] = {}
-    for old in module.computations:
-        new = with_callees(old, made)
-        made[old] = _nudge(new, chance) if old in run_as_programs else new
-    return with_computations(module, [made[c] for c in module.computations])
+    made = change_programs(module, lambda computation: _nudge(computation, chance))
+    return with_computations(module, list(made.values()))
 
 
 def _nudge(computation: Computation, chance: random.Random) -> Computation:

@@ -10,6 +10,7 @@ from xlakit.data.shape import Shape
 from xlakit.execution.analysis import Holder, MemoryAnalysis
 from xlakit.ir.instruction import HloModule
 from xlakit.memory.assignment import BufferSlice, Space
+from xlakit.memory.timeline import ArenaUse
 from xlakit.memory.values import byte_size
 
 
@@ -34,15 +35,7 @@ def analyze_memory(code: Code, code_bytes: int, in_place: tuple[tuple[int, int],
 def _holders(code: Code) -> tuple[Holder, ...]:
     """The slices of the arena that are in use at the point at which they are most."""
     slices = [s for s in code.plan.slices if s.space is Space.ARENA]
-    changes: dict[int, int] = {}
-    for own in slices:
-        changes[own.first] = changes.get(own.first, 0) + own.size
-        changes[own.last + 1] = changes.get(own.last + 1, 0) - own.size
-    held, most, fullest = 0, -1, 0
-    for point in sorted(changes):
-        held += changes[point]
-        if held > most:
-            most, fullest = held, point
+    fullest = ArenaUse(slices).fullest()
     there = [own for own in slices if own.first <= fullest <= own.last]
     there.sort(key=lambda own: (-own.size, own.first, own.values[0].name))
     return tuple(_holder(code.module, own) for own in there)

@@ -122,7 +122,7 @@ class MemoryTimeline:
 def memory_timeline(plan: MemoryPlan) -> MemoryTimeline:
     """What the slices of a plan's arena hold over its schedule."""
     slices = [own for own in plan.slices if own.space is Space.ARENA]
-    levels = _Levels(slices)
+    levels = ArenaUse(slices)
     moments = tuple(_moments(plan, plan.steps, levels, 0))
     donations = tuple((result, argument, plan.results[result].bytes) for result, argument in plan.donations)
     if not slices or not moments:
@@ -132,7 +132,7 @@ def memory_timeline(plan: MemoryPlan) -> MemoryTimeline:
     return MemoryTimeline(moments, peak, _held_at(plan, slices, peak), plan.arena_bytes, donations)
 
 
-class _Levels:
+class ArenaUse:
     """How many bytes slices have together at each point."""
 
     def __init__(self, slices: Sequence[BufferSlice]) -> None:
@@ -147,7 +147,12 @@ class _Levels:
             held += changes[point]
             self._at.append(held)
 
+    def fullest(self) -> int:
+        """The first of the points with the most bytes; 0 without slices."""
+        return self._points[self._at.index(max(self._at))] if self._at else 0
+
     def at(self, point: int) -> int:
+        """The bytes at a point."""
         index = bisect_right(self._points, point) - 1
         return self._at[index] if index >= 0 else 0
 
@@ -159,7 +164,7 @@ class _Levels:
         return found
 
 
-def _moments(plan: MemoryPlan, steps: Sequence[Step], levels: _Levels, depth: int) -> Iterator[Moment]:
+def _moments(plan: MemoryPlan, steps: Sequence[Step], levels: ArenaUse, depth: int) -> Iterator[Moment]:
     for step in steps:
         numbers = plan.numbers.get(step)
         # Copies that keep values apart belong to the step that they stand before.
@@ -182,7 +187,7 @@ def _moments(plan: MemoryPlan, steps: Sequence[Step], levels: _Levels, depth: in
 
 
 def _held_at(plan: MemoryPlan, slices: Sequence[BufferSlice], peak: Moment) -> tuple[Held, ...]:
-    levels = _Levels(slices)
+    levels = ArenaUse(slices)
     there = [own for own in slices if own.first <= peak.point <= own.last]
     there.sort(key=lambda own: (-own.size, own.first, own.values[0].name))
     uses = _uses(plan)

@@ -195,8 +195,8 @@ def get_tuple_element(tuple_data: XlaOp, index: int) -> XlaOp:
     return emit(GetTupleElement(index=index), tuple_data)
 
 
-class _Same(Op):
-    """The operand itself."""
+class Same(Op):
+    """The base of operations whose result is the operand itself."""
 
     __slots__ = ()
 
@@ -208,19 +208,19 @@ class _Same(Op):
 
 
 @operation("copy", arity=1, pointwise=True)
-class Copy(_Same, Elementwise):
+class Copy(Same, Elementwise):
     """The operand, possibly in another layout or memory."""
 
     cross_program_prefetch_index: int | None = attribute(Kind.INT64, default=None)
 
 
 @operation("opt-barrier", arity=1, documents=("OptimizationBarrier",))
-class OptimizationBarrier(_Same, Forwarding, Distinct):
+class OptimizationBarrier(Same, Forwarding, Distinct):
     """The operand; no pass moves computation across it."""
 
 
 @operation("add-dependency", arity=2)
-class AddDependency(_Same, Forwarding, Distinct):
+class AddDependency(Same, Forwarding, Distinct):
     """The first operand, computed after the token that is the second."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:

@@ -6,6 +6,7 @@ Source: seed document "Operation semantics", sections Dot and DotGeneral.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 from xlakit.data.primitive import PrimitiveType, higher_precision
 from xlakit.data.shape import UNBOUNDED, Shape
@@ -153,6 +154,19 @@ class DotAttributes(Contraction):
         proto="precision_config.algorithm",
     )
 
+    @classmethod
+    def of(cls, dimension_numbers: DotDimensionNumbers, precision_config: PrecisionConfig | None) -> Self:
+        """The operation of a call of the builder."""
+        config = precision_config or PrecisionConfig()
+        return cls(
+            lhs_batch_dims=tuple(dimension_numbers.lhs_batch_dimensions),
+            lhs_contracting_dims=tuple(dimension_numbers.lhs_contracting_dimensions),
+            rhs_batch_dims=tuple(dimension_numbers.rhs_batch_dimensions),
+            rhs_contracting_dims=tuple(dimension_numbers.rhs_contracting_dimensions),
+            operand_precision=config.precisions,
+            algorithm=PrecisionAlgorithm.of(config.algorithm),
+        )
+
 
 @operation("dot", arity=2, documents=("Dot", "DotGeneral"))
 class Dot(DotAttributes):
@@ -206,13 +220,5 @@ def dot_general(
     Gives the batch dimensions, then the other dimensions of lhs that are not contracted, then those of rhs.
     Raises ShapeError. Source: Operation semantics, DotGeneral.
     """
-    config = precision_config or PrecisionConfig()
-    op = Dot(
-        lhs_batch_dims=tuple(dimension_numbers.lhs_batch_dimensions),
-        lhs_contracting_dims=tuple(dimension_numbers.lhs_contracting_dimensions),
-        rhs_batch_dims=tuple(dimension_numbers.rhs_batch_dimensions),
-        rhs_contracting_dims=tuple(dimension_numbers.rhs_contracting_dimensions),
-        operand_precision=config.precisions,
-        algorithm=PrecisionAlgorithm.of(config.algorithm),
-    )
+    op = Dot.of(dimension_numbers, precision_config)
     return emit_product(op, as_ops(lhs, rhs), preferred_element_type)

@@ -14,7 +14,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
-from xlakit.ir.enums import Precision, PrecisionAlgorithm
+from xlakit.ir.enums import Precision
 from xlakit.ir.operation import Array, Evaluation, Kind, Value, attribute, operation
 from xlakit.ops.dot import Contraction, DotAttributes, DotDimensionNumbers, PrecisionConfig, emit_product
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder
@@ -311,13 +311,5 @@ def scaled_dot(
     Gives what dot_general gives. Raises ShapeError. Source: XlaBuilder::ScaledDot.
     """
     builder = common_builder([lhs, rhs, lhs_scale, rhs_scale])
-    config = precision_config or PrecisionConfig()
-    op = ScaledDot(
-        lhs_batch_dims=tuple(dimension_numbers.lhs_batch_dimensions),
-        lhs_contracting_dims=tuple(dimension_numbers.lhs_contracting_dimensions),
-        rhs_batch_dims=tuple(dimension_numbers.rhs_batch_dimensions),
-        rhs_contracting_dims=tuple(dimension_numbers.rhs_contracting_dimensions),
-        operand_precision=config.precisions,
-        algorithm=PrecisionAlgorithm.of(config.algorithm),
-    )
+    op = ScaledDot.of(dimension_numbers, precision_config)
     return emit_product(op, [as_op(builder, o) for o in (lhs, rhs, lhs_scale, rhs_scale)], preferred_element_type)

@@ -311,15 +311,27 @@ def reduce(
     Gives an array of the remaining dimensions in their order, or a tuple of N of them.
     Raises ShapeError. Source: Operation semantics, Reduce.
     """
+    called, all_operands = reducer_and_operands(operands, init_values, computation)
+    return emit(Reduce(dimensions=tuple(dimensions), to_apply=called), *all_operands)
+
+
+def reducer_and_operands(
+    operands: OperandLike | Sequence[OperandLike],
+    init_values: OperandLike | Sequence[OperandLike],
+    computation: ComputationLike,
+) -> tuple[Computation, list[XlaOp]]:
+    """The reducer as a computation; the arrays and, after them, their initial values. Raises ShapeError."""
     arrays = as_sequence(operands)
     builder = common_builder(arrays)
     ops = [as_op(builder, a) for a in arrays]
     values = as_sequence(init_values)
     if len(values) != len(ops):
-        raise ShapeError(f"{len(ops)} arrays have {len(values)} initial values", hint="give one for each array")
+        raise ShapeError(
+            f"{len(ops)} arrays have {len(values)} initial values",
+            hint=f"give one initial value for each of the {len(ops)} arrays",
+        )
     inits = [as_op(builder, i, o.shape.element_type) for i, o in zip(values, ops, strict=True)]
-    called = builder.subcomputation(computation, scalar_shapes(ops) * 2)
-    return emit(Reduce(dimensions=tuple(dimensions), to_apply=called), *ops, *inits)
+    return builder.subcomputation(computation, scalar_shapes(ops) * 2), [*ops, *inits]
 
 
 @building

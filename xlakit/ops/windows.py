@@ -27,7 +27,15 @@ from xlakit.ops.handle import (
     emit,
     scalar_shapes,
 )
-from xlakit.ops.reduction import Folder, as_declared, check_reducer, common_part, folder, split_operands
+from xlakit.ops.reduction import (
+    Folder,
+    as_declared,
+    check_reducer,
+    common_part,
+    folder,
+    reducer_and_operands,
+    split_operands,
+)
 from xlakit.ops.shared.checks import need_array
 from xlakit.ops.shared.hints import converted
 from xlakit.ops.shared.numerics import convert
@@ -186,19 +194,9 @@ def reduce_window_with_general_padding(
 
     Raises ShapeError. Source: Operation semantics, ReduceWindow.
     """
-    arrays = as_sequence(operands)
-    builder = common_builder(arrays)
-    ops = [as_op(builder, a) for a in arrays]
-    values = as_sequence(init_values)
-    if len(values) != len(ops):
-        raise ShapeError(
-            f"{len(ops)} arrays have {len(values)} initial values",
-            hint=f"give one initial value for each of the {len(ops)} arrays",
-        )
-    inits = [as_op(builder, i, o.shape.element_type) for i, o in zip(values, ops, strict=True)]
-    called = builder.subcomputation(computation, scalar_shapes(ops) * 2)
+    called, all_operands = reducer_and_operands(operands, init_values, computation)
     window = make_window(window_dimensions, window_strides, padding, base_dilations, window_dilations)
-    return emit(ReduceWindow(window=window, to_apply=called), *ops, *inits)
+    return emit(ReduceWindow(window=window, to_apply=called), *all_operands)
 
 
 # -- select and scatter --------------------------------------------------------------------------

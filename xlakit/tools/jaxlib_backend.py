@@ -19,10 +19,10 @@ import numpy as np
 from xlakit.data.literal import Array
 from xlakit.errors import ArgumentError, UnsupportedError
 from xlakit.ir.enums import FusionKind
-from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN
 from xlakit.ops.control import Fusion
-from xlakit.passes.core.framework import with_callees, with_computations
+from xlakit.passes.core.framework import change_computations
 from xlakit.passes.pipeline import run_pipeline
 
 
@@ -164,16 +164,13 @@ def _is_optimized(module: HloModule) -> bool:
 
 def _with_plain_fusions(module: HloModule) -> HloModule:
     """The module with its custom fusions made loop fusions: their computations say what XLA's own kernels compute."""
-    made: dict[Computation, Computation] = {}
 
     def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
         if not isinstance(old.op, Fusion) or old.op.kind is not FusionKind.CUSTOM:
             return old if operands == old.operands else old.replace(operands=operands)
         return old.replace(op=dataclasses.replace(old.op, kind=FusionKind.LOOP), operands=operands)
 
-    for old in module.computations:
-        made[old] = with_callees(old, made).rebuild(change)
-    return with_computations(module, [made[c] for c in module.computations])
+    return change_computations(module, lambda computation: computation.rebuild(change))
 
 
 @cache

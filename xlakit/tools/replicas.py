@@ -12,7 +12,7 @@ from xlakit.ir.operation import OPERATIONS, Op
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import Permuting
 from xlakit.ops.communication.collectives import PartitionId, ReplicaId
-from xlakit.passes.core.framework import with_callees, with_computations
+from xlakit.passes.core.framework import change_computations
 
 
 def as_replicas(module: HloModule) -> HloModule:
@@ -28,17 +28,13 @@ def as_replicas(module: HloModule) -> HloModule:
             "programs of several replicas and several partitions are not compared with jaxlib",
             hint="compare them with the interpreter",
         )
-    made: dict[Any, Any] = {}
 
     def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
         # Shardings say how whole arrays would be split, of which the replicas know nothing.
         annotations = dataclasses.replace(old.annotations, sharding=None, frontend_attributes=())
         return old.replace(op=_for_replicas(old.op, count), operands=operands, annotations=annotations)
 
-    for old in module.computations:
-        made[old] = with_callees(old, made).rebuild(change)
-    module = with_computations(module, [made[c] for c in module.computations])
-    return module.replace(
+    return change_computations(module, lambda computation: computation.rebuild(change)).replace(
         replica_count=count,
         num_partitions=1,
         frontend_attributes=(),

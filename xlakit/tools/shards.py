@@ -20,7 +20,7 @@ from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN
 from xlakit.ops.custom_call import CustomCall
-from xlakit.passes.core.framework import with_callees, with_computations
+from xlakit.passes.core.framework import change_computations
 from xlakit.passes.spmd import is_split, is_to_be_split, split_over
 from xlakit.passes.spmd.shardings.annotations import CONSTRAINTS, HINTS, Annotations, annotated_partitions
 from xlakit.passes.spmd.shardings.tilings import Split, local_sizes, parts
@@ -148,7 +148,6 @@ def with_partitions(module: HloModule) -> HloModule:
 
 def on_one_device(module: HloModule) -> HloModule:
     """The program without its shardings, for one device."""
-    made: dict[Any, Any] = {}
 
     def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
         op, count = old.op, len(operands)
@@ -157,11 +156,10 @@ def on_one_device(module: HloModule) -> HloModule:
         annotations = replace(old.annotations, sharding=None, frontend_attributes=())
         return old.replace(operands=operands, annotations=annotations)
 
-    for old in module.computations:
-        made[old] = with_callees(old, made).rebuild(change)
     # The frontend attributes of such modules are Shardy's.
-    module = with_computations(module, [made[c] for c in module.computations])
-    return module.replace(num_partitions=1, frontend_attributes=(), header=())
+    return change_computations(module, lambda computation: computation.rebuild(change)).replace(
+        num_partitions=1, frontend_attributes=(), header=()
+    )
 
 
 def _has_manual(module: HloModule) -> bool:

@@ -9,8 +9,6 @@ each of these two more. Where the system has no more threads, nothing runs. Afte
 
 from __future__ import annotations
 
-import signal
-
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import APART, SELDOM
 from xlakit.cpu.runtime import waiting
@@ -18,6 +16,7 @@ from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.rendezvous import LEAVE, NOTICE, RUN, parking_slot_at
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
+from xlakit.cpu.runtime.threads import start_thread
 
 # idle: the first thread of the list. waiting: how many are in it. alive: how many have not ended.
 _THREADS = Record(idle=1, waiting=1, alive=1, stopping=1, _line=4, mutex=8)
@@ -207,24 +206,11 @@ def _emit_take(module: Module) -> None:
     fn.return_if(worker.eq(fn.null()), worker)
     waiting.make_parking_slot(fn, _WORKER.at(fn, worker, "parking"))
     fn.atomic_update("add", _field(fn, "alive"), fn.i64(1))
-    handle = fn.alloca(PTR)
-    # Signals are for Python's threads.
-    everything, before = fn.alloca(I64, 16), fn.alloca(I64, 16)
-    fn.fill(everything, 255, 128)
-    fn.call("pthread_sigmask", I32, fn.i32(signal.SIG_SETMASK), everything, before)
-    failed = fn.call("pthread_create", I32, handle, fn.null(), fn.address("device_worker"), worker).ne(0)
-    fn.call("pthread_sigmask", I32, fn.i32(signal.SIG_SETMASK), before, fn.null())
-
-    def gone() -> tuple[Value]:
+    with fn.if_(~start_thread(fn, "device_worker", worker)):
         fn.atomic_update("sub", _field(fn, "alive"), fn.i64(1))
         fn.call("free", VOID, worker)
-        return (fn.null(),)
-
-    def made() -> tuple[Value]:
-        fn.call("pthread_detach", I32, fn.load(PTR, handle))
-        return (worker,)
-
-    fn.ret(*fn.if_else(failed, gone, made))
+        fn.ret(fn.null())
+    fn.ret(worker)
 
 
 def _emit_gather(module: Module) -> None:

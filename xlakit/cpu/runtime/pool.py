@@ -26,7 +26,6 @@ processor is idle. So each thread of a job notes where it runs, and a worker tha
 
 from __future__ import annotations
 
-import signal
 import sys
 
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
@@ -35,6 +34,7 @@ from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT
 from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
+from xlakit.cpu.runtime.threads import start_thread
 from xlakit.cpu.threads import MAX_THREADS
 
 # What ``state`` holds: how many workers are inside of the job, whether it takes more, and its number.
@@ -282,37 +282,20 @@ def _emit_worker(module: Module) -> None:
 
 def _emit_grow(module: Module) -> None:
     """``grow(i64 wanted)``: make workers until there are so many, or the system has no more. For the owner."""
-    module.declare("pthread_create", I32, [PTR, PTR, PTR, PTR])
-    module.declare("pthread_detach", I32, [PTR])
-    module.declare("pthread_sigmask", I32, [I32, PTR, PTR])
     fn = module.function("grow", VOID, [I64], attributes=(APART, SELDOM))
     (wanted,) = fn.parameters
     pool = fn.address("pool")
-    # Signals are for Python's threads.
-    everything, before, handle = fn.alloca(I64, 16), fn.alloca(I64, 16), fn.alloca(PTR)
-    fn.fill(everything, 255, 128)
-    fn.call("pthread_sigmask", I32, fn.i32(signal.SIG_SETMASK), everything, before)
     start = (_field(fn, "workers"), fn.constant(I1, 0))
     with fn.while_(start, lambda iteration: (iteration.carried[0] < wanted) & ~iteration.carried[1]) as iteration:
         number = iteration.carried[0] + 1
         waiting.make_parking_slot(fn, _parking_slot(fn, number))
         fn.atomic_update("add", _POOL.at(fn, pool, "alive"), fn.i64(1))
-        argument = number.cast("inttoptr", PTR)
-        status = fn.call("pthread_create", I32, handle, fn.null(), fn.address("worker"), argument)
-        failed = status.ne(0)
-
-        def gone() -> tuple[Value]:
+        is_made = start_thread(fn, "worker", number.cast("inttoptr", PTR))
+        with fn.if_(~is_made):
             fn.atomic_update("sub", _POOL.at(fn, pool, "alive"), fn.i64(1))
-            return (iteration.carried[0],)
-
-        def made(number: Value = number) -> tuple[Value]:
-            fn.call("pthread_detach", I32, fn.load(PTR, handle))
-            return (number,)
-
-        iteration.next(*fn.if_else(failed, gone, made), failed)
+        iteration.next(fn.select(is_made, number, iteration.carried[0]), ~is_made)
     workers = iteration.results[0]
     _POOL.store(fn, pool, "workers", workers)
-    fn.call("pthread_sigmask", I32, fn.i32(signal.SIG_SETMASK), before, fn.null())
     # Spinning without a processor to spare would take time from the workers of the job.
     enough = workers < _field(fn, "processors")
     _POOL.store(fn, pool, "spin", fn.select(enough, fn.i64(_SPIN_NANOSECONDS), fn.i64(0)))

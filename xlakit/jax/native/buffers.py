@@ -11,7 +11,7 @@ from xlakit.jax.api.arguments import arguments_of
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.errors import fail_if
 from xlakit.jax.native.events import is_ready, note_wait, ready_event
-from xlakit.jax.native.layouts import dimensions, element_bytes, order_in, order_of
+from xlakit.jax.native.layouts import dimension_at, dimensions, element_bytes, order_in, order_of
 from xlakit.jax.native.memory import share
 from xlakit.jax.native.records import BLOCK, BUFFER, DEVICE, EVENT, LAYOUT_BASE, MEMORY
 
@@ -50,15 +50,10 @@ def _emit_make(module: Module) -> None:
     own, own_order = dimensions(fn, buffer), order_of(fn, buffer, rank)
     with fn.loop(0, rank, carried=[fn.i64(0)]) as iteration:
         fn.store(fn.load(I64, fn.at(dims, I64, iteration.index)), fn.at(own, I64, iteration.index))
-        plain = rank - 1 - iteration.index
-        (dimension,) = fn.if_else(
-            order.eq(fn.null()),
-            lambda: (plain,),
-            lambda: (fn.load(I64, fn.at(order, I64, iteration.index)),),
-        )
+        dimension = dimension_at(fn, order, rank, iteration.index)
         fn.store(dimension, fn.at(own_order, I64, iteration.index))
         # See layout_number.
-        iteration.next(iteration.carried[0] * LAYOUT_BASE + (dimension ^ plain))
+        iteration.next(iteration.carried[0] * LAYOUT_BASE + (dimension ^ (rank - 1 - iteration.index)))
     BUFFER.store(fn, buffer, "layout", iteration.results[0])
     fn.ret(buffer)
 

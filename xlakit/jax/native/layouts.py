@@ -57,6 +57,14 @@ def order_in(fn: Function, layout: Value, rank: Value) -> Value:
     return fn.if_else(layout.ne(fn.null()), checked, lambda: (fn.null(),))[0]
 
 
+def dimension_at(fn: Function, order: Value, rank: Value, index: Value) -> Value:
+    """The dimension at a position of an order, which begins with the minor one; an order of null is major to minor."""
+    in_plain_order = rank - 1 - index
+    return fn.if_else(
+        order.eq(fn.null()), lambda: (in_plain_order,), lambda: (fn.load(I64, fn.at(order, I64, index)),)
+    )[0]
+
+
 def _emit_count(module: Module) -> None:
     """``count_of(ptr dims, i64 rank) -> i64``."""
     fn = module.function("count_of", I64, [PTR, I64])
@@ -216,10 +224,7 @@ def _emit_make_layout(module: Module) -> None:
     with fn.loop(0, rank, carried=[begin]) as iteration:
         (at,) = iteration.carried
         (at,) = fn.if_else(iteration.index > 0, lambda: (put(at, fn.i64(ord(","))),), lambda: (at,))
-        plain = rank - 1 - iteration.index
-        (dimension,) = fn.if_else(
-            order.eq(fn.null()), lambda: (plain,), lambda: (fn.load(I64, fn.at(order, I64, iteration.index)),)
-        )
+        dimension = dimension_at(fn, order, rank, iteration.index)
         for power in (100, 10):
             digit = (dimension // power) % 10 + ord("0")
             (at,) = fn.if_else(dimension >= power, lambda d=digit, a=at: (put(a, d),), lambda a=at: (a,))

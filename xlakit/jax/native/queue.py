@@ -25,7 +25,6 @@ is no such thread: the calls of the parent fail, and a new thread is made for th
 
 from __future__ import annotations
 
-import signal
 import sys
 from typing import Final
 
@@ -34,6 +33,7 @@ from xlakit.cpu.llvm.promises import APART, SELDOM
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT, Status
 from xlakit.cpu.runtime.record import Record
+from xlakit.cpu.runtime.threads import start_thread
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.errors import error
 from xlakit.jax.native.events import condition, is_ready, mutex, wait_until
@@ -170,19 +170,9 @@ def _processor(fn: Function) -> Value:
 
 def _emit_thread(module: Module) -> None:
     """``has_thread() -> i1``: whether there is a thread for the queue, after having made it at the first call."""
-    module.declare("pthread_create", I32, [PTR, PTR, PTR, PTR])
-    module.declare("pthread_detach", I32, [PTR])
-    module.declare("pthread_sigmask", I32, [I32, PTR, PTR])
     fn = module.function("make_thread", VOID, [], attributes=(APART, SELDOM))
-    # Signals are for Python's threads.
-    everything, before, handle = fn.alloca(I64, 16), fn.alloca(I64, 16), fn.alloca(PTR)
-    fn.fill(everything, 255, 128)
-    fn.call("pthread_sigmask", I32, fn.i32(signal.SIG_SETMASK), everything, before)
-    status = fn.call("pthread_create", I32, handle, fn.null(), fn.address("serve_queue"), fn.null())
-    with fn.if_(status.eq(0)):
-        fn.call("pthread_detach", I32, fn.load(PTR, handle))
+    with fn.if_(start_thread(fn, "serve_queue", fn.null())):
         _set(fn, "has_thread", fn.i64(1))
-    fn.call("pthread_sigmask", I32, fn.i32(signal.SIG_SETMASK), before, fn.null())
     fn.ret()
 
     fn = module.function("has_thread", I1, [])

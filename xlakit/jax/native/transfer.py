@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value
-from xlakit.dataclass import dataclass
-from xlakit.jax.api.arguments import Arguments, arguments_of
+from xlakit.jax.api.arguments import arguments_of
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.buffers import device_and_memory
 from xlakit.jax.native.errors import fail_if
@@ -14,6 +13,7 @@ from xlakit.jax.native.records import BLOCK
 
 # From this number on, PJRT's host buffer semantics let the buffer use the host's memory as long as it lives.
 _ZERO_COPY = 2
+_NO_MEMORY = "there is not enough memory for the buffer"
 
 
 def emit_transfer(module: Module) -> None:
@@ -37,25 +37,44 @@ def _emit_is_dense(module: Module) -> None:
     fn.ret(iteration.results[1])
 
 
-@dataclass(frozen=True, slots=True)
-class _Requested:
-    """What the arguments of a call say of the buffer to be made; ``element``: the bytes of an element."""
+class _BufferMaker:
+    """A function of the interface that makes a buffer: the buffer that its arguments describe, and its end.
 
-    type: Value
-    dims: Value
-    rank: Value
-    element: Value
+    layout: the name of the argument with the layout. Emits the returns of errors for what no buffer can be.
+    """
 
-    def count(self, fn: Function) -> Value:
+    def __init__(self, module: Module, name: str, layout: str) -> None:
+        self.args = args = arguments_of(name)
+        self.fn = fn = module.function(name, PTR, [PTR], external=True)
+        (given,) = fn.parameters
+        self.given = given
+        self._owners = device_and_memory(fn, self.pointer("device"), self.pointer("memory"))
+        self._type = args.load(fn, given, "type")
+        self.dims, self.rank = self.pointer("dims"), args.load(fn, given, "num_dims")
+        # The bytes of an element.
+        self.element = element_bytes(fn, self._type)
+        fail_if(fn, self.element.eq(0), Code.UNIMPLEMENTED, "xlakit has no buffers of this element type")
+        self.order = order_in(fn, self.pointer(layout), self.rank)
+
+    def pointer(self, name: str) -> Value:
+        """A pointer among the arguments."""
+        return self.args.pointer(self.fn, self.given, name)
+
+    def count(self) -> Value:
         """The number of elements."""
-        return fn.call("count_of", I64, self.dims, self.rank)
+        return self.fn.call("count_of", I64, self.dims, self.rank)
 
+    def fail_without(self, block: Value) -> None:
+        """Return an error where there was no memory for a block."""
+        is_missing = block.eq(self.fn.null())
+        fail_if(self.fn, is_missing, Code.RESOURCE_EXHAUSTED, _NO_MEMORY)
 
-def _requested(fn: Function, args: Arguments, given: Value) -> _Requested:
-    type, dims, rank = args.load(fn, given, "type"), args.pointer(fn, given, "dims"), args.load(fn, given, "num_dims")
-    element = element_bytes(fn, type)
-    fail_if(fn, element.eq(0), Code.UNIMPLEMENTED, "xlakit has no buffers of this element type")
-    return _Requested(type, dims, rank, element)
+    def ret(self, block: Value, size: Value) -> None:
+        """Give the buffer with a block of ``size`` bytes."""
+        fn = self.fn
+        made = fn.call("make_buffer", PTR, *self._owners, block, self._type, self.rank, size, self.dims, self.order)
+        fn.store(made, self.args.at(fn, self.given, "buffer"))
+        fn.ret(fn.null())
 
 
 def _is_aligned(fn: Function, data: Value, element: Value) -> Value:
@@ -65,29 +84,25 @@ def _is_aligned(fn: Function, data: Value, element: Value) -> Value:
 
 
 def _emit_from_host(module: Module) -> None:
-    args = arguments_of("Client_BufferFromHostBuffer")
-    fn = module.function("Client_BufferFromHostBuffer", PTR, [PTR], external=True)
-    (given,) = fn.parameters
-    device, memory = device_and_memory(fn, args.pointer(fn, given, "device"), args.pointer(fn, given, "memory"))
-    asked = _requested(fn, args, given)
-    order = order_in(fn, args.pointer(fn, given, "device_layout"), asked.rank)
-    source, strides = args.pointer(fn, given, "data"), args.pointer(fn, given, "byte_strides")
+    maker = _BufferMaker(module, "Client_BufferFromHostBuffer", "device_layout")
+    fn, args, given, order = maker.fn, maker.args, maker.given, maker.order
+    source, strides = maker.pointer("data"), maker.pointer("byte_strides")
     has_strides = strides.ne(fn.null()) & args.load(fn, given, "num_byte_strides").ne(0)
 
     def is_dense() -> tuple[Value]:
-        return (fn.call("is_dense", I1, asked.dims, strides, asked.rank, asked.element),)
+        return (fn.call("is_dense", I1, maker.dims, strides, maker.rank, maker.element),)
 
     (dense,) = fn.if_else(has_strides, is_dense, lambda: (fn.constant(I1, 1),))
-    is_plain = fn.call("is_plain_order", I1, order, asked.rank)
+    is_plain = fn.call("is_plain_order", I1, order, maker.rank)
     fail_if(
         fn,
         ~(is_plain | has_strides),
         Code.UNIMPLEMENTED,
         "an array for another layout than major to minor needs strides",
     )
-    count = asked.count(fn)
-    size = count * asked.element
-    aligned = _is_aligned(fn, source, asked.element)
+    count = maker.count()
+    size = count * maker.element
+    aligned = _is_aligned(fn, source, maker.element)
     uses_host_memory = (args.load(fn, given, "semantics") >= _ZERO_COPY) & dense & aligned & is_plain
 
     def wrapped() -> tuple[Value, Value]:
@@ -100,55 +115,38 @@ def _emit_from_host(module: Module) -> None:
         return fn.call("make_block", PTR, size), ready_event(fn)
 
     block, event = fn.if_else(uses_host_memory, wrapped, fresh)
-    fail_if(fn, block.eq(fn.null()), Code.RESOURCE_EXHAUSTED, "there is not enough memory for the buffer")
+    maker.fail_without(block)
     with fn.if_(~uses_host_memory):
         target = fn.load(PTR, BLOCK.at(fn, block, "data"))
         with fn.if_(dense & is_plain):
             fn.copy(target, source, size)
         with fn.if_(~dense & is_plain):
-            fn.call("gather", VOID, target, source, asked.dims, strides, asked.rank, asked.element, count)
+            fn.call("gather", VOID, target, source, maker.dims, strides, maker.rank, maker.element, count)
         with fn.if_(~is_plain):
-            array = asked.dims, strides, order, asked.rank, asked.element
+            array = maker.dims, strides, order, maker.rank, maker.element
             done = fn.call("gather_in_order", I1, target, source, *array)
             with fn.if_(~done):
                 fn.call("release_block", VOID, block)
-            fail_if(fn, ~done, Code.RESOURCE_EXHAUSTED, "there is not enough memory for the buffer")
+            fail_if(fn, ~done, Code.RESOURCE_EXHAUSTED, _NO_MEMORY)
     fn.store(event, args.at(fn, given, "done_with_host_buffer"))
-    made = fn.call("make_buffer", PTR, device, memory, block, asked.type, asked.rank, size, asked.dims, order)
-    fn.store(made, args.at(fn, given, "buffer"))
-    fn.ret(fn.null())
+    maker.ret(block, size)
 
 
 def _emit_view(module: Module) -> None:
-    args = arguments_of("Client_CreateViewOfDeviceBuffer")
-    fn = module.function("Client_CreateViewOfDeviceBuffer", PTR, [PTR], external=True)
-    (given,) = fn.parameters
-    device, memory = device_and_memory(fn, args.pointer(fn, given, "device"), args.pointer(fn, given, "memory"))
-    asked = _requested(fn, args, given)
-    order = order_in(fn, args.pointer(fn, given, "layout"), asked.rank)
-    data = args.pointer(fn, given, "data")
+    maker = _BufferMaker(module, "Client_CreateViewOfDeviceBuffer", "layout")
+    fn, data = maker.fn, maker.pointer("data")
     fail_if(
-        fn, ~_is_aligned(fn, data, asked.element), Code.INVALID_ARGUMENT, "the memory is not aligned to its elements"
+        fn, ~_is_aligned(fn, data, maker.element), Code.INVALID_ARGUMENT, "the memory is not aligned to its elements"
     )
     block = fn.call("wrap_block", PTR, data)
-    fn.store(args.pointer(fn, given, "on_delete"), BLOCK.at(fn, block, "deleter"))
-    fn.store(args.pointer(fn, given, "on_delete_argument"), BLOCK.at(fn, block, "deleter_argument"))
-    size = asked.count(fn) * asked.element
-    made = fn.call("make_buffer", PTR, device, memory, block, asked.type, asked.rank, size, asked.dims, order)
-    fn.store(made, args.at(fn, given, "buffer"))
-    fn.ret(fn.null())
+    fn.store(maker.pointer("on_delete"), BLOCK.at(fn, block, "deleter"))
+    fn.store(maker.pointer("on_delete_argument"), BLOCK.at(fn, block, "deleter_argument"))
+    maker.ret(block, maker.count() * maker.element)
 
 
 def _emit_uninitialized(module: Module) -> None:
-    args = arguments_of("Client_CreateUninitializedBuffer")
-    fn = module.function("Client_CreateUninitializedBuffer", PTR, [PTR], external=True)
-    (given,) = fn.parameters
-    device, memory = device_and_memory(fn, args.pointer(fn, given, "device"), args.pointer(fn, given, "memory"))
-    asked = _requested(fn, args, given)
-    order = order_in(fn, args.pointer(fn, given, "layout"), asked.rank)
-    size = asked.count(fn) * asked.element
-    block = fn.call("make_block", PTR, size)
-    fail_if(fn, block.eq(fn.null()), Code.RESOURCE_EXHAUSTED, "there is not enough memory for the buffer")
-    made = fn.call("make_buffer", PTR, device, memory, block, asked.type, asked.rank, size, asked.dims, order)
-    fn.store(made, args.at(fn, given, "buffer"))
-    fn.ret(fn.null())
+    maker = _BufferMaker(module, "Client_CreateUninitializedBuffer", "layout")
+    size = maker.count() * maker.element
+    block = maker.fn.call("make_block", PTR, size)
+    maker.fail_without(block)
+    maker.ret(block, size)

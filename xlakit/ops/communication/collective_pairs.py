@@ -11,12 +11,10 @@ from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Evaluation, Op, Value, operation
 from xlakit.ir.traits import Done, Start
-from xlakit.ops.communication.collective import (
-    bundle,
-    bundle_shapes,
-)
+from xlakit.ops.communication.collective import bundle, bundle_shapes
 from xlakit.ops.communication.collective_moves import Permuting
 from xlakit.ops.communication.collectives import AllGather, AllReduce
+from xlakit.ops.data import Same
 from xlakit.ops.shared.calling import zero_value
 
 
@@ -72,14 +70,8 @@ class AllReduceStart(AllReduce, Start):
 
 
 @operation("all-reduce-done", arity=1)
-class AllReduceDone(_Done):
+class AllReduceDone(Same, _Done):
     """The result of an all-reduce-start."""
-
-    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
-        return operands[0].without_layout()
-
-    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        return operands[0]
 
 
 @operation("collective-permute-start")

@@ -16,7 +16,7 @@ from xlakit.errors import ShapeError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.operation import TOKEN, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ir.traits import Distinct, Done, Forwarding, Start
-from xlakit.ops.data import create_token, get_tuple_element
+from xlakit.ops.data import Same, create_token, get_tuple_element
 from xlakit.ops.handle import Builder, XlaOp, building, emit
 from xlakit.ops.shared.calling import agree, zero_value
 from xlakit.ops.shared.checks import need_declared
@@ -283,18 +283,12 @@ def recv_from_host(token: XlaOp, shape: Shape, channel_id: int) -> XlaOp:
 
 
 @operation("domain", arity=1)
-class Domain(Op, Forwarding, Distinct):
+class Domain(Same, Forwarding, Distinct):
     """The operand, at the border between two shardings: ``exit`` on the operand's side, ``entry`` on the users'."""
 
     domain: tuple[Sharding | None, Sharding | None] = attribute(
         Kind.DOMAIN, default=(None, None), always=True, proto="domain_entry_sharding"
     )
-
-    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
-        return operands[0].without_layout()
-
-    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        return operands[0]
 
 
 @building

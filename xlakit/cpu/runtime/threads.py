@@ -1,0 +1,30 @@
+"""How native code starts threads."""
+
+from __future__ import annotations
+
+import signal
+
+from xlakit.cpu.llvm import I32, I64, PTR, Function, Value
+
+# Room for a set of signals of any of the systems, in words of 64 bits.
+_SIGNAL_SET_WORDS = 16
+
+
+def start_thread(fn: Function, function: str, argument: Value) -> Value:
+    """Start a detached thread that calls ``function(argument)``; gives an I1, whether the system made one.
+
+    The thread inherits a mask that blocks all signals: they are for Python's threads.
+    """
+    module = fn.module
+    module.declare("pthread_create", I32, [PTR, PTR, PTR, PTR])
+    module.declare("pthread_detach", I32, [PTR])
+    module.declare("pthread_sigmask", I32, [I32, PTR, PTR])
+    everything, before = fn.alloca(I64, _SIGNAL_SET_WORDS), fn.alloca(I64, _SIGNAL_SET_WORDS)
+    handle = fn.alloca(PTR)
+    fn.fill(everything, 255, _SIGNAL_SET_WORDS * 8)
+    fn.call("pthread_sigmask", I32, fn.i32(signal.SIG_SETMASK), everything, before)
+    is_made = fn.call("pthread_create", I32, handle, fn.null(), fn.address(function), argument).eq(0)
+    fn.call("pthread_sigmask", I32, fn.i32(signal.SIG_SETMASK), before, fn.null())
+    with fn.if_(is_made):
+        fn.call("pthread_detach", I32, fn.load(PTR, handle))
+    return is_made
