@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fuzz.programs.composed.window_steps import STEPS, Chain
+from fuzz.programs.composed.order_steps import ORDER_INNER, ORDER_STEPS
+from fuzz.programs.composed.window_steps import Chain
 from fuzz.programs.draft import Draft, Named, Program, join
 from fuzz.programs.values import Array, dtype_of
 from fuzz.support.tolerances import EXACT
@@ -23,7 +24,8 @@ def chain(seed: int, number: int) -> Program:
     draft = Draft(np.random.default_rng([seed, number, 4]))
     drawn = draft.pick(_KINDS)
     kind = "f32" if drawn == "special" else drawn
-    body = Chain(draft, draft.emit, [], "", STEPS)
+    body = Chain(draft, draft.emit, [], "", ORDER_STEPS)
+    body.inner = ORDER_INNER
     body.special = drawn == "special"
     for _ in range(draft.integer(1, 2)):
         dims = _dims(draft)

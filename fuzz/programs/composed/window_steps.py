@@ -29,6 +29,8 @@ class Chain(Body):
     """A body whose values are all of one kind; ``special``: with numbers that are not to be added."""
 
     special = False
+    # The steps of loops.
+    inner: Sequence[Callable[..., None]] = ()
 
     def opcodes(self, kind: str) -> tuple[str, ...]:
         """The operations on two numbers that are exact in any order."""
@@ -419,7 +421,7 @@ def loops(body: Chain) -> None:
     state = f"(s32[], {value.shape})"
     lines = [f"p = {state} parameter(0)", "i = s32[] get-tuple-element(p), index=0"]
     lines.append(f"x = {value.shape} get-tuple-element(p), index=1")
-    inner = Chain(draft, appending(lines, "b"), [Named("x", value.kind, value.dims)], "w", INNER)
+    inner = Chain(draft, appending(lines, "b"), [Named("x", value.kind, value.dims)], "w", body.inner)
     inner.special = body.special
     for _ in range(draft.integer(1, 4)):
         inner.step()

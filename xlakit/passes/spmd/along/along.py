@@ -7,7 +7,7 @@ from typing import Final
 
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.movement import Slice
-from xlakit.passes.spmd.along import concatenation, kernel_gradients, reductions, rows, selections, windows
+from xlakit.passes.spmd.along import concatenation, kernel_gradients, reductions, rows, scans, selections, windows
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.values import Piece, Value
@@ -23,7 +23,7 @@ _ALONG: Final[dict[str, _Along]] = {
     "gather": rows.gather,
     "pad": windows.windowed,
     "reduce": reductions.reduce,
-    "reduce-window": windows.windowed,
+    "reduce-window": scans.reduce_window,
     "reverse": windows.windowed,
     "scatter": rows.scatter,
     "select-and-scatter": selections.select_and_scatter,

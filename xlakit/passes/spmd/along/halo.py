@@ -207,7 +207,7 @@ class Halo:
         # Parts outside of the range come to lie in the margins.
         places = [min(max(0, (p + 1) * part - start), length + part) for p in range(parts(self.split))]
         placed = self.make.add(DynamicUpdateSlice(), around, value, *self._starts(places, len(sizes)))
-        return self._slice(placed, part, length)
+        return self.between(placed, part, length)
 
     # -- parts of it ---------------------------------------------------------------------------------
 
@@ -217,7 +217,8 @@ class Halo:
             return self.make.scalar(numbers[0], PrimitiveType.S32)
         return self.make.number([numbers[part] for part in self.split], self.scope)
 
-    def _slice(self, value: Instruction, start: int, length: int) -> Instruction:
+    def between(self, value: Instruction, start: int, length: int) -> Instruction:
+        """So many elements from a number on."""
         sizes = value.shape.dimensions
         ranges = [
             SliceDimension(start, start + length) if d == self.dimension else SliceDimension(0, size)
@@ -228,7 +229,7 @@ class Halo:
     def _dynamic(self, value: Instruction, numbers: Sequence[int], length: int) -> Instruction:
         """So many elements from a number on that depends on the part."""
         if len(set(numbers)) == 1:
-            return self._slice(value, numbers[0], length)
+            return self.between(value, numbers[0], length)
         sizes = [length if d == self.dimension else size for d, size in enumerate(value.shape.dimensions)]
         return self.make.add(DynamicSlice(dynamic_slice_sizes=tuple(sizes)), value, *self._starts(numbers, len(sizes)))
 
@@ -249,7 +250,7 @@ class Halo:
                 return None
             if first > end:
                 found.append(self._zeros(sent[number][1], first - end))
-            found.append(self._slice(sent[number][1], first - place, last - first))
+            found.append(self.between(sent[number][1], first - place, last - first))
             end = last
         if end < ranges.length:
             found.append(self._zeros(sent[0][1], ranges.length - end))
@@ -264,7 +265,7 @@ class Halo:
         for block, own in sent:
             places = [block.places.get(part, -margin) + margin for part in range(len(ranges.starts))]
             found = self.make.add(DynamicUpdateSlice(), found, own, *self._starts(places, own.shape.rank))
-        return self._slice(found, margin, ranges.length)
+        return self.between(found, margin, ranges.length)
 
     def _zeros(self, like: Instruction, length: int) -> Instruction:
         sizes = [length if d == self.dimension else size for d, size in enumerate(like.shape.dimensions)]

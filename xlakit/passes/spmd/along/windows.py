@@ -183,7 +183,7 @@ def windowed(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Sc
     along = _dimensions(old, given[0], scope, rule)
     if not along:
         return None
-    factors = _with_ranges(rule, along)
+    factors = with_ranges(rule, [(dim.source, dim.target) for dim in along])
     first = {RANGES + dim.source: dim.split for dim in along}
     operands, (tiling,) = pieces.tilings_for(old, factors, given, scope, hint=hint, first=first)
     sizes = given[0].shape.dimensions
@@ -260,11 +260,13 @@ def _pairs(old: Instruction) -> list[tuple[int, int]]:
     return [(d, d) for d in range(old.shape.rank)]
 
 
-def _with_ranges(rule: Factors, along: Sequence[Dimension]) -> Factors:
-    """A rule with factors of their own for dimensions that are split by ranges."""
+def with_ranges(rule: Factors, along: Sequence[tuple[int, int]]) -> Factors:
+    """A rule with factors of their own for dimensions, of the first operand and of the result, that are split by
+    ranges.
+    """
     operand, result = list(rule.operands[0]), list(rule.results[0])
-    for dim in along:
-        operand[dim.source] = result[dim.target] = RANGES + dim.source
+    for source, target in along:
+        operand[source] = result[target] = RANGES + source
     return dataclasses.replace(rule, operands=(tuple(operand), *rule.operands[1:]), results=(tuple(result),))
 
 

@@ -1,0 +1,117 @@
+"""Running sums along a split dimension, and other reducers': windows that reach to one end of the dimension.
+
+Each member has the running sums of its part. The sums of whole parts, one number each, are gathered, and each member
+adds those of the parts before its own, with the initial value::
+
+    parts          | 1  2  3  4 | 5  6  7  8 |
+    running sums   | 1  3  6 10 | 5 11 18 26 |     sums of parts: 10, 26
+    with those     | 1  3  6 10 |15 21 28 36 |     the second member adds 10
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
+from xlakit.ir.attributes import Window, WindowDimension
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.data import Iota
+from xlakit.ops.elementwise.select import Select
+from xlakit.ops.reduction import Reduce, reducer_op
+from xlakit.ops.windows import ReduceWindow
+from xlakit.passes.dynamic.padded_reductions import identity_of
+from xlakit.passes.spmd.along.halo import Halo, Ranges
+from xlakit.passes.spmd.along.windows import RANGES, finished, parts_known, windowed, with_ranges
+from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
+from xlakit.passes.spmd.shardings.factors import can_be_in_parts, factors_of
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import local_sizes, parts, teams_over, unequal_dims, with_split
+from xlakit.passes.spmd.shardings.values import Piece
+
+
+def reduce_window(
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+) -> Piece | None:
+    """Running sums, or another reduction of moving windows."""
+    found = _running(pieces, old, given, scope, hint)
+    return windowed(pieces, old, given, scope, hint) if found is None else found
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """The dimension along which a window reaches from each element to the first one, or to the last one: ``back``."""
+
+    dimension: int
+    back: bool
+
+
+def _scan_of(old: Instruction) -> _Scan | None:
+    op = old.op_as(ReduceWindow)
+    kind, moving = old.shape.element_type, [d for d, w in enumerate(op.window.dimensions) if w != WindowDimension(1)]
+    is_known = len(old.operands) == 2 and old.operands[0].shape.element_type is kind
+    if len(moving) != 1 or not is_known or not can_be_in_parts(op.to_apply, kind):
+        return None
+    window = op.window.dimensions[moving[0]]
+    if window.size < max(2, old.operands[0].shape.dimensions[moving[0]]):
+        return None
+    for back in (False, True):
+        low, high = (0, window.size - 1) if back else (window.size - 1, 0)
+        if window == WindowDimension(window.size, padding_low=low, padding_high=high):
+            return _Scan(moving[0], back)
+    return None
+
+
+def _running(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None) -> Piece | None:
+    scan, rule = _scan_of(old), factors_of(old)
+    if scan is None or rule is None or old.shape.num_elements == 0:
+        return None
+    known, sizes = parts_known(given[0], scope), old.shape.dimensions
+    split, length = known[scan.dimension], local_sizes(known, sizes)[scan.dimension]
+    if split is None or length < 2:
+        return None
+    odd = unequal_dims(known, sizes)
+    first = {RANGES + d: own for d in {scan.dimension, *odd} if (own := known[d]) is not None}
+    factors = with_ranges(rule, [(factor - RANGES, factor - RANGES) for factor in first])
+    operands, (tiling,) = pieces.tilings_for(old, factors, given, scope, hint=hint, first=first)
+    value = pieces.at(given[0], operands[0], scope)
+    make, op = pieces.make, old.op_as(ReduceWindow)
+    identity = make.constant(np.asarray(identity_of(op.to_apply, old.shape.element_type)))
+    halo = Halo(make, scope, tiling, scan.dimension, split, sizes[scan.dimension])
+    if scan.back and scan.dimension in odd:
+        # What is behind the end comes before the last elements.
+        own = Ranges(tuple(p * length for p in range(parts(split))), length, (length,) * parts(split))
+        value = halo.fetched(value, own, identity)
+    low, high = (0, length - 1) if scan.back else (length - 1, 0)
+    windows = list(op.window.dimensions)
+    windows[scan.dimension] = WindowDimension(length, padding_low=low, padding_high=high)
+    local = dataclasses.replace(op, window=Window(tuple(windows)))
+    made = make.like(old, local, [value, identity], value.shape)
+    before = _before(halo, old, made, scan, (identity, pieces.at(given[1], (), scope)))
+    reducer = reducer_op(op.to_apply)
+    assert reducer is not None
+    return finished(pieces, old, given, scope, hint, (tiling, make.add(reducer, before, made)))
+
+
+def _before(
+    halo: Halo, old: Instruction, made: Instruction, scan: _Scan, numbers: tuple[Instruction, Instruction]
+) -> Instruction:
+    """The initial value with the parts before each member's own, for every element.
+
+    made: the running sums of a part; numbers: the identity and the initial value.
+    """
+    make, d, count = halo.make, scan.dimension, parts(halo.split)
+    (identity, init), dims = numbers, made.shape.dimensions
+    sums = halo.between(made, 0 if scan.back else dims[d] - 1, 1)
+    groups = halo.scope.groups(teams_over(halo.split, with_split(halo.tiling, d, None)))
+    sums = make.all_gather(sums, d, groups)
+    numbered = make.add(Iota(iota_dimension=0), shape=Shape(PrimitiveType.S32, (count,)))
+    own = make.broadcast(make.number(halo.split, halo.scope), (count,))
+    counts = halo.along(make.compare(numbered, own, "GT" if scan.back else "LT"), sums)
+    sums = make.add(Select(), counts, sums, make.broadcast(identity, sums.shape.dimensions))
+    total = make.add(Reduce(dimensions=(d,), to_apply=old.op_as(ReduceWindow).to_apply), sums, init)
+    return make.broadcast(total, dims, [e for e in range(len(dims)) if e != d])
