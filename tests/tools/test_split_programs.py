@@ -62,6 +62,15 @@ ENTRY e {
   q = f32[2] parameter(1), sharding={devices=[2]<=[2]}
   ROOT t = (f32[3], f32[2]) tuple(p, q)
 }"""
+SCALAR = f"""HloModule m, num_partitions=2
+ENTRY e {{
+  n = s32[] parameter(0)
+  c = f32[4,3] iota(), iota_dimension=0, sharding={ROWS}
+  b = f32[4,3] custom-call(c), custom_call_target="ShardBarrierFrom"
+  f = f32[] convert(n)
+  all = f32[4,3] broadcast(f), dimensions={{}}
+  ROOT r = f32[4,3] add(b, all)
+}}"""
 REPLICATED = WHOLE.replace("num_partitions=2", "replica_count=2, num_partitions=2")
 
 
@@ -101,9 +110,10 @@ def test_whole_arrays_are_cut_and_results_joined(execute, backend):
         (UNSAID, X, {"0": X, "1.0": X.sum(0)}),
         (MANUAL, X, {"result": np.roll(X, 2, axis=0)}),
         (UNEVEN, X[:3, :2], {"result": 2 * X[:3, :2]}),
+        (SCALAR, np.int32(7), {"result": np.full((4, 3), 7.0) + np.arange(4)[:, None]}),
         (REPLICATED, np.arange(8, dtype=np.float32), {str(n): 2 * np.arange(8.0) for n in range(2)}),
     ],
-    ids=["unsaid", "manual", "uneven", "replicas"],
+    ids=["unsaid", "manual", "uneven", "scalar", "replicas"],
 )
 def test_what_programs_say_of_their_devices(execute, text, argument, expected):
     status, results, said = execute(text, argument)

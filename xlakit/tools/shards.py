@@ -223,7 +223,7 @@ def _part(array: Array, splits: Sequence[Split | None], local: Sequence[int], pa
     """The shard of a partition, padded with zeros beyond the array."""
     inside = array[_box(splits, local, partition)]
     if inside.shape == tuple(local):
-        return np.ascontiguousarray(inside)
+        return np.asarray(inside, order="C")
     made = np.zeros(local, array.dtype)
     made[tuple(map(slice, inside.shape))] = inside
     return made

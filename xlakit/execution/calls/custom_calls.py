@@ -257,6 +257,8 @@ _BUILT_IN: dict[str, Target] = {
             "SetBound",
             "Sharding",
             "InspectSharding",
+            "ShardBarrierFrom",
+            "ShardBarrierTo",
             "annotate_device_placement",
             "xla.sdy.FuncResultSharding",
             "xla.sdy.PropagationBarrier",

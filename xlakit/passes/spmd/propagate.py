@@ -24,7 +24,7 @@ from xlakit.ops.data import Constant, GetTupleElement, Iota, OptimizationBarrier
 from xlakit.ops.movement import Concatenate, Pad
 from xlakit.passes.spmd.program import Frame
 from xlakit.passes.spmd.shardings.annotations import (
-    BARRIER,
+    BARRIERS,
     CONSTRAINTS,
     GROUP,
     GROUP_NUMBER,
@@ -170,7 +170,7 @@ class _Graph:
                 self._join(dict(old.annotations.frontend_attributes).get(GROUP_NUMBER, ""), operands[0])
             if target in CONSTRAINTS:
                 self.seed(nodes, old, self._annotations.shardings(old))
-            if target in (CONSTRAINTS | HINTS) - {BARRIER} and [len(o) for o in operands] == [len(nodes)]:
+            if target in (CONSTRAINTS | HINTS) - BARRIERS and [len(o) for o in operands] == [len(nodes)]:
                 self._alike(operands[0], nodes)
             return
         self.seed(nodes, old, of_leaves(old))

@@ -31,11 +31,12 @@ END_OF_MANUAL: Final = "xla.sdy.LocalToGlobalShape"
 OF_RESULT: Final = "xla.sdy.FuncResultSharding"
 CONSTRAINT: Final = "Sharding"
 CONSTRAINTS: Final = frozenset({CONSTRAINT, OF_RESULT})
-BARRIER: Final = "xla.sdy.PropagationBarrier"
+# Shardings do not pass these, neither way: XLA's own two let them pass the other way, on which no value depends.
+BARRIERS: Final = frozenset({"xla.sdy.PropagationBarrier", "ShardBarrierFrom", "ShardBarrierTo"})
 # A sharding group: all operands with one number have one sharding. It has no result.
 GROUP: Final = "xla.sdy.ShardingGroup"
 # Hints about their operand, which is their result.
-HINTS: Final = frozenset({"LayoutConstraint", "MoveToDevice", "MoveToHost", "annotate_device_placement", BARRIER})
+HINTS: Final = BARRIERS | {"LayoutConstraint", "MoveToDevice", "MoveToHost", "annotate_device_placement"}
 
 _MESH: Final = re.compile(r"#?(?:sdy\.)?mesh<\[([^\]]*)\](?:, *device_ids=\[([^\]]*)\])?>")
 _NAMED_MESH: Final = re.compile(r'(?:"([^"]*)"|([\w.$-]+)) *= *(#sdy\.mesh<\[[^\]]*\](?:, *device_ids=\[[^\]]*\])?>)')
