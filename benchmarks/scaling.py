@@ -215,12 +215,15 @@ def main(given: Sequence[str] | None = None) -> int:
     if not chosen:
         print("no workload matches", file=sys.stderr)
         return 2
+    import jax
+
     from xlakit import machine
 
     wake = machine.current().wake_nanoseconds
     rows: list[Row] = []
     for workload in chosen:
-        rows.append(row_of(workload, wake))
+        with jax.enable_x64(workload.x64):
+            rows.append(row_of(workload, wake))
         print(f"[{len(rows)}/{len(chosen)}] {workload.name}", file=sys.stderr, flush=True)
     print(f"wake-up {wake / 1e3:.3g} us; {machine.current().processor}; speed-ups by number of processors\n")
     print(table(rows, names=False), table(rows, names=True), sep="\n\n")
