@@ -51,6 +51,20 @@ def default_timeout() -> float:
         ) from None
 
 
+def receive_limit() -> int:
+    """How many bytes a process keeps of values that others have sent before they are asked for: XLAKIT_RECEIVE_LIMIT,
+    or 1 GiB.
+    """
+    text = os.environ.get("XLAKIT_RECEIVE_LIMIT", str(1 << 30))
+    try:
+        return int(text)
+    except ValueError:
+        raise ArgumentError(
+            f"XLAKIT_RECEIVE_LIMIT is {text!r}, not a number of bytes",
+            hint="set it to a number such as 1000000000, or unset it",
+        ) from None
+
+
 def asynchronous() -> bool | None:
     """Whether XLAKIT_ASYNC has JAX's programs run while Python goes on: 1 or 0; None where it leaves the choice."""
     text = os.environ.get("XLAKIT_ASYNC", "")

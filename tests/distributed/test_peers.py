@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,13 +13,14 @@ from xlakit.execution.context import ExecutionContext
 pytest.importorskip("zmq")
 
 from xlakit.distributed.peers.network import Network
+from xlakit.distributed.peers.zeromq import ZeroMqTransport
 
 _TOKEN = bytes(range(16))
 
 
 @pytest.fixture
 def networks(monkeypatch):
-    made = [Network("127.0.0.1") for _ in range(2)]
+    made = [Network(partial(ZeroMqTransport, "127.0.0.1")) for _ in range(2)]
     ends = [network.endpoint for network in made]
     monkeypatch.setattr("sys.excepthook", lambda *_: None)
     for rank, network in enumerate(made):
@@ -140,11 +142,87 @@ def test_a_process_that_does_not_come(networks, monkeypatch):
 
 
 def test_letters_of_another_job_are_dropped(networks):
-    stranger = Network("127.0.0.1")
+    stranger = Network(partial(ZeroMqTransport, "127.0.0.1"))
     stranger.join(1, [network.endpoint for network in networks], ["a", "b"], bytes(16))
     stranger._transport.connect(0, networks[0].endpoint)
     stranger.ask(0, (1, 1))
     time.sleep(0.2)
     assert networks[0].gone(1) is None
     assert networks[0]._heard == {}
-    stranger._transport.close()
+    stranger._is_closing = True
+    stranger._thread.join()
+    stranger._transport.close(deserted=True)
+
+
+_RUNS = 30
+
+
+def _held(network):
+    """The bytes of values that a process keeps for programs that it has not begun."""
+    bodies = [body for letters in network._letters.values() for entries in letters.values() for _, body in entries]
+    return sum(map(len, bodies))
+
+
+@pytest.mark.parametrize("kind", ["permute", "broadcast"])
+def test_a_process_that_runs_ahead_waits(monkeypatch, request, kind):
+    monkeypatch.setenv("XLAKIT_RECEIVE_LIMIT", "100000")
+    networks = request.getfixturevalue("networks")
+
+    def make(x):
+        wide = xla.broadcast_in_dim(x, (1000, 2, 3), (1, 2))
+        # Neither asks the sender to wait for the receiver.
+        return xla.collective_permute(wide, [(0, 1)]) if kind == "permute" else xla.collective_broadcast(wide, [[0, 1]])
+
+    first, second = [_on(network, make) for network in networks]
+    begun = []
+
+    def run_ahead():
+        for number in range(_RUNS):
+            begun.append(number)
+            first.execute_replicated([[np.full((2, 3), number, np.float32)]])
+        return "done"
+
+    def follow():
+        # Until nothing more comes.
+        held = -1
+        while held != _held(networks[1]) or not held:
+            held = _held(networks[1])
+            time.sleep(0.2)
+        behind = len(begun)
+        zeros = np.zeros((2, 3), np.float32)
+        return held, behind, [second.execute_replicated([[zeros]])[0] for _ in range(_RUNS)]
+
+    done, (held, behind, results) = _together(run_ahead, follow)
+    assert done == "done"
+    assert 48_000 < held <= 100_000
+    assert behind == held // 24_000 + 1
+    assert all((result == number).all() for number, result in enumerate(results))
+
+
+def test_values_larger_than_the_limit_travel_alone(monkeypatch, request):
+    monkeypatch.setenv("XLAKIT_RECEIVE_LIMIT", "1")
+    networks = request.getfixturevalue("networks")
+
+    def make(x):
+        return xla.all_gather(xla.broadcast_in_dim(x, (8192, 2, 3), (1, 2)), 0, 2)
+
+    programs = [_on(network, make) for network in networks]
+    works = [lambda p=p, r=r: [p.execute_replicated([[np.full((2, 3), r, np.float32)]])[0] for _ in range(3)]
+             for r, p in enumerate(programs)]  # fmt: skip
+    for results in _together(*works):
+        for result in results:
+            assert np.array_equal(result[:, 0, 0], np.repeat(np.float32([0, 1]), 8192))
+
+
+def test_a_process_that_waits_for_room_hears_that_the_other_has_left(monkeypatch, request):
+    monkeypatch.setenv("XLAKIT_RECEIVE_LIMIT", "1")
+    networks = request.getfixturevalue("networks")
+    networks[1]._transport.connect(0, networks[0].endpoint)
+    program = _on(
+        networks[0], lambda x: xla.collective_permute(xla.broadcast_in_dim(x, (9000, 2, 3), (1, 2)), [(0, 1)])
+    )
+    ones = np.ones((2, 3), np.float32)
+    program.execute_replicated([[ones]])
+    networks[1].leave()
+    with pytest.raises(xla.RankError, match=r"process 1 \(device 1\) has ended, after"):
+        program.execute_replicated([[ones]])

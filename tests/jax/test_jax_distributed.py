@@ -1,6 +1,8 @@
-"""jax.distributed: two processes of two devices, and one of four, give the same bits; a process that is killed."""
+"""jax.distributed: two processes of two devices give the bits of one of four, by MPI, too; a process that is killed."""
 
+import importlib.util
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -18,7 +20,11 @@ import jax, jax.numpy as jnp, numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 rank, count, port = map(int, sys.argv[1:])
-jax.distributed.initialize(f"localhost:{port}", num_processes=count, process_id=rank)
+if port:
+    jax.distributed.initialize(f"localhost:{port}", num_processes=count, process_id=rank)
+else:
+    jax.distributed.initialize(cluster_detection_method="mpi4py")
+    rank = jax.process_index()
 devices = jax.devices()
 mesh = Mesh(np.array(devices), ("x",))
 
@@ -64,7 +70,11 @@ ones = np.ones((4 // count, 3), np.float32)
 assert np.asarray(jax.pmap(lambda x: jax.lax.psum(x, "i"), "i")(ones).addressable_data(0)).tolist() == [[4, 4, 4]]
 multihost_utils.sync_global_devices("end")
 import os
-if count == 2:
+if not port:
+    from xlakit.jax.processes import _joined
+    (processes,) = _joined.values()
+    assert type(processes.network._transport).__name__ == "MpiTransport"
+elif count == 2:
     print("ready", flush=True)
     sys.stdin.readline()
     try:
@@ -75,25 +85,34 @@ if count == 2:
 """
 
 
-def _start(code, count):
+def _mpiexec():
+    """The launcher, beside this Python or on the path."""
+    found = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    return found if importlib.util.find_spec("mpi4py") else None
+
+
+def _start(code, count, launcher=None):
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
-        port = probe.getsockname()[1]
+        port = 0 if launcher else probe.getsockname()[1]
     devices = f"--xla_force_host_platform_device_count={4 // count}"
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "XLAKIT_AS": "cpu", "XLA_FLAGS": devices, "PYTHONPATH": root, "JAX_PLATFORMS": ""}
+    prefix = [launcher, "-n", str(count)] if launcher else []
     return [
         subprocess.Popen(
-            [sys.executable, "-c", _BEGIN + code, str(rank), str(count), str(port)],
+            [*prefix, sys.executable, "-c", _BEGIN + code, str(rank), str(count), str(port)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
         )
-        for rank in range(count)
+        for rank in range(1 if launcher else count)
     ]  # fmt: skip
 
 
 def test_two_processes_have_the_bits_of_one_and_one_is_killed():
     started = [*_start(_PROGRAMS, 2), *_start(_PROGRAMS, 1)]
     first, second, alone = started
+    launcher = _mpiexec()
+    started += _start(_PROGRAMS, 2, launcher) if launcher else []
     try:
         for process in (first, second):
             lines = [process.stdout.readline() for _ in range(6 if process is first else 1)]
@@ -103,6 +122,10 @@ def test_two_processes_have_the_bits_of_one_and_one_is_killed():
         output, errors = alone.communicate(timeout=120)
         assert alone.returncode == 0, errors
         assert output == "".join(found)
+        for by_mpi in started[3:]:
+            output, errors = by_mpi.communicate(timeout=120)
+            assert by_mpi.returncode == 0, errors
+            assert output == "".join(found)
         second.kill()
         second.wait()
         output, errors = first.communicate("\n", timeout=60)

@@ -1,7 +1,8 @@
 """The processes of ``jax.distributed``, and what they tell each other through its key-value store.
 
-Each process says how many devices it has, and where it takes messages; devices are numbered by process. With one
-process, or none that jax.distributed knows of, there is nothing to exchange.
+Each process says how many devices it has, and whether MPI has started it; then where it takes messages: by MPI, where
+it has started all of them, or else by ZeroMQ. Devices are numbered by process. With one process, or none that
+jax.distributed knows of, there is nothing to exchange.
 """
 
 from __future__ import annotations
@@ -12,18 +13,23 @@ import os
 import secrets
 import socket
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from xlakit.dataclass import dataclass
-from xlakit.errors import RankError
+from xlakit.errors import ArgumentError, RankError, UnsupportedError
 
 if TYPE_CHECKING:
+    from xlakit.distributed.mpi import Mpi
     from xlakit.distributed.peers.network import Network
+    from xlakit.distributed.peers.transport import Open
 
 # How long a process waits for the others to say who they are, in milliseconds: as long as JAX does.
 _PATIENCE: Final = 300_000
 _ADDRESS: Final = "XLAKIT_ADDRESS"
+_TRANSPORT: Final = "XLAKIT_TRANSPORT"
+_TRANSPORTS: Final = ("mpi", "zeromq")
 
 
 @dataclass(frozen=True)
@@ -77,23 +83,64 @@ def join(platform: str, count: int) -> Processes:
 def _exchange(state: Any, key: str, count: int) -> Processes:
     from xlakit.distributed.peers.network import Network
 
-    network = Network(_address(state.coordinator_address))
     processors = _processors()
-    own = {
-        "devices": count,
-        "endpoint": network.endpoint,
-        "token": secrets.token_hex(16),
-        "processors": processors,
-    }
-    state.client.key_value_set(f"{key}/{state.process_id}", json.dumps(own))
-    all = [_said(state.client, f"{key}/{rank}", rank) for rank in range(state.num_processes)]
+    mpi, reason = _start_mpi(state.num_processes)
+    own = {"devices": count, "processors": processors, "mpi": mpi is not None, "reason": reason}
+    all = _tell(state, f"{key}/who", own)
     counts = tuple(said["devices"] for said in all)
+    network = Network(_transport(state, mpi, all))
+    where = _tell(state, f"{key}/where", {"endpoint": network.endpoint, "token": secrets.token_hex(16)})
     ends = list(accumulate(counts))
     names = [_name(rank, end - size, end) for rank, (size, end) in enumerate(zip(counts, ends, strict=True))]
-    network.join(state.process_id, [said["endpoint"] for said in all], names, bytes.fromhex(all[0]["token"]))
+    token = bytes.fromhex(where[0]["token"])
+    network.join(state.process_id, [said["endpoint"] for said in where], names, token)
     atexit.register(network.leave)
     _share_processors([said["processors"] for said in all], processors)
     return Processes(state.process_id, counts, network)
+
+
+def _tell(state: Any, key: str, own: dict[str, Any]) -> list[dict[str, Any]]:
+    """What all processes say, given what this one does."""
+    state.client.key_value_set(f"{key}/{state.process_id}", json.dumps(own))
+    return [_said(state.client, f"{key}/{rank}", rank) for rank in range(state.num_processes)]
+
+
+def _start_mpi(count: int) -> tuple[Mpi | None, str]:
+    """MPI, where it has started so many processes, this one among them; or else None, and why not."""
+    from xlakit.distributed import mpi
+
+    wanted = os.environ.get(_TRANSPORT, "")
+    if wanted not in ("", *_TRANSPORTS):
+        raise ArgumentError(f"{_TRANSPORT} is {wanted!r}", hint=f"set it to {' or '.join(_TRANSPORTS)}, or unset it")
+    if wanted == "zeromq":
+        return None, f"{_TRANSPORT} says so"
+    if not mpi.is_launched():
+        return None, "MPI has not started it"
+    try:
+        found = mpi.Mpi()
+    except (ArgumentError, UnsupportedError) as error:
+        return None, str(error)
+    if found.world.size == count:
+        return found, ""
+    found.stop()
+    return None, f"MPI has started {found.world.size} processes, jax.distributed has {count}"
+
+
+def _transport(state: Any, mpi: Mpi | None, all: Sequence[dict[str, Any]]) -> Open:
+    """How messages travel: all processes decide the same."""
+    without = [f"process {rank}: {said['reason']}" for rank, said in enumerate(all) if not said["mpi"]]
+    if mpi is not None and not without:
+        from xlakit.distributed.peers.mpi_transport import MpiTransport
+
+        return partial(MpiTransport, mpi)
+    if os.environ.get(_TRANSPORT) == "mpi":
+        raise UnsupportedError(
+            f"{_TRANSPORT} is mpi, which cannot carry the messages:\n  " + "\n  ".join(without),
+            hint="start all processes with one mpiexec or srun, with mpi4py installed, or unset it",
+        )
+    from xlakit.distributed.peers.zeromq import ZeroMqTransport
+
+    return partial(ZeroMqTransport, _address(state.coordinator_address))
 
 
 def _said(client: Any, key: str, rank: int) -> dict[str, Any]:

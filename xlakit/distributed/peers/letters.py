@@ -28,6 +28,9 @@ class Kind(IntEnum):
     # The process ends, and the answer, which says that all that was sent before has arrived.
     LEFT = 4
     FAREWELL = 5
+    # The process waits for room to send a value, and how much of what it has sent is used.
+    WAIT = 6
+    CREDIT = 7
 
 
 class Progress(IntEnum):
@@ -51,7 +54,7 @@ class Letter:
     """The head of a letter.
 
     rank: who has sent it. program: the fingerprint of the program of the run; of an answer, the progress there. mark:
-    the place in the program. text: the place, or the failure, in words.
+    the place in the program; of a credit, a number of bytes. text: the place, or the failure, in words.
     """
 
     kind: Kind

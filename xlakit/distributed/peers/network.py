@@ -7,24 +7,31 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from weakref import WeakKeyDictionary
 
 from xlakit.distributed.fingerprint import fingerprint
 from xlakit.distributed.packing import Bytes, unpack
+from xlakit.distributed.peers.credits import Credits
 from xlakit.distributed.peers.letters import Address, Kind, Letter, Progress, RunKey
 from xlakit.distributed.peers.patience import Answer, Patience
 from xlakit.distributed.peers.session import CHANNEL, PeerSession, program_error
-from xlakit.distributed.peers.transport import Transport
+from xlakit.distributed.peers.transport import Open
 from xlakit.errors import InternalError, RankError
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.program import Program
 from xlakit.execution.run import Run
 from xlakit.ir.operation import Value
+from xlakit.settings import receive_limit
 
 # How long a thread sleeps before it looks for what nothing tells it, in seconds.
 _PAUSE = 0.05
+# How long the network's own thread sleeps where others take in what arrives, and for how long after they have.
+_ASIDE, _LATELY = 0.005, 0.02
+# The fewest bytes that may be on their way from one process to another.
+_LEAST_AHEAD = 1 << 16
 # How long the end of a process waits for the others to have received its last messages, in seconds.
 _FAREWELL = 5.0
 
@@ -32,11 +39,13 @@ _FAREWELL = 5.0
 class Network:
     """The connections of this process.
 
-    host: the address of this machine at which the others reach it. After :attr:`endpoint` has been exchanged with the
-    others, :meth:`join` is called once.
+    open: opens them. After :attr:`endpoint` has been exchanged with the others, :meth:`join` is called once.
+
+    What arrives is taken in by a thread that waits for a letter, so that no other one has to wake it; while none waits,
+    by a thread of the network. ``_pumping`` is held by the one that does it.
     """
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, open: Open) -> None:
         self.rank = 0
         self._token = b""
         self._endpoints: Sequence[str] = ()
@@ -54,8 +63,16 @@ class Network:
         self._ending = ""
         # The processes that know that this one ends.
         self._bidden: set[int] = set()
-        self._transport = Transport(host, self._came, self._lost)
+        self._credits = Credits(receive_limit())
+        self._pumping = threading.Lock()
+        # How many threads wait for letters, and when one of them has last taken in what arrives.
+        self._awaiting = 0
+        self._last_pumped = 0.0
+        self._is_closing = False
+        self._transport = open(self._came, self._lost)
         self.endpoint = self._transport.endpoint
+        self._thread = threading.Thread(target=self._serve, name="xlakit-peers", daemon=True)
+        self._thread.start()
 
     def join(self, rank: int, endpoints: Sequence[str], names: Sequence[str], token: bytes) -> None:
         """Tell what the processes have exchanged: which one this is, where all are, and what they are called in errors.
@@ -63,6 +80,7 @@ class Network:
         token: the same random bytes in all processes of the job.
         """
         self.rank, self._endpoints, self._names = rank, endpoints, names
+        self._credits = Credits(max(_LEAST_AHEAD, receive_limit() // max(1, len(endpoints) - 1)))
         self._token = token
         before = sys.excepthook
 
@@ -78,8 +96,12 @@ class Network:
         for rank in others:
             self.send(rank, Letter(Kind.LEFT, self.rank, text=f"has ended{self._ending}"))
         with self.condition:
-            self.condition.wait_for(lambda: all(r in self._bidden or r in self._gone for r in others), _FAREWELL)
-        self._transport.close()
+            known = self.condition.wait_for(
+                lambda: all(r in self._bidden or r in self._gone for r in others), _FAREWELL
+            )
+        self._is_closing = True
+        self._thread.join()
+        self._transport.close(deserted=not known)
 
     def on(self, ranks: Sequence[int]) -> Placement:
         """The devices of a program: for each the process that has it."""
@@ -104,8 +126,9 @@ class Network:
             self._sessions[key] = session
             early = self._early_failures.pop(key, None)
             letters = self._letters.setdefault(key, {})
-            waiting = [(a[1], entry) for a, entries in letters.items() if a[1][0] == CHANNEL for entry in entries]
-        for _, (letter, body) in waiting:
+            channels = [address for address in letters if address[1][0] == CHANNEL]
+            waiting = [entry for address in channels for entry in letters.pop(address)]
+        for letter, body in waiting:
             self._deliver(session, letter, body)
         run.when_failed(lambda: self._report(session))
         if early is not None:
@@ -116,21 +139,25 @@ class Network:
         """Forget a run that is over in this process."""
         with self.condition:
             self._sessions.pop(session.key, None)
-            self._letters.pop(session.key, None)
+            left = self._letters.pop(session.key, {})
             for pair in [pair for pair in self._answers if pair[1] == session.key]:
                 del self._answers[pair]
+        for (rank, _), entries in left.items():
+            for _, body in entries:
+                self._use(rank, body)
 
     def receive(self, session: PeerSession, rank: int, address: Address) -> tuple[Letter, Bytes]:
         """Wait for a letter from a process. Raises RankError where none will come, or one of another program."""
         patience = Patience(self, session.run, session.key, rank)
-        with self.condition:
+        with self._awaited():
             while True:
                 letters = self._letters.get(session.key, {}).get((rank, address))
                 if letters:
                     letter, body = letters.popleft()
                     break
                 patience.check()
-                self.condition.wait(_PAUSE)
+                self._pump_or_wait()
+        self._use(rank, body)
         if letter.program != session.program:
             raise program_error(session, self.name_of(rank), letter)
         return letter, body
@@ -139,6 +166,91 @@ class Network:
         """Send a letter to another process, without waiting."""
         if rank != self.rank:
             self._transport.send(rank, letter.packed(self._token), body)
+
+    def send_value(self, session: PeerSession, rank: int, letter: Letter, body: Bytes) -> None:
+        """Send a value; waits where the other process has too much that it has not asked for yet.
+
+        Raises RankError where that process is gone, or does not answer.
+        """
+        size = len(body)
+        # Values of channels come in any order, so they do not wait for those of their own run.
+        exempt = session.sent[rank] if letter.address[0] == CHANNEL else 0
+        with self.condition:
+            has_room = self._credits.has_room(rank, size, exempt)
+        if not has_room:
+            self._await_room(session, rank, size, exempt)
+        with self.condition:
+            session.sent[rank] += self._credits.note_sent(rank, size)
+        self.send(rank, letter, body)
+
+    def _await_room(self, session: PeerSession, rank: int, size: int, exempt: int) -> None:
+        """Wait until a process has used what it has, or has ended the run, and drops what comes."""
+        patience = Patience(self, session.run, session.key, rank)
+        heard = None
+        with self._awaited():
+            while not self._credits.has_room(rank, size, exempt):
+                answer = self.answer(rank, session.key)
+                if answer is not None and answer.progress is Progress.OVER:
+                    return
+                patience.check()
+                if heard != self._credits.heard(rank):
+                    heard = self._credits.heard(rank)
+                    self.send(rank, Letter(Kind.WAIT, self.rank))
+                self._pump_or_wait()
+
+    def _use(self, rank: int, body: Bytes) -> None:
+        """Count a value that is used, and tell its sender so from time to time."""
+        with self.condition:
+            is_due = self._credits.note_used(rank, len(body))
+            used = self._credits.tell(rank) if is_due else 0
+        if is_due:
+            self._answer(Letter(Kind.CREDIT, self.rank, mark=used), rank)
+
+    # -- who takes in what arrives ---------------------------------------------------------------
+
+    @contextmanager
+    def _awaited(self) -> Generator[None]:
+        """Hold the lock during the block, in which this thread waits for letters."""
+        with self.condition:
+            self._awaiting += 1
+            try:
+                yield
+            finally:
+                self._awaiting -= 1
+                if self._awaiting:
+                    # Another one takes in from here on.
+                    self.condition.notify_all()
+
+    def _pump_or_wait(self) -> None:
+        """Take in what arrives, or wait, with the lock held, for the thread that does."""
+        if not self._pumping.acquire(blocking=False):
+            self.condition.wait(_PAUSE)
+            return
+        try:
+            self.condition.release()
+            try:
+                self._transport.pump(_PAUSE)
+            finally:
+                self.condition.acquire()
+            self._last_pumped = time.monotonic()
+        finally:
+            self._pumping.release()
+
+    def _serve(self) -> None:
+        while not self._is_closing:
+            self._transport.look()
+            if self._awaiting:
+                # A thread that waits may have found this one taking in.
+                with self.condition:
+                    self.condition.notify_all()
+                time.sleep(_ASIDE)
+            elif time.monotonic() - self._last_pumped < _LATELY or not self._pumping.acquire(blocking=False):
+                time.sleep(_ASIDE)
+            else:
+                try:
+                    self._transport.pump(_PAUSE)
+                finally:
+                    self._pumping.release()
 
     # -- the others ------------------------------------------------------------------------------
 
@@ -180,15 +292,18 @@ class Network:
     def _value(self, letter: Letter, body: Bytes) -> None:
         with self.condition:
             session = self._sessions.get(letter.run)
-            if session is None and self._is_over(letter.run):
-                return
-            if session is None or letter.address[0] != CHANNEL:
+            is_over = session is None and self._is_over(letter.run)
+            if not is_over and (session is None or letter.address[0] != CHANNEL):
                 letters = self._letters.setdefault(letter.run, {})
                 letters.setdefault((letter.rank, letter.address), deque()).append((letter, body))
                 return
-        self._deliver(session, letter, body)
+        if session is None:
+            self._use(letter.rank, body)
+        else:
+            self._deliver(session, letter, body)
 
     def _deliver(self, session: PeerSession, letter: Letter, body: Bytes) -> None:
+        self._use(letter.rank, body)
         if letter.program != session.program:
             session.run.fail(program_error(session, self.name_of(letter.rank), letter))
             return
@@ -231,6 +346,17 @@ class Network:
     def _bid_farewell(self, letter: Letter, body: Bytes) -> None:
         self._bidden.add(letter.rank)
 
+    def _waits(self, letter: Letter, body: Bytes) -> None:
+        """Tell a process that waits for room what is used, now and when more is."""
+        with self.condition:
+            used = self._credits.tell(letter.rank)
+            self._credits.note_waiting(letter.rank)
+        self._answer(Letter(Kind.CREDIT, self.rank, mark=used), letter.rank)
+
+    def _credited(self, letter: Letter, body: Bytes) -> None:
+        with self.condition:
+            self._credits.hear(letter.rank, letter.mark)
+
     # -- failures --------------------------------------------------------------------------------
 
     def _report(self, session: PeerSession) -> None:
@@ -267,6 +393,8 @@ _HANDLERS: dict[Kind, Callable[[Network, Letter, Bytes], None]] = {
     Kind.FAILED: Network._has_failed,  # pyright: ignore[reportPrivateUsage]
     Kind.LEFT: Network._left,  # pyright: ignore[reportPrivateUsage]
     Kind.FAREWELL: Network._bid_farewell,  # pyright: ignore[reportPrivateUsage]
+    Kind.WAIT: Network._waits,  # pyright: ignore[reportPrivateUsage]
+    Kind.CREDIT: Network._credited,  # pyright: ignore[reportPrivateUsage]
 }
 
 

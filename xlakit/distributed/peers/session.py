@@ -40,8 +40,8 @@ class Carrier(Protocol):
         """The name of a process in errors."""
         ...
 
-    def send(self, rank: int, letter: Letter, body: Bytes | None = None) -> None:
-        """Send a letter, without waiting."""
+    def send_value(self, session: PeerSession, rank: int, letter: Letter, body: Bytes) -> None:
+        """Send a value; waits where the other process has too much that it has not asked for yet."""
         ...
 
     def receive(self, session: PeerSession, rank: int, address: Address) -> tuple[Letter, Bytes]:
@@ -74,6 +74,8 @@ class PeerSession(LocalPart):
         self._ranks = ranks
         self.others = sorted(set(ranks) - {carrier.rank})
         self._rendezvous = Counter[tuple[int, ...]]()
+        # The bytes that this run has sent to each process.
+        self.sent = Counter[int]()
 
     def end(self) -> None:
         """Leave the run."""
@@ -161,10 +163,10 @@ class PeerSession(LocalPart):
         place = f"{self.run.program.module.name}: {self.words(rendezvous)} with {', '.join(shapes_of(rendezvous))}"
         address: Address = (_GROUP, _digest(repr(members)), count, 0)
         letter = Letter(Kind.VALUE, self._carrier.rank, self.key, self.program, mark, address, place)
-        for rank, parcel in parcels.items():
-            self._carrier.send(rank, letter, parcel)
         found: dict[int, Bytes] = {}
         with self.waiting(mark, rendezvous):
+            for rank, parcel in parcels.items():
+                self._carrier.send_value(self, rank, letter, parcel)
             for rank in sources:
                 theirs, found[rank] = self._carrier.receive(self, rank, address)
                 if theirs.mark != mark:
@@ -178,9 +180,10 @@ class PeerSession(LocalPart):
     # -- from one device to another --------------------------------------------------------------
 
     def send(self, key: tuple[RendezvousKey, int], target: int, value: Value) -> None:
-        """Send a value to a device in another process. Does not wait."""
+        """Send a value to a device in another process. Waits only for room there."""
         mark, address = self._permute_address(key, target)
-        self._post(target, mark, address, value, self.words(key[0]))
+        with self.waiting(mark, key[0]):
+            self._post(target, mark, address, value, self.words(key[0]))
 
     def receive(self, key: tuple[RendezvousKey, int], source: int, receiver: int) -> Value:
         """Wait for a value that a device in another process sends."""
@@ -210,7 +213,7 @@ class PeerSession(LocalPart):
     def _post(self, target: int, mark: int, address: Address, value: Value, place: str) -> None:
         text = f"{self.run.program.module.name}: {place}"
         letter = Letter(Kind.VALUE, self._carrier.rank, self.key, self.program, mark, address, text)
-        self._carrier.send(self._ranks[target], letter, pack([value]))
+        self._carrier.send_value(self, self._ranks[target], letter, pack([value]))
 
 
 def program_error(session: PeerSession, name: str, letter: Letter) -> RankError:

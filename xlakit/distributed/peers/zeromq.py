@@ -1,0 +1,143 @@
+"""ZeroMqTransport: connections between processes by ZeroMQ.
+
+Each process has one socket that receives, and a socket for each process that it sends to. ZeroMQ keeps the order of the
+messages between two processes, and its own thread carries them while Python does something else. A connection that ends
+is not used again, though ZeroMQ would, because messages may have been lost with it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import selectors
+import threading
+from collections import deque
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from xlakit.distributed.packing import Bytes
+from xlakit.distributed.peers.transport import Lost, Receive
+from xlakit.errors import ResourceError, UnsupportedError
+
+# How long the end waits for the last messages to leave, in milliseconds. Whoever sent them knows what has arrived.
+_LINGER = 200
+# A body of so many bytes is sent without a copy.
+_ZERO_COPY = 1 << 16
+
+
+def _zmq() -> Any:
+    try:
+        return importlib.import_module("zmq")
+    except ImportError as error:
+        raise UnsupportedError(
+            f"programs on several processes that MPI did not start need pyzmq: {error}",
+            hint="pip install 'xlakit[distributed]'",
+        ) from None
+
+
+class ZeroMqTransport:
+    """See :class:`xlakit.distributed.peers.transport.Transport`.
+
+    host: the address of this machine at which the others reach it.
+    """
+
+    def __init__(self, host: str, receive: Receive, lost: Lost) -> None:
+        zmq = self._zmq = _zmq()
+        self._receive = receive
+        self._lost = lost
+        self._context = zmq.Context()
+        self._inbox = self._context.socket(zmq.PULL)
+        self._inbox.setsockopt(zmq.RCVHWM, 0)
+        self._inbox.setsockopt(zmq.IPV6, 1)
+        address = f"[{host}]" if ":" in host else host
+        try:
+            self._inbox.bind(f"tcp://{address}:*")
+        except zmq.ZMQError as error:
+            raise ResourceError(
+                f"this process cannot be reached at {host}: {error}",
+                hint="the environment variable XLAKIT_ADDRESS says at which address the other machines reach this one",
+            ) from None
+        self.endpoint: str = self._inbox.getsockopt(zmq.LAST_ENDPOINT).decode().rstrip("\0")
+        # It becomes readable when anything may have arrived, and stays so until the socket is read.
+        self._arrivals = selectors.DefaultSelector()
+        self._arrivals.register(self._inbox.getsockopt(zmq.FD), selectors.EVENT_READ)
+        self._next_frame = partial(self._inbox.recv, zmq.NOBLOCK, False)
+        self._frames: deque[Any] = deque()
+        self._lock = threading.Lock()
+        self._outboxes: dict[int, Any] = {}
+        # Sockets that report the end of a connection.
+        self._monitors: dict[int, Any] = {}
+
+    def connect(self, rank: int, endpoint: str) -> None:
+        """Connect to a process, once; does not wait for it."""
+        zmq = self._zmq
+        with self._lock:
+            if rank in self._outboxes or self._context.closed:
+                return
+            socket = self._context.socket(zmq.PUSH)
+            socket.setsockopt(zmq.SNDHWM, 0)
+            socket.setsockopt(zmq.IPV6, 1)
+            self._monitors[rank] = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+            socket.connect(endpoint)
+            self._outboxes[rank] = socket
+
+    def send(self, rank: int, head: bytes, body: Bytes | None = None) -> None:
+        """Send a message, without waiting."""
+        with self._lock:
+            socket = self._outboxes.get(rank)
+            if socket is None or socket.closed:
+                return
+            if body is None:
+                socket.send(head)
+                return
+            socket.send(head, self._zmq.SNDMORE)
+            socket.send(body, copy=len(body) < _ZERO_COPY)
+
+    def connected(self) -> list[int]:
+        """The processes to which there are connections."""
+        with self._lock:
+            return [rank for rank, socket in self._outboxes.items() if not socket.closed]
+
+    def pump(self, seconds: float) -> None:
+        """Take in what has arrived; where there is nothing, wait for it, so many seconds at most."""
+        if not self._take():
+            self._arrivals.select(seconds)
+            self._take()
+
+    def _take(self) -> bool:
+        with suppress(self._zmq.Again):
+            # No code of Python runs within, so Ctrl-C cannot lose a frame.
+            self._frames.extend(iter(self._next_frame, None))
+        came = bool(self._frames)
+        while self._frames:
+            head = self._frames[0]
+            has_body = bool(head.more)
+            data = self._frames[1].buffer if has_body else b""
+            # A copy, because machine code wants arrays that are aligned.
+            body = np.empty(len(data), np.uint8)
+            if has_body:
+                body[:] = np.frombuffer(data, np.uint8)
+            self._receive(head.bytes, body)
+            for _ in range(1 + has_body):
+                self._frames.popleft()
+        return came
+
+    def look(self) -> None:
+        """Notice connections that have ended."""
+        # What a monitor says does not matter: it is about the end of the connection.
+        ended = [rank for rank, monitor in list(self._monitors.items()) if monitor.poll(0)]
+        for rank in ended:
+            del self._monitors[rank]
+            with self._lock:
+                socket = self._outboxes[rank]
+                socket.disable_monitor()
+                socket.close(linger=0)
+            self._lost(rank)
+
+    def close(self, *, deserted: bool) -> None:
+        """Close the sockets."""
+        with self._lock:
+            self._arrivals.close()
+            self._context.destroy(linger=_LINGER)
