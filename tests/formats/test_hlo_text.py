@@ -479,6 +479,7 @@ f {
 ENTRY main {
   x = f32[] parameter(0), sharding={mesh['a'=2] [], replicated={'a'}}
   t = token[] after-all()
+  c = f32[2,2] {0,1} constant(f32[2,2] { { 1, 2 }, { 3, 4 } })
   o = () outfeed(x, t)
   s = ((f32[]), f32[], u32[]) async-start(x), async_execution_thread="side", calls=f
   ROOT d = f32[] async-done(s), async_execution_thread="side", calls=f

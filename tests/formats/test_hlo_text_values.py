@@ -56,6 +56,13 @@ def test_shape_gets_the_default_layout():
     assert parse_shape("f32[2,3]").layout == Layout.default(2)
 
 
+def test_a_layout_may_stand_apart_and_is_of_that_shape_alone():
+    for _ in range(2):
+        assert parse_shape("f32[2,7] {0,1}").layout == Layout((0, 1))
+        assert parse_shape("f32[2,7]/*apart*/\n{ 0,1}").layout == Layout((0, 1))
+        assert parse_shape("f32[2,7]").layout == Layout.default(2)
+
+
 @pytest.mark.parametrize(
     ("text", "message", "column"),
     [

@@ -25,8 +25,9 @@ _WORDS = (
     r"|(?P<error>(?s:.))"
 )
 _TYPES = "|".join(t.hlo_name for t in PrimitiveType if t is not PrimitiveType.TUPLE and t is not PrimitiveType.BUFFER)
-# A brace after the sizes begins a layout only where a number or colon follows; it may also begin a computation.
-_SHAPE = rf"(?P<shape>(?:{_TYPES})\[[^\[\]{{}}()]*+\](?:\{{[ ]?[\d:](?:[^{{}}]|\{{[^{{}}]*+\}})*+\}})?)"
+# A brace after the sizes begins a layout only where a number or colon follows; it may also begin a computation. The
+# layout must be part of the word, however far from the sizes, since shapes are looked up by their words.
+_SHAPE = rf"(?P<shape>(?:{_TYPES})\[[^\[\]{{}}()]*+\](?:{_SPACE}\{{{_SPACE}[\d:](?:[^{{}}]|\{{[^{{}}]*+\}})*+\}})?)"
 _WITH_SHAPES = re.compile(f"{_SPACE}(?:{_SHAPE}|{_WORDS})", re.ASCII)
 _WITHOUT_SHAPES = re.compile(f"{_SPACE}(?:{_WORDS})", re.ASCII)
 _SHOWN = re.compile(r"%?[\w.\-]+|->|<=|\.\.\.|\"[^\"\n]*\"?|\S")

@@ -85,6 +85,9 @@ def _tuple(lexer: Lexer, shape: Shape) -> Literal:
 
 
 def _array(lexer: Lexer, shape: Shape) -> Literal:
+    if lexer.kind == "shape" and shape.rank > 1:
+        # Old texts say it once more; of one dimension they do not, where braces would be a layout.
+        lexer.advance()
     start = lexer.start
     reader = _Reader(lexer, shape)
     end = reader.read()
