@@ -140,6 +140,20 @@ def test_made_up_arguments_are_those_of_the_whole_program(execute):
     np.testing.assert_allclose(split["0"], whole["1.0"], rtol=1e-6)
 
 
+def test_an_outfeed_says_how_its_operands_are_split(execute):
+    text = f"""HloModule m, num_partitions=2
+ENTRY e {{
+  p = f32[4,3] parameter(0), sharding={ROWS}
+  t = token[] after-all()
+  o = token[] outfeed(p, t), outfeed_shape=f32[4,3], sharding={{{ROWS}, {{maximal device=0}}}}
+  ROOT r = f32[4,3] add(p, p)
+}}"""
+    status, _, said = execute(text, X)
+    assert status == 1
+    assert "outfeed" in said
+    assert "Traceback" not in said
+
+
 def test_values_that_are_still_to_be_added(execute, tmp_path):
     np.savez(tmp_path / "two.npz", p=X[0], q=X[1, :2])
     status, results, said = execute(UNREDUCED, None, "--input", str(tmp_path / "two.npz"))

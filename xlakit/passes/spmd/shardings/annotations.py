@@ -204,7 +204,10 @@ def of_leaves(instruction: Instruction) -> list[Sharding | None]:
     sharding, count = instruction.annotations.sharding, len(leaf_shapes(instruction.shape))
     if sharding is None or not count:
         return [None] * count
-    return list(sharding.elements) if sharding.kind == "TUPLE" else [sharding] * count
+    if sharding.kind != "TUPLE":
+        return [sharding] * count
+    # An outfeed has the shardings of what it sends before that of its result, a token.
+    return list(sharding.elements[-1:] if instruction.shape.is_token else sharding.elements)
 
 
 def result_shardings(module: HloModule) -> list[Sharding | None]:
