@@ -12,6 +12,18 @@ from xlakit.formats.hlo_proto import module_to_json, schema, write_module
 from xlakit.ir.instruction import HloModule
 
 TEXT = "HloModule m\nENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] negate(x) }\n"
+# As PyTorch/XLA saves it.
+SAVED = f"""[ScheduleSyncTensorsGraph]
+TensorsGraphInfo:
+  <module> (train.py:71)
+
+## BEGIN_GRAPH
+{TEXT}
+Graph Hash: f4a1b4a07d2bd4a7
+
+## END_GRAPH
+
+"""
 STABLEHLO = """module @m { func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
   %0 = stablehlo.negate %x : tensor<2xf32>
   return %0 : tensor<2xf32> } }"""
@@ -53,6 +65,13 @@ def test_every_form_is_known(form, pack):
     assert [i.opcode for i in module.entry.instructions] == ["parameter", "negate"]
 
 
+def test_the_one_graph_that_was_saved_keeps_its_lines():
+    assert load(SAVED.encode()).entry.root.opcode == "negate"
+    with pytest.raises(ParseError) as caught:
+        load(SAVED.replace("negate", "negated").encode())
+    assert caught.value.location.line == 7
+
+
 def test_gzip_in_pieces():
     data = TEXT.encode()
     assert load(gzip.compress(data[:20], mtime=0) + gzip.compress(data[20:])).name == "m"
@@ -89,6 +108,14 @@ def test_stablehlo_without_jaxlib(monkeypatch):
         (b"Memory Space: default (color=0)\n", "this is a report of memory use of a module"),
         (b"xla_cpu_enable_fast_min_max: false\n", "this is a list of options of a module"),
         (b"; ModuleID = '__compute_module'\n", "this is code of LLVM of a module"),
+        (b"digraph G {\nrankdir = TB;\n", "this is a drawing of a module"),
+        (b"<html>\n<head>", "this is a page with a drawing of a module"),
+        (repr(TEXT).encode(), "Python's repr"),
+        (b"I0000 00:00 1 service.cc:178] " + TEXT.encode(), "line 1 has 'HloModule' behind other words"),
+        (b"WARNING: all\n\n" + TEXT.encode(), "a program begins in line 3"),
+        (b"IR {\n  %0 = f32[] prim::Constant()\n}\n", "XLA_SAVE_TENSORS_FMT=hlo"),
+        (2 * SAVED.encode(), "2 graphs of PyTorch/XLA, in lines 6 to 8, 18 to 20"),
+        (TEXT.encode("utf-16"), "UTF-8"),
         (b"[1, 2]", "none of the formats"),
         (b"HloModule caf\xe9\n", "UTF-8"),
         (b"{}", "JSON"),

@@ -187,6 +187,20 @@ ENTRY main {
 """
 
 
+def test_what_xla_dumps_beside_modules_is_left_out(tmp_path):
+    after = "module_0001.jit_f.cpu_after_optimizations"
+    beside = ["-buffer-assignment.txt", "-buffer-assignment-values.txt", "-live-range.txt", "-memory-usage-report.txt"]
+    names = [
+        f"{after}{end}" for end in (".txt", *beside, "-memory-usage-report.pb", "-memory-usage-report.pb.gz", ".dot")
+    ]
+    names += ["module_0001.jit_f/module.mlir", "module_0001.jit_f/compile_options.pb", "module_0001.jit_f/topology.pb"]
+    for name in (*names, "module_0001.jit_f.debug_options"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(GOOD)
+    found = [program.name for program in programs_of([str(tmp_path)])]
+    assert found == ["module_0001.jit_f/module", after]
+
+
 def test_custom_calls_get_a_meaning_from_a_file(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("XLAKIT_CACHE", "off")  # --load sets it
     (tmp_path / "call.hlo").write_text(CALL)

@@ -25,7 +25,14 @@ _BESIDE_MODULES = (
     (re.compile(r"\s*Memory Space:"), "a report of memory use"),
     (re.compile(r"\s*(?:#[^\n]*\n\s*)*xla_\w+:"), "a list of options"),
     (re.compile(r"\s*; ModuleID\b"), "code of LLVM"),
+    (re.compile(r"\s*digraph\b"), "a drawing"),
+    (re.compile(r"\s*<"), "a page with a drawing"),
 )
+# What PyTorch/XLA saves (XLA_SAVE_TENSORS_FILE): graphs between such lines, each after the calls that made it.
+_GRAPH = re.compile(r"^## BEGIN_GRAPH[ \r]*\n(.*?)(?:^Graph Hash:[^\n]*\s*)?^## END_GRAPH", re.DOTALL | re.MULTILINE)
+_LAZY_TENSORS = re.compile(r"\s*IR \{")
+_HEADER = re.compile(r"HloModule\s+[\w.$-]")
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _JSON = re.compile(r'\s*\{\s*(?:"|\})')
 
 
@@ -91,18 +98,51 @@ def _load_text(text: str, name: str) -> HloModule:
         from xlakit.formats import hlo_text
 
         return hlo_text.parse_module(text, name=name)
-    raise FormatError(
-        "none of the formats that are known",
-        hint="HLO text begins with 'HloModule', StableHLO with 'module', JSON with '{'",
-    )
+    raise FormatError("none of the formats that are known", hint=_how_it_may_begin(text))
+
+
+def _how_it_may_begin(text: str) -> str:
+    """What to do with a text of no format that is known; there may be a program in it."""
+    header = _HEADER.search(text)
+    if header is None:
+        return "HLO text begins with 'HloModule', StableHLO with 'module', JSON with '{'"
+    line = text.count("\n", 0, header.start()) + 1
+    before = text[text.rfind("\n", 0, header.start()) + 1 : header.start()].strip()
+    if before in ("'", '"', "b'", 'b"'):
+        return "this is a text as Python's repr shows it: print it, or write it to a file, instead"
+    if before:
+        return f"line {line} has 'HloModule' behind other words: take out what a log puts before each line"
+    return f"a program begins in line {line}: take out what stands before it, and behind it"
+
+
+def _graph_in(text: str, name: str) -> str:
+    """The one graph in what PyTorch/XLA saved, in its lines; any other text as it is. Raises FormatError."""
+    graphs = list(_GRAPH.finditer(text)) if "## BEGIN_GRAPH" in text else []
+    if len(graphs) > 1:
+        spans = [(text.count("\n", 0, g.start(1)) + 1, text.count("\n", 0, g.end(1))) for g in graphs]
+        lines = ", ".join(f"{first} to {last}" for first, last in spans[:10]) + (", .." if len(spans) > 10 else "")
+        raise FormatError(
+            f"the file has {len(graphs)} graphs of PyTorch/XLA, in lines {lines}",
+            location=Location(name, spans[0][0]),
+            hint=f"give one of them: sed -n '{spans[0][0]},{spans[0][1]}p' FILE | xlakit ... -",
+        )
+    for graph in graphs:
+        text = "\n" * text.count("\n", 0, graph.start(1)) + graph[1]
+    if _LAZY_TENSORS.match(text):
+        raise FormatError(
+            "this is PyTorch/XLA's own representation, of which HLO is made",
+            location=Location(name, text.count("\n", 0, text.index("IR")) + 1),
+            hint="save it with XLA_SAVE_TENSORS_FMT=hlo",
+        )
+    return text
 
 
 def _as_text(data: bytes, name: str) -> str | None:
     """The data as text, or None where it is binary; raises FormatError for text in another encoding."""
-    if _CONTROL.search(data):
+    if _CONTROL.search(data) and not data.startswith(_UTF_16):
         return None
     try:
-        return data.decode("utf-8-sig")
+        return _graph_in(data.decode("utf-8-sig"), name)
     except UnicodeDecodeError as error:
         raise FormatError(
             f"text that is not UTF-8: {error.reason} 0x{data[error.start]:02x}",

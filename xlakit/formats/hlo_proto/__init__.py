@@ -153,13 +153,15 @@ def _find(data: bytes) -> tuple[str, Any, tuple[str, ...]]:
             return name, message, path
     raise problem or FormatError(
         "no HLO module: the data is no HloModuleProto, HloProto or HloSnapshot that has computations",
-        hint="give what HloModule.to_proto or XLA's dump writes",
+        hint="give what HloModule.to_proto writes, or the module of XLA's dump: ..before_optimizations.hlo.pb or "
+        "..after_optimizations.hlo.pb",
     )
 
 
 def _looks_like_module(proto: Any) -> bool:
     computations = proto.computations
-    return bool(computations) and all(i.opcode for c in computations for i in c.instructions[:1])
+    # Reports of memory have messages in the places of these, too, but no names.
+    return any(c.name for c in computations) and all(i.opcode for c in computations for i in c.instructions[:1])
 
 
 def _at(message: Any, path: tuple[str, ...]) -> Any:

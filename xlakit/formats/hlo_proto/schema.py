@@ -40,7 +40,9 @@ def parse(name: str, data: bytes, *, exact: bool = False) -> Any:
         message.ParseFromString(data)
     except (DecodeError, UnicodeDecodeError) as error:
         raise FormatError(
-            f"not a {name}: {error}", hint="the data is cut off, damaged, nested more than 100 deep, or another format"
+            f"not a {name}: {error}",
+            hint="the data is cut off, damaged, nested more than 100 deep, or another format, such as what XLA dumps "
+            "beside modules",
         ) from None
     return message
 

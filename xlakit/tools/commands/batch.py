@@ -18,7 +18,11 @@ from xlakit.tools.commands.shared import MANIFEST, is_dump, open_stream, plain, 
 # The files of a folder that are programs by their names. With .gz, too.
 _SUFFIXES: Final = (".hlo", ".txt", ".pb", ".pbtxt", ".hlo.json", ".mlir", ".mlirbc", ".stablehlo")
 # XLA writes these beside modules.
-_BESIDE: Final = ("-buffer-assignment.txt", "-memory-usage-report.txt", "-live-range.txt", ".config.pbtxt", "flags.txt")
+_BESIDE: Final = (
+    *("-buffer-assignment.txt", "-buffer-assignment-values.txt", "-live-range.txt"),
+    *("-memory-usage-report.txt", "-memory-usage-report.pb", "compile_options.pb", "topology.pb"),
+    *(".config.pbtxt", "flags.txt"),
+)
 # Exit statuses, the worst last: 3 is that there is nothing to compare with.
 _WORSE: Final = (0, 3, 1, 2)
 
@@ -215,7 +219,11 @@ def _within(file: str) -> Iterator[tuple[str, str]]:
 
 def _is_program(path: Path) -> bool:
     name = path.name
-    return name.removesuffix(".gz").endswith(_SUFFIXES) and not name.endswith(_BESIDE) and path.is_file()
+    return (
+        name.removesuffix(".gz").endswith(_SUFFIXES)
+        and not name.removesuffix(".gz").endswith(_BESIDE)
+        and path.is_file()
+    )
 
 
 def _bare(name: str) -> str:
