@@ -135,7 +135,8 @@ class Program:
             words += [fields[name] for name in RESULT.names]
         record.set(results=words)
         names = {kind: ctypes.create_string_buffer(kind.encode()) for kind in MEMORY_KINDS}
-        self._kinds = names
+        # Native code reads them as long as the record.
+        self._kind_names = names
         record.set(kinds=[ctypes.addressof(names[result.memory]) for result in results])
         record.set(kind_sizes=[len(result.memory) for result in results])
         types = [result.type for result in results]

@@ -74,10 +74,10 @@ class Module:
         """Read-only bytes under a name of their own, put into the module when first asked for; gives the name."""
         return name if name in self._globals else self.constant_data(name, data, align)
 
-    def global_data(self, name: str, size: int, align: int = 64) -> str:
+    def global_data(self, name: str, size: int) -> str:
         """Zeroed bytes that can be written; gives the name of the global."""
         found = self.unique(name)
-        self._globals[found] = f"@{found} = internal global [{size} x i8] zeroinitializer, align {align}"
+        self._globals[found] = f"@{found} = internal global [{size} x i8] zeroinitializer, align 64"
         return found
 
     # -- metadata --------------------------------------------------------------------------------

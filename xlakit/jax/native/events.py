@@ -71,15 +71,8 @@ def condition(fn: Function) -> Value:
     return fn.at(fn.address("event_lock"), I8, _CONDITION)
 
 
-def add_waited(fn: Function, nanoseconds: Value) -> None:
-    """Add to the time in which threads of Python were in programs."""
-    fn.atomic_update("add", fn.address("waited"), nanoseconds, "monotonic")
-
-
 def wait_until(fn: Function, is_so: Callable[[], Value]) -> Value:
-    """Wait until something is so, which ``condition`` tells of; gives an I1, whether a signal handler has raised
-    something before.
-    """
+    """Wait until ``is_so``, which ``condition`` announces; gives an I1, whether a signal handler raised before that."""
 
     def wait() -> tuple[Value]:
         start = (fn.constant(I1, 0),)

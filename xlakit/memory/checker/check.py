@@ -59,7 +59,7 @@ class _Check:
         for number, shape in enumerate(results):
             self._lines.add("result", number, bytes_of(shape))
             if number in united:
-                self._lines.unite("result", number, ("argument", united[number]))
+                self._lines.donate(united[number], number)
 
     def run(self) -> None:
         """Walk through all steps, and check the slices of the results."""

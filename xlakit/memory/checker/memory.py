@@ -64,9 +64,9 @@ class Lines:
         self._begins[space, number] = self._end, size
         self._end = _next(self._end + size)
 
-    def unite(self, space: str, number: int, other: tuple[str, int]) -> None:
-        """Give an object the memory of another one."""
-        self._begins[space, number] = self._begins[other]
+    def donate(self, argument: int, result: int) -> None:
+        """Give a result the memory of an argument."""
+        self._begins["result", result] = self._begins["argument", argument]
 
     def range_of(self, space: str, number: int) -> tuple[int, int] | None:
         """Where an object begins, and its size."""

@@ -40,16 +40,6 @@ def add_command(commands: Commands, name: str, summary: str) -> argparse.Argumen
     return parser
 
 
-def add_file(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
-    """The file of the program."""
-    parser.add_argument(
-        "file",
-        nargs="?" if optional else None,
-        metavar="FILE",
-        help="HLO text or proto, or StableHLO text or bytecode, told apart by content; - reads standard input",
-    )
-
-
 def add_filling(parser: argparse.ArgumentParser) -> None:
     """What elided constants are filled with; see :func:`load_filled`."""
     parser.add_argument(

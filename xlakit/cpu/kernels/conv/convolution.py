@@ -169,7 +169,7 @@ def _image(op: Convolution, geometry: Geometry, padded: Padded | None) -> Geomet
 
 def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tuple[str, Product]:
     """The product of one phase: output positions times features, or the reverse."""
-    across = _contiguous_placements(image, axes)
+    across = _contiguous_placements(axes)
     along = _along(image, axes)
     strided_store = _STRIDED_STORE.value / max(1, math.prod(size for size, _ in along))
     by_features = False
@@ -219,7 +219,7 @@ def _along(image: Geometry, axes: Sequence[Axis]) -> Dims:
     return merged(dims)
 
 
-def _contiguous_placements(image: Geometry, axes: Sequence[Axis]) -> tuple[int, int, int] | None:
+def _contiguous_placements(axes: Sequence[Axis]) -> tuple[int, int, int] | None:
     """The number of contiguous placements in the input, their stride in the result, and the first axis that they cover.
 
     None if the placements along the last axis are not contiguous.

@@ -122,8 +122,7 @@ class _Writer:
             if axis.is_halved:
                 moves.store_rows(found, outputs, axis.points, axis.scale, True)
             else:
-                # Of what has its parts exchanged, the imaginary ones are the real result.
-                moves.store_real_rows(found, outputs, axis.length, axis.scale, 1)
+                moves.store_real_rows(found, outputs, axis.length, axis.scale)
         else:
             moves.load_rows(inputs, memory, axis.length, axis.is_inverse)
             moves.store_rows(self._transformed(memory, other), outputs, axis.length, axis.scale, axis.is_inverse)

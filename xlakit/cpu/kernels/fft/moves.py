@@ -111,11 +111,11 @@ class Moves:
 
         self._store_tiles(rows, points, 2, number)
 
-    def store_real_rows(self, memory: Value, rows: Sequence[Value], points: int, scale: float, side: int) -> None:
-        """The real (0) or imaginary (1) parts alone."""
+    def store_real_rows(self, memory: Value, rows: Sequence[Value], points: int, scale: float) -> None:
+        """The real numbers of rows whose complex numbers have their parts exchanged: the imaginary parts alone."""
         fn = self.fn
         self._store_tiles(
-            rows, points, 1, lambda index, point: load_point(fn, self.type, memory, index + point)[side] * scale
+            rows, points, 1, lambda index, point: load_point(fn, self.type, memory, index + point)[1] * scale
         )
 
     def _load_tiles(

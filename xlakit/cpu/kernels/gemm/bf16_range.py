@@ -41,9 +41,9 @@ class Seen:
         whole = count & -_LANES
         with fn.loop(0, whole, _LANES, carried=self.state[:2], hints=NO_UNROLL) as loop:
             bits = fn.load(vector(I16, _LANES), fn.at(start, I16, loop.index), align=2)
-            loop.next(*_with(fn, loop.carried, bits))
+            loop.next(*_with(loop.carried, bits))
         with fn.loop(whole, count, carried=self.state[2:], hints=NO_UNROLL) as rest:
-            rest.next(*_with(fn, rest.carried, fn.load(I16, fn.at(start, I16, rest.index))))
+            rest.next(*_with(rest.carried, fn.load(I16, fn.at(start, I16, rest.index))))
         return Seen([*loop.results, *rest.results])
 
     def exponents(self, fn: Function) -> tuple[Value, Value]:
@@ -56,7 +56,7 @@ class Seen:
         return (least.cast("zext", I32) + 1) >> _FRACTION, greatest.cast("zext", I32) >> _FRACTION
 
 
-def _with(fn: Function, before: Sequence[Value], bits: Value) -> tuple[Value, Value]:
+def _with(before: Sequence[Value], bits: Value) -> tuple[Value, Value]:
     """The range with one number more in each lane."""
     magnitude = bits & _MAGNITUDE
     # Minus 1, zero becomes the greatest of all.

@@ -132,8 +132,8 @@ def emit_blas(
         routine.call((pointers[0], lhs), (pointers[1], rhs), (pointers[2], distance), sizes)
         if epilogue_call is not None:
             last_row, last_column = (
-                smaller(fn, row + task_rows, fn.i64(rows)),
-                smaller(fn, column + task_columns, fn.i64(columns)),
+                smaller(row + task_rows, fn.i64(rows)),
+                smaller(column + task_columns, fn.i64(columns)),
             )
             base = memory if local else arrays[2]
             epilogue_call.call(fn, Rectangle(base, batch, (row, last_row), (column, last_column)))
@@ -146,7 +146,7 @@ def emit_blas(
 
 def _size(fn: Function, first: Value, size: int, total: int) -> Value | int:
     """The number of rows or columns of a rectangle."""
-    return size if total % size == 0 else smaller(fn, fn.i64(total) - first, fn.i64(size))
+    return size if total % size == 0 else smaller(fn.i64(total) - first, fn.i64(size))
 
 
 class Routine:

@@ -130,9 +130,9 @@ class GemmEmitter:
                     rest.integer("urem", blocking.column_tasks),
                     rest.integer("udiv", blocking.column_tasks),
                 )
-                count = smaller(fn, end - task, fn.i64(blocking.row_tasks) - row_task)
+                count = smaller(end - task, fn.i64(blocking.row_tasks) - row_task)
             first = row_task * blocking.task_rows
-            last = smaller(fn, first + count * blocking.task_rows, fn.i64(self.rows))
+            last = smaller(first + count * blocking.task_rows, fn.i64(self.rows))
             self.part(batch, column_task * blocking.task_columns, first, last)
             loop.next(task + count)
         if not small:
@@ -162,7 +162,7 @@ class GemmEmitter:
         self.column = column
         self.whole, self.tail = self._slivers()
         if blocking.packs[1]:
-            width = smaller(fn, fn.i64(self.columns) - column, fn.i64(blocking.task_columns))
+            width = smaller(fn.i64(self.columns) - column, fn.i64(blocking.task_columns))
             columns = self.engine.nr
             padded = (width + (columns - 1)).integer("udiv", columns) * columns
             source = _Addresses(self.rhs.base, _bytes(product.rhs.kind))
@@ -173,13 +173,13 @@ class GemmEmitter:
                     self._point_runs(block)
                     self._pack_right(loop.index, block)
         with fn.loop(first, last, blocking.mc, hints=NO_UNROLL) as rows:
-            end = smaller(fn, rows.index + blocking.mc, last)
+            end = smaller(rows.index + blocking.mc, last)
             if self.local:
                 self.output.origin = rows.index, column
             self._rows(rows.index, end)
             if self.epilogue_call is not None:
                 base = self.area.results if self.local else self.arrays[2]
-                width = smaller(fn, column + blocking.task_columns, fn.i64(self.columns))
+                width = smaller(column + blocking.task_columns, fn.i64(self.columns))
                 self.epilogue_call.call(fn, Rectangle(base, batch, (rows.index, end), (column, width)))
 
     def _slivers(self) -> tuple[Value, int]:
@@ -188,7 +188,7 @@ class GemmEmitter:
         tail = self.columns % engine.nr
         if blocking.column_tasks == 1:
             return fn.i64(self.columns // engine.nr), tail
-        width = smaller(fn, fn.i64(self.columns) - self.column, fn.i64(blocking.task_columns))
+        width = smaller(fn.i64(self.columns) - self.column, fn.i64(blocking.task_columns))
         return width.integer("udiv", engine.nr), tail
 
     def _each(self, do: Callable[[Value, Value, int], None]) -> None:
@@ -218,14 +218,12 @@ class GemmEmitter:
         if blocking.runs > 1 or blocking.kc == along.run:
             run = number * blocking.runs
             total = along.outer.size
-            runs = (
-                blocking.runs if total % blocking.runs == 0 else smaller(fn, fn.i64(total) - run, fn.i64(blocking.runs))
-            )
+            runs = blocking.runs if total % blocking.runs == 0 else smaller(fn.i64(total) - run, fn.i64(blocking.runs))
             return Block(run, runs, fn.i64(0), blocking.kc)
         per_run = -(-along.run // blocking.kc)
         step = number.integer("urem", per_run) * blocking.kc
         even = along.run % blocking.kc == 0
-        kc = blocking.kc if even else smaller(fn, fn.i64(along.run) - step, fn.i64(blocking.kc))
+        kc = blocking.kc if even else smaller(fn.i64(along.run) - step, fn.i64(blocking.kc))
         return Block(number.integer("udiv", per_run), 1, step, kc)
 
     # -- tables ----------------------------------------------------------------------------------
@@ -460,7 +458,7 @@ class GemmEmitter:
         first, last = rows
         with fn.loop(0, slivers[1], hints=NO_UNROLL) as each, fn.loop(0, last - first, most, hints=NO_UNROLL) as row:
             sliver = slivers[0] + each.index
-            count = smaller(fn, last - first - row.index, fn.i64(most))
+            count = smaller(last - first - row.index, fn.i64(most))
             self._multiply(number, block, (sliver, fn.i64(1)), (row.index, count), width, 0)
             self._finish(self.area.sums, sliver, first + row.index, count, width)
 

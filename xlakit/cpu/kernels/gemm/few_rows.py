@@ -84,7 +84,7 @@ class _Emitter:
             self.rhs = Packer(fn, engine, product.rhs, bases[1], product.result)
             self.output = Output(fn, engine, product.result, product.rows, product.columns, bases[2])
             self._pack_factors(Packer(fn, engine, product.lhs, bases[0], product.result))
-            self._block(first, smaller(fn, fn.i64(self.columns) - first, fn.i64(self.task_columns)))
+            self._block(first, smaller(fn.i64(self.columns) - first, fn.i64(self.task_columns)))
         release(fn, scratch)
 
     def _pack_factors(self, lhs: Packer) -> None:

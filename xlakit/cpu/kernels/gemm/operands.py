@@ -186,7 +186,7 @@ def times(a: Value | int, b: Value | int) -> Value | int:
     return a * b
 
 
-def smaller(fn: Function, a: Value, b: Value) -> Value:
+def smaller(a: Value, b: Value) -> Value:
     """The smaller of two signed integers."""
     if a.constant is not None and b.constant is not None:
         return a if a.constant <= b.constant else b

@@ -176,13 +176,13 @@ class _Writer(GemmEmitter):
     def clamped(self, position: Value) -> Value:
         """A position along the ragged dimension."""
         fn = self.fn
-        return smaller(fn, position.smax(0), fn.i64(self.plan.ragged))
+        return smaller(position.smax(0), fn.i64(self.plan.ragged))
 
     def clear(self, batch: Value, column: Value, first: Value, last: Value) -> None:
         """Zeros for rows from ``first`` below ``last`` of the columns of one task."""
         fn, product = self.fn, self.product
         base = self.bases(batch)[2]
-        end = smaller(fn, column + self.blocking.task_columns, fn.i64(self.columns))
+        end = smaller(column + self.blocking.task_columns, fn.i64(self.columns))
         zero = constant(fn, product.result, product.result.dtype.type(0))
         with fn.loop(first, last, hints=NO_UNROLL) as rows:
             start = product.rows.offset(fn, rows.index)
@@ -209,7 +209,7 @@ class _Rows(_Writer):
             sum = sum + self.size(batch, loop.index)
             end = self.clamped(sum)
             low = first.smax(reached * plan.inner)
-            high = smaller(fn, last, end * plan.inner)
+            high = smaller(last, end * plan.inner)
             with fn.if_(low < high):
                 self.group = loop.index
                 super().part(batch, column, low, high)
@@ -258,7 +258,7 @@ class _Sums(_Writer):
             low = self.clamped(loop.results[0])
             high = self.clamped(loop.results[0] + self.size(prefix, self.group))
             with fn.loop(low, high, kc, hints=NO_UNROLL) as loop:
-                self.current = Block(runs.index, 1, loop.index, smaller(fn, high - loop.index, fn.i64(kc)))
+                self.current = Block(runs.index, 1, loop.index, smaller(high - loop.index, fn.i64(kc)))
                 yield loop
 
     def block(self, number: Value) -> Block:

@@ -158,7 +158,7 @@ class _Writer:
             first = task.index * _TASK.value
             last = (first + _TASK.value).umin(layout.blocks)
             with fn.loop(first, last, self.lanes, hints=_NO_UNROLL) as loop:
-                elements = interleaved(fn, self._elements(fn, words(counters(fn, loop.index))))
+                elements = interleaved(fn, self._elements(words(counters(fn, loop.index))))
                 position = loop.index * per_block
                 count = (fn.i64(layout.total) - position).umin(step)
                 self._store(fn, elements, fn.at(bits, self.type, position), count)
@@ -175,7 +175,7 @@ class _Writer:
             high = (low + _TASK.value).umin(layout.inner)
             base = row * layout.inner
             with fn.loop(low, high, self.lanes, hints=_NO_UNROLL) as loop:
-                first, second = self._elements(fn, words(counters(fn, base + loop.index)))
+                first, second = self._elements(words(counters(fn, base + loop.index)))
                 count = (high - loop.index).umin(self.lanes)
                 self._store(fn, first, fn.at(target, self.type, loop.index), count)
                 with fn.if_(has_second):
@@ -190,7 +190,7 @@ class _Writer:
             first = task.index * _BLOCK.value
             count = (fn.i64(layout.blocks) - first).umin(_BLOCK.value)
             with fn.loop(0, count, self.lanes, hints=_NO_UNROLL) as loop:
-                elements = self._elements(fn, words(counters(fn, first + loop.index)))
+                elements = self._elements(words(counters(fn, first + loop.index)))
                 for element, block in zip(elements, blocks, strict=True):
                     fn.store(element, fn.at(block, self.type, loop.index))
             with fn.loop(0, count, hints=_NO_UNROLL) as loop:
@@ -232,7 +232,7 @@ class _Writer:
             self._spare_buffer = fn.alloca(elements.type, align=64)
         return self._spare_buffer
 
-    def _elements(self, fn: Function, words: Sequence[Value]) -> list[Value]:
+    def _elements(self, words: Sequence[Value]) -> list[Value]:
         """The elements of a block, as they are stored."""
         if self.kind.bit_width == 64:
             return joined(words)

@@ -164,11 +164,11 @@ class MakeRecords(ByKey):
         keys, others, begin, end, records, exception = fn.parameters
         with fn.loop(begin, end, independent=True, carried=[fn.constant(I1, 0)], hints=NO_UNROLL) as loop:
             bits = load_raw(fn, self.kind, keys, loop.index)
-            record = narrowed(stored_bits(fn, self.key, bits), integer(self.record)) << self.offset
+            record = narrowed(stored_bits(self.key, bits), integer(self.record)) << self.offset
             if self.along:
                 record = record | narrowed(load_bits(fn, integer(self.along), others, loop.index), record.type)
             store_raw(fn, record, records, loop.index)
-            found = is_exception(fn, self.key, bits) if has_exceptions(self.key) else fn.constant(I1, 0)
+            found = is_exception(self.key, bits) if has_exceptions(self.key) else fn.constant(I1, 0)
             loop.next(loop.carried[0] | found)
         fn.store(loop.results[0].cast("zext", I8), exception)
 
@@ -188,7 +188,7 @@ class TakeApart(ByKey):
         with fn.loop(begin, end, independent=True, hints=NO_UNROLL) as loop:
             record = self.load(fn, records, loop.index)
             stored = narrowed(record >> self.offset, raw_type(self.kind))
-            store_raw(fn, restored_bits(fn, self.key, stored), keys, loop.index)
+            store_raw(fn, restored_bits(self.key, stored), keys, loop.index)
             if self.along:
                 store_raw(fn, narrowed(record, integer(self.along)), others, loop.index)
 

@@ -27,7 +27,7 @@ def store_raw(fn: Function, bits: Value, array: Value, index: Value) -> None:
     fn.store(bits, fn.at(array, bits.type, index), align=min(8, bits.type.bytes))
 
 
-def part_of(fn: Function, part: Part, bits: Value) -> Value:
+def part_of(part: Part, bits: Value) -> Value:
     """The bits of a part of an element."""
     if part is Part.WHOLE:
         return bits
@@ -50,14 +50,14 @@ def has_exceptions(key: SortKey) -> bool:
     return not is_unchanged(key) and key.merges
 
 
-def is_exception(fn: Function, key: SortKey, bits: Value) -> Value:
+def is_exception(key: SortKey, bits: Value) -> Value:
     """Whether an element is one of those values: -0 or NaN."""
     top = 1 << (bits.type.element.bits - 1)
     found = (bits & (top - 1)).compare("ugt", _largest_magnitude(key.kind))
     return found | bits.eq(-top)
 
 
-def stored_bits(fn: Function, key: SortKey, bits: Value) -> Value:
+def stored_bits(key: SortKey, bits: Value) -> Value:
     """What a record holds of a key's bits: unsigned order is that of the key but for exceptions."""
     if is_unchanged(key):
         return bits
@@ -65,7 +65,7 @@ def stored_bits(fn: Function, key: SortKey, bits: Value) -> Value:
     return ~ordered if key.descending else ordered
 
 
-def restored_bits(fn: Function, key: SortKey, stored: Value) -> Value:
+def restored_bits(key: SortKey, stored: Value) -> Value:
     """The key's bits in memory from those that a record holds."""
     if is_unchanged(key):
         return stored

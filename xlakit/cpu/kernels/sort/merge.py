@@ -120,7 +120,7 @@ class _MergeSorter:
         return self.less(fn, self._stored(fn, first), self._stored(fn, second))
 
     def _stored(self, fn: Function, elements: Sequence[Value]) -> list[Stored]:
-        return [_as_stored(fn, kind, bits) for kind, bits in zip(self.kinds, elements, strict=True)]
+        return [_as_stored(kind, bits) for kind, bits in zip(self.kinds, elements, strict=True)]
 
     # -- functions -------------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ def _smaller(fn: Function, a: Value, b: Value) -> Value:
     return fn.select(a < b, a, b)
 
 
-def _as_stored(fn: Function, kind: PrimitiveType, bits: Value) -> Stored:
+def _as_stored(kind: PrimitiveType, bits: Value) -> Stored:
     """An element's bits as its type in memory."""
     if kind.is_complex:
         type, half = _FLOATS[kind.real_part], bits.type.bits // 2

@@ -177,7 +177,7 @@ def _sort_tile(rows: Rows, sorters: list[RecordSorter], slot: Value, base: Value
 
 def index_of(fn: Function, record: Record, value: Value) -> Value:
     """The position in its row of the element that a record stands for."""
-    return narrowed(field_of(fn, record.field(INDEX), value), I64)
+    return narrowed(field_of(record.field(INDEX), value), I64)
 
 
 # -- long rows ---------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ class _Ranks:
             store_raw(fn, key ^ (-1 << top), group.buffer, index)
 
     def _ordered(self, key: SortKey, element: Value) -> Value:
-        stored = stored_bits(self.fn, key, part_of(self.fn, key.part, element))
+        stored = stored_bits(key, part_of(key.part, element))
         return ordered_bits(self.fn, key, stored, exceptions=True)
 
     def count(self) -> None:

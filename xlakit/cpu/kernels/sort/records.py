@@ -24,15 +24,15 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.passes.analysis.sort_order import Part, SortKey
 
 
-def field_of(fn: Function, field: Field, record: Value) -> Value:
+def field_of(field: Field, record: Value) -> Value:
     """What a field of a record holds."""
     return narrowed(record >> field.offset, integer(field.bits))
 
 
 def element_part(fn: Function, record: Record, field: Field, value: Value) -> Value:
     """The bits in memory that a field of a record stands for."""
-    key, stored = record.key(field), field_of(fn, field, value)
-    return stored if key is None else restored_bits(fn, key, stored)
+    key, stored = record.key(field), field_of(field, value)
+    return stored if key is None else restored_bits(key, stored)
 
 
 def make_record(fn: Function, record: Record, element: Callable[[int], Value], index: Value) -> tuple[Value, Value]:
@@ -49,12 +49,12 @@ def make_record(fn: Function, record: Record, element: Callable[[int], Value], i
         else:
             if field.operand not in loaded:
                 loaded[field.operand] = element(field.operand)
-            bits = part_of(fn, field.part, loaded[field.operand])
+            bits = part_of(field.part, loaded[field.operand])
             key = record.key(field)
             if key is not None:
                 if has_exceptions(key):
-                    exception = exception | is_exception(fn, key, bits)
-                bits = stored_bits(fn, key, bits)
+                    exception = exception | is_exception(key, bits)
+                bits = stored_bits(key, bits)
         made = made | (narrowed(bits, record.type) << field.offset)
     return made, exception
 
@@ -69,7 +69,7 @@ def take_apart(
 ) -> list[Value]:
     """The bits of each operand's element, from its record; ``gather(k, index)`` gives one that is not in it."""
     index_field = record.find_field(INDEX)
-    index = None if index_field is None else narrowed(field_of(fn, index_field, value), I64)
+    index = None if index_field is None else narrowed(field_of(index_field, value), I64)
     found: list[Value] = []
     for operand, kind in enumerate(kinds):
         type = raw_type(kind)

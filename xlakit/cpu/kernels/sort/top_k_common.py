@@ -62,7 +62,7 @@ class RowKeys:
 
     def ordered(self, fn: Function, bits: Value) -> Value:
         """Unsigned integers of which the least is that of the first element."""
-        return ordered_bits(fn, self.key, stored_bits(fn, self.key, bits), exceptions=True)
+        return ordered_bits(fn, self.key, stored_bits(self.key, bits), exceptions=True)
 
     def load(self, fn: Function, records: Value, index: Value | int) -> Value:
         """A record of an array of them."""
@@ -188,7 +188,7 @@ class CollectFirst(RowKeys):
         with fn.loop(begin, end, carried=[fn.i64(0)]) as loop:
             (position,) = loop.carried
             bits = self.bits(fn, row, length, loop.index)
-            stored = narrowed(stored_bits(fn, self.key, bits), self.type) << self.rank_bits
+            stored = narrowed(stored_bits(self.key, bits), self.type) << self.rank_bits
             # It is written in any case, and overwritten by the next one if it does not count.
             store_raw(fn, stored | narrowed(loop.index, self.type), records, position)
             loop.next(position + (digit(bits) <= last).cast("zext", I64))

@@ -210,12 +210,12 @@ class Pieces:
 
     # -- operations --------------------------------------------------------------------------------
 
-    def on_whole(self, old: Instruction, operands: Sequence[Value], scope: Scope, op: Op | None = None) -> Value:
+    def on_whole(self, old: Instruction, operands: Sequence[Value], scope: Scope) -> Value:
         """The operation on whole operands, on every member."""
         given = [
             self.bundle(v, iter(whole_tilings(o.shape)), scope) for v, o in zip(operands, old.operands, strict=True)
         ]
-        made = self.make.like(old, op or old.op, given, old.shape)
+        made = self.make.like(old, old.op, given, old.shape)
         return self.unbundle(made, old.shape, iter(whole_tilings(old.shape)), scope)
 
     def apply(
