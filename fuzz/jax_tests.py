@@ -234,6 +234,29 @@ def report(file: str, results: Mapping[str, Results]) -> int:
     return len(worse)
 
 
+def add_common_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which tests run on which platforms, and where results are kept."""
+    parser.add_argument("--sample", type=int, default=0, help="how many of a file's tests, chosen by chance; 0 for all")
+    parser.add_argument("--after", action="store_true", help="on jaxlib's CPU only tests that did not pass on xlakit")
+    parser.add_argument("-k", dest="choice", default="", help="which tests, as pytest takes it")
+    add_platform_options(parser)
+
+
+def add_platform_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say on which platforms something runs, and where results are kept."""
+    parser.add_argument("--keep", type=Path, help="a folder for results, where the next run goes on")
+    parser.add_argument("--again", action="store_true", help="have those that failed run again")
+    parser.add_argument(
+        "--on", choices=[name for name in PLATFORMS if name != "cpu"], default="as-cpu", help="xlakit as"
+    )
+    parser.add_argument("--only", choices=PLATFORMS, help="run on this platform alone")
+
+
+def platforms_of(options: argparse.Namespace) -> list[str]:
+    """The platforms that the options say; the last is what the others are compared with."""
+    return [options.only] if options.only else [options.on, "cpu"]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the files on both platforms."""
     parser = argparse.ArgumentParser(
@@ -243,17 +266,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jax", required=True, type=Path, help="a checkout of JAX's repository")
     parser.add_argument("--seconds", type=float, default=600, help="for each file on each platform")
     parser.add_argument("--cases", type=int, default=1, help="how many cases JAX makes of each of its tests")
-    parser.add_argument("--sample", type=int, default=0, help="how many of a file's tests, chosen by chance; 0 for all")
-    parser.add_argument("--keep", type=Path, help="a folder for results, where the next run goes on")
-    parser.add_argument("--again", action="store_true", help="have those that failed run again")
-    parser.add_argument(
-        "--on", choices=[name for name in PLATFORMS if name != "cpu"], default="as-cpu", help="xlakit as"
-    )
-    parser.add_argument("--only", choices=PLATFORMS, help="run on this platform alone")
-    parser.add_argument("--after", action="store_true", help="on jaxlib's CPU only tests that did not pass on xlakit")
-    parser.add_argument("-k", dest="choice", default="", help="which tests, as pytest takes it")
+    add_common_options(parser)
     options = parser.parse_args(arguments)
-    platforms = [options.only] if options.only else [options.on, "cpu"]
+    platforms = platforms_of(options)
     choice = Choice(options.seconds, options.choice, options.cases, options.sample, options.keep, options.again)
     print(f"{'':<24} " + "  ".join(f"{name:<22}" for name in platforms))
     print(f"{'':<24} " + "  ".join(f"{'passed':>6} {'failed':>6} {'skipped':>7} " for _ in platforms))

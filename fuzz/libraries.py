@@ -38,7 +38,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fuzz.jax_tests import wait
+from fuzz.jax_tests import add_platform_options, platforms_of, wait
 from fuzz.library_programs.registry import DEVICES, FILES
 from fuzz.support.libraries_worker import arrays_file, read, write
 
@@ -254,12 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--environment", type=Path, default=cache / "xlakit-libraries", help="a folder for the libraries"
     )
     parser.add_argument("--python", type=Path, help="a Python that has the libraries already")
-    parser.add_argument("--keep", type=Path, help="a folder for results, where the next run goes on")
-    parser.add_argument("--again", action="store_true", help="have those that failed run again")
-    parser.add_argument(
-        "--on", choices=[name for name in PLATFORMS if name != "cpu"], default="as-cpu", help="xlakit as"
-    )
-    parser.add_argument("--only", choices=PLATFORMS, help="run on this platform alone")
+    add_platform_options(parser)
     parser.add_argument("--seconds", type=float, default=math.inf, help="for all: what is not begun then is left out")
     parser.add_argument("--seconds-each", type=float, default=180, help="for one program")
     parser.add_argument("--sample", type=int, default=0, help="how many programs of a file, by the seed; 0 for all")
@@ -277,7 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     choice = Options(
         python, folder.resolve(), tuple(options.names), options.seed, options.sample, options.seconds_each, end
     )
-    platforms = [options.only] if options.only else [options.on, "cpu"]
+    platforms = platforms_of(options)
     print(f"seed {options.seed}; seconds to the first result, of it compiling, and of a call after that")
     print(f"{'':<44} {'apart':>8} {'own':>8} " + " ".join(f"{platform:>27}" for platform in platforms))
     try:

@@ -21,7 +21,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from fuzz.jax_tests import PLATFORMS, Choice, DoesNotRunError, Results, report, run_platforms
+from fuzz.jax_tests import (
+    Choice,
+    DoesNotRunError,
+    Results,
+    add_common_options,
+    platforms_of,
+    report,
+    run_platforms,
+)
 
 
 @dataclass(frozen=True)
@@ -128,17 +136,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--share", type=float, default=0, help="seconds for each library, its files by chance; 0 for all"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the order of the files")
-    parser.add_argument("--sample", type=int, default=0, help="how many of a file's tests, chosen by chance; 0 for all")
-    parser.add_argument("--keep", type=Path, help="a folder for results, where the next run goes on")
-    parser.add_argument("--again", action="store_true", help="have those that failed run again")
-    parser.add_argument(
-        "--on", choices=[name for name in PLATFORMS if name != "cpu"], default="as-cpu", help="xlakit as"
-    )
-    parser.add_argument("--only", choices=PLATFORMS, help="run on this platform alone")
-    parser.add_argument("--after", action="store_true", help="on jaxlib's CPU only tests that did not pass on xlakit")
-    parser.add_argument("-k", dest="choice", default="", help="which tests, as pytest takes it")
+    add_common_options(parser)
     options = parser.parse_args(arguments)
-    platforms = [options.only] if options.only else [options.on, "cpu"]
+    platforms = platforms_of(options)
     common = Choice(options.seconds_file, options.choice, 1, options.sample, options.keep, options.again)
     common = replace(common, seconds_each=options.seconds_test, pytest_options=())
     checkouts = [checkout.resolve() for checkout in options.checkout]

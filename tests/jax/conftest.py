@@ -10,6 +10,14 @@ from jax_process import start, start_as_cpu, start_asynchronous
 SECONDS = 120
 
 
+def pytest_generate_tests(metafunc):
+    """Run a test that takes ``check`` for each function of its module whose name begins with check_."""
+    if "check" in metafunc.fixturenames:
+        prefix = "check_"
+        checks = {n.removeprefix(prefix): f for n, f in vars(metafunc.module).items() if n.startswith(prefix)}
+        metafunc.parametrize("check", checks.values(), ids=checks)
+
+
 @pytest.fixture(scope="package")
 def on_xlakit():
     """Call a function of a module in a process where JAX runs on two devices of xlakit; gives what it gives."""

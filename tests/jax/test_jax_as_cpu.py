@@ -240,7 +240,6 @@ def check_what_a_gradient_needs_in_host_memory():
     np.testing.assert_allclose(found, jax.jit(jax.grad(lambda x: total(x, lambda f: f)))(jnp.arange(3.0)), rtol=1e-6)
 
 
-@pytest.mark.parametrize("check", [function for name, function in globals().items() if name.startswith("check_")])
 def test_in_its_place(as_cpu, check):
     as_cpu(check)
 

@@ -67,9 +67,5 @@ def check_what_is_kept_from_being_removed():
         assert float(compiled(2.0)) == 2
 
 
-CHECKS = [thing for name, thing in list(globals().items()) if name.startswith("check_")]
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_on_xlakit(check, on_xlakit):
     on_xlakit(check)

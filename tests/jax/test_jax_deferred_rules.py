@@ -83,9 +83,5 @@ def check_functions_that_write_into_buffers():
         jax.jit(buffer_callback(lambda context, out, x: 1, like))(x)
 
 
-CHECKS = [thing for name, thing in list(globals().items()) if name.startswith("check_")]
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_on_xlakit(check, on_xlakit):
     on_xlakit(check)

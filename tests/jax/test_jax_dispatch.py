@@ -292,7 +292,6 @@ def check_settings():
     os.environ["XLAKIT_ASYNC"] = "1"
 
 
-@pytest.mark.parametrize("check", [value for name, value in list(globals().items()) if name.startswith("check_")])
 def test_calls_that_run_later(asynchronously, check):
     asynchronously(check)
 

@@ -248,10 +248,6 @@ def check_other_threads_go_on_while_a_program_runs():
     assert count > 20
 
 
-CHECKS = [thing for name, thing in list(globals().items()) if name.startswith("check_")]
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_exchange(check, on_xlakit):
     on_xlakit(check)
 

@@ -1,7 +1,6 @@
 """What JAX's own tests have found: operations on xlakit against jaxlib's CPU and NumPy."""
 
 import numpy as np
-import pytest
 from test_jax_programs import both
 
 
@@ -56,9 +55,5 @@ def check_subnormal_constants_are_kept():
     np.testing.assert_array_equal(jax.jit(lambda: jax.numpy.asarray(x) * tiny)(), x * tiny)
 
 
-CHECKS = [thing for name, thing in list(globals().items()) if name.startswith("check_")]
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_on_xlakit(check, on_xlakit):
     on_xlakit(check)

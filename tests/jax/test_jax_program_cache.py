@@ -178,10 +178,6 @@ def check_custom_calls():
             np.testing.assert_array_equal(results[-1], results[0])
 
 
-CHECKS = [thing for name, thing in list(globals().items()) if name.startswith("check_")]
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_on_xlakit(check, on_xlakit):
     on_xlakit(check)
 

@@ -1,7 +1,6 @@
 """JAX's programs on xlakit: what they give is what jaxlib's CPU gives in the same process, and what NumPy says."""
 
 import numpy as np
-import pytest
 
 
 def both(function, *arguments, tolerance=2e-5):
@@ -345,9 +344,5 @@ def check_programs_are_forgotten():
     assert len(state.programs) <= few
 
 
-CHECKS = [thing for name, thing in list(globals().items()) if name.startswith("check_")]
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_on_xlakit(check, on_xlakit):
     on_xlakit(check)

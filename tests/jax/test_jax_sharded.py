@@ -371,9 +371,5 @@ def check_scattered_sums_that_are_still_to_be_added():
         assert added(x).tolist() == [11, 24, 35]
 
 
-CHECKS = [thing for name, thing in list(globals().items()) if name.startswith("check_")]
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_sharded_on_xlakit(check, on_xlakit):
     on_xlakit(check)

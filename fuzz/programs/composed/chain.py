@@ -6,11 +6,11 @@ All numbers are small integers, whatever their type, so that results are exact i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 import xlakit as xla
+from fuzz.programs.composed.sketch import Chance
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ops.handle import Builder
 
@@ -19,29 +19,17 @@ _MOST_ELEMENTS = 512
 LARGEST = 9
 
 
-class Chain:
+class Chain(Chance):
     """Values in the making, and the next operation on one of them."""
 
     def __init__(self, rng: np.random.Generator, builder: Builder, scalars: Sequence[xla.XlaOp]) -> None:
-        self.rng = rng
+        super().__init__(rng)
         self.builder = builder
         self.values: list[xla.XlaOp] = []
         # S32 numbers from 0 to 6, for sizes and places.
         self.scalars = list(scalars)
 
     # -- drawing ---------------------------------------------------------------------------------
-
-    def integer(self, low: int, high: int) -> int:
-        """A number from ``low`` to ``high``."""
-        return int(self.rng.integers(low, high + 1))
-
-    def chance(self, part: float = 0.5) -> bool:
-        """Whether something happens."""
-        return bool(self.rng.random() < part)
-
-    def one_of(self, things: Sequence[Any]) -> Any:
-        """One of several."""
-        return things[self.integer(0, len(things) - 1)]
 
     def pick(self, test: Callable[[xla.XlaOp], bool] = lambda _: True) -> xla.XlaOp:
         """One of the values that pass a test, later ones more often; ShapeError where there is none."""

@@ -48,17 +48,17 @@ class Chance:
         """Whether something happens."""
         return bool(self.rng.random() < part)
 
-    def one_of(self, things: Sequence[_T]) -> _T:
+    def one_of(self, values: Sequence[_T]) -> _T:
         """One of several."""
-        return things[self.integer(0, len(things) - 1)]
+        return values[self.integer(0, len(values) - 1)]
 
-    def some(self, things: Sequence[_T], part: float = 0.5) -> list[_T]:
+    def some(self, values: Sequence[_T], part: float = 0.5) -> list[_T]:
         """Each with this probability."""
-        return [t for t in things if self.chance(part)]
+        return [t for t in values if self.chance(part)]
 
-    def shuffled(self, things: Sequence[_T]) -> list[_T]:
+    def shuffled(self, values: Sequence[_T]) -> list[_T]:
         """All in some order."""
-        return [things[int(i)] for i in self.rng.permutation(len(things))]
+        return [values[int(i)] for i in self.rng.permutation(len(values))]
 
 
 @dataclass
