@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from xlakit import compile_cache as cache
-from xlakit.errors import ArgumentError, HandlerError, ResourceError, UnsupportedError, XlakitError
+from xlakit.errors import ArgumentError, HandlerError, InternalError, ResourceError, UnsupportedError, XlakitError
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.arguments import Given
 from xlakit.jax.compiling import compile_program
@@ -38,11 +38,22 @@ class State:
 
     def __init__(self, platform: str) -> None:
         self.platform = platform
-        self.native: Native | None = None
         self.devices: Devices | None = None
+        self._native: Native | None = None
         self.programs: dict[int, Program] = {}
         self.attributes: NamedIntegers | None = None
         self._reader = threading.local()
+
+    @property
+    def native(self) -> Native:
+        """The native library, which the plugin loads before JAX can call it. Raises InternalError before that."""
+        if self._native is None:
+            raise InternalError("the plugin is called before its native library is loaded")
+        return self._native
+
+    @native.setter
+    def native(self, library: Native) -> None:
+        self._native = library
 
     @contextmanager
     def reading_whole_programs(self) -> Generator[None]:
@@ -60,7 +71,7 @@ class State:
 
     def forget_dead(self) -> None:
         """Release programs to which JAX has no reference left."""
-        address = self.native.take_dead() if self.native is not None else 0
+        address = self.native.take_dead()
         while address:
             program = self.programs.pop(address)
             address = ctypes.c_int64.from_address(address + EXECUTABLE.offset("next")).value
@@ -124,7 +135,6 @@ def _create_client(state: State, given: Given) -> None:
         devices = state.devices = Devices(state.platform)
         # Objects of the previous client still point at the records of its devices.
         keep_for_ever(devices)
-    assert state.native is not None
     open_queue(state.native)
     given["client"] = devices.record.address
 
@@ -139,7 +149,8 @@ def _compile(state: State, given: Given) -> None:
 def _added(state: State, code: bytes, format: str, options: bytes) -> int:
     """The address of the record of a new program."""
     state.forget_dead()
-    assert state.devices is not None
+    if state.devices is None:
+        raise InternalError("a program is compiled before there is a client")
     program = compile_program(state.devices, code, format, options)
     state.programs[program.record.address] = program
     return program.record.address
@@ -161,7 +172,6 @@ _DESCRIBED: Final = ctypes.create_string_buffer(DESCRIBED.encode())
 
 
 def _serialize(state: State, given: Given) -> None:
-    assert state.native is not None
     data = serialize(state.programs[given["executable"]])
     made = state.native.make_bytes(data)
     given["bytes"], given["bytes_size"] = made, len(data)
@@ -216,7 +226,6 @@ def _callback(state: State, name: str, slot: Slot, usual: Settings) -> Callable[
             with usual.here():
                 slot(state, Given(name, address))
         except BaseException as error:  # Nothing may be raised into C.
-            assert state.native is not None
             return state.native.make_error(error_code(error), describe(error))
         return None
 
@@ -227,16 +236,16 @@ def failure_callback(state: State) -> Any:
     """The ctypes callback by which native code gets the error of a program that ended with a status."""
 
     def call(_executable: int, status: int) -> int:
-        from xlakit.cpu.runtime.call import raise_status
-
-        assert state.native is not None
-        error = take_error()
-        if error is None:
-            try:
-                raise_status(status)
-            except BaseException as raised:
-                error = raised
-        assert error is not None
+        error = take_error() or _error_of(status)
         return state.native.make_error(error_code(error), describe(error))
 
     return ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(call)
+
+
+def _error_of(status: int) -> BaseException:
+    from xlakit.cpu.runtime.call import raise_status
+
+    try:
+        raise_status(status)
+    except BaseException as error:
+        return error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-def raise_status(status: int) -> None:
+def raise_status(status: int) -> NoReturn:
     """Raise what a status other than DONE means: what a host call raised, ExecutionError or ResourceError."""
     error = take_error() if status == Status.RAISED else None
     if error is not None:

@@ -16,7 +16,7 @@ from xlakit.passes.spmd.propagate import keeps_elements
 from xlakit.passes.spmd.shardings.annotations import ends_of_calls, is_open, of_leaves
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_proper, local_sizes, refines
-from xlakit.passes.spmd.shardings.values import Piece, Value, leaves, placing, rebuilt
+from xlakit.passes.spmd.shardings.values import Piece, Value, element_of, leaves, placing, rebuilt
 
 # What a partition does of an instruction: (walk, instruction, operands, where a call of a manual computation ends).
 Splitter = Callable[["Walk", Instruction, tuple[Value, ...], Instruction | None], Value]
@@ -61,9 +61,7 @@ class Walk:
         if isinstance(old.op, Tuple):
             return operands
         if isinstance(old.op, GetTupleElement):
-            (value,) = operands
-            assert isinstance(value, tuple)
-            return value[old.op.index]
+            return element_of(operands[0], old.op.index)
         return self._split(self, old, operands, end)
 
     def inside(self, scope: Scope, computation: Computation, operands: Sequence[Value], frame: Frame | None) -> Value:

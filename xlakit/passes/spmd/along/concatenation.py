@@ -35,17 +35,17 @@ def concatenate(
     halos = [Halo(make, scope, one.tiling, along, split, one.size) for one in joined]
     values = [pieces.at(one.piece, one.tiling, scope) for one in joined]
     received = _exchanged(joined, halos, values)
-    found: Instruction | None = None
+    made: list[Instruction] = []
     end = old.shape.dimensions[along]
     for one, halo, value, got in reversed(list(zip(joined, halos, values, received, strict=True))):
         new = halo.fetched(value, one.ranges, None, got)
-        if found is not None:
+        if made:
             where = halo.positions(one.ranges.length, [p * one.ranges.length for p in range(parts(split))])
             is_before = make.compare(where, make.full(end, where.shape), "LT")
-            new = make.add(Select(), halo.along(is_before, new), new, found)
-        found, end = new, end - one.taken
-    assert found is not None
-    return finished(pieces, old, given, scope, hint, (tiling, found))
+            new = make.add(Select(), halo.along(is_before, new), new, made[-1])
+        made.append(new)
+        end -= one.taken
+    return finished(pieces, old, given, scope, hint, (tiling, made[-1]))
 
 
 def _splits(

@@ -29,7 +29,7 @@ from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, local_op, splits_of
 from xlakit.passes.spmd.shardings.factors import Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, local_sizes, parts, split_of
-from xlakit.passes.spmd.shardings.values import Piece
+from xlakit.passes.spmd.shardings.values import Piece, array_of
 
 # The factors of dimensions that are split by rows come after those of the rule.
 _ROWS = 1_000
@@ -94,9 +94,7 @@ def scatter(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Sco
     if numbers.shape.rank > indices.shape.rank:
         dims = (*factors.operands[1], None)
         factors = dataclasses.replace(factors, operands=(factors.operands[0], dims, factors.operands[2]))
-    made = pieces.in_parts(local, [table, shifted, updates], scope, factors, splits_of(factors, operands))
-    assert isinstance(made, Piece)
-    return made
+    return array_of(pieces.in_parts(local, [table, shifted, updates], scope, factors, splits_of(factors, operands)))
 
 
 def dynamic_slice(

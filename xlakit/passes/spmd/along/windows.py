@@ -27,7 +27,7 @@ from xlakit.ops.windows import ReduceWindow
 from xlakit.passes.dynamic.padded_reductions import identity_of
 from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
 from xlakit.passes.spmd.along.rows import can_be_added
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, local_op, splits_of, turned
+from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, local_op, local_slice, splits_of, turned
 from xlakit.passes.spmd.pieces.reshard import resharded
 from xlakit.passes.spmd.shardings.factors import Factors, can_be_in_parts, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
@@ -42,7 +42,7 @@ from xlakit.passes.spmd.shardings.tilings import (
     whole,
     with_split,
 )
-from xlakit.passes.spmd.shardings.values import Piece
+from xlakit.passes.spmd.shardings.values import Piece, array_of
 
 # The factors of dimensions that are split by ranges come after those of the rule.
 RANGES: Final = 2_000
@@ -229,8 +229,7 @@ def _added_up(
     own = old.op_as(Slice).slice[along]
     length = (old.shape.dimensions[along] - 1) * own.stride + 1
     placed = halo.among_nothing(value, own.start, length)
-    op = local_op(old, [halo.tiling], [made[0]])
-    assert isinstance(op, Slice)
+    op = local_slice(old.op_as(Slice), made[0])
     ranges = _changed(op.slice, {along: SliceDimension(0, length, own.stride)})
     tiling = with_split(made[0], along, None)
     return Piece(pieces.make.slice(placed, ranges), tiling, halo.scope, old.shape, unreduced=halo.split, unequal=made)
@@ -327,8 +326,7 @@ def finished(
         return Piece(part, tiling, scope, old.shape)
     if old.shape.num_elements <= sum(p.shape.num_elements for p in given if p.shape.rank):
         return pieces.evened(part, tiling, old.shape, scope)
-    value = pieces.apply(old, given, scope, None, hint)
-    assert isinstance(value, Piece)
+    value = array_of(pieces.apply(old, given, scope, None, hint))
     value.unequal = made
     return value
 

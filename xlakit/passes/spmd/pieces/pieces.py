@@ -33,12 +33,13 @@ from xlakit.passes.spmd.shardings.tilings import (
     local_sizes,
     parts,
     same_teams,
+    split_at,
     teams_over,
     unequal_dims,
     whole,
     with_split,
 )
-from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leaves, whole_tilings
+from xlakit.passes.spmd.shardings.values import Piece, Value, array_of, leaf_shapes, leaves, whole_tilings
 
 # The depth to which whole values are recomputed in parts; beyond that they are sliced.
 _MOST_STEPS_BACK = 48
@@ -96,8 +97,7 @@ class Pieces:
         even = tuple(None if d in odd else split for d, split in enumerate(tiling))
         found = self.at(piece, even, scope)
         for d in odd:
-            split, size = tiling[d], piece.shape.dimensions[d]
-            assert split is not None
+            split, size = split_at(tiling, d), piece.shape.dimensions[d]
             missing = -size % parts(split)
             padding = [PaddingDimension(0, missing if e == d else 0) for e in range(len(tiling))]
             found = self.make.add(Pad(padding=tuple(padding)), found, self.make.zeros(found.shape.element_type))
@@ -260,8 +260,7 @@ class Pieces:
                 choice.splits[factor] = split
         if not has or not unequal_dims(_tiling(factors.results[0], choice.splits), old.shape.dimensions):
             return value
-        made = self.in_parts(old, given, scope, factors, choice.splits)
-        assert isinstance(made, Piece)
+        made = array_of(self.in_parts(old, given, scope, factors, choice.splits))
         if len(has) > 1:
             # One array is to be gathered, not several.
             return self.evened(made.instruction, made.tiling, old.shape, scope)
@@ -449,6 +448,15 @@ def _local_shape(old: Instruction, whole: Shape, tiling: Tiling) -> Shape:
     return shape.with_layout(whole.layout) if isinstance(old.op, CustomCall) and whole.layout else shape
 
 
+def local_slice(op: Slice, result: Tiling) -> Slice:
+    """A slice that gives a part of its result: the dimensions that are split are taken whole of the operand's part."""
+    ranges = [
+        s if split is None else SliceDimension(0, s.limit // parts(split))
+        for s, split in zip(op.slice, result, strict=True)
+    ]
+    return dataclasses.replace(op, slice=tuple(ranges))
+
+
 def local_op(old: Instruction, operands: Sequence[Tiling], results: Sequence[Tiling]) -> Op:
     """The operation with the sizes that it says, where they are those of parts."""
     op = old.op
@@ -457,11 +465,7 @@ def local_op(old: Instruction, operands: Sequence[Tiling], results: Sequence[Til
     if all(map(is_whole, operands)):
         return op
     if isinstance(op, Slice):
-        ranges = [
-            s if split is None else SliceDimension(0, s.limit // parts(split))
-            for s, split in zip(op.slice, results[0], strict=True)
-        ]
-        return dataclasses.replace(op, slice=tuple(ranges))
+        return local_slice(op, results[0])
     if isinstance(op, CustomCall) and op.operand_layout_constraints:
         given = zip(op.operand_layout_constraints, operands, strict=True)
         return dataclasses.replace(op, operand_layout_constraints=tuple(_local_shape(old, s, t) for s, t in given))

@@ -11,6 +11,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from xlakit.errors import InternalError
+
 Split = tuple[int, ...]
 Tiling = tuple[Split | None, ...]
 
@@ -56,6 +58,14 @@ def divides(tiling: Tiling, sizes: Sequence[int]) -> bool:
 def unequal_dims(tiling: Tiling, sizes: Sequence[int]) -> list[int]:
     """The dimensions of an array of these sizes whose parts are not equal."""
     return [d for d, (size, split) in enumerate(zip(sizes, tiling, strict=True)) if size % parts(split)]
+
+
+def split_at(tiling: Tiling, dimension: int) -> Split:
+    """The split of a dimension; raises InternalError if it is whole."""
+    split = tiling[dimension]
+    if split is None:
+        raise InternalError(f"dimension {dimension} of tiling {tiling} is not split")
+    return split
 
 
 def local_sizes(tiling: Tiling, sizes: Sequence[int]) -> tuple[int, ...]:

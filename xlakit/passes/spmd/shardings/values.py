@@ -8,7 +8,7 @@ from dataclasses import field
 
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
-from xlakit.errors import XlakitError
+from xlakit.errors import InternalError, XlakitError
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_whole, whole
@@ -54,6 +54,20 @@ def leaves(value: Value) -> Iterator[Piece]:
     else:
         for element in value:
             yield from leaves(element)
+
+
+def array_of(value: Value) -> Piece:
+    """The piece of a value that is one array; raises InternalError for a tuple."""
+    if not isinstance(value, Piece):
+        raise InternalError(f"an array was expected in parts, not a tuple of {len(value)} elements")
+    return value
+
+
+def element_of(value: Value, index: int) -> Value:
+    """An element of a tuple; raises InternalError for an array."""
+    if isinstance(value, Piece):
+        raise InternalError(f"element {index} was asked of {value.shape}, which is no tuple")
+    return value[index]
 
 
 def rebuilt(shape: Shape, made: Iterator[Piece]) -> Value:
