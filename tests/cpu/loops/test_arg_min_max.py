@@ -7,8 +7,8 @@ from evaluating import shape
 
 import xlakit as xla
 from xlakit.builder.xla_builder import trace
-from xlakit.cpu.loops.nests.arg_min_max import arg_min_max_of
 from xlakit.ops.elementwise.binary import Maximum, Minimum
+from xlakit.passes.analysis.arg_min_max import arg_min_max_of
 
 
 def first_of(compare):

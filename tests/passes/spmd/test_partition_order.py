@@ -1,7 +1,7 @@
-"""What depends on the order along a split dimension: running sums."""
+"""What depends on the order along a split dimension: running sums, and the elements that reducers choose."""
 
 import pytest
-from split_programs import ROWS, check
+from split_programs import COLUMNS, ROWS, check
 
 from xlakit.passes.analysis.traffic import traffic
 
@@ -33,3 +33,59 @@ def test_a_window_that_misses_the_first_element_is_no_running_sum():
     body = f"x = f32[16,2] parameter(0), sharding={ROWS} z = f32[] constant(0) "
     split = check(f"{body} ROOT r = f32[16,2] reduce-window(x, z), {window}", None)
     assert sends(split) > 3 * 2
+
+
+FIRST = """first {
+  a = f32[] parameter(0) i = s32[] parameter(1) b = f32[] parameter(2) j = s32[] parameter(3)
+  g = pred[] compare(a, b), direction=GT n = pred[] compare(a, a), direction=NE o = pred[] or(g, n)
+  e = pred[] compare(a, b), direction=EQ l = pred[] compare(i, j), direction=LT t = pred[] and(e, l)
+  w = pred[] or(o, t) x = f32[] select(o, a, b) y = s32[] select(w, i, j) ROOT r = (f32[], s32[]) tuple(x, y) }"""
+LAST = """last {
+  a = f32[] parameter(0) i = s32[] parameter(1) b = f32[] parameter(2) j = s32[] parameter(3)
+  g = pred[] compare(a, b), direction=GT
+  x = f32[] select(g, a, b) y = s32[] select(g, i, j) ROOT r = (f32[], s32[]) tuple(x, y) }"""
+
+
+@pytest.mark.parametrize("size", [32, 31, 9])
+@pytest.mark.parametrize(("name", "text"), [("first", FIRST), ("last", LAST)])
+@pytest.mark.parametrize("start", ["-inf", "4"])  # as some elements are 4, one that may come once only
+def test_what_is_chosen_of_each_part_is_chosen_from(size, name, text, start):
+    split = check(
+        f"x = f32[2,{size}] parameter(0), sharding={COLUMNS} i = s32[2,{size}] iota(), iota_dimension=1 "
+        f"c = f32[] constant({start}) z = s32[] constant(-3) "
+        f"ROOT r = (f32[2], s32[2]) reduce(x, i, c, z), dimensions={{1}}, to_apply={name}",
+        {"all-gather": 2},
+        text,
+    )
+    assert sends(split) == 2 * 3 * 2
+
+
+def test_a_reducer_that_is_not_known_meets_the_initial_value_once():
+    reducer = "plus { a = f32[] parameter(0) b = f32[] parameter(1) m = f32[] negate(b) ROOT r = f32[] subtract(a, m) }"
+    body = f"x = f32[2,15] parameter(0), sharding={COLUMNS} c = f32[] constant(5) "
+    split = check(f"{body} ROOT r = f32[2] reduce(x, c), dimensions={{1}}, to_apply=plus", {"all-gather": 1}, reducer)
+    assert sends(split) == 3 * 2
+
+
+def test_results_as_large_as_parts_are_not_gathered_instead():
+    body = f"x = f32[2,4] parameter(0), sharding={COLUMNS} i = s32[2,4] iota(), iota_dimension=1 "
+    init = "c = f32[] constant(-inf) z = s32[] constant(0) "
+    reduced = "reduce(x, i, c, z), dimensions={1}, to_apply=first"
+    assert sends(check(f"{body}{init} ROOT r = (f32[2], s32[2]) {reduced}", {"all-gather": 1}, FIRST)) == 3 * 2
+
+
+@pytest.mark.parametrize(("size", "k"), [(32, 3), (31, 3), (27, 9), (9, 1)])
+@pytest.mark.parametrize("largest", ["true", "false"])
+def test_the_first_of_each_part_are_candidates(size, k, largest):
+    split = check(
+        f"x = f32[2,{size}] parameter(0), sharding={COLUMNS} "
+        f"ROOT r = (f32[2,{k}], s32[2,{k}]) topk(x), k={k}, largest={largest}",
+        {"all-gather": 2} if size > 4 * k else {"all-gather": 1},
+    )
+    if size > 4 * k:
+        assert sends(split) == 2 * 3 * 2 * k
+
+
+def test_rows_of_a_top_k_are_split_like_others():
+    text = f"x = f32[8,5] parameter(0), sharding={ROWS} ROOT r = (f32[8,2], s32[8,2]) topk(x), k=2, largest=true"
+    assert check(text, {}).entry.root.shape.tuple_shapes[0].dimensions == (2, 2)

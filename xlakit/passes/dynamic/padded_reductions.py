@@ -64,10 +64,10 @@ def _unpadded(
             return [filled, inits[0].value], computation, False
     count = len(arrays)
     true = make.scalar(True, PrimitiveType.PRED)
-    return [*plain[:count], valid, *plain[count:], true], _selective(computation, make), True
+    return [*plain[:count], valid, *plain[count:], true], selective(computation, make), True
 
 
-def _selective(computation: Computation, make: Padder) -> Computation:
+def selective(computation: Computation, make: Padder) -> Computation:
     """f -> g, where g(x, xs, y, ys) is f(x, y) if both are valid, else the one that is."""
     old = [p.shape for p in computation.parameters]
     count = len(old) // 2

@@ -7,13 +7,22 @@ from typing import Final
 
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.movement import Slice
-from xlakit.passes.spmd.along import concatenation, kernel_gradients, reductions, rows, scans, selections, windows
+from xlakit.passes.spmd.along import (
+    concatenation,
+    kernel_gradients,
+    reductions,
+    rows,
+    scans,
+    selections,
+    top_k,
+    windows,
+)
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.values import Piece, Value
 
 # Called with an operation and its operands; gives None where it does nothing, or gains nothing.
-_Along = Callable[[Pieces, Instruction, Sequence[Piece], Scope, Hint | None], Piece | None]
+_Along = Callable[[Pieces, Instruction, Sequence[Piece], Scope, Hint | None], Value | None]
 
 _ALONG: Final[dict[str, _Along]] = {
     "concatenate": concatenation.concatenate,
@@ -28,10 +37,11 @@ _ALONG: Final[dict[str, _Along]] = {
     "scatter": rows.scatter,
     "select-and-scatter": selections.select_and_scatter,
     "slice": windows.windowed,
+    "topk": top_k.top_k,
 }
 
 
-def along(pieces: Pieces, old: Instruction, operands: Sequence[Value], scope: Scope, hint: Hint | None) -> Piece | None:
+def along(pieces: Pieces, old: Instruction, operands: Sequence[Value], scope: Scope, hint: Hint | None) -> Value | None:
     """The result of an operation whose operands are split along dimensions that it works along; None if it is computed
     by its factors.
     """

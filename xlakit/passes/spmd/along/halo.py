@@ -172,6 +172,11 @@ class Halo:
         found = self._in_a_row(sent, ranges) or self._updated(value, sent, ranges)
         return found if fill is None or ranges.within(self.size) else self._filled(found, ranges, fill)
 
+    def ended(self, value: Instruction, fill: Instruction) -> Instruction:
+        """Each member's own part, with a scalar behind the end of the dimension."""
+        length, count = value.shape.dimensions[self.dimension], parts(self.split)
+        return self.fetched(value, Ranges(tuple(p * length for p in range(count)), length, (length,) * count), fill)
+
     def offered(self, block: Block, value: Instruction) -> Instruction:
         """What members send in a block; those that send nothing have anything."""
         some = next(iter(block.firsts.values()))

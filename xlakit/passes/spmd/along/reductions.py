@@ -1,28 +1,56 @@
-"""Reductions along dimensions in unequal parts: what is behind the end of a dimension becomes the identity."""
+"""Reductions along split dimensions that factors say nothing of: in unequal parts, or without a known identity.
+
+Where the reducer has an identity, what is behind the end of a dimension becomes that. Other reducers, such as those of
+argmax, reduce each part alone; the few results are gathered, in their order, and reduced again with the initial values.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import make_tuple_shape
+from xlakit.dataclass import dataclass
+from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Instruction
-from xlakit.ops.reduction import Reduce
-from xlakit.passes.dynamic.padded_reductions import identity_of
-from xlakit.passes.spmd.along.halo import Halo, Ranges
+from xlakit.ops.reduction import Reduce, identity_element
+from xlakit.passes.analysis.arg_min_max import arg_min_max_of
+from xlakit.passes.core.matching import uniform
+from xlakit.passes.dynamic.padded_reductions import identity_of, selective
+from xlakit.passes.dynamic.padded_values import Padder
+from xlakit.passes.spmd.along.halo import Halo
+from xlakit.passes.spmd.along.windows import RANGES, lengths, parts_known, with_factor
+from xlakit.passes.spmd.pieces.emit import Emitter
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, splits_of
-from xlakit.passes.spmd.shardings.factors import can_be_in_parts, factors_of
+from xlakit.passes.spmd.shardings.factors import Factors, can_be_in_parts, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import local_sizes, parts, unequal_dims
-from xlakit.passes.spmd.shardings.values import Piece
+from xlakit.passes.spmd.shardings.tilings import (
+    Split,
+    Tiling,
+    local_sizes,
+    parts,
+    teams_over,
+    unequal_dims,
+    with_split,
+)
+from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes
 
 
-def reduce(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None) -> Piece | None:
-    """A reduction over all dimensions of an array whose parts are not equal; None where gathering is cheaper."""
-    op, rule, kind, array = old.op_as(Reduce), factors_of(old), old.shape.element_type, given[0]
+def reduce(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None) -> Value | None:
+    """A reduction over unequal parts, or by a reducer without identity; None where gathering is cheaper."""
+    found = _of_unequal_parts(pieces, old, given, scope)
+    return _in_stages(pieces, old, given, scope, hint) if found is None else found
+
+
+def _of_unequal_parts(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope) -> Piece | None:
+    op, rule, array = old.op_as(Reduce), factors_of(old), given[0]
     if rule is None or len(given) != 2 or array.unequal is None or array.scope != scope:
         return None
+    kind = old.shape.element_type
     tiling, made = array.unequal
     sizes = array.shape.dimensions
     odd = unequal_dims(tiling, sizes)
@@ -37,9 +65,104 @@ def reduce(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scop
     for d in odd:
         split = tiling[d]
         assert split is not None
-        length = made.shape.dimensions[d]
-        ranges = Ranges(tuple(p * length for p in range(parts(split))), length, (length,) * parts(split))
-        made = Halo(pieces.make, scope, tiling, d, split, sizes[d]).fetched(made, ranges, identity)
+        made = Halo(pieces.make, scope, tiling, d, split, sizes[d]).ended(made, identity)
     filled = Piece(made, tiling, scope, array.shape)
     value = pieces.in_parts(old, [filled, given[1]], scope, rule, splits_of(rule, [tiling, ()]))
     return value if isinstance(value, Piece) else None
+
+
+# -- reducers without identity -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Stages:
+    """A reduction of parts of a dimension in a split, and then of their results, whose tilings are ``results``.
+
+    tilings: of the operands. may_repeat: whether the initial values may come any number of times; otherwise parts are
+    reduced without them, with flags that say which elements there are.
+    """
+
+    dimension: int
+    split: Split
+    tilings: list[Tiling]
+    results: list[Tiling]
+    may_repeat: bool
+
+
+def _in_stages(
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+) -> Value | None:
+    stages = _stages(pieces, old, given, scope, hint)
+    if stages is None:
+        return None
+    count, sizes = len(given) // 2, given[0].shape.dimensions
+    make, d, op = pieces.make, stages.dimension, old.op_as(Reduce)
+    local = [pieces.at(piece, own, scope) for piece, own in zip(given, stages.tilings, strict=True)]
+    arrays, inits = local[:count], local[count:]
+    halos = [Halo(make, scope, own, d, stages.split, sizes[d]) for own in stages.tilings[:count]]
+    odd = sizes[d] % parts(stages.split) != 0
+    if stages.may_repeat:
+        if odd:
+            arrays = [halo.ended(array, init) for halo, array, init in zip(halos, arrays, inits, strict=True)]
+        found = _reduced(make, old, op, [*arrays, *inits])
+    else:
+        there = make.full(True, arrays[0].shape.with_element_type(PrimitiveType.PRED))
+        no = make.scalar(False, PrimitiveType.PRED)
+        flagged = dataclasses.replace(op, to_apply=selective(op.to_apply, Padder(make, make.context, old, {})))
+        found = _reduced(make, old, flagged, [*arrays, halos[0].ended(there, no) if odd else there, *inits, no])[:count]
+    gathered = [_gathered(halos[0], one) for one in found]
+    made = make.add(Reduce(dimensions=(0,), to_apply=op.to_apply), *gathered, *inits)
+    return pieces.unbundle(made, old.shape, iter(stages.results), scope)
+
+
+def _stages(
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+) -> _Stages | None:
+    """How a reduction is split along the first dimension that it reduces, so that elements keep their order; None where
+    it is not, or gathering is cheaper.
+    """
+    op, rule, count, sizes = old.op_as(Reduce), factors_of(old), len(given) // 2, given[0].shape.dimensions
+    kinds = [leaf.element_type for leaf in leaf_shapes(old.shape)]
+    is_plain = kinds * 2 == [piece.shape.element_type for piece in given] and op.to_apply.is_pointwise
+    reduced = [d for d in sorted(op.dimensions) if sizes[d] != 1]
+    if rule is None or rule.summed or not is_plain or not reduced or 0 in sizes:
+        return None
+    d = reduced[0]
+    known = [parts_known(piece, scope) for piece in given[:count]]
+    split = next((tiling[d] for tiling in known if tiling[d] is not None), None)
+    if split is None:
+        return None
+    operands = [with_factor(dims, d) for dims in rule.operands[:count]]
+    factors = Factors((*operands, *rule.operands[count:]), rule.results)
+    tilings, results = pieces.tilings_for(old, factors, given, scope, hint=hint, first={RANGES + d: split})
+    part = math.prod(local_sizes(tilings[0], sizes))
+    result = math.prod(local_sizes(results[0], leaf_shapes(old.shape)[0].dimensions))
+    sent = sum(kind.bit_width for kind in kinds) * result
+    if sent >= sum(kind.bit_width for kind, own in zip(kinds, known, strict=True) if own[d] is not None) * part:
+        return None
+    return _Stages(d, split, tilings, results, _may_repeat(op, old.operands[count:]))
+
+
+def _may_repeat(op: Reduce, inits: Sequence[Instruction]) -> bool:
+    """Whether a reducer is that of argmax or argmin, and begins with a number that no other goes behind."""
+    chosen, number = arg_min_max_of(op.to_apply), uniform(inits[0])
+    nothing = None if chosen is None else identity_element(chosen, inits[0].shape.element_type)
+    return number is not None and nothing is not None and bool(number == nothing)
+
+
+def _reduced(make: Emitter, old: Instruction, op: Reduce, operands: Sequence[Instruction]) -> list[Instruction]:
+    """The results of a part."""
+    count = len(operands) // 2
+    dims = [size for d, size in enumerate(operands[0].shape.dimensions) if d not in op.dimensions]
+    shapes = [operand.shape.with_dimensions(dims) for operand in operands[:count]]
+    made = make.like(old, op, operands, shapes[0] if count == 1 else make_tuple_shape(shapes))
+    return [made] if count == 1 else [make.element(made, n) for n in range(count)]
+
+
+def _gathered(halo: Halo, found: Instruction) -> Instruction:
+    """The results of all parts that have elements, one behind the other."""
+    make = halo.make
+    groups = halo.scope.groups(teams_over(halo.split, with_split(halo.tiling, halo.dimension, None)))
+    rows = make.all_gather(make.reshape(found, (1, *found.shape.dimensions)), 0, groups)
+    full = sum(n > 0 for n in lengths(halo.size, parts(halo.split)))
+    return make.slice(rows, [SliceDimension(0, size if d else full) for d, size in enumerate(rows.shape.dimensions)])

@@ -25,7 +25,7 @@ from xlakit.ops.elementwise.select import Select
 from xlakit.ops.reduction import Reduce, reducer_op
 from xlakit.ops.windows import ReduceWindow
 from xlakit.passes.dynamic.padded_reductions import identity_of
-from xlakit.passes.spmd.along.halo import Halo, Ranges
+from xlakit.passes.spmd.along.halo import Halo
 from xlakit.passes.spmd.along.windows import RANGES, finished, parts_known, windowed, with_ranges
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
 from xlakit.passes.spmd.shardings.factors import can_be_in_parts, factors_of
@@ -84,8 +84,7 @@ def _running(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Sc
     halo = Halo(make, scope, tiling, scan.dimension, split, sizes[scan.dimension])
     if scan.back and scan.dimension in odd:
         # What is behind the end comes before the last elements.
-        own = Ranges(tuple(p * length for p in range(parts(split))), length, (length,) * parts(split))
-        value = halo.fetched(value, own, identity)
+        value = halo.ended(value, identity)
     low, high = (0, length - 1) if scan.back else (length - 1, 0)
     windows = list(op.window.dimensions)
     windows[scan.dimension] = WindowDimension(length, padding_low=low, padding_high=high)

@@ -29,7 +29,7 @@ from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
 from xlakit.passes.spmd.along.rows import can_be_added
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, local_op, local_slice, splits_of, turned
 from xlakit.passes.spmd.pieces.reshard import resharded
-from xlakit.passes.spmd.shardings.factors import Factors, can_be_in_parts, factors_of
+from xlakit.passes.spmd.shardings.factors import Dims, Factors, can_be_in_parts, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import (
     Split,
@@ -267,6 +267,11 @@ def with_ranges(rule: Factors, along: Sequence[tuple[int, int]]) -> Factors:
     for source, target in along:
         operand[source] = result[target] = RANGES + source
     return dataclasses.replace(rule, operands=(tuple(operand), *rule.operands[1:]), results=(tuple(result),))
+
+
+def with_factor(dims: Dims, dimension: int) -> Dims:
+    """Dimensions of which one has a factor of its own, as it is split by ranges."""
+    return tuple(RANGES + d if d == dimension else factor for d, factor in enumerate(dims))
 
 
 def _is_cheaper(sizes: Sequence[int], tiling: Tiling, along: Sequence[Dimension]) -> bool:

@@ -294,6 +294,11 @@ def _sort(x: Instruction) -> Factors:
     return Factors((dims,) * len(x.operands), (dims,) * len(x.operands))
 
 
+def _top_k(x: Instruction) -> Factors:
+    dims = (*range(x.operands[0].shape.rank - 1), None)
+    return Factors((dims,), (dims, dims))
+
+
 def _leading(whole: int) -> Rule:
     """All arrays have the same dimensions but for the last few, which are needed whole."""
 
@@ -353,6 +358,7 @@ _RULES: Final[dict[str, Rule]] = {
     "select-and-scatter": _select_and_scatter,
     "slice": _slice,
     "sort": _sort,
+    "topk": _top_k,
     "transpose": _transpose,
     "triangular-solve": _leading(2),
 }
