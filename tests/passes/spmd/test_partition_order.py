@@ -1,7 +1,8 @@
 """What depends on the order along a split dimension: running sums, and the elements that reducers choose."""
 
+import numpy as np
 import pytest
-from split_programs import COLUMNS, ROWS, check
+from split_programs import COLUMNS, ROWS, check, collectives, module_of, run_split
 
 from xlakit.passes.analysis.traffic import traffic
 
@@ -89,3 +90,38 @@ def test_the_first_of_each_part_are_candidates(size, k, largest):
 def test_rows_of_a_top_k_are_split_like_others():
     text = f"x = f32[8,5] parameter(0), sharding={ROWS} ROOT r = (f32[8,2], s32[8,2]) topk(x), k=2, largest=true"
     assert check(text, {}).entry.root.shape.tuple_shapes[0].dimensions == (2, 2)
+
+
+LESS = "less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = pred[] compare(a, b), direction=LT }"
+PAIRS = """pairs { a = f32[] parameter(0) b = f32[] parameter(1) i = s32[] parameter(2) j = s32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=GT }"""
+
+
+@pytest.mark.parametrize(
+    ("operation", "sent"),
+    [
+        ("f32[8,12] sort(x), dimensions={1}, is_stable=true, to_apply=less", 8 * 12 / 4 * 3 / 4),
+        ("(f32[8,12], s32[8,12]) sort(x, i), dimensions={1}, is_stable=true, to_apply=pairs", 8 * 12 / 4 * 3 / 4),
+        # Candidates would be more than there are elements.
+        ("(f32[8,9], s32[8,9]) topk(x), k=9, largest=true", 8 * 12 / 4 * 3 / 4),
+    ],
+)
+def test_a_split_moves_to_a_dimension_that_is_left_alone(operation, sent):
+    body = f"x = f32[8,12] parameter(0), sharding={COLUMNS} i = s32[8,12] iota(), iota_dimension=1 "
+    split = check(f"{body} ROOT r = {operation}", {"all-to-all": 1}, LESS, PAIRS)
+    assert sends(split) == sent
+
+
+def test_a_transform_of_a_split_dimension():
+    body = f"x = c64[8,16] parameter(0), sharding={COLUMNS} ROOT r = c64[8,16] fft(x), fft_type=FFT, fft_length={{16}}"
+    module = module_of(body)
+    x = np.arange(128).reshape(8, 16).astype(np.complex64)
+    result, split = run_split(module, x)
+    np.testing.assert_allclose(result, np.fft.fft(x), rtol=1e-5, atol=1e-3)
+    assert collectives(split) == {"all-to-all": 1}
+
+
+def test_a_split_that_no_other_dimension_can_take_is_gathered():
+    body = f"x = f32[6,16] parameter(0), sharding={COLUMNS}"
+    split = check(f"{body} ROOT r = f32[6,16] sort(x), dimensions={{1}}, to_apply=less", {"all-gather": 1}, LESS)
+    assert sends(split) == 6 * 16 / 4 * 3

@@ -9,6 +9,7 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.movement import Slice
 from xlakit.passes.spmd.along import (
     concatenation,
+    elsewhere,
     kernel_gradients,
     reductions,
     rows,
@@ -40,6 +41,9 @@ _ALONG: Final[dict[str, _Along]] = {
     "topk": top_k.top_k,
 }
 
+# Those that may also be split along other dimensions than their operands.
+_ELSEWHERE: Final = frozenset({"cholesky", "fft", "reduce", "reduce-window", "sort", "topk", "triangular-solve"})
+
 
 def along(pieces: Pieces, old: Instruction, operands: Sequence[Value], scope: Scope, hint: Hint | None) -> Value | None:
     """The result of an operation whose operands are split along dimensions that it works along; None if it is computed
@@ -47,9 +51,12 @@ def along(pieces: Pieces, old: Instruction, operands: Sequence[Value], scope: Sc
     """
     function = _ALONG.get(old.opcode)
     given = [v for v in operands if isinstance(v, Piece)]
-    if function is None or len(given) != len(operands) or any(p.shape.is_dynamic for p in given if p.shape.is_array):
+    if len(given) != len(operands) or any(p.shape.is_dynamic for p in given if p.shape.is_array):
         return None
-    return function(pieces, old, given, scope, hint)
+    found = None if function is None else function(pieces, old, given, scope, hint)
+    if found is None and old.opcode in _ELSEWHERE:
+        found = elsewhere.elsewhere(pieces, old, given, scope, hint)
+    return found
 
 
 def range_of(old: Instruction, operands: Sequence[Value]) -> tuple[Piece, int, int] | None:

@@ -1,0 +1,57 @@
+"""Operations that need a dimension whole along which an array is split, where another dimension can take the split.
+
+The split moves by an all-to-all: each member sends its part once, instead of to all others::
+
+    member 0 | a b |         member 0 | a b c d |
+             | e f |   -->
+    member 1 | c d |         member 1 | e f g h |
+             | g h |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.ir.instruction import Instruction
+from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, splits_of
+from xlakit.passes.spmd.shardings.factors import Factors, factors_of
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, parts
+from xlakit.passes.spmd.shardings.values import Piece, Value
+
+
+def elsewhere(
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+) -> Value | None:
+    """An operation whose largest split operand is split along other dimensions for it; None where none is free."""
+    rule = factors_of(old)
+    if rule is None or old.op.has_side_effect:
+        return None
+    split = [n for n, piece in enumerate(given) if piece.scope == scope and any(piece.tiling)]
+    largest = max(split, key=lambda n: given[n].shape.byte_size, default=None)
+    if largest is None or given[largest].unreduced is not None:
+        return None
+    first = _moved(rule, largest, given[largest])
+    if not first:
+        return None
+    tilings, _ = pieces.tilings_for(old, rule, given, scope, hint=hint, first=first)
+    return pieces.in_parts(old, given, scope, rule, splits_of(rule, tilings))
+
+
+def _moved(rule: Factors, operand: int, piece: Piece) -> dict[int, Split]:
+    """The factors that take the splits of dimensions which are needed whole."""
+    found: dict[int, Split] = {}
+    for split, own in zip(piece.tiling, rule.operands[operand], strict=True):
+        if split is not None and own is None:
+            factor = next((f for f in _free(rule, operand, piece, split) if f not in found), None)
+            if factor is not None:
+                found[factor] = split
+    return found
+
+
+def _free(rule: Factors, operand: int, piece: Piece, split: Split) -> list[int]:
+    """The factors of dimensions that are whole and may be split so in equal parts."""
+    tiling: Tiling = piece.tiling
+    dims = zip(tiling, rule.operands[operand], piece.shape.dimensions, strict=True)
+    free = [factor for own, factor, size in dims if own is None and factor is not None and size % parts(split) == 0]
+    return [factor for factor in free if factor not in rule.summed]
