@@ -53,6 +53,14 @@ assert [d.process_index for d in devices] == [d.id * count // 4 for d in devices
 assert [d.id for d in jax.local_devices()] == [d.id for d in devices if d.process_index == rank]
 assert float(jax.jit(lambda x: x + rank)(1.0)) == 1 + rank
 show("sum", whole(jax.jit(lambda x: jnp.exp(x).sum())))
+# Its devices have nothing to say to each other: machine code alone runs it, in place of what it is given.
+local = jax.jit(lambda x: jnp.exp(x) * 2, donate_argnums=0)
+show("each", whole(local))
+if count > 1:
+    from xlakit.jax.plugin import _registered
+    record = list(_registered["cpu"][0].programs.values())
+    spanning = [p.loaded for p in record if type(p.loaded).__name__ == "SpanningExecutable"]
+    assert {loaded._alone is None for loaded in spanning} == {True, False}
 show("gradient", whole(jax.jit(jax.grad(lambda x: jnp.tanh(x @ x.T).sum()))))
 permuted = Mesh(np.array(devices)[[2, 0, 3, 1]], ("x",))
 def collectives(x):
@@ -115,7 +123,7 @@ def test_two_processes_have_the_bits_of_one_and_one_is_killed():
     started += _start(_PROGRAMS, 2, launcher) if launcher else []
     try:
         for process in (first, second):
-            lines = [process.stdout.readline() for _ in range(6 if process is first else 1)]
+            lines = [process.stdout.readline() for _ in range(7 if process is first else 1)]
             assert lines[-1] == "ready\n", (lines, process.kill(), process.stderr.read())
             if process is first:
                 found = lines[:-1]

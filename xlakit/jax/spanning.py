@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from xlakit.errors import InternalError
 
@@ -12,16 +12,19 @@ if TYPE_CHECKING:
     from xlakit.ir.operation import Array
     from xlakit.jax.devices import Devices
     from xlakit.runtime.device import Device
+    from xlakit.runtime.executable import LoadedExecutable
+
+
+# The operations by which devices know of each other.
+_COMMUNICATION: Final = "xlakit.ops.communication."
 
 
 class SpanningExecutable:
     """A program on some devices, by their numbers among those of all processes; this process runs its share.
 
-    It has what :class:`~xlakit.runtime.executable.LoadedExecutable` has, as far as JAX asks for it.
+    It has what :class:`~xlakit.runtime.executable.LoadedExecutable` has, as far as JAX asks for it. A program whose
+    devices have nothing to say to each other is one for those here: the others do not matter.
     """
-
-    # Machine code alone cannot run it: its collectives are messages, which Python sends.
-    native_entry: tuple[int, int] | None = None
 
     def __init__(self, devices: Devices, module: HloModule, replicas: int, partitions: int, ids: Sequence[int]) -> None:
         # Programs of one process do without the compiler where they are cached.
@@ -34,16 +37,27 @@ class SpanningExecutable:
         self.module = module
         self.num_replicas, self.num_partitions = replicas, partitions
         self._local = [devices.client.devices()[id - processes.local.start] for id in ids if id in processes.local]
+        self._alone: LoadedExecutable | None = None
+        if self._local and _needs_no_others(module):
+            own = [[device.id] for device in self._local]
+            self._alone = devices.client.compile(module, num_replicas=len(own), num_partitions=1, device_assignment=own)
+            self.compiled: Any = self._alone.compiled
+            return
         context = ExecutionContext()
         context.network = processes.network.on([processes.process_of(id) for id in ids])
-        self.compiled: Any = xlakit.compile(
+        self.compiled = xlakit.compile(
             module, num_replicas=replicas, num_partitions=partitions, execution_context=context
         )
 
     @property
+    def native_entry(self) -> tuple[int, int] | None:
+        """What machine code alone can run; collectives are messages, which Python sends."""
+        return None if self._alone is None else self._alone.native_entry
+
+    @property
     def in_place(self) -> Sequence[tuple[int, int]]:
-        """No results are computed in the memory of arguments."""
-        return ()
+        """Which results may be computed in the memory of arguments."""
+        return () if self._alone is None else self._alone.in_place
 
     @property
     def num_devices(self) -> int:
@@ -57,3 +71,12 @@ class SpanningExecutable:
     def execute(self, arguments: Sequence[Sequence[Array | None]]) -> list[Any]:
         """Run it: arguments and result of each device of this process."""
         return self.compiled.execute_replicated(arguments)
+
+
+def _needs_no_others(module: HloModule) -> bool:
+    """Whether each device runs the program without the others, and without knowing which one it is."""
+    return not any(
+        type(i.op).__module__.startswith(_COMMUNICATION) or i.op.has_side_effect
+        for computation in module.computations
+        for i in computation.instructions
+    )
