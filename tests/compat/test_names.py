@@ -30,8 +30,8 @@ MISSING = {
     },
     "xla_client._xla": {
         **dict.fromkeys(
-            ["PjitFunction", "PjitFunctionCache", "PmapFunction", "PyTreeRegistry", "ResultHandler", "config",
-             "jax_jit", "pjit", "pmap_lib", "pytree", "sdy", "CompileOnlyPyClient"],
+            ["PjitFunction", "PjitFunctionCache", "PmapFunction", "PyTreeRegistry", "ResultHandler", "pjit",
+             "pmap_lib", "pytree", "sdy", "CompileOnlyPyClient"],
             OF_JAX,
         ),
         **dict.fromkeys(

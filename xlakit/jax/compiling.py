@@ -11,10 +11,10 @@ from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError
 from xlakit.jax import program_cache
 from xlakit.jax.executable_metadata import ExecutableMetadata
-from xlakit.jax.layouts import asks_for_layouts, in_asked_layouts, in_memory_order, with_layouts_of
 from xlakit.jax.program import Program
 from xlakit.jax.spanning import SpanningExecutable
 from xlakit.jax.wire import device_assignment
+from xlakit.runtime.layouts import asks_for_layouts, in_asked_layouts, in_memory_order, with_layouts_of
 
 if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule

@@ -12,7 +12,7 @@ from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError
 from xlakit.jax.api.numbers import TYPE_NUMBERS
 from xlakit.jax.devices import MEMORY_KINDS, MEMORY_SPACES
-from xlakit.jax.layouts import minor_to_major
+from xlakit.runtime.layouts import minor_to_major
 
 if TYPE_CHECKING:
     from xlakit.data.shape import Shape

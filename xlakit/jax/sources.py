@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError, UnsupportedError
 from xlakit.jax.devices import MEMORY_SPACES
-from xlakit.jax.layouts import minor_to_major, with_layouts_of
 from xlakit.jax.wire import fields, written
+from xlakit.runtime.layouts import minor_to_major, with_layouts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 
+from xlakit.compat.xla_client.shapes import laid_out
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.attributes import AliasEntry
 from xlakit.ir.instruction import Computation, HloModule, Instruction, computations_callees_first, post_order
@@ -99,6 +101,25 @@ def unnamed(module: HloModule) -> HloModule:
         made[computation] = Computation(f"c{position}", tuple(copies.values()), root, computation.execution_thread)
     kept = tuple(made[computation] for computation in module.computations[:-1])
     return module.replace(name="m", entry=made[module.entry], computations=kept)
+
+
+def compiled_module(module: HloModule) -> HloModule:
+    """A module of the compiler as XLA's are: scheduled in the order that it has, every array with its layout."""
+    made: dict[Computation, Computation] = {}
+    for computation in module.computations:
+        copies: dict[Instruction, Instruction] = {}
+        for old in computation.instructions:
+            copies[old] = _renamed(old, copies, old.name, made.__getitem__).replace(shape=laid_out(old.shape))
+        root = copies[computation.root]
+        made[computation] = Computation(computation.name, tuple(copies.values()), root, computation.execution_thread)
+    kept = tuple(made[computation] for computation in module.computations[:-1])
+    layout = module.entry_computation_layout
+    if layout is not None:
+        parameters = tuple(laid_out(parameter) for parameter in layout.parameters)
+        layout = replace(layout, parameters=parameters, result=laid_out(layout.result))
+    return module.replace(
+        entry=made[module.entry], computations=kept, entry_computation_layout=layout, is_scheduled=True
+    )
 
 
 def _imported(called: Computation, numbers: Iterator[int], embedded: list[Computation]) -> Computation:

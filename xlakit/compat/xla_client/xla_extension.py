@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from xlakit.compat.xla_client import (
+    config as config,
     guard_lib as guard_lib,
+    jax_jit as jax_jit,
     mlir as mlir,
     ops as ops,
     profiler as profiler,

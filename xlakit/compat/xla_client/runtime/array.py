@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, Self
 
 import numpy as np
 
 from xlakit.compat.xla_client.errors import as_status, status_errors
 from xlakit.compat.xla_client.runtime.array_values import ArrayValues
+from xlakit.compat.xla_client.runtime.asked_layouts import from_memory, in_memory, leaf_layouts
 from xlakit.compat.xla_client.runtime.device import Device
 from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
 from xlakit.compat.xla_client.runtime.tracebacks import Traceback
 from xlakit.compat.xla_client.shapes import Shape
+from xlakit.data.layout import Layout as OurLayout
+from xlakit.data.shape import Shape as OurShape
 from xlakit.errors import ArgumentError, DeletedBufferError, UnsupportedError
+from xlakit.runtime import dlpack as dlpack_format
 from xlakit.runtime.buffer import Buffer
 
 
@@ -25,11 +30,13 @@ class Array:
 class ArrayImpl(ArrayValues, Array):
     """An array on a device, there or still to come. ``np.asarray`` reads it without a copy where it can."""
 
-    __slots__ = ("__weakref__", "_device", "_npy_value", "_traceback", "aval", "wrapped")
+    __slots__ = ("__weakref__", "_device", "_npy_value", "_traceback", "aval", "order", "wrapped")
 
-    def __init__(self, device: Device, wrapped: Buffer) -> None:
+    def __init__(self, device: Device, wrapped: Buffer, order: tuple[int, ...] | None = None) -> None:
         self._device = device
+        # The memory. Its dimensions are those of the array in this order; None: in their own.
         self.wrapped = wrapped
+        self.order = order
         self.aval: Any = None
         self._npy_value: Any = None
         self._traceback = Traceback.get_traceback()
@@ -40,7 +47,8 @@ class ArrayImpl(ArrayValues, Array):
     @property
     def shape(self) -> tuple[int, ...]:
         """The dimensions."""
-        return self.wrapped.shape.dimensions
+        sizes = self.wrapped.shape.dimensions
+        return sizes if self.order is None else tuple(sizes[self.order.index(d)] for d in range(len(sizes)))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -88,7 +96,14 @@ class ArrayImpl(ArrayValues, Array):
 
     @property
     def _pjrt_layout(self) -> PjRtLayout:
-        return PjRtLayout(self.wrapped.shape.layout_or_default)
+        return PjRtLayout(leaf_layouts([self._shape])[0])
+
+    @property
+    def _shape(self) -> OurShape:
+        """The shape with its layout."""
+        held = self.wrapped.shape
+        order = self.order or range(held.rank)
+        return OurShape(held.element_type, self.shape).with_layout(OurLayout(tuple(order)[::-1]))
 
     @property
     def __cuda_array_interface__(self) -> Any:
@@ -129,7 +144,7 @@ class ArrayImpl(ArrayValues, Array):
 
     def xla_shape(self) -> Shape:
         """Its shape."""
-        return Shape.of(self.wrapped.shape)
+        return Shape.of(self._shape)
 
     def platform(self) -> str:
         """``"cpu"``."""
@@ -184,13 +199,18 @@ class ArrayImpl(ArrayValues, Array):
     # -- values ----------------------------------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return self.values(dtype, copy)
+
+    def values(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """The values as an array of NumPy, in place where it can be."""
         self._check()
         with status_errors():
-            return self.wrapped.__array__(None if dtype is None else np.dtype(dtype), copy)
+            held = self.wrapped.__array__(None if dtype is None else np.dtype(dtype), copy)
+        return from_memory(held, self.order)
 
     def to_py(self) -> np.ndarray[Any, Any]:
         """The values as an array of NumPy."""
-        return np.asarray(self)
+        return self.values()
 
     def copy_to_host_async(self) -> None:
         """Begin to bring the values to the host, where those of processors are already."""
@@ -199,29 +219,39 @@ class ArrayImpl(ArrayValues, Array):
     _copy_single_device_array_to_host_async = copy_to_host_async
 
     def _single_device_array_to_np_array_did_copy(self) -> tuple[np.ndarray[Any, Any], bool]:
-        return np.asarray(self), False
+        # Programs put functions that call this in the place of __array__.
+        return self.values(), False
 
     def _fully_replicated_shard(self) -> ArrayImpl:
         return self.clone()
 
     def _replace_with(self, other: ArrayImpl, /) -> None:
-        self.wrapped = other.wrapped
+        self.wrapped, self.order = other.wrapped, other.order
 
     def clone(self) -> ArrayImpl:
         """Another name for the same values; deleting one leaves the other."""
         self._check("Clone")
         with status_errors():
-            return ArrayImpl(self._device, self.wrapped.copy_to_device(self._device.wrapped))
+            return ArrayImpl(self._device, self.wrapped.copy_to_device(self._device.wrapped), self.order)
 
     def copy_to_device(self, device: Device) -> ArrayImpl:
         """The values on another device."""
         self._check("CopyToDevice")
         with status_errors():
-            return ArrayImpl(device, self.wrapped.copy_to_device(device.wrapped))
+            return ArrayImpl(device, self.wrapped.copy_to_device(device.wrapped), self.order)
+
+    def in_order(self, order: tuple[int, ...] | None) -> ArrayImpl:
+        """The same array with its dimensions in another order in memory; itself where it lies so already."""
+        if order == self.order or self.wrapped.is_deleted():
+            return self
+        with status_errors():
+            return ArrayImpl(self._device, self._device.wrapped.put(in_memory(self.values(), order)), order)
 
     def __dlpack__(self, **options: Any) -> Any:
         self._check()
         with status_errors():
+            if self.order is not None:
+                return self.values().__dlpack__(**options)
             return self.wrapped.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -250,7 +280,16 @@ def buffer_to_dlpack_managed_tensor(buffer: ArrayImpl, stream: int | None = None
         )
     if stream is not None:
         raise as_status(UnsupportedError("processors have no streams", hint="leave stream out"))
-    return buffer.__dlpack__()
+    with status_errors():
+        shared = _shared(buffer.values())
+        return dlpack_format.exported(shared, shared, None, None, None)
+
+
+def _shared(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same memory, which may be written to: jaxlib's tensors are not marked as read-only, and are no copies."""
+    memory: Any = (ctypes.c_char * values.nbytes).from_address(values.ctypes.data)
+    memory.owner = values
+    return np.ndarray(values.shape, values.dtype, memory, strides=values.strides)
 
 
 def dlpack_managed_tensor_to_buffer(

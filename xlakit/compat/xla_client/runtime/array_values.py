@@ -12,11 +12,12 @@ _KINDS = "?bhilqBHILQefdFD"
 
 
 class ArrayValues:
-    """The methods for classes whose ``__array__`` gives the values."""
+    """The methods for classes whose ``values`` gives the values."""
 
     __slots__ = ()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def values(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """The values as an array of NumPy."""
         raise NotImplementedError
 
     def __buffer__(self, flags: int = 0, /) -> memoryview:
@@ -24,24 +25,24 @@ class ArrayValues:
         return memoryview(exported(self)).toreadonly()
 
     def __len__(self) -> int:
-        return len(np.asarray(self))
+        return len(self.values())
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(np.asarray(self))
+        return iter(self.values())
 
     def __getitem__(self, index: Any) -> Any:
-        return np.asarray(self)[index]
+        return self.values()[index]
 
     def __eq__(self, other: object) -> Any:
-        return np.asarray(self) == other
+        return self.values() == other
 
     def __ne__(self, other: object) -> Any:
-        return np.asarray(self) != other
+        return self.values() != other
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def __bool__(self) -> bool:
-        return bool(np.asarray(self))
+        return bool(self.values())
 
     def __int__(self) -> int:
         return int(self._scalar())
@@ -56,35 +57,35 @@ class ArrayValues:
         return complex(self._scalar())
 
     def __format__(self, spec: str) -> str:
-        return format(np.asarray(self)[()], spec)
+        return format(self.values()[()], spec)
 
     def __str__(self) -> str:
-        return str(np.asarray(self))
+        return str(self.values())
 
     def __repr__(self) -> str:
-        values = np.asarray(self)
+        values = self.values()
         text = np.array2string(values, separator=", ", prefix="Array(", suffix=",")
         return f"Array({text}, dtype={values.dtype.name})"
 
     @property
     def itemsize(self) -> int:
         """The bytes of an element."""
-        return np.asarray(self).itemsize
+        return self.values().itemsize
 
     def item(self, *index: Any) -> Any:
         """One element as a number of Python."""
-        return np.asarray(self).item(*index)
+        return self.values().item(*index)
 
     def tolist(self) -> Any:
         """The values as nested lists of numbers of Python."""
-        return np.asarray(self).tolist()
+        return self.values().tolist()
 
     def tobytes(self, order: Any = "C") -> bytes:
         """The bytes of the values, major to minor."""
-        return np.asarray(self).tobytes(order)
+        return self.values().tobytes(order)
 
     def _scalar(self) -> Any:
-        values = np.asarray(self)
+        values = self.values()
         if values.ndim:
             raise TypeError(f"only scalar arrays are numbers of Python; this one has {values.ndim} dimensions")
         return values[()]
@@ -94,7 +95,7 @@ def exported(array: Any) -> Any:
     """The values as an array that exports its buffer. Raises BufferError where the type has none."""
     if array.is_deleted():
         raise BufferError("INVALID_ARGUMENT: Array is null: it was deleted or donated")
-    values = np.asarray(array)
+    values = array.values()
     if values.dtype.char not in _KINDS:
         raise BufferError(
             f"INVALID_ARGUMENT: Buffers of type {values.dtype.name} are not supported by the Python buffer protocol; "

@@ -21,16 +21,18 @@ from xlakit.compat.xla_client.hlo_module import HloModule
 from xlakit.compat.xla_client.mlir import program_of
 from xlakit.compat.xla_client.runtime.array import ArrayImpl
 from xlakit.compat.xla_client.runtime.array_values import exported
+from xlakit.compat.xla_client.runtime.asked_layouts import laid_out_program
 from xlakit.compat.xla_client.runtime.device import Device
 from xlakit.compat.xla_client.runtime.executable import LoadedExecutable, refuse_callbacks
 from xlakit.compat.xla_client.runtime.ifrt_programs import Program, XlaCompileOptions
 from xlakit.compat.xla_client.runtime.options import CompileOptions
 from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
-from xlakit.compat.xla_client.shapes import Shape
 from xlakit.data.layout import Layout as OurLayout
-from xlakit.errors import ArgumentError, FormatError, ShapeError, UnsupportedError
+from xlakit.errors import ArgumentError, FormatError, UnsupportedError
 from xlakit.ir.instruction import HloModule as OurModule
+from xlakit.passes.spmd import is_to_be_split, split_over
 from xlakit.runtime.client import Client as OurClient
+from xlakit.runtime.layouts import in_memory_order, with_layouts_of
 
 _MAGIC = b"xlakit executable\n"
 _DEVICE_COUNT = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
@@ -131,7 +133,7 @@ class Client:
         if argument is None:
             raise TypeError("incompatible function arguments: None is no array and no number")
         if isinstance(argument, ArrayImpl):
-            return ArrayImpl(where, argument.wrapped.copy_to_device(where.wrapped))
+            return argument.copy_to_device(where)
         if not isinstance(argument, (np.ndarray, np.generic, bool, int, float, complex)):
             raise ArgumentError(f"a {type(argument).__name__} is no array and no number", hint="give an array of NumPy")
         array = np.array(argument) if force_copy else np.asarray(argument)
@@ -187,20 +189,25 @@ class Client:
                 "compile(): incompatible function arguments: compile_options are CompileOptions, "
                 f"not {type(options).__name__}"
             )
-        return self._compiled(_module_of(computation), options)
+        return self._compiled(laid_out_program(computation, _module_of(computation), options), options)
 
-    def _compiled(self, module: OurModule, options: CompileOptions) -> LoadedExecutable:
-        _check_layouts(options.argument_layouts, module)
+    def _compiled(self, given: OurModule, options: CompileOptions) -> LoadedExecutable:
+        """Compile a program whose entry layout says how its arguments and results lie."""
+        module = given
         if options.executable_build_options.use_spmd_partitioning and options.num_partitions > 1:
             module = module.replace(num_partitions=options.num_partitions)
+        if in_memory_order(module) is not module and is_to_be_split(module, options.num_partitions):
+            # Parts lie as the whole arrays are asked to.
+            module = split_over(module, options.num_partitions, max(options.num_replicas, 1))
+            module = with_layouts_of(module, (*given.program_shape.parameters, given.program_shape.result))
         assignment = options.device_assignment
         made = self.wrapped.compile(
-            module,
+            in_memory_order(module),
             num_replicas=max(options.num_replicas, module.replica_count),
             num_partitions=max(options.num_partitions, module.num_partitions),
             device_assignment=None if assignment is None else assignment.devices,
         )
-        loaded = LoadedExecutable(self, made, options, module)
+        loaded = LoadedExecutable(self, made, options, given)
         self._executables.add(loaded)
         return loaded
 
@@ -208,7 +215,8 @@ class Client:
     def compile_ifrt_program(self, program: Program, options: XlaCompileOptions, /) -> LoadedExecutable:
         """The program of ``ifrt_programs.make_hlo_program`` for devices of this client."""
         refuse_callbacks(options.host_callbacks)
-        return self._compiled(program_of(program.mlir_module), options.options)
+        module = program_of(program.mlir_module)
+        return self._compiled(laid_out_program(program.mlir_module, module, options.options), options.options)
 
     def live_executables(self) -> list[LoadedExecutable]:
         """The executables that are still there."""
@@ -218,7 +226,7 @@ class Client:
     def serialize_executable(self, executable: LoadedExecutable, /) -> bytes:
         """The program and its options, for :meth:`deserialize_executable`; the machine code is in xlakit's cache."""
         options = executable.options.SerializeAsString()
-        return _MAGIC + len(options).to_bytes(8, "little") + options + executable.wrapped.module.to_proto()
+        return _MAGIC + len(options).to_bytes(8, "little") + options + executable.given.to_proto()
 
     @with_status
     def deserialize_executable(
@@ -234,7 +242,9 @@ class Client:
             raise FormatError("not an executable that was serialized by this package", hint="compile the program")
         end = start + 8 + int.from_bytes(serialized[start : start + 8], "little")
         options = compile_options or CompileOptions.ParseFromString(serialized[start + 8 : end])
-        return self._compiled(OurModule.from_proto(serialized[end:]), options)
+        module = OurModule.from_proto(serialized[end:])
+        shape = module.program_shape
+        return self._compiled(with_layouts_of(module, (*shape.parameters, shape.result)), options)
 
     @with_status
     def make_python_callback_from_host_send_and_recv(self, *_: Any, **__: Any) -> Any:
@@ -253,18 +263,6 @@ def _give_buffers() -> None:
     from xlakit.compat.xla_client.runtime.buffer_protocol import give_buffers
 
     give_buffers(ArrayImpl, exported)
-
-
-def _check_layouts(layouts: Sequence[Shape] | None, module: OurModule) -> None:
-    """Raise ShapeError for shapes of arguments that are not those of the parameters."""
-    leaves = [leaf for shape in module.program_shape.parameters for _, leaf in shape.leaves()]
-    for number, (given, leaf) in enumerate(zip(layouts or (), leaves, strict=False)):
-        if not given.wrapped.compatible(leaf):
-            raise ShapeError(
-                f"Argument does not match shape of computation parameter {number}: "
-                f"want {leaf.without_layout()}, got {given.wrapped.without_layout()}",
-                hint="give the shapes of the parameters in argument_layouts, or none",
-            )
 
 
 def _module_of(program: Any) -> OurModule:

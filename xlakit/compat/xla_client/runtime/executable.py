@@ -8,12 +8,13 @@ from typing import Any, cast
 
 from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
 from xlakit.compat.xla_client.hlo_module import HloModule
+from xlakit.compat.xla_client.numbering import compiled_module
 from xlakit.compat.xla_client.runtime.array import ArrayImpl
+from xlakit.compat.xla_client.runtime.asked_layouts import leaf_layouts, major_to_minor
 from xlakit.compat.xla_client.runtime.device import MEMORY_KIND, Device
 from xlakit.compat.xla_client.runtime.memory_stats import CompiledMemoryStats
 from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
 from xlakit.compat.xla_client.runtime.tracebacks import Traceback
-from xlakit.compat.xla_client.shapes import laid_out
 from xlakit.compat.xla_client.sharding import OpSharding
 from xlakit.data.shape import Shape as OurShape
 from xlakit.errors import ArgumentError, DeletedBufferError, ExecutionError, UnsupportedError
@@ -111,9 +112,11 @@ class LoadedExecutable:
         "_client",
         "_deleted",
         "_devices",
-        "_given",
         "_kept",
+        "_orders",
+        "_result_orders",
         "_traceback",
+        "given",
         "options",
         "wrapped",
     )
@@ -121,8 +124,11 @@ class LoadedExecutable:
     def __init__(self, client: Any, wrapped: OurExecutable, options: Any, given: OurModule) -> None:
         self._client = client
         self.wrapped = wrapped
-        # The program before it was split over partitions.
-        self._given = given
+        # The program before it was split over partitions; its entry layout says how its arguments and results lie.
+        self.given = given
+        shape = given.program_shape
+        self._orders = [major_to_minor(layout) for layout in leaf_layouts(shape.parameters)]
+        self._result_orders = [major_to_minor(layout) for layout in leaf_layouts([shape.result])]
         self.options = options
         self._devices = [client.devices()[device.id] for device in wrapped.local_devices()]
         self._traceback = Traceback.get_traceback()
@@ -186,6 +192,9 @@ class LoadedExecutable:
             if self._deleted:
                 raise ExecutionError(f"'{self.wrapped.name}' was deleted", hint="compile it again")
             shards = [[argument[i] for argument in given] for i in range(len(self._devices))]
+            if any(self._orders) or any(array.order for shard in shards for array in shard):
+                shards = [self._in_order(shard) for shard in shards]
+            shards = [[array.wrapped for array in shard] for shard in shards]
             self._check(shards)
             if len(self._devices) == 1:
                 runs = [self.wrapped.execute(self._nested(shards[0]))]
@@ -193,15 +202,28 @@ class LoadedExecutable:
                 runs = self.wrapped.execute_sharded([self._nested(shard) for shard in shards])
         pairs = zip(self._devices, runs, strict=True)
         return ExecuteResults(
-            [[ArrayImpl(device, buffer) for buffer in _flat(run)] for device, run in pairs], with_tokens=with_tokens
+            [
+                [
+                    ArrayImpl(device, buffer, order)
+                    for buffer, order in zip(_flat(run), self._result_orders, strict=True)
+                ]
+                for device, run in pairs
+            ],
+            with_tokens=with_tokens,
         )
 
     def execute_sharded_on_local_devices(self, arguments: Sequence[Sequence[ArrayImpl]]) -> list[list[ArrayImpl]]:
         """As :meth:`execute_sharded`, with the arrays of each result in a list."""
         return self.execute_sharded(arguments).disassemble_into_single_device_arrays()
 
-    def _on_devices(self, argument: object) -> list[Buffer]:
-        """The buffers of an argument, one for each device, in the order of the devices."""
+    def _in_order(self, arrays: Sequence[ArrayImpl]) -> list[ArrayImpl]:
+        """Arguments that lie as the program takes them; others are copied."""
+        if len(arrays) != len(self._orders):
+            return list(arrays)
+        return [array.in_order(order) for array, order in zip(arrays, self._orders, strict=True)]
+
+    def _on_devices(self, argument: object) -> list[ArrayImpl]:
+        """The arrays of an argument, one for each device, in the order of the devices."""
         arrays = [argument] if isinstance(argument, ArrayImpl) else argument
         if not isinstance(arrays, (list, tuple)) or not all(isinstance(a, ArrayImpl) for a in cast("Any", arrays)):
             raise TypeError(
@@ -218,7 +240,7 @@ class LoadedExecutable:
                 f"Expected args to execute_sharded_on_local_devices to have {len(self._devices)} shards, "
                 f"got: [{len(found)}]",
             )
-        return [array.wrapped for array in found]
+        return list(found)
 
     def _check(self, shards: Sequence[Sequence[Buffer]]) -> None:
         """Raise XlaRuntimeError, in jaxlib's words, for arguments that do not fit or are no more."""
@@ -267,8 +289,12 @@ class LoadedExecutable:
     # -- what is known of it ---------------------------------------------------------------------
 
     def hlo_modules(self) -> list[HloModule]:
-        """The program in a list, as it was given to the compiler."""
-        return [HloModule.of(self.wrapped.module)]
+        """The program in a list, as the compiler's passes made it; as it was given where it is interpreted."""
+        compiled: Any = self.wrapped.compiled
+        with status_errors():
+            optimized = getattr(compiled, "optimized_module", None)
+            module = self.wrapped.module if optimized is None else optimized()
+            return [HloModule.of(compiled_module(module))]
 
     @with_status
     def cost_analysis(self) -> dict[str, Any]:
@@ -287,11 +313,11 @@ class LoadedExecutable:
 
     def get_parameter_layouts(self) -> list[PjRtLayout]:
         """The layouts of all arrays that it takes."""
-        return _layouts(self.wrapped.module.program_shape.parameters)
+        return [PjRtLayout(layout) for layout in leaf_layouts(self.given.program_shape.parameters)]
 
     def get_output_layouts(self) -> list[PjRtLayout]:
         """The layouts of all arrays that it gives."""
-        return _layouts([self.wrapped.module.program_shape.result])
+        return [PjRtLayout(layout) for layout in leaf_layouts([self.given.program_shape.result])]
 
     def get_output_memory_kinds(self) -> list[list[str]]:
         """The kinds of memory of all arrays that it gives."""
@@ -299,12 +325,12 @@ class LoadedExecutable:
 
     def get_parameter_shardings(self) -> list[OpSharding] | None:
         """How its parameters are split; None where nothing is said of one."""
-        found = _shardings([parameter.annotations.sharding for parameter in self._given.entry.parameters])
+        found = _shardings([parameter.annotations.sharding for parameter in self.given.entry.parameters])
         return found or _shardings(self.wrapped.module.spmd_parameters_shardings or ())
 
     def get_output_shardings(self) -> list[OpSharding] | None:
         """How its results are split; None where nothing is said."""
-        whole = self._given.entry.root.annotations.sharding or self.wrapped.module.spmd_output_sharding
+        whole = self.given.entry.root.annotations.sharding or self.wrapped.module.spmd_output_sharding
         return _shardings(list(whole.elements) if whole is not None and whole.elements else [whole])
 
     def serialize(self) -> bytes:
@@ -316,11 +342,6 @@ def _flat(result: Any) -> list[Buffer]:
     if isinstance(result, tuple):
         return [buffer for part in cast("tuple[Any, ...]", result) for buffer in _flat(part)]
     return [result]
-
-
-def _layouts(shapes: Sequence[OurShape]) -> list[PjRtLayout]:
-    leaves = [leaf for shape in shapes for _, leaf in laid_out(shape).leaves()]
-    return [PjRtLayout(leaf.layout_or_default) for leaf in leaves if leaf.is_array]
 
 
 def _shardings(found: Sequence[Sharding | None]) -> list[OpSharding] | None:
