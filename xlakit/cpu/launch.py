@@ -28,7 +28,7 @@ from xlakit.ir.operation import Array
 _WORD = 8
 _LINE = 64
 # The execution context of a run that Python knows, and its devices.
-_Known = tuple[ExecutionContext, Sequence[Participant]]
+_Registered = tuple[ExecutionContext, Sequence[Participant]]
 
 
 class RunRecord:
@@ -84,40 +84,40 @@ class Launch:
         self._instructions = instructions
         self._begin = begin
         self._has_ended = has_ended
-        self._known: _Known | None = None
+        self._registered: _Registered | None = None
 
     @staticmethod
     def of(device: Device, record: RunRecord, instructions: Sequence[Instruction]) -> Launch:
         """The launch of a device's run, which Python has begun."""
         made = Launch(record, instructions, lambda: [device])
-        made._known = device.execution_context, device.run.devices
+        made._registered = device.execution_context, device.run.devices
         device.run.when_failed(record.stop)
         return made
 
     @property
     def failure(self) -> BaseException | None:
         """What has failed, as far as Python knows."""
-        return self._known[1][0].run.failure if self._known else None
+        return self._registered[1][0].run.failure if self._registered else None
 
-    def know(self) -> _Known:
+    def registered(self) -> _Registered:
         """Register the run with its execution context, if that is not done; gives this context and the devices."""
-        known = self._known
-        if known is None:
+        found = self._registered
+        if found is None:
             devices = self._begin()
             context = devices[0].execution_context
             with context.condition:
-                known = self._known
-                if known is None:
-                    known = self._known = context, devices
+                found = self._registered
+                if found is None:
+                    found = self._registered = context, devices
                     devices[0].run.when_failed(self.record.stop)
                     self.record.ask()
                     context.enter([d for d in devices if self._has_ended is None or not self._has_ended(d.index)])
-        return known
+        return found
 
     def wait(self, number: int, address: int) -> None:
-        """Wait at a collective until all members are there; ``address`` is that of a notice. Raises what goes wrong."""
+        """Wait at a collective until all members are there; ``address`` is that of a notice. Raises its error."""
         notice = words(address, NOTICE.size)
-        context, devices = self.know()
+        context, devices = self.registered()
         device = devices[notice[NOTICE.index("ordinal")]]
         rendezvous = _Rendezvous(notice, device)
 
@@ -141,13 +141,13 @@ class Launch:
 
     def close(self) -> None:
         """Note that all devices have ended."""
-        if self._known:
-            context, devices = self._known
+        if self._registered:
+            context, devices = self._registered
             context.leave(devices)
 
     def leave(self, address: int) -> None:
         """Note that a device has ended."""
-        context, devices = self.know()
+        context, devices = self.registered()
         context.leave([devices[words(address, NOTICE.size)[NOTICE.index("ordinal")]]])
 
 
@@ -218,7 +218,7 @@ class Replicas:
         return self._contexts[number]
 
     def run(self, arguments: Sequence[Sequence[Array]], results: Sequence[Sequence[Array]]) -> None:
-        """Run the program on all devices: from arrays into arrays for each. Raises what goes wrong."""
+        """Run the program on all devices, from arrays into arrays for each. Raises the first error of any device."""
         self.context(0)
         count = self._reference.num_devices
         record = self._new_record()
@@ -236,16 +236,17 @@ class Replicas:
         try:
             if has_group():
                 # Programs that run together end together, wherever they are.
-                launch.know()
+                launch.registered()
             status = run_devices(record.address)
         finally:
             launch.close()
         if launch.failure is not None:
             raise launch.failure
         statuses = [status, *block[:count]]
-        wrong = [s for s in statuses if s not in (Status.DONE, Status.INTERRUPTED)]
-        if wrong or any(statuses):
-            raise_status(wrong[0] if wrong else Status.INTERRUPTED)
+        # Devices are interrupted because another one has failed, which says more.
+        failed = [s for s in statuses if s not in (Status.DONE, Status.INTERRUPTED)]
+        if failed or any(statuses):
+            raise_status(failed[0] if failed else Status.INTERRUPTED)
         self._free_records.append(record)
 
     def run_member(self, device: Device, arguments: Sequence[Array], results: Sequence[Array]) -> int:

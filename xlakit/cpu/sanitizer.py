@@ -284,11 +284,11 @@ class _Run:
             kept.update(map(plan.slice_of, scratch))
         fresh = [value for value in (*made, *scratch) if plan.slice_of(value) not in kept]
         self._check_apart(fresh, given, instruction)
-        # Results that lie where an operand does, but are not that operand changed, must be the same elsewhere.
+        # Results in the slice of an operand, which is not changed in place, are compared with results in memory apart.
         shared = [n for n, value in enumerate(made) if plan.slice_of(value) in read and n not in step.updates]
         before = self._memory.copy()
         outcomes: list[list[bytes]] = []
-        # What others do may have effects: it is done once.
+        # Calls of other code may have effects, so they run once.
         for last in (False, True) if not isinstance(instruction.op, CustomCall) else (True,):
             self._memory[:] = before
             for low, high in self._ranges(fresh):

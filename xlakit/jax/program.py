@@ -116,6 +116,7 @@ class Program:
         }
 
     def _describe_results(self, metadata: ExecutableMetadata) -> None:
+        """Fill in what native code reads of the results: a RESULT for each, and what JAX asks of all at once."""
         record, results = self.record, metadata.results
         donors = dict(metadata.in_place)
         self._dims = [words_of(result.dimensions) for result in results]

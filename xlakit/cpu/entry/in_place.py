@@ -19,6 +19,7 @@ def in_place_pairs(instruction: Instruction) -> frozenset[tuple[int, int]]:
 
 
 def _pairs(computation: Computation) -> frozenset[tuple[int, int]]:
+    """The pairs of results and parameters of a fusion, where all results have the same dimensions."""
     root = computation.root
     roots = list(root.operands) if isinstance(root.op, Tuple) else [root]
     if any(r.shape.is_tuple or r.shape.dimensions != roots[0].shape.dimensions for r in roots):

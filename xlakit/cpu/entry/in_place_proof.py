@@ -111,6 +111,10 @@ def _maps_of(instruction: Instruction) -> _AccessMaps | str:
 
 
 def _traced(computation: Computation, space: Space) -> _AccessMaps:
+    """The access maps of a fusion, or of one dynamic-update-slice, traced over ``space``.
+
+    What an operation that is not element-wise reads is read anywhere. Raises DeclinedError where maps do not exist.
+    """
     root = computation.root
     roots = [(o, 0, o.shape) for o in root.operands] if isinstance(root.op, Tuple) else []
     shapes = root.shape.tuple_shapes if root.shape.is_tuple else (root.shape,)

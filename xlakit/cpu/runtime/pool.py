@@ -423,12 +423,13 @@ def _emit_stop(module: Module) -> None:
     owner, alive = _POOL.at(fn, pool, "owner"), _POOL.at(fn, pool, "alive")
     deadline = waiting.clock(fn) + _STOP_NANOSECONDS
 
-    def own() -> Value:
+    def try_to_own() -> Value:
         return fn.compare_exchange(owner, zero, one)[1]
 
-    with fn.while_((own(),), lambda iteration: ~iteration.carried[0] & (waiting.clock(fn) < deadline)) as iteration:
+    start = (try_to_own(),)
+    with fn.while_(start, lambda iteration: ~iteration.carried[0] & (waiting.clock(fn) < deadline)) as iteration:
         fn.call("sched_yield", I32)
-        iteration.next(own())
+        iteration.next(try_to_own())
     fn.return_if(~iteration.results[0])
     fn.atomic_store(one, _POOL.at(fn, pool, "stopping"), "seq_cst")
     fn.atomic_update("add", pool, fn.i64(_NEXT_JOB))

@@ -49,7 +49,7 @@ RUN = Record(
 PARKING_SLOT_BYTES = -(-waiting.PARKING_SLOT.size // 64) * 64
 
 # arrived, claimed and completed count over all generations. count: the members. faulty: not 0 where a kernel could not
-# do with the values that it found. A ARRIVAL for each member follows.
+# do with the values that it found. An ARRIVAL for each member follows.
 SLOT = Record(arrived=1, claimed=1, completed=1, count=1, faulty=1, _line=3)
 # The address of the member's table, how often it has arrived, and the index in the group of the member that it gets its
 # data from.
@@ -331,7 +331,7 @@ def _emit_await(module: Module) -> None:
     run = fn.load(PTR, CONTEXT.at(fn, context, "run"))
     parking = parking_slot_at(fn, run, CONTEXT.load(fn, context, "ordinal"))
 
-    # Loops until all members have arrived or polling Python gives a status other than DONE.
+    # Until all members have arrived, or Python gives a status other than DONE.
     start = (fn.call("absent", I1, run, site, slot, generation), fn.i64(Status.DONE))
     with fn.while_(start, lambda iteration: iteration.carried[0] & iteration.carried[1].eq(Status.DONE)) as iteration:
         late = fn.call("linger", I1, run, site, slot, generation, parking)
@@ -342,8 +342,8 @@ def _emit_await(module: Module) -> None:
         (status,) = fn.if_else(late, ask, lambda: (fn.i64(Status.DONE),))
         iteration.next(fn.call("absent", I1, run, site, slot, generation), status)
     status = iteration.results[1]
-    here = _all_arrived(fn, slot, site, generation) & status.eq(Status.DONE)
-    claimed = fn.call("claim", I1, slot, generation, fn.select(here, generation + 1, fn.i64(NEVER)))
+    all_arrived = _all_arrived(fn, slot, site, generation) & status.eq(Status.DONE)
+    claimed = fn.call("claim", I1, slot, generation, fn.select(all_arrived, generation + 1, fn.i64(NEVER)))
 
     def perform() -> tuple[Value]:
         fn.call("perform", VOID, run, site, slot, generation, kernel, tasks, grain)
@@ -353,16 +353,16 @@ def _emit_await(module: Module) -> None:
         return (fn.select(status.eq(Status.DONE), fn.i64(Status.INTERRUPTED), status),)
 
     def wait() -> tuple[Value, ...]:
-        never = _get(fn, SLOT, slot, "claimed").eq(NEVER)
-        with fn.if_(~never):
+        is_abandoned = _get(fn, SLOT, slot, "claimed").eq(NEVER)
+        with fn.if_(~is_abandoned):
             fn.call("await_completion", VOID, run, slot, generation, parking)
 
-        def met() -> tuple[Value]:
+        def complete() -> tuple[Value]:
             return (fn.select(status.eq(Status.DONE), _outcome(fn, slot), status),)
 
-        return fn.if_else(never, abandon, met)
+        return fn.if_else(is_abandoned, abandon, complete)
 
-    fn.ret(*fn.if_else(claimed, lambda: fn.if_else(here, perform, abandon), wait))
+    fn.ret(*fn.if_else(claimed, lambda: fn.if_else(all_arrived, perform, abandon), wait))
 
 
 def _outcome(fn: Function, slot: Value) -> Value:

@@ -30,6 +30,7 @@ def emit_buffers(module: Module) -> None:
     _emit_layout(module)
     _emit_addresses(module)
     _emit_to_host(module)
+    _emit_copy_raw(module)
     _emit_copies(module)
 
 
@@ -252,6 +253,7 @@ def _held(fn: Function, buffer: Value) -> Value:
 
 
 def _emit_to_host(module: Module) -> None:
+    """``Buffer_ToHostBuffer``: copy the elements in the order of a layout; without a target, give their size only."""
     args = arguments_of("Buffer_ToHostBuffer")
     fn = module.function("Buffer_ToHostBuffer", PTR, [PTR], external=True)
     (given,) = fn.parameters
@@ -269,12 +271,15 @@ def _emit_to_host(module: Module) -> None:
     )
     block = _held(fn, buffer)
     data, element = fn.load(PTR, BLOCK.at(fn, block, "data")), element_bytes(fn, BUFFER.load(fn, buffer, "type"))
-    well = fn.call("reorder", I1, target, data, dimensions(fn, buffer), own_order, order, rank, element)
+    is_copied = fn.call("reorder", I1, target, data, dimensions(fn, buffer), own_order, order, rank, element)
     fn.call("release_block", VOID, block)
-    fail_if(fn, ~well, Code.RESOURCE_EXHAUSTED, "there is not enough memory to copy the buffer")
+    fail_if(fn, ~is_copied, Code.RESOURCE_EXHAUSTED, "there is not enough memory to copy the buffer")
     fn.store(ready_event(fn), args.at(fn, given, "event"))
     fn.ret(fn.null())
 
+
+def _emit_copy_raw(module: Module) -> None:
+    """``Buffer_CopyRawToHost``: copy a range of the bytes as they lie in memory."""
     args = arguments_of("Buffer_CopyRawToHost")
     fn = module.function("Buffer_CopyRawToHost", PTR, [PTR], external=True)
     (given,) = fn.parameters

@@ -198,12 +198,12 @@ def _emit_on_ready(module: Module) -> None:
     fn.store(function, CALLBACK.at(fn, callback, "function"))
     fn.store(argument, CALLBACK.at(fn, callback, "argument"))
     waiting.lock(fn, mutex(fn))
-    is_late = is_ready(fn, event)
-    with fn.if_(~is_late):
+    became_ready = is_ready(fn, event)
+    with fn.if_(~became_ready):
         fn.store(fn.load(PTR, EVENT.at(fn, event, "callbacks")), CALLBACK.at(fn, callback, "next"))
         fn.store(callback, EVENT.at(fn, event, "callbacks"))
     waiting.unlock(fn, mutex(fn))
-    with fn.if_(is_late):
+    with fn.if_(became_ready):
         fn.call("xlakit_release", VOID, callback)
         call_now()
     fn.ret(fn.null())

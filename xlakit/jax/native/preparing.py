@@ -171,7 +171,10 @@ def _emit_can_donate(module: Module) -> None:
 
 
 def _emit_make_results(module: Module) -> None:
-    """``make_results(executable, options, buffers, blocks, made, data, later) -> i1``: false where memory is out."""
+    """``make_results(executable, options, buffers, blocks, made, data, later) -> i1``: false where memory is out.
+
+    For each result a block, that of the donated argument or a new one, is stored in ``made``, its address in ``data``.
+    """
     fn = module.function("make_results", I1, [PTR, PTR, PTR, PTR, PTR, PTR, I1])
     executable, options, buffers, blocks, made, data, later = fn.parameters
     count = EXECUTABLE.load(fn, executable, "num_outputs")

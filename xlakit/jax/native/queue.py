@@ -186,7 +186,10 @@ def _emit_thread(module: Module) -> None:
 
 
 def _emit_run(module: Module) -> None:
-    """``fault_of(i64 status) -> ptr``, ``inherited_error(ptr call) -> ptr``, ``run_call(ptr call) -> ptr``: errors."""
+    """``fault_of(i64 status) -> ptr``, ``inherited_error(ptr call) -> ptr``, ``run_call(ptr call) -> ptr``.
+
+    Each gives an error, or null. An inherited error is that of the first argument that could not be computed.
+    """
     fn = module.function("fault_of", PTR, [I64], attributes=(APART, SELDOM))
     (status,) = fn.parameters
     for number, (code, text) in _FAULTS.items():

@@ -42,7 +42,10 @@ def _same_sizes(old: Instruction, operands: Sequence[Padded], make: Padder, cut:
 def _agreed(
     old: Instruction, sizes: Sequence[Mapping[int, Instruction]], make: Padder
 ) -> Sequence[Mapping[int, Instruction]]:
-    """The sizes of some arrays, once the devices that meet are known to have the same ones."""
+    """The sizes of some arrays, behind a check that all devices of the group have the same ones.
+
+    One all-reduce takes the minimum of the sizes and of the negated sizes: all are equal if the least is the greatest.
+    """
     op = old.op_as(Collective)
     own = [size for dims in sizes for size in dims.values()]
     if not own:
@@ -59,15 +62,15 @@ def _agreed(
     )
     count = len(own)
     found = make.add(reduction, make.row([*own, *(make.minus(0, size) for size in own)]))
-    low, high = (make.slice(found, (SliceDimension(n, n + count),)) for n in (0, count))
-    greatest = make.apply("negate", high)
+    least_sizes, negated = (make.slice(found, (SliceDimension(n, n + count),)) for n in (0, count))
+    greatest_sizes = make.apply("negate", negated)
     parts = [
-        [make.reshape(make.slice(ends, (SliceDimension(n, n + 1),)), ()) for ends in (low, greatest)]
+        [make.reshape(make.slice(ends, (SliceDimension(n, n + 1),)), ()) for ends in (least_sizes, greatest_sizes)]
         for n in range(count)
     ]
     tests = [make.compare(a, b, "EQ") for a, b in parts]
     holds = functools.reduce(lambda a, b: make.apply("and", a, b), tests)
-    checked = iter([make.checked(holds, own[0], CHECK_GROUP, low, greatest), *own[1:]])
+    checked = iter([make.checked(holds, own[0], CHECK_GROUP, least_sizes, greatest_sizes), *own[1:]])
     return [{d: next(checked) for d in dims} for dims in sizes]
 
 

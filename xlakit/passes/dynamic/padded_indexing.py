@@ -179,8 +179,8 @@ def _outside(
     for d, extent in extents.items():
         if all_dimensions or d in sizes or not isinstance(extent, int):
             start = make.reshape(_component(starts, d, make), batch_sizes)
-            room = make.instruction(make.minus(sizes.get(d, bounds[d]), extent))
-            beyond = make.compare(start, make.broadcast(room, batch_sizes), "GT")
+            last_start = make.instruction(make.minus(sizes.get(d, bounds[d]), extent))
+            beyond = make.compare(start, make.broadcast(last_start, batch_sizes), "GT")
             before = make.compare(start, make.broadcast(make.number(0), batch_sizes), "LT")
             total = make.apply("or", total, make.apply("or", beyond, before))
     return total

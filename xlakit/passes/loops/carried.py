@@ -90,6 +90,7 @@ def _plan(loop: Loop, read: set[int], context: PassContext) -> _Plan | None:
     unchanged = stays
     if not (unchanged & read_now and context.spend("unchanged-element", len(unchanged & read_now))):
         unchanged = frozenset[int]()
+    # A set of elements is a number with a bit for each. Reading an element needs none, or the first that equals it.
     bits = [0 if i in constants else 1 << first[i] for i in everything]
     carried = [i for i in everything if bits[i] == 1 << i]
     kept = _needed(loop, bits, [i for i in read_now if i not in unchanged])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Conditional
@@ -26,7 +27,7 @@ class ConditionalElements(CalleesPass):
         chosen = [i for i in computation.instructions if _gives_a_tuple(i)]
         if not chosen:
             return computation
-        plans: dict[Instruction, tuple[list[int], dict[int, Instruction]]] = {}
+        plans: dict[Instruction, _Plan] = {}
         for conditional, read in elements_read(computation, chosen).items():
             if -1 in read:
                 continue
@@ -38,8 +39,15 @@ class ConditionalElements(CalleesPass):
             if unread and not context.spend("unread-element", unread):
                 kept = [n for n in range(len(conditional.shape.tuple_shapes)) if n not in passed]
             if len(kept) < len(conditional.shape.tuple_shapes):
-                plans[conditional] = kept, passed
-        return _remade(computation, plans, context) if plans else computation
+                plans[conditional] = _Plan(kept, passed)
+        return _with_fewer_elements(computation, plans, context) if plans else computation
+
+
+class _Plan(NamedTuple):
+    """What becomes of a conditional's elements: those that it still gives, and the values that are read for others."""
+
+    kept: list[int]
+    passed: dict[int, Instruction]
 
 
 def _gives_a_tuple(instruction: Instruction) -> bool:
@@ -70,16 +78,15 @@ def _source(branch: Computation, number: int, operand: Instruction) -> Instructi
     return operand.operands[index] if index is not None and isinstance(operand.op, Tuple) else None
 
 
-def _remade(
-    computation: Computation,
-    plans: dict[Instruction, tuple[list[int], dict[int, Instruction]]],
-    context: PassContext,
+def _with_fewer_elements(
+    computation: Computation, plans: dict[Instruction, _Plan], context: PassContext
 ) -> Computation:
+    """The computation with its conditionals changed as planned, and reads of their elements replaced."""
     cloner = ComputationCloner(computation, context)
     for old in computation.instructions:
         whole = old.operands[0] if isinstance(old.op, GetTupleElement) else old
         if old in plans:
-            kept = plans[old][0]
+            kept = plans[old].kept
             if kept or old.op.has_side_effect:
                 op = Conditional(
                     branch_computations=tuple(
@@ -89,11 +96,11 @@ def _remade(
                 made = cloner.add(op, *(cloner.clones[o] for o in old.operands), like=old)
                 cloner.substitute(old, made)
         elif whole in plans and (number := element_read(old, whole)) is not None:
-            kept, passed = plans[whole]
-            if number in passed:
-                cloner.substitute(old, cloner.clones[passed[number]])
+            plan = plans[whole]
+            if number in plan.passed:
+                cloner.substitute(old, cloner.clones[plan.passed[number]])
             else:
-                cloner.substitute(old, cloner.at(old).element(cloner.clones[whole], kept.index(number)))
+                cloner.substitute(old, cloner.at(old).element(cloner.clones[whole], plan.kept.index(number)))
         else:
             cloner.clone(old)
     return cloner.build()

@@ -144,6 +144,7 @@ def convolution_geometry(op: Convolution, lhs: Shape, rhs: Shape, result: Shape)
 
 
 def _axis_phases(d: WindowDimension, size: int, outputs: int, strides: Sequence[int]) -> list[Axis]:
+    """A spatial dimension by phases, see above; ``strides`` are those of input, kernel and output, in elements."""
     of_input, of_kernel, of_output = strides
     common = math.gcd(d.stride, d.base_dilation)
     period = d.base_dilation // common

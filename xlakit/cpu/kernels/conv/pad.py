@@ -131,6 +131,10 @@ def emit_pad(module: Module, padded: Padded, scratch: int, name: str) -> Functio
 
 
 def _write_line(fn: Function, padded: Padded, source: Value, into: Value, line: Value) -> None:
+    """Write line ``line`` of the padded array: zeros, and the elements of the source's line, with holes between.
+
+    A line that is padding altogether is all zeros.
+    """
     d = padded.line
     inner = math.prod(padded.sizes[d + 1 :])
     length = math.prod(padded.padded[d:])

@@ -74,6 +74,44 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
     """The blocking of a product, from its sizes, types and strides. ``wide``: tasks have whole rows."""
     rows, columns, _ = product.sizes
     along = product.lhs.along
+    engine = _engine_of(product)
+    packs = _packs(engine, product)
+    runs, kc, k_blocks = _block_k(engine, along)
+    if rows <= engine.mr and not packs[1]:
+        # No element of the right operand is read twice.
+        runs, kc, k_blocks = along.outer.size, along.run, 1
+    block_bytes = runs * kc * engine.packed_bytes
+    task_rows, task_columns = _rectangle(engine, product, packs, k_blocks * block_bytes, wide=wide)
+    batches_inner = _batches_share_lines(product)
+    if batches_inner:
+        lhs, width = product.lhs, product.result.byte_width
+        reach = abs(lhs.across.stride) * lhs.kind.byte_width + abs(product.rows.stride) * width
+        task_rows = min(task_rows, max(_SHARED_BYTES.value // reach // engine.mr, 4) * engine.mr)
+    # Where rows are in runs, vectors of them are packed that must not reach into the next run.
+    row_multiple = math.lcm(engine.mr, engine.lanes) if len(product.lhs.across.dims) > 1 else engine.mr
+    task_rows = task_rows if task_rows >= rows else rounded_up(task_rows, row_multiple)
+    slivers_bytes = k_blocks * block_bytes * min(task_columns, rounded_up(columns, engine.nr))
+    mc, ahead = _row_block(engine, rows, row_multiple, block_bytes, slivers_bytes)
+    return Blocking(
+        engine,
+        runs,
+        kc,
+        k_blocks,
+        task_rows,
+        row_tasks=max(1, -(-rows // task_rows)),
+        task_columns=task_columns,
+        column_tasks=max(1, -(-columns // task_columns)),
+        mc=mc,
+        packs=packs,
+        ahead=ahead,
+        batches_inner=batches_inner,
+    )
+
+
+def _engine_of(product: Product) -> Engine:
+    """The engine for the types of a product, with a micro-tile for its sizes and strides."""
+    rows, columns, _ = product.sizes
+    along = product.lhs.along
     engine = _fitted(_tiled(choose_engine(product.lhs.kind, product.rhs.kind, product.result)), rows, columns)
     if engine.mr > _WAYS and engine.vectors == 1 and _rows_conflict(product.lhs):
         engine = replace(engine, mr=_WAYS)
@@ -81,42 +119,39 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
         # Pairs of steps would straddle runs.
         tile = engine.mr if engine.acc.is_float else 4
         engine = _fitted(replace(engine, name=engine.acc.name, packed=engine.acc, group=1, mr=tile), rows, columns)
-    packs = _packs(engine, product)
-    runs, kc, k_blocks = _block_k(engine, along)
-    if rows <= engine.mr and not packs[1]:
-        # No element of the right operand is read twice.
-        runs, kc, k_blocks = along.outer.size, along.run, 1
+    return engine
+
+
+def _rectangle(
+    engine: Engine, product: Product, packs: tuple[bool, bool], column_bytes: int, *, wide: bool
+) -> tuple[int, int]:
+    """Rows and columns of a task; ``column_bytes`` is how many bytes all steps of k have in a packed column."""
+    rows, columns, _ = product.sizes
     # Tasks have whole slivers, whatever the width of a tile is.
     most = max(1, _MOST_COLUMNS.value // engine.nr) * engine.nr
-    task_columns = min(rounded_up(max(columns, 1), engine.nr), most)
+    widest = min(rounded_up(max(columns, 1), engine.nr), most)
     if packs[1]:
-        room = _SLIVERS_BYTES.value // max(1, k_blocks * runs * kc * engine.packed_bytes)
-        task_columns = min(task_columns, max(room // engine.nr, 4) * engine.nr)
-    wanted = min(_MOST_TASKS.value, product.batch * rows * columns * along.size // _TASK_PRODUCTS.value)
-    least = min(task_columns, engine.nr * _LEAST_SLIVERS.value) if not wide else task_columns
-    task_rows, task_columns = _task_sizes(
-        engine, packs, (rows, columns), (least, task_columns), -(-wanted // max(1, product.batch))
-    )
-    column_tasks = max(1, -(-columns // task_columns))
-    batches_inner = _batches_share_lines(product)
-    if batches_inner:
-        lhs, width = product.lhs, product.result.byte_width
-        reach = abs(lhs.across.stride) * lhs.kind.byte_width + abs(product.rows.stride) * width
-        task_rows = min(task_rows, max(_SHARED_BYTES.value // reach // engine.mr, 4) * engine.mr)
-    # Where rows are in runs, vectors of them are packed that must not reach into the next run.
-    even = math.lcm(engine.mr, engine.lanes) if len(product.lhs.across.dims) > 1 else engine.mr
-    task_rows = task_rows if task_rows >= rows else rounded_up(task_rows, even)
-    row_tasks = max(1, -(-rows // task_rows))
-    mc = _BLOCK_BYTES.value // max(1, runs * kc * engine.packed_bytes) // even * even
-    every = rounded_up(max(rows, 1), engine.mr)
-    mc = min(max(mc, rounded_up(4 * engine.mr, even)), every)
-    ahead = rows > mc
-    slivers = min(task_columns, rounded_up(columns, engine.nr)) * engine.packed_bytes
-    if ahead and k_blocks * runs * kc * slivers > _MOST_SLIVERS_BYTES.value:
-        ahead, mc = False, min(rounded_up(_LARGE_BLOCK.value, even), every)
-    return Blocking(
-        engine, runs, kc, k_blocks, task_rows, row_tasks, task_columns, column_tasks, mc, packs, ahead, batches_inner
-    )
+        room = _SLIVERS_BYTES.value // max(1, column_bytes)
+        widest = min(widest, max(room // engine.nr, 4) * engine.nr)
+    narrowest = widest if wide else min(widest, engine.nr * _LEAST_SLIVERS.value)
+    tasks = min(_MOST_TASKS.value, product.batch * rows * columns * product.lhs.along.size // _TASK_PRODUCTS.value)
+    tasks_of_batch = -(-tasks // max(1, product.batch))
+    return _task_sizes(engine, packs, (rows, columns), (narrowest, widest), tasks_of_batch)
+
+
+def _row_block(engine: Engine, rows: int, row_multiple: int, block_bytes: int, slivers_bytes: int) -> tuple[int, bool]:
+    """mc, and whether the right operand is packed ahead: where there are several blocks of rows, if its slivers fit.
+
+    block_bytes: the packed bytes of one row for one block of k. slivers_bytes: those of a task's slivers.
+    """
+    all_rows = rounded_up(max(rows, 1), engine.mr)
+    mc = _BLOCK_BYTES.value // max(1, block_bytes) // row_multiple * row_multiple
+    mc = min(max(mc, rounded_up(4 * engine.mr, row_multiple)), all_rows)
+    if rows <= mc:
+        return mc, False
+    if slivers_bytes > _MOST_SLIVERS_BYTES.value:
+        return min(rounded_up(_LARGE_BLOCK.value, row_multiple), all_rows), False
+    return mc, True
 
 
 def _task_sizes(

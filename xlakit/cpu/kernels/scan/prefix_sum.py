@@ -271,7 +271,7 @@ class _Writer:
         return outer * (plan.length * plan.inner) + low, outer * plan.inner + low, size
 
     def emit_totals(self) -> Phase:
-        """What all segments but the last come to."""
+        """The total of each segment but the last: all of its elements combined."""
         plan = self.plan
         tasks = plan.groups * (plan.segments - 1)
         with task_function(self.module, "scan.totals", self.arrays) as (fn, emitter, begin, end):

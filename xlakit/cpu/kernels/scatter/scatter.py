@@ -83,16 +83,16 @@ class _Writer:
         plan = self.plan
         with task_function(self.module, "scatter", self.arrays) as (fn, emitter, begin, end):
             results = emitter.arrays[2 * self.count + 1 : 3 * self.count + 1]
-            first = span = None
+            outer_bounds = window_bounds = None
             if plan.window:
-                span = (fn.i64(0), fn.i64(plan.window[-1].extent))
+                window_bounds = (fn.i64(0), fn.i64(plan.window[-1].extent))
             if plan.sharing is Sharing.UPDATES:
-                first = self._share(begin, end, plan.updates[0].extent)
+                outer_bounds = self._share(begin, end, plan.updates[0].extent)
             elif plan.sharing is Sharing.WINDOW:
-                span = self._share(begin, end, plan.window[-1].extent)
+                window_bounds = self._share(begin, end, plan.window[-1].extent)
             if plan.sharing is Sharing.TARGETS:
                 self._tasks = (begin, end)
-            self._updates(emitter, results, plan.kinds, first, span)
+            self._updates(emitter, results, plan.kinds, outer_bounds, window_bounds)
         return Phase(fn.name, plan.tasks, plan.cost)
 
     def _share(self, begin: Value, end: Value, extent: int) -> tuple[Value, Value]:
@@ -105,25 +105,26 @@ class _Writer:
         emitter: Emitter,
         targets: Sequence[Value],
         kinds: Sequence[PrimitiveType],
-        first: tuple[Value, Value] | None,
-        span: tuple[Value, Value] | None,
+        outer_bounds: tuple[Value, Value] | None,
+        window_bounds: tuple[Value, Value] | None,
     ) -> None:
-        """The loops over updates. ``first`` bounds the outermost one, ``span`` the innermost one over the window."""
+        """The loops over updates, one inside the other, and in the innermost one those over the window.
+
+        outer_bounds: of the outermost loop, None for all of it. window_bounds: of the window's innermost loop.
+        """
         fn, updates = emitter.fn, self.plan.updates
 
-        def iteration(number: int, update: Value, index: Value, operand: Value) -> None:
+        def nest(number: int, update: Value, index: Value, operand: Value) -> None:
             if number == len(updates):
-                self._window_at(emitter, targets, kinds, (update, index, operand), span)
+                self._window_at(emitter, targets, kinds, (update, index, operand), window_bounds)
                 return
             loop = updates[number]
-            bounds = first if first is not None and number == 0 else (fn.i64(0), fn.i64(loop.extent))
+            bounds = outer_bounds if outer_bounds is not None and number == 0 else (fn.i64(0), fn.i64(loop.extent))
 
             def strip(begin: Value, end: Value, _: Sequence[Value]) -> Sequence[Value]:
                 with fn.loop(begin, end) as made, emitter.scope():
                     at = made.index
-                    iteration(
-                        number + 1, update + at * loop.update, index + at * loop.index, operand + at * loop.operand
-                    )
+                    nest(number + 1, update + at * loop.update, index + at * loop.index, operand + at * loop.operand)
                 return ()
 
             iterations = iterations_between(
@@ -135,7 +136,7 @@ class _Writer:
                 in_strips(fn, bounds, iterations, (), strip)
 
         zero = fn.i64(0)
-        iteration(0, zero, zero, zero)
+        nest(0, zero, zero, zero)
 
     def _window_at(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
@@ -64,6 +65,13 @@ class _Plan:
     @property
     def nodes(self) -> list[Node]:
         return self.inputs + [n for f in self.reducers for n in f.initial] + [n for o in self.stores for n in o.nodes]
+
+
+class _Part(NamedTuple):
+    """The part of the reduced loop that a task does: its number among ``parts``."""
+
+    number: Value
+    parts: int
 
 
 def emit_columns(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Kernel | None:
@@ -133,11 +141,11 @@ def _write(
             for group in reversed(outer):
                 emitter.bind_group(group, number.integer("urem", group.extent))
                 number = number.integer("udiv", group.extent)
-            _accumulate(emitter, plan, level, accumulators, (number, parts))
+            _accumulate(emitter, plan, level, accumulators, _Part(number, parts))
             if parts == 1:
                 _finish(emitter, plan, level, accumulators)
             else:
-                _finish_part(emitter, reduced, plan, outer, level, accumulators, (number, parts))
+                _finish_part(emitter, reduced, plan, outer, level, accumulators, _Part(number, parts))
     return Phase(fn.name, count, cost)
 
 
@@ -151,8 +159,9 @@ def _accumulate(
     plan: _Plan,
     strip: Level,
     accumulators: list[list[Value]],
-    part: tuple[Value, int],
+    part: _Part,
 ) -> None:
+    """Reduce into the accumulators of a strip; long loops are cut, to check for cancellation."""
     fn = emitter.fn
     known = frozenset(v for v in plan.outer if v not in strip.group.variables)
     emitter.hoist(plan.nodes, known)
@@ -162,23 +171,23 @@ def _accumulate(
     )
     groups = merged(plan.over, indices_of(plan.inputs))
     levels = [Level(g, 0, g.extent) for g in groups]
-    if part[1] > 1:
-        levels[0] = Level(groups[0], *part_range(fn, part[0], part[1], groups[0].extent))
+    if part.parts > 1:
+        levels[0] = Level(groups[0], *part_range(fn, part.number, part.parts, groups[0].extent))
     level, *rest = levels
     iterations = iterations_between(
         plan.cost * min(_strip(plan), strip.group.extent) * math.prod(g.extent for g in groups[1:])
     )
     if level.group.extent < 2 * iterations:
-        _pass(emitter, plan, levels, strip, accumulators, known)
+        _reduced_loops(emitter, plan, levels, strip, accumulators, known)
         return
 
-    def write(begin: Value, end: Value, _: Sequence[Value]) -> Sequence[Value]:
+    def cut(begin: Value, end: Value, _: Sequence[Value]) -> Sequence[Value]:
         own = level.strip(begin, end, iterations, even=level.divisor % iterations == 0)
         with emitter.scope():
-            _pass(emitter, plan, [own, *rest], strip, accumulators, known)
+            _reduced_loops(emitter, plan, [own, *rest], strip, accumulators, known)
         return ()
 
-    in_strips(fn, (level.begin, level.end), iterations, (), write)
+    in_strips(fn, (level.begin, level.end), iterations, (), cut)
 
 
 def _over_strip(emitter: Emitter, strip: Level, outputs: Sequence[Output], body: Callable[[Value], None]) -> None:
@@ -220,7 +229,7 @@ def _finish_part(
     outer: list[Group],
     strip: Level,
     accumulators: list[list[Value]],
-    part: tuple[Value, int],
+    part: _Part,
 ) -> None:
     """Keep the accumulated results of one part for the phase that follows."""
     fn = emitter.fn
@@ -228,15 +237,15 @@ def _finish_part(
     for group in reversed(outer):
         row = row + emitter.index(of(group.variables[-1])) * stride
         stride *= group.extent
-    base = part[0] * reduced.results + row + strip.begin
+    base = part.number * reduced.results + row + strip.begin
 
     def body(index: Value) -> None:
-        store_parts(emitter, reduced, part[1], base + index, _get(emitter, plan, accumulators, index))
+        store_parts(emitter, reduced, part.parts, base + index, _get(emitter, plan, accumulators, index))
 
     _over_strip(emitter, strip, (), body)
 
 
-def _pass(
+def _reduced_loops(
     emitter: Emitter,
     plan: _Plan,
     levels: list[Level],
@@ -256,7 +265,7 @@ def _pass(
             emitter.bind_group(group, loop.index)
             inner = known | set(group.variables)
             emitter.hoist(plan.inputs, inner)
-            _pass(emitter, plan, rest, strip, accumulators, inner)
+            _reduced_loops(emitter, plan, rest, strip, accumulators, inner)
         return
     begin, end = (v if isinstance(v, Value) else fn.i64(v) for v in (level.begin, level.end))
     whole = end - ((end - begin) & (_AT_ONCE - 1))
@@ -266,24 +275,25 @@ def _pass(
         if first.constant is not None and first.constant == after.constant:
             continue
         with fn.loop(first, after, step) as loop:
-            _add_iterations(emitter, plan, group, (loop.index, step), strip, accumulators)
+            _add_iterations(emitter, plan, group, loop.index, step, strip, accumulators)
 
 
 def _add_iterations(
     emitter: Emitter,
     plan: _Plan,
     group: Group,
-    iterations: tuple[Value, int],
+    first: Value,
+    count: int,
     strip: Level,
     accumulators: list[list[Value]],
 ) -> None:
-    """Over the strip: add a few iterations of the reduced loop to each accumulator."""
+    """Over the strip: add ``count`` iterations of the reduced loop, from ``first`` on, to each accumulator."""
 
     def body(index: Value) -> None:
         running = _get(emitter, plan, accumulators, index)
-        for iteration in range(iterations[1]):
+        for iteration in range(count):
             with emitter.scope():
-                emitter.bind_group(group, iterations[0] + iteration)
+                emitter.bind_group(group, first + iteration)
                 running = reduce_once(emitter, plan.reducers, running)
         _put(emitter, accumulators, index, running)
 

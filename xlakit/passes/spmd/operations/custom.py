@@ -72,14 +72,14 @@ def partitioned(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
     tilings, results = walk.pieces.tilings_for(old, factors, given, scope, wanted, hint)
     target = getattr(old.op, "custom_call_target", "")
     made = PARTITIONERS[target](old, [*map(as_sharding, tilings)], [*map(as_sharding, results)])
-    own = _entry(made.module, walk.program)
+    partition = _entry(made.module, walk.program)
     inner = scope.inside(tuple(range(scope.count)))
     arguments: list[Value] = []
-    for piece, sharding, parameter in zip(given, made.operands, own.parameters, strict=True):
+    for piece, sharding, parameter in zip(given, made.operands, partition.parameters, strict=True):
         part = walk.pieces.at(piece, _tiling(walk, sharding, piece.shape.dimensions), scope)
         _check_part(old, "operand", part.shape.dimensions, parameter.shape.dimensions)
         arguments.append(Piece(part, whole(part.shape.rank), inner, part.shape))
-    found = list(leaves(walk.inside(inner, own, arguments, None)))
+    found = list(leaves(walk.inside(inner, partition, arguments, None)))
     pieces: list[Piece] = []
     for piece, sharding, shape in zip(found, made.results, leaf_shapes(old.shape), strict=True):
         tiling = _tiling(walk, sharding, shape.dimensions)
