@@ -107,6 +107,11 @@ def test_what_is_no_elided_constant(rest):
         (["inspect", "--as", "cost", "--fill-elided", "random"], 0),
         (["run", "--fill-elided", "random"], 0),
         (["run", "--fill-elided", "zeros", "--compare", "interpreter"], 0),
+        (["view", "-o", "OUT"], 0),
+        (["view", "--memory", "--fill-elided", "zeros", "-o", "OUT"], 0),
+        (["view", "--memory", "-o", "OUT"], 1),
+        (["reduce", "--crash", "-o", "OUT"], 1),
+        (["bisect", "--compare", "cpu,interpreter"], 1),
         (["run"], 1),
         (["inspect", "--as", "hlo"], 1),
     ],
@@ -114,7 +119,8 @@ def test_what_is_no_elided_constant(rest):
 def test_the_command_line(command, status, tmp_path, capsys):
     path = tmp_path / "dump.hlo"
     path.write_text(TEXT)
-    assert main([command[0], str(path), *command[1:]]) == status
+    options = [str(tmp_path / "out") if word == "OUT" else word for word in command[1:]]
+    assert main([command[0], str(path), *options]) == status
     told = capsys.readouterr()
     if status:
         assert "the constant is elided" in told.err

@@ -214,12 +214,13 @@ def test_a_command_decides_by_its_status(chain, capsys):
 
 
 def test_json_and_several_files(chain, capsys):
-    other = chain.parent / "other.hlo"
+    # A name with dots keeps them.
+    other = chain.parent / "module_0001.other.hlo"
     other.write_text(CHAIN.replace("tanh", "sine"))
     assert cli.main(["reduce", str(chain), str(other), "--test", "grep -q transpose", "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["instructions"] for line in lines] == [2, 2]
-    assert lines[1]["output"].endswith("other.reduced.hlo")
+    assert lines[1]["output"].endswith("module_0001.other.reduced.hlo")
     with pytest.raises(SystemExit) as exit:
         cli.main(["reduce", str(chain), str(other), "--test", "true", "-o", "x.hlo"])
     assert exit.value.code == 2

@@ -208,13 +208,13 @@ def _within(file: str) -> Iterator[tuple[str, str]]:
     if file == "-":
         yield file, "stdin"
     elif not is_folder(file):
-        yield file, _bare(root.resolve().name)
+        yield file, bare_name(root.resolve().name)
     else:
         dumps = {path.parent for path in root.rglob(MANIFEST) if is_dump(path.parent)}
         loose = {path for path in root.rglob("*") if _is_program(path) and not dumps & set(path.parents)}
-        yield from ((str(path), _bare(str(path.relative_to(root)))) for path in sorted(dumps | loose))
+        yield from ((str(path), bare_name(str(path.relative_to(root)))) for path in sorted(dumps | loose))
         if not dumps and not loose:
-            yield file, _bare(root.resolve().name)
+            yield file, bare_name(root.resolve().name)
 
 
 def _is_program(path: Path) -> bool:
@@ -226,6 +226,7 @@ def _is_program(path: Path) -> bool:
     )
 
 
-def _bare(name: str) -> str:
+def bare_name(name: str) -> str:
+    """The name of a program's file without the suffix that programs have."""
     name = name.removesuffix(".gz")
     return next((name.removesuffix(suffix) for suffix in reversed(_SUFFIXES) if name.endswith(suffix)), name)

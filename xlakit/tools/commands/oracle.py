@@ -48,7 +48,11 @@ def add_oracle(parser: argparse.ArgumentParser) -> None:
 
 
 def oracle_of(options: argparse.Namespace, module: HloModule) -> Oracle:
-    """What the options look for in a module. Ends with status 2 where they do not fit each other."""
+    """What the options look for in a module. Ends with status 2 where they do not fit each other.
+
+    Raises LiteralError for elided constants in a program that is to be run.
+    """
+    from xlakit.ops.data import ElidedConstant, elided_error
     from xlakit.tools.compare import Tolerance
     from xlakit.tools.oracles.arguments import Arguments
     from xlakit.tools.oracles.oracle import Crash, Disagreement, ExternalTest, Slowness
@@ -58,6 +62,11 @@ def oracle_of(options: argparse.Namespace, module: HloModule) -> Oracle:
         options.fail("say what is looked for: one of --test, --compare, --crash and --slow (which takes --compare)")
     if options.test:
         return ExternalTest.of(options.test)
+    for computation in module.computations:
+        for constant in computation.instructions:
+            if isinstance(constant.op, ElidedConstant):
+                # Each try would end with it, which is not the failure that is looked for.
+                raise elided_error().at(operation=f"constant '{constant.name}'")
     program = module.entry.program_shape
     arguments = Arguments.from_file(options.input, program, options.seed) if options.input else Arguments(options.seed)
     if options.crash:

@@ -19,7 +19,7 @@ from xlakit.tools.commands.batch import (
     write,
     write_record,
 )
-from xlakit.tools.commands.shared import Commands, add_command, add_load, at_least, load, run_loaded
+from xlakit.tools.commands.shared import Commands, add_command, add_filling, add_load, at_least, load_filled, run_loaded
 
 if TYPE_CHECKING:
     from xlakit.tools.view.stages import View
@@ -68,6 +68,7 @@ def add(commands: Commands) -> None:
         metavar="REPORT.json",
         help="color by time, draw the roofline: what xlakit run --profile --json prints",
     )
+    add_filling(parser)
     add_load(parser)
     parser.set_defaults(command=_run)
 
@@ -118,7 +119,7 @@ def _view(file: str, other: str | None, options: argparse.Namespace) -> View:
     profile: str = options.profile or ""
     report = None if options.profile is None else Path(profile).read_text(encoding="utf-8")
     return view_module(
-        load(file),
+        load_filled(file, options),
         passes=options.passes,
         disabled=names_in(options.disable),
         until=options.until,
@@ -143,7 +144,7 @@ def _difference(file: str, other: str, options: argparse.Namespace) -> View:
     from xlakit.tools.diff.modules import IGNORED
     from xlakit.tools.view.comparison import view_difference
 
-    first, second = load(file), load(other)
+    first, second = (load_filled(path, options) for path in (file, other))
     ignored = IGNORED if options.ignore == "all" else names_in(options.ignore)
     return view_difference(first, second, ignore=ignored, names=(Path(file).name, Path(other).name))
 
