@@ -1,6 +1,7 @@
 """Custom calls: Python's, C's and the built-in targets."""
 
 import ctypes
+import re
 import traceback
 
 import evaluating
@@ -47,6 +48,22 @@ def test_an_unknown_target_is_refused_when_compiled():
     assert "known: " in str(caught.value)
     assert "TopK" in str(caught.value)
     assert caught.value.location.file.endswith("test_custom_call.py")
+
+
+@pytest.mark.parametrize(
+    ("target", "what"),
+    [
+        ("__gpu$xla.gpu.triton", "a kernel of Triton's"),
+        ("tpu_custom_call", "a kernel of Mosaic's"),
+        ("xla_ffi_python_cpu_callback", "a callback"),
+        ("__cudnn$fmhaSoftmax", "cuDNN's attention"),
+    ],
+)
+def test_what_a_dump_has_no_meaning_of_is_said_in_words(target, what):
+    with pytest.raises(xla.UnsupportedError, match=f"no custom call is registered as '{re.escape(target)}'") as caught:
+        compiled(target, [f32()], f32())
+    assert f"it is {what}" in caught.value.hint
+    assert "--custom-calls" in caught.value.hint
 
 
 def test_registered_for_all_programs():
@@ -182,6 +199,9 @@ def test_top_k():
     values, places = compiled("TopK", [f32(2, 4)], result)(rows)
     same(values, floats([[5, 5], [np.nan, 7]]))
     same(places, ints([[1, 3], [0, 2]]))
+    # As XLA's GPU backend calls it.
+    again, _ = compiled("__gpu$TopK", [f32(2, 4)], result)(rows)
+    same(again, values)
     smallest = build(lambda a, b: a < b, f32(), f32())
     values, places = compiled("TopK", [f32(2, 4)], result, computation=smallest)(floats([[1, 5, 3, 5], [4, 3, 2, 1]]))
     same(values, floats([[1, 3], [1, 2]]))

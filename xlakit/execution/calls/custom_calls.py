@@ -13,6 +13,7 @@ from xlakit.execution.calls.at_sizes import at_sizes
 from xlakit.execution.calls.c_calls import CTarget, is_c_function
 from xlakit.execution.calls.ffi.target import FfiTarget
 from xlakit.execution.calls.foreign.meaning import ForeignCall
+from xlakit.execution.calls.foreign.opaque import what_is
 from xlakit.execution.calls.foreign.table import foreign_calls
 from xlakit.execution.calls.lapack import lapack_calls, transposed_target
 from xlakit.execution.calls.size_checks import SIZE_CHECKS
@@ -112,9 +113,12 @@ class CustomCalls:
     def _target(self, name: str) -> Target:
         found = self._targets.get(name)
         if found is None:
+            what = what_is(name)
+            known = f"it is {what}" if what else f"known: {_known(self._targets)}"
             raise UnsupportedError(
                 f"no custom call is registered as '{name}'",
-                hint=f"xlakit.register_custom_call(name, function) adds one; known: {_known(self._targets)}",
+                hint="xlakit.register_custom_call(name, function) adds one, on the command line in a file that "
+                f"--custom-calls names; {known}",
             )
         return found
 
@@ -246,6 +250,7 @@ _BUILT_IN: dict[str, Target] = {
     "PadToStatic": _pad_to_static,
     "SliceToDynamic": _slice_to_dynamic,
     "TopK": _top_k,
+    "__gpu$TopK": _top_k,
     "control_dep": _nothing,
     "xla.sdy.ShardingGroup": _nothing,
     **dict.fromkeys(

@@ -1,0 +1,31 @@
+"""Custom calls whose meaning a dump does not have: kernels as code of a device, and functions of a process."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_TRITON: Final = "a kernel of Triton's, which the program has as code for a GPU"
+_MOSAIC: Final = "a kernel of Mosaic's (Pallas), which the program has as code for a TPU or GPU"
+_CALLBACK: Final = "a callback: a function of the Python process that made the program"
+_ATTENTION: Final = "cuDNN's attention"
+
+# By the name of the target, or by how it begins.
+_WHAT: Final = {
+    "__gpu$xla.gpu.triton": _TRITON,
+    "triton_kernel_call": _TRITON,
+    "tpu_custom_call": _MOSAIC,
+    "mosaic_gpu": _MOSAIC,
+    "xla_python_": _CALLBACK,
+    "xla_ffi_python_": _CALLBACK,
+    "xla_ffi_partitioned_python_": _CALLBACK,
+    "__cudnn$fmha": _ATTENTION,
+    "__cudnn$fusion": "a graph of cuDNN's, which the program has in another form than HLO",
+    "__cub$DeviceRadixSort": "a sort of CUB's",
+    "X64Combine": "a number of 64 bits made of two of 32, as a TPU has it",
+    "X64Split": "a half of a number of 64 bits, as a TPU has it",
+}
+
+
+def what_is(target: str) -> str:
+    """What a target is that others' backends are known to call, in words; empty for any other."""
+    return next((what for name, what in _WHAT.items() if target.startswith(name)), "")
