@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlakit.data.shape import UNBOUNDED, Shape, make_tuple_shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import OperandLike, XlaOp, as_ops, building, emit
@@ -17,13 +18,12 @@ from xlakit.ops.shared.hints import below
 from xlakit.ops.shared.numerics import from_double, to_double
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _BatchNorm(Op):
     """What the three operations share: checks, and arithmetic along all dimensions but the feature one."""
 
-    __slots__ = ()
-
-    feature_index: int
-    epsilon: float
+    epsilon: float = attribute(Kind.FLOAT, always=True)
+    feature_index: int = attribute(Kind.INT64, always=True)
 
     def _check(self, operand: Shape, **features: Shape) -> Shape:
         """The shape of one number for each feature; raises ShapeError."""
@@ -70,9 +70,6 @@ class _BatchNorm(Op):
 class BatchNormTraining(_BatchNorm):
     """The operand normalized by its own mean and variance, and those."""
 
-    epsilon: float = attribute(Kind.FLOAT, always=True)
-    feature_index: int = attribute(Kind.INT64, always=True)
-
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         operand, scale, offset = operands
         feature = self._check(operand, scale=scale, offset=offset)
@@ -95,9 +92,6 @@ class BatchNormTraining(_BatchNorm):
 class BatchNormInference(_BatchNorm):
     """The operand normalized by a given mean and variance."""
 
-    epsilon: float = attribute(Kind.FLOAT, always=True)
-    feature_index: int = attribute(Kind.INT64, always=True)
-
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         operand, scale, offset, mean, variance = operands
         self._check(operand, scale=scale, offset=offset, mean=mean, variance=variance)
@@ -115,9 +109,6 @@ class BatchNormInference(_BatchNorm):
 @operation("batch-norm-grad", arity=5, documents=("BatchNormGrad",))
 class BatchNormGrad(_BatchNorm):
     """The gradients of batch-norm-training with respect to operand, scale and offset."""
-
-    epsilon: float = attribute(Kind.FLOAT, always=True)
-    feature_index: int = attribute(Kind.INT64, always=True)
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         operand, scale, mean, variance, grad_output = operands

@@ -9,8 +9,8 @@ import numpy as np
 
 from xlakit.data.literal import Array
 from xlakit.data.primitive import PrimitiveType
+from xlakit.data.text_table import aligned
 from xlakit.tools.inputs import flatten
-from xlakit.tools.table import aligned
 
 # Relative error allowed by type: some hundred roundings of the type, since sums of many terms are in no fixed order.
 TOLERANCES = {

@@ -12,6 +12,7 @@ import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import TOKEN_SHAPE, Shape, make_tuple_shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.operation import TOKEN, Evaluation, Kind, Op, Value, attribute, operation
@@ -142,17 +143,22 @@ def outfeed_with_token(
 # -- channels --------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OnChannel(Transfer):
+    """The attributes of operations on channels."""
+
+    channel_id: int | None = attribute(Kind.INT64, default=None)
+    is_host_transfer: bool = attribute(Kind.BOOL, default=False)
+
+
 @operation("send", arity=2, documents=("Send", "SendWithToken", "SendToHost"))
-class Send(Transfer, Start):
+class Send(_OnChannel, Start):
     """Put the first operand into a channel, to a recv of the same channel or to the host.
 
     Gives (operand, request, token) for send-done, which waits until the value is where a recv wants it; a send to the
     host waits here, for room in the host's queue. Some programs give the token first, as nothing in XLA minds; what is
     sent is the other operand.
     """
-
-    channel_id: int | None = attribute(Kind.INT64, default=None)
-    is_host_transfer: bool = attribute(Kind.BOOL, default=False)
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         first, second = operands
@@ -179,11 +185,8 @@ def _check_context(shape: Shape) -> None:
 
 
 @operation("send-done", arity=1, documents=("SendDone",))
-class SendDone(Transfer, Done):
+class SendDone(_OnChannel, Done):
     """A token for a finished send: the recv of its channel has begun, and has the value."""
-
-    channel_id: int | None = attribute(Kind.INT64, default=None)
-    is_host_transfer: bool = attribute(Kind.BOOL, default=False)
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         _check_context(operands[0])
@@ -195,11 +198,8 @@ class SendDone(Transfer, Done):
 
 
 @operation("recv", arity=1, documents=("Recv", "RecvWithToken", "RecvFromHost"))
-class Recv(Transfer, Start):
+class Recv(_OnChannel, Start):
     """Ask for the next value of a channel; gives (room for it, request, token) for recv-done."""
-
-    channel_id: int | None = attribute(Kind.INT64, default=None)
-    is_host_transfer: bool = attribute(Kind.BOOL, default=False)
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         _check_token(operands[0])
@@ -217,11 +217,8 @@ class Recv(Transfer, Start):
 
 
 @operation("recv-done", arity=1, documents=("RecvDone",))
-class RecvDone(Transfer, Done):
+class RecvDone(_OnChannel, Done):
     """The value that a recv asked for, and a token; waits for it."""
-
-    channel_id: int | None = attribute(Kind.INT64, default=None)
-    is_host_transfer: bool = attribute(Kind.BOOL, default=False)
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         _check_context(operands[0])

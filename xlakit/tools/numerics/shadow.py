@@ -19,6 +19,7 @@ import numpy as np
 
 from xlakit.arguments import converting
 from xlakit.data.primitive import PrimitiveType
+from xlakit.data.text_table import aligned
 from xlakit.errors import ArgumentError
 from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.evaluate import Context, evaluator
@@ -38,7 +39,6 @@ from xlakit.tools.numerics.errors import ErrorSize, error_size, ulps, unit_round
 from xlakit.tools.numerics.frames import ArrayRow, Frames, describe_path
 from xlakit.tools.numerics.promotion import Promotion, promoted_type
 from xlakit.tools.numerics.trace import leaves_of
-from xlakit.tools.table import aligned
 
 # Operations whose result has no shadow value of its own: it comes from other devices, or consists of bits.
 _OPAQUE: tuple[type[Op] | type, ...] = (Collective, Permuting, Start, Done, Rng, BitcastConvert)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from xlakit.arguments import converting
+from xlakit.data.text_table import aligned
 from xlakit.errors import Location
 from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.evaluate import Context
@@ -19,7 +20,6 @@ from xlakit.ir.operation import Array, Value
 from xlakit.ops.data import Constant, GetTupleElement, Tuple
 from xlakit.tools.numerics.frames import ArrayRow, Frames, describe_path
 from xlakit.tools.numerics.statistics import Statistics, statistics_of
-from xlakit.tools.table import aligned
 
 # Rows of one instruction that are kept, where each iteration has one.
 _MOST_ITERATIONS = 10_000

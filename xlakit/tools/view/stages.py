@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -32,9 +33,11 @@ class View:
         Path(path).write_text(self.html, encoding="utf-8")
 
     def _repr_html_(self) -> str:
-        from xlakit.tools.view.notebook import frame_of
-
-        return frame_of(self.html, self.title)
+        # The page has no access to the notebook.
+        return (
+            f'<iframe srcdoc="{html.escape(self.html)}" title="{html.escape(self.title)}" sandbox="allow-scripts" '
+            'style="width: 100%; height: 600px; border: 1px solid #888"></iframe>'
+        )
 
     def __repr__(self) -> str:
         return f"<view of {self.title}: {len(self.html):,} characters of HTML; save(path) writes it>"
