@@ -129,26 +129,26 @@ class Rendezvous:
         check_pairs(pairs, len(members))
         rendezvous = self._key_at(instruction, channel_id, tuple(members))
         session = self._run.session
-        here = [session is None or session.is_local(member) for member in members]
-        near = [n for n, (source, target) in enumerate(pairs) if target == own and here[source]]
+        is_local = [session is None or session.is_local(member) for member in members]
+        expected = [n for n, (source, target) in enumerate(pairs) if target == own and is_local[source]]
         with self._context.changing():
             box = self._run.boxes.setdefault(rendezvous.key, Box())
             for number, (source, target) in enumerate(pairs):
-                if source == own and here[target]:
+                if source == own and is_local[target]:
                     box.values[number] = payloads[number]
         if session is not None:
             for number, (source, target) in enumerate(pairs):
-                if source == own and not here[target]:
+                if source == own and not is_local[target]:
                     session.send((rendezvous, number), members[target], payloads[number])
 
         def absent() -> list[int]:
-            return [members[pairs[n][0]] for n in near if n not in box.values]
+            return [members[pairs[n][0]] for n in expected if n not in box.values]
 
-        self._wait(rendezvous, box, absent, lambda: not absent(), here.count(True))
-        arrived = {number: box.values[number] for number in near}
+        self._wait(rendezvous, box, absent, lambda: not absent(), is_local.count(True))
+        arrived = {number: box.values[number] for number in expected}
         if session is not None:
             for number, (source, target) in enumerate(pairs):
-                if target == own and not here[source]:
+                if target == own and not is_local[source]:
                     arrived[number] = session.receive((rendezvous, number), members[source], self._device.index)
         return arrived
 

@@ -61,7 +61,7 @@ class Collectives:
         rendezvous = self._rendezvous.of(instruction)
         if rendezvous is None:
             return None
-        result = self._met(instruction, instruction, rendezvous, operands, steps)
+        result = self._collective(instruction, instruction, rendezvous, operands, steps)
         return (self._started(instruction, operands, result),)
 
     def _number(self, instruction: Instruction, steps: list[Step]) -> HloValue:
@@ -73,7 +73,7 @@ class Collectives:
         steps.append(step)
         return value
 
-    def _met(
+    def _collective(
         self,
         instruction: Instruction,
         collective: Instruction,
@@ -133,7 +133,7 @@ class Collectives:
         if max(numbers, default=-1) >= len(operands) or result_of(collective) is not collective.shape:
             return None
         given = [operands[number] for number in numbers]
-        result = self._met(instruction, collective, rendezvous, given, steps)
+        result = self._collective(instruction, collective, rendezvous, given, steps)
         self._async.add(instruction)
         return ((tuple(operands), result, *_contexts(instruction)),)
 

@@ -112,9 +112,9 @@ class Lowering:
             return self._while(instruction, op, operands[0], steps)
         if isinstance(op, Conditional):
             return self._conditional(instruction, op, operands, steps)
-        met = self._collectives.lower(instruction, operands, steps)
-        if met is not None:
-            return met[0]
+        lowered = self._collectives.lower(instruction, operands, steps)
+        if lowered is not None:
+            return lowered[0]
         kernel = self._kernels.kernel(instruction)
         if kernel is None and isinstance(op, Fusion):
             return self._computation(op.calls, operands, steps)

@@ -110,6 +110,14 @@ def emit_host(module: Module) -> None:
 
     _emit_execute_for_python(module)
     _emit_signals(module)
+    _emit_poll(module)
+
+
+def _emit_poll(module: Module) -> None:
+    """``xlakit_poll(ptr context) -> status``: DONE where the program may go on.
+
+    On the main thread signal handlers run from time to time; a handler that raises stops the program.
+    """
     fn = module.function("xlakit_poll", I64, [PTR], external=True)
     (context,) = fn.parameters
     stopped = CONTEXT.load(fn, context, "stopped")
@@ -122,7 +130,7 @@ def emit_host(module: Module) -> None:
     (stopped,) = fn.if_else(run.eq(fn.null()), lambda: is_one, lambda: (fn.call("run_has_stopped", I1, run),))
     fn.return_if(stopped, fn.i64(Status.INTERRUPTED))
     module.declare("pthread_self", I64, [])
-    fn.return_if(fn.call("pthread_self", I64).ne(fn.load(I64, fn.address(main))), fn.i64(Status.DONE))
+    fn.return_if(fn.call("pthread_self", I64).ne(fn.load(I64, fn.address("main_thread"))), fn.i64(Status.DONE))
     polled = CONTEXT.at(fn, context, "polled")
     last, now = fn.atomic_load(I64, polled, "monotonic"), waiting.clock(fn)
     fn.return_if((now - last) < _POLL_NANOSECONDS, fn.i64(Status.DONE))

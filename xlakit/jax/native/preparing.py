@@ -278,6 +278,12 @@ def _emit_foreign(module: Module) -> None:
     library's, or NumPy has a view of it. ``own_foreign(given, call) -> i1``: copy it, and let the buffers have the
     copies from now on; false where memory is out. Both are for programs of one device.
     """
+    _emit_has_view(module)
+    _emit_own_copy(module)
+    _emit_own_foreign(module)
+
+
+def _emit_has_view(module: Module) -> None:
     args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("has_view", I1, [PTR, PTR])
     given, call = fn.parameters
@@ -293,6 +299,12 @@ def _emit_foreign(module: Module) -> None:
         iteration.next(iteration.carried[0] | view)
     fn.ret(iteration.results[0])
 
+
+def _emit_own_copy(module: Module) -> None:
+    """``own_copy(ptr buffer, ptr block) -> ptr``: a copy of the block, or null; the buffer takes it.
+
+    A buffer that has another block by now, or that is read from outside, keeps what it has.
+    """
     fn = module.function("own_copy", PTR, [PTR, PTR])
     buffer, block = fn.parameters
     size = BUFFER.load(fn, buffer, "size")
@@ -310,6 +322,9 @@ def _emit_foreign(module: Module) -> None:
         fn.call("release_block", VOID, block)
     fn.ret(own)
 
+
+def _emit_own_foreign(module: Module) -> None:
+    args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("own_foreign", I1, [PTR, PTR])
     given, call = fn.parameters
     blocks, data = blocks_of(fn, call), data_of(fn, call)

@@ -75,25 +75,25 @@ class _Plan:
 
 def _plan(loop: Loop, read: set[int], context: PassContext) -> _Plan | None:
     """The plan for a loop, or None if nothing can be removed."""
-    everything = range(loop.count)
-    read_now = set(everything) if -1 in read else read
-    first = _equal_elements(loop)
-    equal = sum(1 for i in everything if first[i] != i)
-    if not (equal and context.spend("equal-element", equal)):
-        first = list(everything)
+    elements = range(loop.count)
+    read_after = set(elements) if -1 in read else read
+    equals = _equal_elements(loop)
+    duplicates = sum(1 for i in elements if equals[i] != i)
+    if not (duplicates and context.spend("equal-element", duplicates)):
+        equals = list(elements)
     # An element that is always equal to an invariant one is invariant, too.
-    fixed = {first[i] for i in loop.unchanged}
-    stays = frozenset(i for i in everything if first[i] in fixed)
-    constants = {i: start for i in stays if (start := loop.initial(i)) is not None and _is_known(start)}
+    fixed = {equals[i] for i in loop.unchanged}
+    invariant = frozenset(i for i in elements if equals[i] in fixed)
+    constants = {i: start for i in invariant if (start := loop.initial(i)) is not None and _is_known(start)}
     if not (constants and context.spend("constant-element", len(constants))):
         constants = {}
-    unchanged = stays
-    if not (unchanged & read_now and context.spend("unchanged-element", len(unchanged & read_now))):
+    unchanged = invariant
+    if not (unchanged & read_after and context.spend("unchanged-element", len(unchanged & read_after))):
         unchanged = frozenset[int]()
     # A set of elements is a number with a bit for each. Reading an element needs none, or the first that equals it.
-    bits = [0 if i in constants else 1 << first[i] for i in everything]
-    carried = [i for i in everything if bits[i] == 1 << i]
-    kept = _needed(loop, bits, [i for i in read_now if i not in unchanged])
+    bits = [0 if i in constants else 1 << equals[i] for i in elements]
+    carried = [i for i in elements if bits[i] == 1 << i]
+    kept = _needed(loop, bits, [i for i in read_after if i not in unchanged])
     if not kept and (loop.body.has_side_effect or loop.condition.has_side_effect):
         return None
     if not (len(kept) < len(carried) and context.spend("dead-element", len(carried) - len(kept))):
@@ -101,7 +101,7 @@ def _plan(loop: Loop, read: set[int], context: PassContext) -> _Plan | None:
     if len(kept) == loop.count and not unchanged:
         return None
     numbers = {element: number for number, element in enumerate(kept)}
-    replacements = [constants.get(i, numbers.get(first[i])) for i in everything]
+    replacements = [constants.get(i, numbers.get(equals[i])) for i in elements]
     return _Plan(loop, read, unchanged, kept, replacements)
 
 

@@ -180,14 +180,15 @@ def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tu
     first_input = sum(a.shift * a.input for a in axes)
     first_kernel = sum(a.first_kernel for a in axes)
     first_output = sum(a.first_output for a in axes)
-    windows = math.prod(a.taps for a in axes) > 1
+    # Windows overlap, so packing would repeat elements.
+    overlap = math.prod(a.taps for a in axes) > 1
     if by_features and across is not None:
         product = _features_as_rows(image, axes, across[2], along)
         lhs, rhs = product.lhs, product.rhs
         product = replace(
             product,
             lhs=replace(lhs, first=first_kernel),
-            rhs=replace(rhs, first=first_input, in_place=windows),
+            rhs=replace(rhs, first=first_input, in_place=overlap),
             first=first_output,
             arrays=(_KERNEL, array, _RESULT),
         )
@@ -195,7 +196,7 @@ def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tu
     product = _positions_as_rows(image, axes, along)
     product = replace(
         product,
-        lhs=replace(product.lhs, first=first_input, in_place=windows),
+        lhs=replace(product.lhs, first=first_input, in_place=overlap),
         rhs=replace(product.rhs, first=first_kernel),
         first=first_output,
         arrays=(array, _KERNEL, _RESULT),

@@ -230,6 +230,7 @@ class _Fusion:
     # -- rows --------------------------------------------------------------------------------------
 
     def _rows(self) -> Function:
+        """The epilogue of a chain with reductions: row by row, then the second product, if there is one."""
         chain = self.chain
         local = _local_index()
         roots = [r for r in chain.roots if r not in chain.last]
@@ -240,16 +241,16 @@ class _Fusion:
         fn, emitter, bounds = self._begin()
         memory = emitter.arrays[-1]
         width = stored[-1].shape.element_type.byte_width
-        apart = self.has_weights and width != self.cut.product.result.byte_width
-        if apart:
+        has_own_memory = self.has_weights and width != self.cut.product.result.byte_width
+        if has_own_memory:
             memory = acquire(fn, self.cut.most * self.cut.width * width)
         emitter.arrays += [emitter.arrays[self._array(r)] for r in roots]
         if self.has_weights:
             emitter.arrays.append(memory)
         length = math.prod(v.extent for v in plan.inner_variables)
-        end = acquire_rows(fn, emitter, [size * length for size in plan.scratch])
+        release_rows = acquire_rows(fn, emitter, [size * length for size in plan.scratch])
         write_rows(emitter, where, bounds, local, plan)
-        end()
+        release_rows()
         if chain.second is not None and chain.weights is not None:
             weights = memory
             if not self.has_weights:
@@ -257,7 +258,7 @@ class _Fusion:
                 kind = memory_type(chain.weights.shape.element_type)
                 weights = fn.at(emitter.arrays[self._array(chain.weights)], kind, first)
             self._second(fn, chain.second, chain.weights, weights, bounds)
-        if apart:
+        if has_own_memory:
             release(fn, memory)
         finish(emitter)
         return fn

@@ -144,9 +144,9 @@ class _Writer:
         targets: Sequence[Value],
         kinds: Sequence[PrimitiveType],
         offsets: tuple[Value, Value, Value],
-        span: tuple[Value, Value] | None,
+        window_bounds: tuple[Value, Value] | None,
     ) -> None:
-        """One window, if it is inside."""
+        """One window, if it is inside; ``offsets`` are those of the update, its index and its operand."""
         fn, kind = emitter.fn, self.plan.index_kind
         update, index, operand = offsets
         inside: Value | None = None
@@ -162,7 +162,7 @@ class _Writer:
             operand = operand + start * part.stride
 
         def write() -> None:
-            self._window(emitter, targets, kinds, self.plan.window, (operand, update), span)
+            self._window(emitter, targets, kinds, self.plan.window, (operand, update), window_bounds)
 
         if inside is None:
             write()
@@ -177,17 +177,17 @@ class _Writer:
         kinds: Sequence[PrimitiveType],
         loops: Sequence[WindowLoop],
         offsets: tuple[Value, Value],
-        span: tuple[Value, Value] | None,
+        window_bounds: tuple[Value, Value] | None,
     ) -> None:
         fn = emitter.fn
         if not loops:
             self._element(emitter, targets, kinds, offsets)
             return
         loop, *inner = loops
-        begin, end = span if span is not None and not inner else (fn.i64(0), fn.i64(loop.extent))
+        begin, end = window_bounds if window_bounds is not None and not inner else (fn.i64(0), fn.i64(loop.extent))
         with fn.loop(begin, end, independent=not inner) as made, emitter.scope():
             following = (offsets[0] + made.index * loop.operand, offsets[1] + made.index * loop.update)
-            self._window(emitter, targets, kinds, inner, following, span)
+            self._window(emitter, targets, kinds, inner, following, window_bounds)
 
     def _element(
         self, emitter: Emitter, targets: Sequence[Value], kinds: Sequence[PrimitiveType], offsets: tuple[Value, Value]

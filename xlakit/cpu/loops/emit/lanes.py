@@ -50,19 +50,19 @@ def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], red
     if is_plain("llvm"):
         return 1
     lane = group.variables[-1]
-    every = list(walk(nodes))
-    spread = [n for n in every if lane in n.variables]
-    if any(isinstance(n, Reduction) and lane not in n.variables for n in every):
+    all_nodes = list(walk(nodes))
+    varying = [n for n in all_nodes if lane in n.variables]
+    if any(isinstance(n, Reduction) and lane not in n.variables for n in all_nodes):
         return 1
-    if not all(_fits(n, group) for n in spread):
+    if not all(_fits(n, group) for n in varying):
         return 1
     if not all(_is_along(o.offset, group) for o in outputs) or not all(_reduces_by_lanes(f) for f in reducers):
         return 1
     kinds = {o.kind for o in outputs} | {k for f in reducers for k in f.kinds}
-    if any(k.is_complex for k in (*kinds, *(n.kind for n in spread))):
+    if any(k.is_complex for k in (*kinds, *(n.kind for n in varying))):
         return 1
     # Registers are filled with what stands in memory, and at most two of them with what that is computed in.
-    kinds |= {n.kind for n in spread if isinstance(n, Load)}
+    kinds |= {n.kind for n in varying if isinstance(n, Load)}
     if not kinds:
         return 1
     lanes = vector_bytes() // max(max(memory_type(k).bytes, register_type(k).bytes // 2) for k in kinds)

@@ -59,11 +59,11 @@ class Crossing:
         """How a nest reads across memory; None where it does not."""
         if len(groups) < 2 or math.prod(g.extent for g in groups) < _LEAST_ELEMENTS.value:
             return None
-        every = list(walk(nodes))
+        all_nodes = list(walk(nodes))
         inner = groups[-1]
-        if any(isinstance(n, Reduction) for n in every) or any(_stride(o, inner) != 1 for o in offsets):
+        if any(isinstance(n, Reduction) for n in all_nodes) or any(_stride(o, inner) != 1 for o in offsets):
             return None
-        jumping = [n for n in every if isinstance(n, Load) and abs(_stride(n.offset, inner)) > 1]
+        jumping = [n for n in all_nodes if isinstance(n, Load) and abs(_stride(n.offset, inner)) > 1]
         found: dict[Group, list[Load]] = {}
         for node in jumping:
             for group in groups[:-1]:
