@@ -64,10 +64,12 @@ def _measure(said: Path, names: Sequence[str]) -> None:
         if program.results is not None:
             said_of_results["out_shardings"] = jax.tree.map(placed, program.results, is_leaf=is_spec)
         try:
-            compiled = jax.jit(program.function, **said_of_results).lower(*given).compile()
+            with jax.set_mesh(mesh):
+                compiled = jax.jit(program.function, **said_of_results).lower(*given).compile()
             moved = traffic(HloModule.from_text(compiled.as_text() or ""))
             results = [np.asarray(r) for r in jax.tree.leaves(compiled(*given))]
-            alone = [np.asarray(r) for r in jax.tree.leaves(jax.jit(program.function)(*program.arguments))]
+            one = jax.jit(program.alone or program.function)
+            alone = [np.asarray(r) for r in jax.tree.leaves(one(*program.arguments))]
             fault = _difference(results, alone)
         except Exception as error:  # a program that a compiler refuses is a row of the table
             found[name] = {"fault": f"{type(error).__name__}: {error}"[:400]}

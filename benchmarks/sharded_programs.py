@@ -17,13 +17,17 @@ LINE, GRID = (8,), (4, 2)
 
 @dataclass(frozen=True)
 class Program:
-    """A function, its arguments, how each is split, and how the results are where that is said."""
+    """A function, its arguments, how each is split, and how the results are where that is said.
+
+    alone: what gives the results on one device, of functions that name axes of the mesh.
+    """
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     specs: tuple[Any, ...]
     mesh: tuple[int, ...] = LINE
     results: Any = None
+    alone: Callable[..., Any] | None = None
 
 
 def _floats(*dims: int, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -145,6 +149,85 @@ def _lookup_step(table: Any, words: Any) -> Any:
     return table - 0.1 * jax.grad(lambda t: (t[words] ** 2).sum())(table)
 
 
+def _ring_attention(q: Any, k: Any, v: Any) -> Any:
+    """Keys and values go round a ring, while sums of exponentials are kept."""
+
+    def part(q: Any, k: Any, v: Any) -> Any:
+        def step(state: Any, _: Any) -> Any:
+            k, v, top, total, found = state
+            scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / 4
+            highest = jnp.maximum(top, scores.max(-1))
+            weights, before = jnp.exp(scores - highest[..., None]), jnp.exp(top - highest)
+            total = total * before + weights.sum(-1)
+            found = found * before[..., None] + jnp.einsum("bhqk,bkhd->bhqd", weights, v)
+            k, v = (lax.ppermute(a, "x", [(p, (p + 1) % 8) for p in range(8)]) for a in (k, v))
+            return (k, v, highest, total, found), None
+
+        sizes = (q.shape[0], q.shape[2], q.shape[1])
+        zeros = lax.pcast(jnp.zeros(sizes), "x", to="varying")
+        state = (k, v, zeros - np.inf, zeros, zeros[..., None] * jnp.zeros(q.shape[3]))
+        *_, total, found = lax.scan(step, state, None, length=8)[0]
+        return jnp.einsum("bhqd->bqhd", found / total[..., None])
+
+    spec = P(None, "x")
+    return jax.shard_map(part, in_specs=(spec,) * 3, out_specs=spec)(q, k, v)
+
+
+def _exchanged_experts(x: Any, gate: Any, ups: Any, downs: Any) -> Any:
+    """Tokens in parts, whose rows for an expert go to its device and back, all at once."""
+    chosen = jax.nn.one_hot(jnp.argmax(x @ gate, -1), 8)
+    place = jnp.cumsum(chosen.reshape(8, 32, 8), 1) * chosen.reshape(8, 32, 8)
+    sent = jax.nn.one_hot(place - 1, 32)
+    given = jnp.einsum("ptec,ptd->pecd", sent, x.reshape(8, 32, -1))
+    given = lax.with_sharding_constraint(given, P(None, "x"))
+    done = jnp.einsum("pech,ehd->pecd", jax.nn.relu(jnp.einsum("pecd,edh->pech", given, ups)), downs)
+    done = lax.with_sharding_constraint(done, P("x"))
+    return jnp.einsum("ptec,pecd->ptd", sent, done).reshape(x.shape)
+
+
+def _without_axes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose constraints say nothing."""
+
+    def alone(*arguments: Any) -> Any:
+        given, lax.with_sharding_constraint = lax.with_sharding_constraint, lambda x, _: x
+        try:
+            return function(*arguments)
+        finally:
+            lax.with_sharding_constraint = given
+
+    return alone
+
+
+def _sequence_block(x: Any, up: Any, down: Any) -> Any:
+    """Norms on parts of the sequence, products on parts of the features."""
+    h = lax.with_sharding_constraint(_layer_norm(x), P())
+    return x + lax.with_sharding_constraint(_mlp(h, up, down), P("x"))
+
+
+def _sequence_step(x: Any, up: Any, down: Any) -> Any:
+    gradients = jax.grad(lambda w: (_sequence_block(x, *w) ** 2).mean())((up, down))
+    return tuple(w - 0.1 * g for w, g in zip((up, down), gradients, strict=True))
+
+
+def _inner_heat(u: Any) -> Any:
+    """A stencil inside of an array with a margin, 250 of 256 rows, kept in a loop."""
+
+    def step(u: Any, _: Any) -> Any:
+        p = jnp.pad(u, ((1, 1), (0, 0)))
+        return u + 0.1 * (p[2:] + p[:-2] - 2 * u), None
+
+    return lax.scan(step, u[3:-3], None, length=10)[0].sum()
+
+
+def _pooled_step(x: Any) -> Any:
+    pooled = lambda x: lax.reduce_window(x, -np.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")  # noqa: E731
+    return jax.grad(lambda x: (pooled(x) ** 2).sum())(x)
+
+
+def _sampled(logits: Any, key: Any) -> Any:
+    return jax.random.categorical(jax.random.wrap_key_data(key), logits)
+
+
 _IMAGES, _KERNEL = _floats(4, 64, 64, 8), _floats(3, 3, 8, 8) / 8
 _DEEP = (_floats(64, 64), _floats(4, 64, 128, seed=1) / 20, _floats(4, 128, 64, seed=2) / 20)
 _HEADS = tuple(_floats(8, 64, 8, 16, seed=s) for s in range(3))
@@ -215,4 +298,40 @@ PROGRAMS: dict[str, Program] = {
     "FFT in two dimensions": Program(lambda x: jnp.abs(jnp.fft.fft2(x)), (_floats(64, 64),), (P("x"),)),
     "transpose": Program(lambda x: x.T * 2, (_floats(256, 256),), (P("x"),), results=P("x")),
     "uneven, element by element": Program(lambda x: jnp.tanh(x[:250]) * 2, (_floats(256, 64),), (P("x"),)),
+    "uneven, in a loop": Program(_inner_heat, (_floats(256, 64),), (P("x"),)),
+    "max pooling with margins, gradient": Program(_pooled_step, (_IMAGES,), (P(None, "x"),)),
+    "running maximum, backwards": Program(lambda x: lax.cummax(x, 0, reverse=True), (_floats(1024, 64),), (P("x"),)),
+    "running log of sums": Program(lambda x: lax.cumlogsumexp(x, 0), (_floats(1024, 64),), (P("x"),)),
+    "associative scan along the split": Program(
+        lambda x: lax.associative_scan(jnp.multiply, x), (1 + _floats(1024, 64) / 64,), (P("x"),)
+    ),
+    "cumulative sum of an uneven part": Program(lambda x: jnp.cumsum(x[:1001], 0), (_floats(1024, 64),), (P("x"),)),
+    "argmin of all": Program(jnp.argmin, (_floats(64, 8192),), (P("x"),)),
+    "sampling, split vocabulary": Program(
+        _sampled, (_floats(16, 8192), np.arange(2, dtype=np.uint32)), (P(None, "x"), P())
+    ),
+    "top 8 of rows": Program(lambda x: lax.top_k(x, 8), (_floats(64, 1024),), (P("x"),)),
+    "sorted rows along the split": Program(jnp.sort, (_floats(64, 1024),), (P(None, "x"),)),
+    "order of rows along the split": Program(jnp.argsort, (_floats(64, 1024),), (P(None, "x"),)),
+    "median along the split": Program(lambda x: jnp.median(x, -1), (_floats(64, 1024),), (P(None, "x"),)),
+    "Fourier filter along the split": Program(
+        lambda x: jnp.fft.irfft(jnp.fft.rfft(x) * jnp.arange(129), n=256), (_floats(64, 256),), (P(None, "x"),)
+    ),
+    "ring attention": Program(_ring_attention, _HEADS, (P(None, "x"),) * 3, alone=_attention),
+    "sequence parallel": Program(
+        _sequence_block, _layer(), (_ROWS, P(None, "x"), P("x")), alone=_without_axes(_sequence_block)
+    ),
+    "sequence parallel, training": Program(
+        _sequence_step, _layer(), (_ROWS, P(None, "x"), P("x")), alone=_without_axes(_sequence_step)
+    ),
+    "experts, exchanged": Program(
+        _exchanged_experts,
+        (_floats(256, 32), _floats(32, 8), _floats(8, 32, 64), _floats(8, 64, 32)),
+        (P("x"), P(), P("x"), P("x")),
+        alone=_without_axes(_exchanged_experts),
+    ),
+    "fully sharded, four layers, training": Program(
+        _deep_step, _DEEP, (_ROWS, P(None, "x"), P(None, "x")), results=(P(None, "x"), P(None, "x"))
+    ),
+    "counts of words, split words": Program(lambda w: jnp.zeros(1024).at[w].add(1), (_words(4096),), (P("x"),)),
 }

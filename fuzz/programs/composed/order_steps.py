@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fuzz.programs.composed.window_steps import INNER, STEPS, Chain
+from fuzz.programs.composed.window_steps import INNER, STEPS, Chain, loops
 from fuzz.programs.draft import Draft, join
 from fuzz.programs.operations.window import WindowDimension, window_text
 
@@ -145,5 +145,7 @@ ORDER_STEPS: tuple[Callable[..., None], ...] = (
     top_elements,
     top_elements,
     sorts,
+    loops,
+    loops,
 )
 ORDER_INNER: tuple[Callable[..., None], ...] = (*INNER, running, chosen)

@@ -54,9 +54,9 @@ class Chain(Body):
             return self.add(kind, (), f"constant(({self.draft.pick(['3', '0', '-1'])}, 2))").name
         return self.add(kind, (), f"constant({self.draft.pick(choices)})").name
 
-    def tamed(self, value: Named) -> Named:
-        """A float in a small range again, still a whole number."""
-        if self.special or not self._is_real(value.kind):
+    def tamed(self, value: Named, *, always: bool = False) -> Named:
+        """A float in a small range again, still a whole number; ``always``: among special ones, too."""
+        if (self.special and not always) or not self._is_real(value.kind):
             return value
         seven = self.add(value.kind, (), "constant(7)")
         spread = self.emit(value.shape, f"broadcast({seven.name}), dimensions={{}}")
@@ -269,7 +269,7 @@ def convolutions(body: Chain) -> None:
     """A kernel of small numbers over a value, whose dimensions play their roles in any order."""
     draft = body.draft
     value = body.pick(lambda v: 0 < len(v.dims) < 5 and 0 not in v.dims)
-    if value is None or value.kind in ("pred", "s4") or body.special:
+    if value is None or value.kind in ("pred", "s4"):
         return
     image = _as_images(body, value)
     b, f, *space = draft.permutation(4) if draft.chance() else sorted(range(4), key=lambda d: image.dims[d])
@@ -294,7 +294,7 @@ def convolutions(body: Chain) -> None:
     call += "".join("bf01"[i] for i in out) + (f", feature_group_count={groups}" if groups > 1 else "")
     made = body.made(value.kind, dims, call)
     if made is not None:
-        body.tamed(made)
+        body.tamed(made, always=True)
 
 
 def _kernel(body: Chain, kind: str, sizes: list[int]) -> Named:
@@ -305,14 +305,21 @@ def _kernel(body: Chain, kind: str, sizes: list[int]) -> Named:
     longest = sizes.index(max(sizes))
     counted = body.add("s32", sizes, f"iota(), iota_dimension={longest}")
     body.values.remove(counted)
-    return body.add(kind, sizes, f"convert({counted.name})")
+    numbers = body.add(kind, sizes, f"convert({counted.name})")
+    if not body.special or body.draft.chance(0.3):
+        return numbers
+    # A number of the kernel is infinite, or none: zeros around an image become NaN under it.
+    special = body.add(kind, sizes, f"broadcast({body.number(kind)}), dimensions={{}}")
+    one = body.add(kind, sizes, f"broadcast({body.add(kind, (), 'constant(1)').name}), dimensions={{}}")
+    chosen = body.emit(f"pred[{join(sizes)}]", f"compare({numbers.name}, {one.name}), direction=EQ")
+    return body.add(kind, sizes, f"select({chosen}, {special.name}, {numbers.name})")
 
 
 def kernel_gradients(body: Chain) -> None:
     """The gradient of a kernel: a value of space is the window that moves over another one."""
     draft = body.draft
     found = body.along()
-    if found is None or found[0].kind in ("pred", "s4") or body.special or len(found[0].dims) > 3:
+    if found is None or found[0].kind in ("pred", "s4") or len(found[0].dims) > 3:
         return
     value, axis = found
     size, margin = value.dims[axis], draft.integer(0, 2)
@@ -341,7 +348,7 @@ def kernel_gradients(body: Chain) -> None:
     labels = "f0b_i0o->b0f" if contracted else "b0f_o0i->b0f"
     made = body.made(value.kind, dims, call + labels)
     if made is not None:
-        body.tamed(made)
+        body.tamed(made, always=True)
 
 
 def pointwise(body: Chain) -> None:

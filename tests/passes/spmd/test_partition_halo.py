@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from split_programs import COLUMNS, ROWS, check
+from split_programs import COLUMNS, ROWS, check, collectives, module_of, run_split
 
 import xlakit as xla
 from xlakit.passes.analysis.traffic import traffic
@@ -223,3 +223,45 @@ def test_a_roll_sends_no_more_than_it_moves(by, permutes, sent):
     )
     split = check(body, {"collective-permute": permutes})
     assert sends(split) == sent
+
+
+@pytest.mark.parametrize(("kernel", "nan"), [("inf, 1, 1", [0]), ("1, 1, inf", [15]), ("nan, 1, 1", range(16))])
+def test_zeros_around_an_image_are_numbers_like_others(kernel, nan):
+    taps = ", ".join(f"{{{{{tap.strip()}}}}}" for tap in kernel.split(","))
+    body = (
+        f"x = f32[1,16,1] parameter(0), sharding={{devices=[1,4,1]<=[4]}} k = f32[3,1,1] constant({{{taps}}}) "
+        "ROOT r = f32[1,16,1] convolution(x, k), window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f"
+    )
+    result, split = run_split(module_of(body), np.arange(1, 17, dtype=np.float32).reshape(1, 16, 1), backend="cpu")
+    assert collectives(split) == {"collective-permute": 2}
+    assert np.flatnonzero(np.isnan(result)).tolist() == list(nan)
+
+
+def test_loops_and_branches_carry_unequal_parts():
+    array = "f32[15,2]"
+    state = f"(s32[], {array})"
+    step = (
+        f"step {{ p = {state} parameter(0) i = s32[] get-tuple-element(p), index=0 "
+        "x = f32[15,2] get-tuple-element(p), index=1 z = f32[] constant(3) "
+        "a = f32[16,2] pad(x, z), padding=0_1x0_0 b = f32[15,2] slice(a), slice={[1:16], [0:2]} "
+        f"s = f32[15,2] subtract(b, x) one = s32[] constant(1) n = s32[] add(i, one) ROOT r = {state} tuple(n, s) }}"
+    )
+    test = (
+        f"test {{ p = {state} parameter(0) i = s32[] get-tuple-element(p), index=0 n = s32[] constant(4) "
+        "ROOT r = pred[] compare(i, n), direction=LT }"
+    )
+    one = f"one {{ x = {array} parameter(0) ROOT r = {array} negate(x) }}"
+    two = f"two {{ x = {array} parameter(0) ROOT r = {array} add(x, x) }}"
+    split = check(
+        f"x = f32[16,2] parameter(0), sharding={ROWS} y = f32[15,2] slice(x), slice={{[0:15], [0:2]}} "
+        f"i = s32[] constant(0) s = {state} tuple(i, y) w = {state} while(s), condition=test, body=step "
+        "l = f32[15,2] get-tuple-element(w), index=1 t = s32[] get-tuple-element(w), index=0 "
+        f"ROOT c = f32[15,2] conditional(t, l, l), branch_computations={{one, two}}, sharding={ROWS}",
+        None,
+        step,
+        test,
+        one,
+        two,
+    )
+    # A row in each of four iterations, and none is gathered.
+    assert sends(split) == 4 * 3 * 2 / 4

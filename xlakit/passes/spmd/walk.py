@@ -145,7 +145,7 @@ class Walk:
         arguments: list[Value] = []
         for parameter, own in zip(computation.parameters, tilings, strict=True):
             made = inner.pieces.make.like(parameter, parameter.op, (), local_shape(parameter.shape, own))
-            arguments.append(inner.pieces.unbundle(made, parameter.shape, iter(own), scope))
+            arguments.append(inner.pieces.carried(made, parameter.shape, own, scope))
         result = inner.through(computation, arguments)
         found = list(wanted) if wanted is not None else inner.found(computation, result)
         root = inner.pieces.bundle(result, iter(found), scope)
@@ -154,7 +154,7 @@ class Walk:
 
     def found(self, computation: Computation, result: Value) -> list[Tiling]:
         """The tilings of a result: where a value is whole, but its parts are there as they should be, these."""
-        tilings = [p.tiling for p in leaves(result)]
+        tilings = [p.kept if p.scope == self.scope else p.tiling for p in leaves(result)]
         hints = None if self.frame is None else self.frame.hints(computation.root)
         if hints is None:
             return tilings

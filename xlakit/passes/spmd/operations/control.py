@@ -31,7 +31,7 @@ def loop(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     condition, _ = walk.region(op.condition, scope, [tilings], [()], of=old)
     given = walk.pieces.bundle(init, iter(tilings), scope)
     made = walk.pieces.make.like(old, While(condition=condition, body=body), (given,), given.shape)
-    return walk.pieces.unbundle(made, old.shape, iter(tilings), scope)
+    return walk.pieces.carried(made, old.shape, tilings, scope)
 
 
 def conditional(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
@@ -48,12 +48,12 @@ def conditional(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
     taken = [walk.pieces.bundle(value, iter(t), scope) for value, t in zip(operands, [[()], *given], strict=True)]
     shape = branches[0].root.shape
     made = walk.pieces.make.like(old, Conditional(branch_computations=tuple(branches)), taken, shape)
-    return walk.pieces.unbundle(made, old.shape, iter(agreed), scope)
+    return walk.pieces.carried(made, old.shape, agreed, scope)
 
 
 def _own(value: Value, scope: Scope) -> list[Tiling]:
-    """The tilings of a value; a value of another scope counts as whole."""
-    return [p.tiling if p.scope == scope else whole(len(p.tiling)) for p in leaves(value)]
+    """The tilings of a value, unequal parts before others; a value of another scope counts as whole."""
+    return [p.kept if p.scope == scope else whole(len(p.tiling)) for p in leaves(value)]
 
 
 def _agreed(tilings: Sequence[Tiling]) -> Tiling:

@@ -39,7 +39,15 @@ from xlakit.passes.spmd.shardings.tilings import (
     whole,
     with_split,
 )
-from xlakit.passes.spmd.shardings.values import Piece, Value, array_of, leaf_shapes, leaves, whole_tilings
+from xlakit.passes.spmd.shardings.values import (
+    Piece,
+    Value,
+    array_of,
+    leaf_shapes,
+    leaves,
+    rebuilt,
+    whole_tilings,
+)
 
 # The depth to which whole values are recomputed in parts; beyond that they are sliced.
 _MOST_STEPS_BACK = 48
@@ -207,6 +215,16 @@ class Pieces:
             pairs = zip(elements, shape.tuple_shapes, strict=True)
             return tuple(self.unbundle(element, s, tilings, scope) for element, s in pairs)
         return Piece(made, next(tilings), scope, shape)
+
+    def carried(self, made: Instruction, shape: Shape, tilings: Sequence[Tiling], scope: Scope) -> Value:
+        """The value that a loop or a branch gives or is given, in tilings with unequal parts among them."""
+        value = self.unbundle(made, shape, iter(tilings), scope)
+        return rebuilt(shape, map(self._evenly, leaves(value)))
+
+    def _evenly(self, piece: Piece) -> Piece:
+        if not piece.shape.is_array or divides(piece.tiling, piece.shape.dimensions):
+            return piece
+        return self.evened(piece.instruction, piece.tiling, piece.shape, piece.scope)
 
     # -- operations --------------------------------------------------------------------------------
 

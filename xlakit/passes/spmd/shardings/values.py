@@ -42,6 +42,11 @@ class Piece:
         """Whether each member has all of it."""
         return self.unreduced is None and is_whole(self.tiling)
 
+    @property
+    def kept(self) -> Tiling:
+        """The tiling in which loops and branches take it: unequal parts, where it is there in such."""
+        return self.tiling if self.unequal is None else self.unequal[0]
+
 
 # A tuple is there element by element, and is put together where an instruction needs it.
 Value = Piece | tuple["Value", ...]
