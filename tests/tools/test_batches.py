@@ -14,6 +14,11 @@ from xlakit.tools.commands.batch import programs_of, worse
 
 GOOD = "HloModule good\n\nENTRY main {\n  x = f32[3] parameter(0)\n  ROOT r = f32[3] abs(x)\n}\n"
 OTHER = GOOD.replace("abs", "negate").replace("good", "other")
+FOREVER = """HloModule forever
+body { ROOT i = s32[] parameter(0) }
+condition { i = s32[] parameter(0) ROOT t = pred[] constant(true) }
+ENTRY main { x = s32[] parameter(0) ROOT w = s32[] while(x), condition=condition, body=body }
+"""
 BAD = GOOD.replace("abs", "abz")
 
 
@@ -185,6 +190,18 @@ ENTRY main {
   ROOT r = f32[3] custom-call(x), custom_call_target="tests.batches.thrice"
 }
 """
+
+
+def test_a_program_that_does_not_end_has_its_time_and_stops_no_other(folder, capsys):
+    (folder / "b.hlo").write_text(FOREVER)
+    assert cli.main(["run", str(folder), "--json", "--timeout", "1", "--backend", "interpreter"]) == 1
+    good, endless, other = records(capsys)
+    assert [good["status"], endless["status"], other["status"]] == [0, 1, 0]
+    assert endless["error"]["message"] == "the program is not done after 1 s"
+    assert "--timeout" in endless["error"]["hint"]
+    # Machine code asks for signals, too.
+    assert cli.main(["run", str(folder / "b.hlo"), "--timeout", "1"]) == 1
+    assert "the program is not done after 1 s" in capsys.readouterr().err
 
 
 def test_what_xla_dumps_beside_modules_is_left_out(tmp_path):

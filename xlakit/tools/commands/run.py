@@ -21,6 +21,7 @@ from xlakit.tools.commands.shared import (
     size,
     tell,
 )
+from xlakit.tools.commands.time_limit import time_limit
 
 if TYPE_CHECKING:
     # Loaded only when a program runs.
@@ -74,6 +75,9 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--compare-memory", type=size, default=4 << 30, metavar="SIZE", help="for jaxlib, such as 500M (default 4G)"
     )
+    parser.add_argument(
+        "--timeout", type=seconds, metavar="SECONDS", help="for each program, to compile and run (default: none)"
+    )
     add_load(parser)
     add_filling(parser)
     _add_reports(parser)
@@ -124,10 +128,11 @@ def _run(options: argparse.Namespace) -> int:
     def work(program: Program) -> tuple[int, dict[str, Any]]:
         from xlakit.tools.jaxlib_child import NothingToCompareError
 
-        module = _on_devices(load_filled(program.path, options), options)
-        given = given_by(program.path, options)
         try:
-            return _report(module, given, options) if wants_report else _results(module, given, program, options)
+            with time_limit(options.timeout):
+                module = _on_devices(load_filled(program.path, options), options)
+                given = given_by(program.path, options)
+                return _report(module, given, options) if wants_report else _results(module, given, program, options)
         except NothingToCompareError as error:
             if options.traceback:
                 raise
