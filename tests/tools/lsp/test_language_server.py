@@ -73,6 +73,37 @@ def test_faults_have_the_range_of_their_word_and_all_are_told(client):
     assert "unknown opcode 'dott'" in found[0]["message"] and "dot" in found[0]["message"].split("hint")[1]
 
 
+def actions(client, found):
+    parameters = {"textDocument": {"uri": URI}, "range": found["range"], "context": {"diagnostics": [found]}}
+    return client.request("textDocument/codeAction", parameters)
+
+
+def test_a_word_that_is_not_known_is_changed_to_what_may_be_meant(client):
+    text = TEXT.replace("exponential(sums)", "exponentiel(sums)").replace("to_apply=add", "to_apply=ad")
+    found = client.open(text)
+    changed = text
+    for fault in reversed(found):
+        first = actions(client, fault)[0]
+        assert first["kind"] == "quickfix"
+        changed = applied(changed, first["edit"]["changes"][URI])
+    assert changed == TEXT
+
+
+def test_an_instruction_that_a_warning_is_about_is_not_used_any_more(client):
+    twice = "  t = transpose(w), dimensions={1,0}\n  %u = f32[8,2] transpose(t), dimensions={1,0}\n  product ="
+    text = TEXT.replace("  product =", twice).replace("dot(x, w)", "dot(x, %u)")
+    (found,) = client.open(text)
+    assert found["code"] == "redundant-transpose"
+    (action,) = actions(client, found)
+    assert action["title"] == "Use w instead of u"
+    changed = applied(text, action["edit"]["changes"][URI])
+    assert changed == text.replace("dot(x, %u)", "dot(x, %w)")
+    # After a change that has not been checked there is nothing at that place to be mended.
+    client.change(place(text, "%u =", 1), place(text, "%u =", 2), "o")
+    assert actions(client, found) == []
+    client.diagnostics.get(timeout=60)
+
+
 def test_faults_of_the_verifier_are_told_with_their_shapes(client):
     (fault,) = client.open(TEXT.replace("product = f32[4,2]", "product = f32[4,3]"))
     assert fault["range"]["start"]["line"] == 11

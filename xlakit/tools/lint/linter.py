@@ -21,7 +21,8 @@ class LintWarning:
     """A warning: the lint's name, what is so, what to do about it, and where.
 
     Its text is the warning with its notes. ``location`` is the line of the source that made the instruction (Python's,
-    from the metadata), or None.
+    from the metadata), or None. ``instead`` is an instruction before it that has the same value,
+    where that is the warning.
     """
 
     name: str
@@ -30,6 +31,7 @@ class LintWarning:
     computation: Computation = field(repr=False)
     instruction: Instruction = field(repr=False)
     location: Location | None = None
+    instead: Instruction | None = field(default=None, repr=False)
 
     @property
     def subject(self) -> str:
@@ -54,8 +56,9 @@ def lint(module: HloModule, *, enable: Collection[str] = (), disable: Collection
     # A computation that two loops call is looked at twice.
     found: dict[tuple[str, Instruction, str], tuple[int, LintWarning]] = {}
     for one in chosen(enable, disable):
-        for computation, instruction, message, hint in one.check(program):
-            warning = LintWarning(one.name, message, hint, computation, instruction, module.location_of(instruction))
+        for computation, instruction, message, hint, instead in one.check(program):
+            place = module.location_of(instruction)
+            warning = LintWarning(one.name, message, hint, computation, instruction, place, instead)
             found[one.name, instruction, message] = places[computation, instruction], warning
     return [warning for _, warning in sorted(found.values(), key=lambda pair: pair[0])]
 

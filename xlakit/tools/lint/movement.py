@@ -27,13 +27,13 @@ def _redundant_transpose(program: Program) -> Iterator[Found]:
             # Optimized dumps say by it that the layout changes.
             if _same_layout(instruction.shape, inner.shape):
                 hint = f"use {inner.name} itself"
-                yield Found(computation, instruction, "the transpose leaves every dimension where it is", hint)
+                yield Found(computation, instruction, "the transpose leaves every dimension where it is", hint, inner)
         elif isinstance(inner.op, Transpose):
             both = tuple(inner.op.dimensions[d] for d in op.dimensions)
             source = inner.operands[0]
             if both == tuple(range(len(both))) and _same_layout(instruction.shape, source.shape):
                 message = f"the transpose undoes {inner.name}, of which it is one"
-                yield Found(computation, instruction, message, f"use {source.name} itself")
+                yield Found(computation, instruction, message, f"use {source.name} itself", source)
 
 
 @lint("redundant-reverse", "a reverse that undoes the one before it")
@@ -44,7 +44,8 @@ def _redundant_reverse(program: Program) -> Iterator[Found]:
             continue
         if set(op.dimensions) == set(inner.op.dimensions):
             message = f"the reverse undoes {inner.name}, of which it is one"
-            yield Found(computation, instruction, message, f"use {inner.operands[0].name} itself")
+            source = inner.operands[0]
+            yield Found(computation, instruction, message, f"use {source.name} itself", source)
 
 
 def _same_layout(first: Shape, second: Shape) -> bool:

@@ -63,6 +63,7 @@ def _convert_chain(program: Program) -> Iterator[Found]:
                 instruction,
                 f"{source.hlo_name} is converted to {middle.shape.element_type.hlo_name} and back",
                 f"use {middle.operands[0].name} itself",
+                middle.operands[0],
             )
 
 

@@ -12,12 +12,15 @@ from xlakit.verifier.faults import Program
 
 
 class Found(NamedTuple):
-    """What a lint finds in an instruction: what is so (``message``), and what to do about it (``hint``)."""
+    """What a lint finds in an instruction: what is so (``message``), what to do about it (``hint``), and an instruction
+    with the same value, where there is one (``instead``).
+    """
 
     computation: Computation
     instruction: Instruction
     message: str
     hint: str
+    instead: Instruction | None = None
 
 
 Check: TypeAlias = Callable[[Program], Iterator[Found]]

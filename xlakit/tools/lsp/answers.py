@@ -13,9 +13,10 @@ from xlakit.errors import XlakitError
 from xlakit.tools.lsp import features
 from xlakit.tools.lsp.checking import Lints
 from xlakit.tools.lsp.document import Document
+from xlakit.tools.lsp.fixes import fixes
 from xlakit.tools.lsp.index import Role
 from xlakit.tools.lsp.lines import Position, Span
-from xlakit.tools.lsp.server import HloServer, range_of
+from xlakit.tools.lsp.server import HloServer, diagnostic, range_of
 
 _KINDS = {
     Role.OPCODE: types.CompletionItemKind.Function,
@@ -54,6 +55,7 @@ def make_server(lints: Lints) -> HloServer:
         (types.TEXT_DOCUMENT_INLAY_HINT, None, _hints),
         (types.TEXT_DOCUMENT_SEMANTIC_TOKENS_RANGE, _LEGEND, _tokens),
         (types.TEXT_DOCUMENT_FORMATTING, None, _format),
+        (types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions([types.CodeActionKind.QuickFix]), _actions),
     ):
         server.feature(name, options)(answer)
     return server
@@ -93,6 +95,26 @@ def _references(server: HloServer, parameters: types.ReferenceParams) -> list[ty
         return []
     spans = [*([symbol.span] if parameters.context.include_declaration else []), *document.uses(symbol)]
     return [types.Location(parameters.text_document.uri, range_of(document, span)) for span in spans]
+
+
+def _actions(server: HloServer, parameters: types.CodeActionParams) -> list[types.CodeAction]:
+    uri = parameters.text_document.uri
+    document = server.document(uri)
+    only = parameters.context.only
+    if only is not None and types.CodeActionKind.QuickFix not in only:
+        return []
+    made: list[types.CodeAction] = []
+    for fix in fixes(document, _span(document, parameters.range)):
+        edits = [types.TextEdit(range_of(document, span), text) for span, text in fix.edits]
+        made.append(
+            types.CodeAction(
+                fix.title,
+                types.CodeActionKind.QuickFix,
+                [diagnostic(document, fix.fault)],
+                edit=types.WorkspaceEdit({uri: edits}),
+            )
+        )
+    return made
 
 
 def _prepare_rename(server: HloServer, parameters: types.PrepareRenameParams) -> types.Range | None:

@@ -14,16 +14,24 @@ from xlakit.passes.analysis.cost import Cost, CostCounter
 from xlakit.tools.lint.linter import lint
 from xlakit.tools.lsp.lines import Span
 
+# The hint of words that are not known.
+_MEANT = re.compile(r"did you mean (\S+(?: or \S+)*)\?")
 _MARKED = re.compile(r"%?[\w.\-]+|\"[^\"\r\n]*\"?|[^\s]")
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault: where it is and what is to be read there. lint: the lint that warns, by name; empty for an error."""
+    """One fault: where it is and what is to be read there.
+
+    word: what stands there. lint: the lint that warns, by name; empty for an error. instead: what may be meant by the
+    word; of a warning the instruction that does in the place of the one that it is about.
+    """
 
     span: Span
     message: str
+    word: str = ""
     lint: str = ""
+    instead: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +70,14 @@ def check(text: str, name: str, lints: Lints = Lints()) -> Checked:
         return Checked([fault_of(error, text)])
     if found.module is None:
         return Checked([fault_of(error, text) for error in found.faults])
-    warnings = [
-        Fault(_marked(text, offset), f"{warning.message}\nhint: {warning.hint}", warning.name)
-        for warning in lint(found.module, enable=lints.enable, disable=lints.disable)
-        if (offset := found.offsets.get(warning.instruction)) is not None
-    ]
+    warnings: list[Fault] = []
+    for warning in lint(found.module, enable=lints.enable, disable=lints.disable):
+        offset = found.offsets.get(warning.instruction)
+        if offset is not None:
+            span = _marked(text, offset)
+            message = f"{warning.message}\nhint: {warning.hint}"
+            instead = () if warning.instead is None else (warning.instead.name,)
+            warnings.append(Fault(span, message, text[span.start : span.end], warning.name, instead))
     return Checked(warnings, _estimates(found.module))
 
 
@@ -81,7 +92,9 @@ def fault_of(error: XlakitError, text: str) -> Fault:
     elif error.hint:
         notes.append(f"hint: {error.hint}")
     head = f"{error.operation}: {error.rule}" if error.operation else error.rule
-    return Fault(span, "\n".join([head, *notes]))
+    meant = _MEANT.fullmatch(error.hint or "")
+    instead = tuple(meant[1].split(" or ")) if meant else ()
+    return Fault(span, "\n".join([head, *notes]), text[span.start : span.end], instead=instead)
 
 
 def _marked(text: str, offset: int) -> Span:

@@ -97,7 +97,7 @@ class HloServer(LanguageServer):
         document.checked = Checked(checked.faults, estimates)
         if self._open.get(uri) is not known or known.document is not document:
             return
-        self._publish(uri, [_diagnostic(document, fault) for fault in checked.faults])
+        self._publish(uri, [diagnostic(document, fault) for fault in checked.faults])
 
     def _publish(self, uri: str, diagnostics: list[Any]) -> None:
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics))
@@ -124,7 +124,8 @@ def range_of(document: Document, span: Span) -> types.Range:
     return types.Range(types.Position(*lines.position(span.start)), types.Position(*lines.position(span.end)))
 
 
-def _diagnostic(document: Document, fault: Fault) -> types.Diagnostic:
+def diagnostic(document: Document, fault: Fault) -> types.Diagnostic:
+    """A fault as the protocol has it."""
     severity = types.DiagnosticSeverity.Warning if fault.lint else types.DiagnosticSeverity.Error
     code = fault.lint or None
     span = range_of(document, fault.span)
