@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from xlakit.compat.xla_client.enums import CustomCallTargetTraits
 from xlakit.compat.xla_client.errors import with_status
-from xlakit.errors import ArgumentError, UnsupportedError
+from xlakit.errors import UnsupportedError
 from xlakit.execution.calls.custom_calls import register_c_custom_call, register_custom_call, register_ffi_handler
 
 xla_platform_names = {"cpu": "Host", "gpu": "CUDA"}
@@ -53,8 +53,9 @@ def register_on_host(
 ) -> None:
     """Let custom calls of a name run a function on this machine's processors.
 
-    fn: a PyCapsule, or an address or ctypes function, of ``void fn(void* out, const void** in)``; or a Python function
-        of NumPy's arrays. With api_version 1 a handler of XLA's typed FFI, or a mapping from its stages to handlers.
+    fn: a PyCapsule, or an address or ctypes function, of ``void fn(void* out, const void** in)``, with a status and the
+        opaque text for calls of such versions; or a Python function of NumPy's arrays. With
+        api_version 1 a handler of XLA's typed FFI, or a mapping from its stages to handlers.
 
     Raises XlaRuntimeError for another platform.
     """
@@ -62,8 +63,9 @@ def register_on_host(
     if xla_platform_names.get(platform, platform) != "Host":
         raise UnsupportedError(f"there is no platform '{platform}' here", hint="register functions for cpu")
     if api_version not in (0, 1):
-        raise ArgumentError(
-            f"api_version is {api_version}", hint="give 0 for void fn(void* out, const void** in), 1 for the typed FFI"
+        raise UnsupportedError(
+            f"API version {api_version} is not supported. Supported versions are 0 and 1",
+            hint="0 is for C functions of any version that a call asks for, 1 for the typed FFI",
         )
     if api_version == 1 or isinstance(fn, dict):
         register_ffi_handler(name, fn)

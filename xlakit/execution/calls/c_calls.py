@@ -1,12 +1,20 @@
 """C functions behind custom calls: ``void name(void* out, void** in)``, by their address.
 
 Source: seed document "Operation semantics", section CustomCall. A function gets the memory of its operands and of its
-result, each array in the layout of its shape; a tuple is a table of pointers to its elements.
+result, each array in the layout of its shape; a tuple is a table of pointers to its elements. The versions of the
+interface that return a status have more parameters:
+
+    API_VERSION_STATUS_RETURNING            name(out, in, XlaCustomCallStatus* status)
+    API_VERSION_STATUS_RETURNING_UNIFIED    name(out, in, const char* opaque, size_t opaque_len, status)
+
+A status is the ``std::optional<std::string>`` of a failure's message, as GNU's C++ library lays it out: the address of
+the text, its length, 16 bytes for a short text, and a byte that is 1 where there is one.
 """
 
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -14,7 +22,7 @@ import numpy as np
 
 from xlakit.data.literal import Literal
 from xlakit.data.shape import Shape
-from xlakit.errors import ArgumentError, UnsupportedError
+from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError
 from xlakit.ir.enums import CustomCallApiVersion
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import TOKEN, Evaluation, Value
@@ -24,6 +32,8 @@ from xlakit.ops.custom_call import CustomCall
 _FUNCFLAG_PYTHONAPI = 4
 
 _PLAIN_VERSIONS = (CustomCallApiVersion.API_VERSION_ORIGINAL, CustomCallApiVersion.API_VERSION_UNSPECIFIED)
+_WITH_STATUS = CustomCallApiVersion.API_VERSION_STATUS_RETURNING
+_WITH_OPAQUE = CustomCallApiVersion.API_VERSION_STATUS_RETURNING_UNIFIED
 
 
 def is_c_function(function: object) -> bool:
@@ -42,17 +52,15 @@ class CTarget:
         # Machine code runs without the GIL.
         self.needs_gil = bool(getattr(type(function), "_flags_", 0) & _FUNCFLAG_PYTHONAPI)
         self._owner = function
-        make = ctypes.PYFUNCTYPE if self.needs_gil else ctypes.CFUNCTYPE
-        self._function = make(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))(self.address)
+        self._make = ctypes.PYFUNCTYPE if self.needs_gil else ctypes.CFUNCTYPE
 
     def check(self, instruction: Instruction) -> None:
         """Raise UnsupportedError if an instruction wants a calling convention that C functions do not have."""
         op = instruction.op_as(CustomCall)
-        if op.api_version not in _PLAIN_VERSIONS:
+        if op.api_version not in (*_PLAIN_VERSIONS, _WITH_STATUS, _WITH_OPAQUE):
             raise UnsupportedError(
                 f"custom call '{self.name}' wants {op.api_version.name} of a C function",
-                hint="C functions are called as void name(void* out, void** in), API_VERSION_ORIGINAL; "
-                "a Python function may be called with any version",
+                hint="register handlers of the typed FFI with xlakit.register_ffi_handler",
             )
         for shape in (*(o.shape for o in instruction.operands), instruction.shape):
             if any(leaf.is_array and leaf.is_dynamic for _, leaf in shape.leaves()):
@@ -67,8 +75,37 @@ class CTarget:
         self.check(instruction)
         inputs, output = memory_of(instruction, operands, context.shape)
         output.link()
-        self._function(output.pointer, (ctypes.c_void_p * len(inputs))(*(i.pointer for i in inputs)))
+        table = (ctypes.c_void_p * len(inputs))(*(i.pointer for i in inputs))
+        memory = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
+        if not returns_status(instruction):
+            self._make(None, *memory)(self.address)(output.pointer, table)
+            return output.read()
+        status = (ctypes.c_char * _STATUS_BYTES)()
+        if instruction.op_as(CustomCall).api_version is _WITH_STATUS:
+            self._make(None, *memory, ctypes.c_void_p)(self.address)(output.pointer, table, status)
+        else:
+            opaque = (instruction.annotations.backend_config or "").encode("utf-8", "surrogateescape")
+            function = self._make(None, *memory, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p)(self.address)
+            function(output.pointer, table, opaque, len(opaque), status)
+        if status[_IS_FAILURE] != b"\0":
+            raise ExecutionError(f"custom call '{self.name}' has failed: {_message(bytes(status))}")
         return output.read()
+
+
+# A string, and the byte that says that there is one; with the padding behind it.
+_STATUS_BYTES, _IS_FAILURE = 40, 32
+
+
+def _message(status: bytes) -> str:
+    # The memory of a long text is not freed: it is the function's C++ library that knows how.
+    address, length = struct.unpack("<QQ", status[:16])
+    return ctypes.string_at(address, length).decode("utf-8", "replace")
+
+
+def returns_status(instruction: Instruction) -> bool:
+    """Whether a custom call is one of a version of the interface in which C functions return a status."""
+    op = instruction.op
+    return isinstance(op, CustomCall) and op.api_version in (_WITH_STATUS, _WITH_OPAQUE)
 
 
 def address_of(pointer: object) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError, XlakitError
 from xlakit.execution.calls.at_sizes import at_sizes
-from xlakit.execution.calls.c_calls import CTarget, is_c_function
+from xlakit.execution.calls.c_calls import CTarget, is_c_function, returns_status
 from xlakit.execution.calls.ffi.target import FfiTarget
 from xlakit.execution.calls.foreign.meaning import ForeignCall
 from xlakit.execution.calls.foreign.opaque import what_is
@@ -47,6 +47,9 @@ def register_custom_call(name: str, function: Callable[..., Any], *, with_contex
 @converting
 def register_c_custom_call(name: str, pointer: object) -> None:
     """Let custom calls named ``name`` run a C function ``void name(void* out, void** in)``.
+
+    Calls of the versions API_VERSION_STATUS_RETURNING and API_VERSION_STATUS_RETURNING_UNIFIED give it a status, too,
+    and the opaque text; its failure raises ExecutionError with its message. Those are made through Python.
 
     pointer: a ctypes function (of a shared library, say), an address, or a PyCapsule that holds one. It must stay
         valid.
@@ -152,6 +155,10 @@ def c_functions_of(module: HloModule, own: Mapping[str, object] | None) -> dict[
     if not names:
         return {}
     calls = CustomCalls(own)
+    # Errors are raised by Python.
+    names -= {
+        i.op_as(CustomCall).custom_call_target for c in module.computations for i in c.instructions if returns_status(i)
+    }
     found = {name: calls.native(name) for name in names}
     return {name: address for name, address in found.items() if address is not None}
 
