@@ -73,7 +73,7 @@ def program_key(
     try:
         parts = module_parts(module, lapack_calls, num_partitions=num_partitions)
     except (KeyError, AttributeError, TypeError):
-        # An operand from elsewhere, or an attribute of a wrong type: verification tells what is wrong.
+        # An operand from elsewhere, or an attribute of a wrong type: verification raises the error.
         return None
     digest.update(repr(asked).encode())
     for part in parts:

@@ -128,7 +128,7 @@ class CpuExecutable(Repeatable):
         # Imported here, as most programs have none.
         from xlakit.cpu.kernels.c_call import is_native_ffi_call
 
-        # Of collectives and of handlers of XLA's typed FFI it only says what is wrong.
+        # Collectives and handlers of XLA's typed FFI are among them for their errors alone.
         collectives = self._program.collectives
         functions = self._target.c_functions
         return tuple(
@@ -278,7 +278,7 @@ class CpuExecutable(Repeatable):
             try:
                 arrays = [to_device(v, p.shape, "") for v, p in zip(arguments, parameters, strict=True)]
             except XlakitError:
-                # The other way tells what is wrong.
+                # The conversion of all arguments raises an error that names the argument.
                 return self._slow_call(*arguments)
             return self(*arrays)
         return self._slow_call(*arguments)

@@ -195,7 +195,7 @@ class Replicas:
 
     @property
     def can_run_alone(self) -> bool:
-        """Whether the devices need no Python, as long as all goes well; all of them are in this process."""
+        """Whether all devices are in this process, and need no Python unless an error occurs."""
         is_here = self._reference.num_devices > 1 and not self._reference.execution_context.spans_processes
         return is_here and not self._program.host_instructions
 

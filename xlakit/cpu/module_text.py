@@ -12,7 +12,8 @@ from xlakit.ir.operation import Kind, Op
 from xlakit.ops.custom_call import HINTS, CustomCall
 from xlakit.ops.data import Constant
 
-# What can fail, or wait in vain, and then says its name: by how opcodes begin, beside what has side effects.
+# Operations that may fail or wait at run time, with errors that name them: prefixes of opcodes. Those with side effects
+# are others.
 _SPEAKING = ("custom-call", "all-", "collective-", "reduce-scatter", "ragged-all", "send", "recv", "infeed", "outfeed")
 
 

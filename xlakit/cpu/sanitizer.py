@@ -125,7 +125,7 @@ class SanitizedExecutable(CpuExecutable):
 
     @contextmanager
     def _bounds(self) -> Generator[None]:
-        """Around a run of the entry: InternalError where an access was refused, whatever came of it."""
+        """Around a run of the entry: raise InternalError if an access was refused."""
         try:
             yield
         except Exception as error:

@@ -79,7 +79,7 @@ class VerifiedExecutable(CpuExecutable):
                 why = "roundings of sums are allowed for" if inexact else "no rounding may differ here"
                 raise InternalError(
                     f"'{self.module.name}' gives another result {number} than the plain program: {fault} ({why})",
-                    hint="XLAKIT_VERIFY=memory, then fusion, rewrites, inline or llvm, tells what is wrong about it",
+                    hint="try XLAKIT_VERIFY=memory, then fusion, rewrites, inline, llvm, to find the part at fault",
                 )
 
 

@@ -83,7 +83,7 @@ class RendezvousTable:
                 raise DeclinedError("different collectives on one channel")
             made = {i: self._make(i, is_shared=len(alike) > 1) for i in alike}
         except (DeclinedError, UnsupportedError, ExecutionError):
-            # The interpreter tells what is wrong when the program gets there. What was begun is not needed.
+            # The interpreter raises the error when the program gets there. Functions that were begun are not needed.
             for name in set(self._code.functions).difference(before):
                 del self._code.functions[name]
             made = dict.fromkeys(alike)

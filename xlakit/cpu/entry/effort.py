@@ -1,4 +1,4 @@
-"""How much LLVM does for kernels that run once: less, where compiling them well takes longer than it ever gains."""
+"""How much LLVM does for kernels that run once: less, where optimizing them takes longer than it saves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xlakit.memory.steps import ConditionalStep, KernelStep, Step, WhileStep
 from xlakit.options import knob
 
 # Calling a program takes some microseconds. Kernels whose calls cost no more than this in one run, by their estimates,
-# get code as it comes, which takes some times as long ...
+# get code without any optimization, which runs a few times as long ...
 _QUICK_NANOSECONDS = knob("effort.quick_nanoseconds", 30.0, 0.0, 1e6)
 # ... as long as all of them together cost no more than this.
 _QUICK_TOGETHER = knob("effort.quick_together", 150.0, 0.0, 1e7)

@@ -346,7 +346,7 @@ class _Jit:
 
 _lasting_jit = cache(_Jit)
 _newest: list[_Jit] = []
-# What is to be freed. A library may be given up in the middle of anything, where its thread holds the lock.
+# Libraries to be freed. The garbage collector may release one at any point, where its thread may hold the lock.
 _released: deque[tuple[_Jit, Any]] = deque()
 
 

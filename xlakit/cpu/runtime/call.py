@@ -106,7 +106,7 @@ def execute_member(context: Context, arguments: Sequence[Array], results: Sequen
 
 
 def run_devices(run: int) -> int:
-    """Run what stands in a run on all of its devices; gives what went wrong with the threads, else DONE.
+    """Execute a run, of which the address is given, on all of its devices; gives DONE, or the status of a failure.
 
     Raises what a signal handler raised meanwhile, when all devices have ended.
     """

@@ -29,7 +29,7 @@ class Status(IntEnum):
     INTERRUPTED = 2
     # There is no memory for the arena or for something else.
     OUT_OF_MEMORY = 3
-    # A collective could not do with the values that it was given; Python says what is wrong with them.
+    # The values of a collective's operands are invalid; Python raises the error.
     FAULTY = 4
     PROGRAM = 16
 

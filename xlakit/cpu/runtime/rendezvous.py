@@ -48,8 +48,8 @@ RUN = Record(
 )  # fmt: skip
 PARKING_SLOT_BYTES = -(-waiting.PARKING_SLOT.size // 64) * 64
 
-# arrived, claimed and completed count over all generations. count: the members. faulty: not 0 where a kernel could not
-# do with the values that it found. An ARRIVAL for each member follows.
+# arrived, claimed and completed count over all generations. count: the members. faulty: not 0 where a kernel found
+# invalid values. An ARRIVAL for each member follows.
 SLOT = Record(arrived=1, claimed=1, completed=1, count=1, faulty=1, _line=3)
 # The address of the member's table, how often it has arrived, and the index in the group of the member that it gets its
 # data from.

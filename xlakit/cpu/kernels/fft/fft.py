@@ -43,7 +43,7 @@ def _needs_copy(op: Fft) -> bool:
 
 
 def _axes(op: Fft, kind: PrimitiveType, dimensions: Sequence[int]) -> list[Axis]:
-    """What is done one after the other: real rows come first, or last."""
+    """The axes in the order in which they are transformed: that of real rows is the first, or the last."""
     is_inverse = op.fft_type in (FftType.IFFT, FftType.IRFFT)
     reads_real, writes_real = op.fft_type is FftType.RFFT, op.fft_type is FftType.IRFFT
     part = F64 if kind in (PrimitiveType.F64, PrimitiveType.C128) else F32

@@ -329,7 +329,7 @@ class _Writer:
         return found
 
     def emit_scan(self) -> Phase:
-        """The results, each segment beginning with what the ones before it come to."""
+        """The results; each segment begins with the total of all segments before it."""
         plan = self.plan
         with task_function(self.module, "scan", self.arrays) as (fn, emitter, begin, end):
             accumulators = self._accumulators(emitter, max(plan.strip, _LANES))
@@ -471,7 +471,7 @@ class _Writer:
     def _prefixes(
         self, emitter: Emitter, accumulators: Sequence[Sequence[Value]], before: list[Scalar]
     ) -> list[Scalar]:
-        """Replace what each lane comes to by what is before it; gives what all come to."""
+        """Replace the total of each lane by the total of all lanes before it; gives the total of all."""
         running = before
         for number in range(_LANES):
             lane = emitter.fn.i64(number)

@@ -1,7 +1,7 @@
 """Running totals of one sequence in vector registers: of neighbors first, then of vectors, blocks and chunks.
 
-What is before a vector is a sum of four: what is before its chunk, its block, and itself in the block, each of them in
-order. So no total is a long chain, which would be slow and lose digits.
+The total before a vector is a sum of three: of the chunks before its chunk, of the blocks before its block in the
+chunk, and of the vectors before it in the block. So no total is a long chain, which would be slow and lose digits.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RunningTotals:
     def write(
         self, fn: Function, arrays: tuple[Value, Value], length: int, span: tuple[Value, Value], before: Value
     ) -> Value:
-        """Combine a span of whole blocks of a sequence, after what is before it; gives what all of it comes to.
+        """Write the running totals of a span of whole blocks after the total ``before``; gives the total after it.
 
         arrays: where the sequence of ``length`` elements and its results lie.
         """
@@ -71,7 +71,7 @@ class RunningTotals:
         return BINARY[self.op.opcode](fn, self.kind, before, value)
 
     def _block(self, fn: Function, arrays: tuple[Value, Value], length: int, first: Value, before: Value) -> Value:
-        """The results of a block; gives, in all lanes, what it comes to by itself."""
+        """The results of a block; gives the total of the block alone, in all lanes."""
         lanes, type = self.lanes, register_type(self.kind)
         positions = [first + n * lanes for n in range(_VECTORS)]
         if self.reverse:

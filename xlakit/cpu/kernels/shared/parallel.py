@@ -37,5 +37,5 @@ def grain_of(phase: Phase) -> int:
 
 
 def as_chosen(phase: Phase) -> Phase:
-    """A phase that stays shared out as the knobs in force say, whatever they are when the entry is written."""
+    """A phase whose grain is fixed by the knobs in force now, not by those in force when the entry is written."""
     return replace(phase, grain=grain_of(phase) if is_parallel(phase) else 0)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xlakit.cpu.loops.emit.levels import Level, Output
     from xlakit.cpu.loops.ir.space import Group
 
-# Results that are larger than this do not go through the caches: what reads them next would find few of them there.
+# Results that are larger than this do not go through the caches: they would be evicted before they are read.
 NON_TEMPORAL_BYTES = knob("non_temporal.least_written", lambda: machine.current().l3 // 2, 0, 4096, tries=(0, 1 << 62))
 VECTOR_BYTES = 32
 # Iterations of a strip, whose results stay in the first cache until they go; shorter runs are not worth a buffer.
