@@ -96,23 +96,24 @@ def scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padde
     window, rank = op.update_window_dims, arrays[0].shape.rank
     batch = [d for d in range(updates[0].shape.rank) if d not in window]
     order = (*batch, *window)
-    moved = [x.value for x in updates]
+    values = [x.value for x in updates]
     if order != tuple(range(len(order))):
-        moved = [make.transpose(x, order) for x in moved]
+        values = [make.transpose(x, order) for x in values]
     update_sizes = {order.index(d): size for x in reversed(updates) for d, size in x.dims.items()}
-    taken = (*op.inserted_window_dims, *op.input_batching_dims)
-    spanned = [d for d in range(rank) if d not in taken]
-    split = moved[0].shape.dimensions
+    # The dimensions of the operands that windows span, in the order of the updates' window dimensions.
+    not_spanned = (*op.inserted_window_dims, *op.input_batching_dims)
+    spanned = [d for d in range(rank) if d not in not_spanned]
+    update_dims = values[0].shape.dimensions
     extents: dict[int, Size] = dict.fromkeys(range(rank), 1)
-    extents |= {d: update_sizes.get(p, split[p]) for p, d in enumerate(spanned, len(batch))}
+    extents |= {d: update_sizes.get(p, update_dims[p]) for p, d in enumerate(spanned, len(batch))}
     vectors = _vectors(indices, op.index_vector_dim, make)
     starts = _all_starts(op, vectors.value, rank, make)
     counts = {**vectors.dims, **{d: size for d, size in update_sizes.items() if d < len(batch)}}
     is_split = any(d >= len(batch) for d in update_sizes)
     outside = _outside(starts, counts, arrays, extents, make, all_dimensions=is_split)
     if is_split:
-        starts, outside = _split(starts, outside, split, spanned, make)
-        valid_updates = make.valid(split, {d: size for d, size in update_sizes.items() if d >= len(batch)})
+        starts, outside = _split(starts, outside, update_dims, spanned, make)
+        valid_updates = make.valid(update_dims, {d: size for d, size in update_sizes.items() if d >= len(batch)})
         if valid_updates is not None:
             outside = make.apply("or", outside, make.apply("not", valid_updates))
         spanned = []
@@ -126,7 +127,7 @@ def scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padde
         to_apply=op.to_apply,
     )
     targets = [make.reshape(x.value, (1, *x.shape.dimensions)) for x in arrays]
-    value = make.add(new, *targets, make.add(Concatenate(dimension=len(batch_sizes)), first, starts), *moved)
+    value = make.add(new, *targets, make.add(Concatenate(dimension=len(batch_sizes)), first, starts), *values)
     parts = [value] if count == 1 else [make.element(value, i) for i in range(count)]
     results = [make.reshape(part, x.shape.dimensions) for part, x in zip(parts, arrays, strict=True)]
     return bundle(results[0] if count == 1 else make.tuple(*results), [x.dims for x in arrays])

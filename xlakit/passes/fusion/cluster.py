@@ -172,7 +172,8 @@ class Seen(NamedTuple):
 class Cluster:
     """Instructions that become one fusion.
 
-    seen: the views of each member. loops: shared by the clusters of a computation.
+    seen: the views of each member. loops: shared by the clusters of a computation. sizes: the domain's dimensions, and
+    over: which of them reductions go over.
     """
 
     def __init__(self, root: Instruction, loops: Loops, pieces: Mapping[int, int] | None = None) -> None:
@@ -217,11 +218,11 @@ class Cluster:
     @property
     def kept(self) -> tuple[int, ...]:
         """The dimensions that the reductions keep."""
-        return tuple(size for d, size in enumerate(self.sizes) if d not in self.over)
+        return self._rows(self.over)
 
     # -- joining ---------------------------------------------------------------------------------
 
-    def sight_of(self, instruction: Instruction, users: list[Instruction]) -> Seen | None:
+    def seen_by(self, instruction: Instruction, users: list[Instruction]) -> Seen | None:
         """The views of an instruction by its users in the cluster; None if there are too many."""
         if len(users) == 1 and isinstance(users[0].op, ELEMENTWISE) and instruction.shape.rank == users[0].shape.rank:
             return self.seen[users[0]]
@@ -312,7 +313,7 @@ class Cluster:
             for root in source.roots:
                 if root in reader.operands:
                     users = [m for m in reader.members if root in m.operands]
-                    seen = reader.sight_of(root, users)
+                    seen = reader.seen_by(root, users)
                     if seen is None or seen.views != source.seen[root].views:
                         return False
         return (

@@ -99,11 +99,11 @@ class _Fusing:
     def _join(self, instruction: Instruction, consumers: list[Cluster], users: list[Instruction]) -> list[Cluster]:
         """The clusters of ``consumers`` that take the instruction in; none if too much would be recomputed."""
         inside = [[u for u in users if u in c.members] for c in consumers]
-        sights = [c.sight_of(instruction, own) for c, own in zip(consumers, inside, strict=True)]
+        seen = [c.seen_by(instruction, own) for c, own in zip(consumers, inside, strict=True)]
         work, count = work_of(instruction), instruction.shape.num_elements
         # The cost of recomputation adds up along a path to the results, until a value is stored.
         again = max([self._again.get(u, 0.0) for u in users])
-        more = sum(len(found.views) * found.computed for found in sights if found is not None) - count
+        more = sum(len(found.views) * found.computed for found in seen if found is not None) - count
         if work and more > 0 and not is_free(instruction):
             again += work * more
             if again > cost_model().materialization(instruction.shape):
@@ -112,7 +112,7 @@ class _Fusing:
             self._again[instruction] = again
         return [
             c
-            for c, own, found in zip(consumers, inside, sights, strict=True)
+            for c, own, found in zip(consumers, inside, seen, strict=True)
             if found is not None and c.joins(instruction, own, found)
         ]
 

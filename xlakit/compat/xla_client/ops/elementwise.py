@@ -12,7 +12,9 @@ from xlakit.ops import movement
 from xlakit.ops.elementwise import binary, compare, convert, elementary, math_library, select, unary
 
 
-def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def unary_operation(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """An operation on one operand, under XLA's name, by a function of xlakit's."""
+
     def apply(arg: Op, /) -> Op:
         return function(arg)
 
@@ -39,29 +41,29 @@ def _named(name: str, function: Callable[..., Any], apply: Callable[..., Any]) -
     return operation(apply)
 
 
-Abs = _unary("Abs", unary.abs)
-Ceil = _unary("Ceil", unary.ceil)
-Clz = _unary("Clz", unary.clz)
-Conj = _unary("Conj", unary.conj)
-Floor = _unary("Floor", unary.floor)
-Imag = _unary("Imag", unary.imag)
-IsFinite = _unary("IsFinite", unary.is_finite)
-Neg = _unary("Neg", unary.neg)
-Not = _unary("Not", unary.not_)
-PopulationCount = _unary("PopulationCount", unary.population_count)
-Real = _unary("Real", unary.real)
-Round = _unary("Round", unary.round)
-Sign = _unary("Sign", unary.sign)
-Reciprocal = _unary("Reciprocal", math_library.reciprocal)
-Square = _unary("Square", math_library.square)
-Acos = _unary("Acos", composed.acos)
-Acosh = _unary("Acosh", composed.acosh)
-Asin = _unary("Asin", composed.asin)
-Asinh = _unary("Asinh", composed.asinh)
-Atan = _unary("Atan", binary.atan)
-Atanh = _unary("Atanh", composed.atanh)
-Cosh = _unary("Cosh", composed.cosh)
-Sinh = _unary("Sinh", composed.sinh)
+Abs = unary_operation("Abs", unary.abs)
+Ceil = unary_operation("Ceil", unary.ceil)
+Clz = unary_operation("Clz", unary.clz)
+Conj = unary_operation("Conj", unary.conj)
+Floor = unary_operation("Floor", unary.floor)
+Imag = unary_operation("Imag", unary.imag)
+IsFinite = unary_operation("IsFinite", unary.is_finite)
+Neg = unary_operation("Neg", unary.neg)
+Not = unary_operation("Not", unary.not_)
+PopulationCount = unary_operation("PopulationCount", unary.population_count)
+Real = unary_operation("Real", unary.real)
+Round = unary_operation("Round", unary.round)
+Sign = unary_operation("Sign", unary.sign)
+Reciprocal = unary_operation("Reciprocal", math_library.reciprocal)
+Square = unary_operation("Square", math_library.square)
+Acos = unary_operation("Acos", composed.acos)
+Acosh = unary_operation("Acosh", composed.acosh)
+Asin = unary_operation("Asin", composed.asin)
+Asinh = unary_operation("Asinh", composed.asinh)
+Atan = unary_operation("Atan", binary.atan)
+Atanh = unary_operation("Atanh", composed.atanh)
+Cosh = unary_operation("Cosh", composed.cosh)
+Sinh = unary_operation("Sinh", composed.sinh)
 
 Cbrt = _elementary("Cbrt", elementary.cbrt)
 Cos = _elementary("Cos", elementary.cos)

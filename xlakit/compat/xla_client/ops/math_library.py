@@ -5,27 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from xlakit.compat.xla_client.errors import with_status
+from xlakit.compat.xla_client.ops.elementwise import unary_operation
 from xlakit.compat.xla_client.ops.operations import Builder, Computation, Op, Ops, operation
 from xlakit.lib import linear_algebra, special
 from xlakit.lib.approx_topk import approx_top_k_reduction_output_size
 from xlakit.ops import data, movement, sort
 
-
-def _unary(name: str, function: Any) -> Any:
-    def apply(arg: Op, /) -> Op:
-        return function(arg)
-
-    apply.__name__ = apply.__qualname__ = name
-    apply.__doc__ = function.__doc__
-    return operation(apply)
-
-
-BesselI0e = _unary("BesselI0e", special.bessel_i0e)
-BesselI1e = _unary("BesselI1e", special.bessel_i1e)
-Digamma = _unary("Digamma", special.digamma)
-ErfInv = _unary("ErfInv", special.erf_inv)
-Erfc = _unary("Erfc", special.erfc)
-Lgamma = _unary("Lgamma", special.lgamma)
+BesselI0e = unary_operation("BesselI0e", special.bessel_i0e)
+BesselI1e = unary_operation("BesselI1e", special.bessel_i1e)
+Digamma = unary_operation("Digamma", special.digamma)
+ErfInv = unary_operation("ErfInv", special.erf_inv)
+Erfc = unary_operation("Erfc", special.erfc)
+Lgamma = unary_operation("Lgamma", special.lgamma)
 
 
 @operation

@@ -106,7 +106,7 @@ class GemmEmitter:
         if blocking.packs[0]:
             rows = Direction(((blocking.mc, blocking.packed_kc * self.engine.parts),))
             source = _Addresses(self.area.left, self.engine.packed.bytes)
-            self._walk(rows, fn.i64(0), fn.i64(blocking.mc), source, _Table(self.area.pointers))
+            self._fill_table(rows, fn.i64(0), fn.i64(blocking.mc), source, _Table(self.area.pointers))
         else:
             self.area.pointers = self.area.sources
         if blocking.is_mixed:
@@ -114,7 +114,7 @@ class GemmEmitter:
             side = blocking.packs.index(True)
             direction = Direction(((blocking.runs, blocking.kc * (1, self.engine.nr)[side]),))
             table = _Table(fn.at(self.area.packed_runs, I64, side), apart=2)
-            self._walk(direction, fn.i64(0), fn.i64(blocking.runs), _Addresses(), table)
+            self._fill_table(direction, fn.i64(0), fn.i64(blocking.runs), _Addresses(), table)
         with fn.while_([begin], lambda loop: loop.carried[0] < end) as loop:
             task = loop.carried[0]
             if blocking.batches_inner:
@@ -133,7 +133,7 @@ class GemmEmitter:
                 count = smaller(end - task, fn.i64(blocking.row_tasks) - row_task)
             first = row_task * blocking.task_rows
             last = smaller(first + count * blocking.task_rows, fn.i64(self.rows))
-            self.part(batch, column_task * blocking.task_columns, first, last)
+            self.compute_rows(batch, column_task * blocking.task_columns, first, last)
             loop.next(task + count)
         if not small:
             release(fn, scratch)
@@ -149,7 +149,7 @@ class GemmEmitter:
             bases.append(fn.at(array, memory_type(kind), offset))
         return bases
 
-    def part(self, batch: Value, column: Value, first: Value, last: Value) -> None:
+    def compute_rows(self, batch: Value, column: Value, first: Value, last: Value) -> None:
         """Compute rows ``first`` to ``last`` (exclusive) of the columns of one task."""
         fn, blocking, product = self.fn, self.blocking, self.product
         bases = self.bases(batch)
@@ -166,11 +166,11 @@ class GemmEmitter:
             columns = self.engine.nr
             padded = (width + (columns - 1)).integer("udiv", columns) * columns
             source = _Addresses(self.rhs.base, _bytes(product.rhs.kind))
-            self._walk(product.rhs.across, column, width, source, _Table(self.area.sliver_sources, padded=padded))
+            self._fill_table(product.rhs.across, column, width, source, _Table(self.area.sliver_sources, padded=padded))
             if blocking.ahead:
                 with self.k_blocks() as loop:
                     block = self.block(loop.index)
-                    self._point_runs(block)
+                    self._fill_run_tables(block)
                     self._pack_right(loop.index, block)
         with fn.loop(first, last, blocking.mc, hints=NO_UNROLL) as rows:
             end = smaller(rows.index + blocking.mc, last)
@@ -228,7 +228,7 @@ class GemmEmitter:
 
     # -- tables ----------------------------------------------------------------------------------
 
-    def _walk(
+    def _fill_table(
         self,
         direction: Direction,
         first: Value,
@@ -255,34 +255,36 @@ class GemmEmitter:
             fn.null() if target.pad is None else target.pad,
         )
 
-    def _point_rows(self, first: Value, last: Value) -> None:
+    def _fill_row_tables(self, first: Value, last: Value) -> None:
         """Fill the tables of the rows of a block and of their sums; rows beyond the end repeat the last one."""
         fn, engine, output = self.fn, self.engine, self.output
         count = last - first
         padded = (count + (engine.mr - 1)).integer("udiv", engine.mr) * engine.mr
         lhs = self.product.lhs
         source = _Addresses(self.lhs.base, _bytes(lhs.kind))
-        self._walk(lhs.across, first, count, source, _Table(self.area.sources, padded=padded))
+        self._fill_table(lhs.across, first, count, source, _Table(self.area.sources, padded=padded))
         if not self.direct:
             row = Direction(((self.blocking.mc, self.tile_row),))
-            self._walk(row, fn.i64(0), padded, _Addresses(self.area.sums, engine.acc.bytes), _Table(self.area.targets))
+            self._fill_table(
+                row, fn.i64(0), padded, _Addresses(self.area.sums, engine.acc.bytes), _Table(self.area.targets)
+            )
             return
         row, column = output.origin or (fn.i64(0), fn.i64(0))
         base = fn.at(output.base, engine.acc, output.columns.offset(fn, self.column - column))
         targets = _Table(self.area.targets, padded=padded, pad=self.area.sums)
-        self._walk(output.rows, first - row, count, _Addresses(base, engine.acc.bytes), targets)
+        self._fill_table(output.rows, first - row, count, _Addresses(base, engine.acc.bytes), targets)
 
-    def _point_runs(self, block: Block) -> None:
+    def _fill_run_tables(self, block: Block) -> None:
         """Fill the tables of the distances of the runs of a block of k from the beginnings of rows and columns."""
         fn = self.fn
         runs = fn.i64(block.runs) if isinstance(block.runs, int) else block.runs
         for side, matrix in enumerate((self.product.lhs, self.product.rhs)):
             outer = joined(matrix.along.outer)
             distances = _Addresses(base=block.step * matrix.along.stride)
-            self._walk(outer, block.run, runs, distances, _Table(fn.at(self.area.runs, I64, side), apart=2))
+            self._fill_table(outer, block.run, runs, distances, _Table(fn.at(self.area.runs, I64, side), apart=2))
             if self.blocking.is_mixed and not self.blocking.packs[side]:
                 table = _Table(fn.at(self.area.packed_runs, I64, side), apart=2)
-                self._walk(outer, block.run, runs, distances, table)
+                self._fill_table(outer, block.run, runs, distances, table)
 
     # -- packing ---------------------------------------------------------------------------------
 
@@ -349,12 +351,12 @@ class GemmEmitter:
         """One block of rows: for each block of k pack, then multiply tile by tile."""
         fn, blocking, engine = self.fn, self.blocking, self.engine
         count = last - first
-        self._point_rows(first, last)
+        self._fill_row_tables(first, last)
         if self.begins_with_zeros:
             fn.fill(self.area.sums, 0, self.areas.sums)
         with self.k_blocks() as loop:
             block = self.block(loop.index)
-            self._point_runs(block)
+            self._fill_run_tables(block)
             if blocking.packs[1] and not blocking.ahead:
                 self._pack_right(loop.index, block)
             if blocking.packs[0]:

@@ -200,7 +200,7 @@ class _Rows(_Writer):
         step = self.group * (self.plan.step * (2 if kind.is_complex else 1))
         return [lhs, self.fn.at(rhs, memory_type(kind), step), result]
 
-    def part(self, batch: Value, column: Value, first: Value, last: Value) -> None:
+    def compute_rows(self, batch: Value, column: Value, first: Value, last: Value) -> None:
         """Group by group; a row belongs to the first group that ends behind it."""
         fn, plan = self.fn, self.plan
         zero = fn.i64(0)
@@ -212,7 +212,7 @@ class _Rows(_Writer):
             high = smaller(last, end * plan.inner)
             with fn.if_(low < high):
                 self.group = loop.index
-                super().part(batch, column, low, high)
+                super().compute_rows(batch, column, low, high)
             loop.next(sum, reached.smax(end))
         self.group = zero
         self.clear(batch, column, first.smax(loop.results[1] * plan.inner), last)
@@ -221,7 +221,7 @@ class _Rows(_Writer):
 class _Batches(_Writer):
     """Only the batches that the groups count are computed."""
 
-    def part(self, batch: Value, column: Value, first: Value, last: Value) -> None:
+    def compute_rows(self, batch: Value, column: Value, first: Value, last: Value) -> None:
         """A part of a batch, or zeros."""
         fn, plan = self.fn, self.plan
         position = batch.integer("udiv", plan.inner).integer("urem", plan.ragged)
@@ -230,7 +230,7 @@ class _Batches(_Writer):
             loop.next(loop.carried[0] + self.size(prefix, loop.index))
         counted = position < loop.results[0]
         with fn.if_(counted):
-            super().part(batch, column, first, last)
+            super().compute_rows(batch, column, first, last)
         with fn.if_(~counted):
             self.clear(batch, column, first, last)
 
@@ -241,11 +241,11 @@ class _Sums(_Writer):
     # A group may be empty.
     begins_with_zeros = True
 
-    def part(self, batch: Value, column: Value, first: Value, last: Value) -> None:
+    def compute_rows(self, batch: Value, column: Value, first: Value, last: Value) -> None:
         """A part of a group's result."""
         count = self.product.batch // self.plan.groups.count
         self.group, self.own = batch.integer("udiv", count), batch.integer("urem", count)
-        super().part(batch, column, first, last)
+        super().compute_rows(batch, column, first, last)
 
     @contextmanager
     def k_blocks(self) -> Generator[Loop]:
