@@ -1,6 +1,6 @@
 """The picture of a run for people who read no table: a bar for each group, xlakit's time in XLA's, as SVG.
 
-It is written without a drawing library, with one line for each thing, so that a new run changes few lines of the file.
+It is written without a drawing library, an element a line, so that a new run changes few lines of the file.
 """
 
 from __future__ import annotations

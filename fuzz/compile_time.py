@@ -2,7 +2,7 @@
 
 Chains and trees of each family of operations (:mod:`fuzz.programs.composed.long`), and of families mixed at random, are
 compiled at several lengths. What is measured grows like a power of the length; the exponent is 1 where the compiler is
-linear. Three things are: how many calls the passes and the code generator make, how many lines of LLVM IR they write,
+linear. Three counts are: how many calls the passes and the code generator make, how many lines of LLVM IR they write,
 both of which are the same each time, and the processor's time, which is what matters, but is only looked at beyond a
 floor. Each program is compiled in a process of its own, with limits of time and memory; a short one runs, too, and must
 give what the interpreter gives. The exit status is 1 where an exponent is above the limit, a program is not compiled,

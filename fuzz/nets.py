@@ -82,7 +82,7 @@ NETS: tuple[Net, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What became of a net: the first thing that it found, after how many seconds, and its last line."""
+    """What became of a net: the first fault that it found, after how many seconds, and its last line."""
 
     fault: str
     seconds: float

@@ -56,8 +56,8 @@ def test_compiling_leaves_the_collector_as_it_was(monkeypatch):
     assert gc.get_threshold() == (700, 10, 10)
 
 
-def _is_old(thing):
-    return any(found is thing for found in gc.get_objects(generation=2))
+def _is_old(value):
+    return any(found is value for found in gc.get_objects(generation=2))
 
 
 @pytest.mark.usefixtures("thresholds")
@@ -66,10 +66,10 @@ def test_what_is_imported_counts_as_old(monkeypatch, modules):
     gc.disable()
     try:
         with collecting_less():
-            thing = [[]]
+            value = [[]]
             for number in range(modules):
                 monkeypatch.setitem(sys.modules, f"made_for_this_test_{number}", ModuleType("made"))
-        assert _is_old(thing) == (modules > 0)
+        assert _is_old(value) == (modules > 0)
         assert gc.get_freeze_count() == 0
     finally:
         gc.enable()

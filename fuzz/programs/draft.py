@@ -1,4 +1,4 @@
-"""Draft: an HLO text in the making, with the chance that its author draws on; Program: the finished thing."""
+"""Draft: an HLO text under construction, and the random choices that it is made by; Program: the finished text."""
 
 from __future__ import annotations
 

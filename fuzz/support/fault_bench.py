@@ -68,8 +68,8 @@ CASES = Cases()
 
 
 @contextmanager
-def somebody_idle() -> Generator[None]:
-    """A thread of the host that could bring something, and does not."""
+def idle_thread() -> Generator[None]:
+    """A thread of the host that could feed a device or send to it, and never does."""
     over = threading.Event()
     thread = threading.Thread(target=over.wait, name="idle")
     thread.start()
@@ -80,11 +80,11 @@ def somebody_idle() -> Generator[None]:
         thread.join()
 
 
-def with_somebody_idle(run: Callable[[], object]) -> Callable[[], object]:
+def beside_idle_thread(run: Callable[[], object]) -> Callable[[], object]:
     """``run`` beside such a thread."""
 
     def idle() -> object:
-        with somebody_idle():
+        with idle_thread():
             return run()
 
     return idle
@@ -97,8 +97,8 @@ def interrupted_soon(run: Callable[[], object]) -> Callable[[], object]:
         timer = threading.Timer(_SIGNAL_SECONDS, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         try:
-            # It is no deadlock while another thread may still come.
-            with somebody_idle():
+            # It is no deadlock while another thread may still feed the program.
+            with idle_thread():
                 return run()
         finally:
             timer.join()

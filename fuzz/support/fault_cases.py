@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import xlakit as xla
-from fuzz.support.fault_bench import CASES, S32, Bench, Injection, interrupted_soon, with_somebody_idle
+from fuzz.support.fault_bench import CASES, S32, Bench, Injection, beside_idle_thread, interrupted_soon
 
 _case = CASES.case
 
@@ -228,7 +228,7 @@ def _sender_raises(bench: Bench) -> Injection:
     def run(value: int) -> list[Any]:
         return xla.run_together((receiver, []), (sender, [value]))
 
-    return with_somebody_idle(lambda: run(-1)), lambda: _all_equal(run(7), 7)
+    return beside_idle_thread(lambda: run(-1)), lambda: _all_equal(run(7), 7)
 
 
 # -- feeds -------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def _no_infeed(bench: Bench) -> Injection:
 @_case("an infeed that another thread could bring", xla.DeadlockError, "for an infeed", "XLAKIT_TIMEOUT", waits=True)
 def _late_infeed(bench: Bench) -> Injection:
     executable = bench.compile(lambda b: xla.infeed(b, S32))
-    return with_somebody_idle(executable), lambda: _fed(executable, 4)
+    return beside_idle_thread(executable), lambda: _fed(executable, 4)
 
 
 @_case(
@@ -270,7 +270,7 @@ def _infeed_beside_collective(bench: Bench) -> Injection:
         executable.execution_context.infeed(0, 5)
         return _all_equal(executable(1), 7)
 
-    return with_somebody_idle(lambda: executable(1)), again
+    return beside_idle_thread(lambda: executable(1)), again
 
 
 @_case("an infeed of another shape", xla.ArgumentError, r"infeed takes s32\[\], got f32\[3\]", "at: .*fault_cases.py")
@@ -314,7 +314,7 @@ def _full_outfeed(bench: Bench) -> Injection:
 @_case("a full outfeed that another thread could empty", xla.DeadlockError, "for room in its outfeed", waits=True)
 def _late_outfeed(bench: Bench) -> Injection:
     executable = _outfeeding(bench)
-    return with_somebody_idle(lambda: executable(5)), _outfeeds_again(executable)
+    return beside_idle_thread(lambda: executable(5)), _outfeeds_again(executable)
 
 
 @_case("a full infeed that nothing empties", xla.DeadlockError, "no room in the infeed of device 0.* holds 1 value")

@@ -1,8 +1,8 @@
-"""How much of a program's results hangs on roundings: the program with every rounding done a little differently.
+"""How sensitive a program's results are to roundings: the program with every rounding done a little differently.
 
 The cosine of 450,000, computed in F32, is a quarter of a turn away from that of the next number. No tolerance for
-rounding fits that; but a program that says such a thing says something else, too, when its intermediate results are
-off by their last bit.
+rounding fits that; but the results of such a program also change when its intermediate results are off by their last
+bit.
 """
 
 from __future__ import annotations

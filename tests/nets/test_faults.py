@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from fuzz import faults
-from fuzz.support.fault_bench import Case, somebody_idle
+from fuzz.support.fault_bench import Case, idle_thread
 from fuzz.support.fault_cases import CASES
 from xlakit.errors import DeadlockError
 
@@ -31,7 +31,7 @@ def test_what_does_not_end_as_it_should_is_told():
 
 
 def test_a_thread_that_is_left_is_told():
-    idle = somebody_idle()
+    idle = idle_thread()
 
     def inject(bench):
         return idle.__enter__, lambda: True

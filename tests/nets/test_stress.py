@@ -60,9 +60,9 @@ def remaining():
     """What should be gone when nothing runs."""
     gc.collect()
     counts = dict.fromkeys(("Run", "Device", "Channel", "Message", "PostedReceive"), 0)
-    for thing in gc.get_objects():
-        if isinstance(thing, (Run, Device, Channel, Message, PostedReceive)):
-            counts[type(thing).__name__] += 1
+    for value in gc.get_objects():
+        if isinstance(value, (Run, Device, Channel, Message, PostedReceive)):
+            counts[type(value).__name__] += 1
     files = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
     return counts, threading.active_count(), files
 

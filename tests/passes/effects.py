@@ -22,7 +22,7 @@ class Effects:
         return builder.build(self._block(value, 3))
 
     def _block(self, value, depth):
-        """A few things done with a number and what becomes of it."""
+        """A few operations on a number and on their results."""
         for _ in range(self._random.randint(1, 3)):
             made = self._thing(value, depth)
             # Some results are used, of others only the effect is left.

@@ -236,7 +236,7 @@ _COLLECTIVES: tuple[Callable[[Author, Scope], None], ...] = (
 
 
 def fill(author: Author, scope: Scope, count: int, depth: int) -> None:
-    """So many collectives, with other things between them."""
+    """So many collectives, with other operations between them."""
     for _ in range(count):
         choice = author.integer(0, 9)
         if choice == 0 and depth:

@@ -1,4 +1,4 @@
-"""The search for the best knobs, over things whose times and results the test says."""
+"""The search for the best knobs, over candidates whose times and results the test sets."""
 
 import numpy as np
 import pytest

@@ -39,7 +39,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XLAKIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("XLAKIT_CACHE", raising=False)
     monkeypatch.delenv("XLAKIT_TUNE", raising=False)
-    # Somebody may be at work on the compiler while its tests run.
+    # The compiler's files may be edited while its tests run.
     for module in (compiler, sys.modules["xlakit.cpu.cache_key"]):
         monkeypatch.setattr(module, "compiler_has_changed", lambda: False)
     sys.modules["xlakit.cpu.cache_key"]._of_compiler.cache_clear()
