@@ -5,8 +5,8 @@ compiled at several lengths. What is measured grows like a power of the length; 
 linear. Three counts are: how many calls the passes and the code generator make, how many lines of LLVM IR they write,
 both of which are the same each time, and the processor's time, which is what matters, but is only looked at beyond a
 floor. Each program is compiled in a process of its own, with limits of time and memory; a short one runs, too, and must
-give what the interpreter gives. The exit status is 1 where an exponent is above the limit, a program is not compiled,
-or numbers differ.
+give what the interpreter gives. The exit status is 1 where an exponent is above the limit, a step takes too long, a
+program is not compiled, or numbers differ.
 
 With ``--quick``, half of the time is for glances: passes and code generation alone, of one length, without LLVM. These
 are so many cases in a second that what doubles with each step is met whatever the seed.
@@ -40,11 +40,14 @@ from xlakit.ir.instruction import HloModule
 from xlakit.passes.pipeline import run_pipeline
 
 _LENGTHS = (1, 16, 32, 64)
-_SIZES = (1, 2, 3, 4, 8)
+_SIZES = (1, 2, 3, 4, 8, 16)
 # How many steps a program has whose results are compared.
 _SHORT = 5
 # Exponents above this are a fault.
 _LIMIT = 1.2
+# What doubles up to a bound is linear, and slow all the same: more of the processor's seconds for a step are a fault,
+# too. The slowest takes little more than half of them.
+_SECONDS_FOR_STEP = 0.12
 # What grows by less than this from the first length to the last one says nothing about how it grows.
 _FLOORS = {"calls": 20_000.0, "lines": 1_000.0, "seconds": 2.0}
 # Of the processor; other processes may have it, so that a case is waited for some times as long.
@@ -206,7 +209,13 @@ def _examined(case: Case, lengths: Sequence[int], limit: float, seconds: float =
     if error or len(rows) < len(lengths):
         return Finding(case, rows, error.strip().splitlines()[-1] if error.strip() else "the process died")
     steep = [f"{name} grow with exponent {value:.2f}" for name, value in exponents(rows).items() if value > limit]
-    return Finding(case, rows, "; ".join([*steep, *([wrong] if wrong else [])]))
+    return Finding(case, rows, "; ".join([*steep, *too_slow(rows), *([wrong] if wrong else [])]))
+
+
+def too_slow(rows: Sequence[dict[str, float]]) -> list[str]:
+    """What there is to say of the steps of the longest program; empty unless they take too long."""
+    each = rows[-1]["seconds"] / rows[-1]["length"]
+    return [f"seconds: {each:.2f} for each step"] if each > _SECONDS_FOR_STEP else []
 
 
 def _measure(case: Case, lengths: Sequence[int], seconds: float) -> None:

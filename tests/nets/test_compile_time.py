@@ -3,7 +3,7 @@
 import pytest
 
 from fuzz import compile_time
-from fuzz.compile_time import Case, Finding, examine, exponents, glances, measured, wrong_numbers
+from fuzz.compile_time import Case, Finding, examine, exponents, glances, measured, too_slow, wrong_numbers
 from fuzz.programs.composed.long import MIXED, PATTERNS, long_module
 from fuzz.programs.composed.steps import FAMILIES
 
@@ -28,6 +28,11 @@ def test_a_step_is_no_power():
 
 def test_what_is_little_says_nothing():
     assert not exponents(rows(lambda n: n * n))
+
+
+def test_what_is_linear_may_be_too_slow():
+    assert too_slow([{"length": 1, "seconds": 0.0}, {"length": 16, "seconds": 16.0}])
+    assert not too_slow([{"length": 1, "seconds": 1.0}, {"length": 16, "seconds": 0.5}])
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, MIXED])

@@ -225,6 +225,16 @@ def _computed_gathers(own: Steps, x: XlaOp, number: int) -> XlaOp:
     return own.near(found + 0.1 * number)
 
 
+@family(rank=1, least=2)
+def _comparators(own: Steps, x: XlaOp, number: int) -> XlaOp:
+    """A stage of a sorting network: each element is read in its place and in another one."""
+    places = xla.iota(own.builder, xla.make_shape(xla.S32, own.sizes), 0)
+    others = places ^ (1 << number % 4)
+    inside = xla.reshape(xla.min(others, xla.constant(own.builder, own.size - 1, xla.S32)), [own.size, 1])
+    other = xla.gather(x, inside, slice_sizes=[1], collapsed_slice_dims=[0], start_index_map=[0])
+    return xla.select(places < others, xla.min(x, other), xla.max(x, other)) - 0.001 * number
+
+
 @family()
 def _scatters(own: Steps, x: XlaOp, number: int) -> XlaOp:
     rows = xla.reshape(own.place(x, number), [1, 1])
