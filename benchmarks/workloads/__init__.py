@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.program import Workload
 from benchmarks.workloads import (
+    batches,
     convolution,
     dispatch,
     elementwise,
@@ -23,6 +24,7 @@ _MODULES = (
     convolution,
     indexing,
     loops,
+    batches,
     random,
     transforms,
     models,

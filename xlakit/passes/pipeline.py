@@ -12,6 +12,7 @@ from xlakit.deprecation import warn_renamed
 from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.options import current
+from xlakit.passes.batches.batch_minor import BatchMinor
 from xlakit.passes.canonicalize.control_dependencies import ControlDependencies
 from xlakit.passes.canonicalize.expand import Expand
 from xlakit.passes.canonicalize.inline_calls import InlineCalls
@@ -100,6 +101,7 @@ PIPELINE: tuple[Pass, ...] = (
     WhileSums(),
     WhileElements(),
     PoolingGradients(),
+    BatchMinor(),
     Fuse(),
     Epilogues(),
     # Fusions have constants of their own.

@@ -11,6 +11,7 @@ from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Contraction
+from xlakit.ops.linear_algebra import Cholesky, TriangularSolve
 from xlakit.ops.sort import Sort
 from xlakit.ops.windows import SelectAndScatter
 from xlakit.passes.analysis.cost_model import cost_model
@@ -151,9 +152,16 @@ def _partial_sort(module: Module, computation: Computation, name: str) -> Kernel
     return emit_partial_sort(module, computation)
 
 
+def _in_lanes(module: Module, computation: Computation, name: str) -> Kernel | None:
+    from xlakit.cpu.kernels.linalg.lanes import emit_in_lanes
+
+    return emit_in_lanes(module, computation)
+
+
 # Fusions that are no loop nest, by an operation that each of them has; in the order in which they are tried.
 OF_FUSIONS: tuple[tuple[tuple[type[Op], ...], FusionMaker], ...] = (
     ((Contraction, Convolution), _product_fusion),
     ((SelectAndScatter,), _padded_selection),
     ((Sort,), _partial_sort),
+    ((Cholesky, TriangularSolve), _in_lanes),
 )

@@ -1,0 +1,175 @@
+"""Decompositions of many small matrices whose batch is the minor dimension: a matrix in each lane of vectors.
+
+Element (i, k) of all matrices is a row of memory, so the loops over one matrix compute vectors of such rows. The pass
+batch-minor makes fusions of this kind; each is ``transpose(op(transpose(x), ..))``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from xlakit.cpu.kernels.linalg.triangular_solve import NO_UNROLL
+from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value, vector
+from xlakit.cpu.llvm.target import vector_bytes
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase
+from xlakit.cpu.scalars import load, register_type, store
+from xlakit.cpu.scalars.memory import as_real
+from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
+from xlakit.ir.enums import Transpose
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.linear_algebra import Cholesky, TriangularSolve
+from xlakit.passes.analysis.cost_model import cost_model
+from xlakit.passes.batches.decompositions import decomposition_of
+
+# A row or a column of a matrix: a number of the loops.
+_Index = Value | int
+
+
+@dataclass(frozen=True, slots=True)
+class _Matrices:
+    """The matrices of the lanes that are computed together.
+
+    Element (i, k) of the first lane's is element ``first + i * steps[0] + k * steps[1]`` of the array.
+    """
+
+    fn: Function
+    kind: PrimitiveType
+    array: Value
+    first: Value
+    steps: tuple[int, int]
+    lanes: int
+
+    def _place(self, row: _Index, column: _Index) -> Value:
+        place = self.first
+        for index, step in zip((row, column), self.steps, strict=True):
+            place = place + index * step
+        return place
+
+    def transposed(self) -> _Matrices:
+        """The transposes of the matrices, in the same memory."""
+        return replace(self, steps=self.steps[::-1])
+
+    def load(self, row: _Index, column: _Index) -> Value:
+        """An element of each lane's matrix."""
+        return as_real(load(self.fn, self.kind, self.array, self._place(row, column), self.lanes))
+
+    def store(self, value: Value, row: _Index, column: _Index) -> None:
+        """Write an element of each lane's matrix."""
+        store(self.fn, self.kind, value, self.array, self._place(row, column))
+
+
+# Computes the matrices of some lanes, of the operands and the result.
+_Compute = Callable[[Sequence[_Matrices]], None]
+
+
+def emit_in_lanes(module: Module, computation: Computation) -> Kernel | None:
+    """The kernel of such a fusion; its table is the operands and the result. None for other fusions."""
+    inner = decomposition_of(computation)
+    if inner is None:
+        return None
+    kind, batch = inner.shape.element_type, computation.root.shape.dimensions[-1]
+    sizes = [x.shape.dimensions[-3:-1] for x in (*computation.parameters, computation.root)]
+    groups = math.prod(computation.root.shape.dimensions[:-3])
+    fn = module.function("decompositions", VOID, [PTR, I64, I64])
+    table, begin, end = fn.parameters
+    arrays = [fn.load(PTR, fn.at(table, PTR, number)) for number in range(len(sizes))]
+    compute = _cholesky(fn, inner) if isinstance(inner.op, Cholesky) else _substitution(fn, inner)
+    lanes = vector_bytes() // register_type(kind).bytes
+    # What the last vector would only have in part is done one by one.
+    vectors, rest = divmod(batch, lanes)
+
+    def run(group: Value, lane: Value, lanes: int) -> tuple[Value, ...]:
+        matrices = [
+            _Matrices(fn, kind, array, group * (rows * columns * batch) + lane, (columns * batch, batch), lanes)
+            for array, (rows, columns) in zip(arrays, sizes, strict=True)
+        ]
+        compute(matrices)
+        return ()
+
+    with fn.loop(begin, end, hints=NO_UNROLL) as task:
+        group, own = (task.index.integer(name, vectors + rest) for name in ("udiv", "urem"))
+        single = own - vectors + vectors * lanes
+        if not rest:
+            run(group, own * lanes, lanes)
+        elif not vectors:
+            run(group, single, 1)
+        else:
+            fn.if_else(own < vectors, lambda: run(group, own * lanes, lanes), lambda: run(group, single, 1))
+    fn.ret()
+    tasks = groups * (vectors + rest)
+    return Kernel((Phase(fn.name, tasks, tasks * cost_model().cycles(_cycles(inner))),))
+
+
+def _cycles(inner: Instruction) -> float:
+    """About how many cycles the matrices of a vector take."""
+    size = inner.operands[0].shape.dimensions[-1]
+    sides = math.prod(inner.shape.dimensions[-2:]) / size
+    return 50.0 + size * size * (8.0 + (size / 3 if isinstance(inner.op, Cholesky) else sides))
+
+
+def _cholesky(fn: Function, inner: Instruction) -> _Compute:
+    """The factors row by row, as a kernel of one matrix finds them."""
+    kind, lower = inner.shape.element_type, inner.op_as(Cholesky).lower
+    size = inner.shape.dimensions[-1]
+
+    def compute(matrices: Sequence[_Matrices]) -> None:
+        given, factor = (m if lower else m.transposed() for m in matrices)
+        type = vector(register_type(kind), given.lanes)
+        all_good = fn.constant(vector(I1, given.lanes), 1)
+        with fn.loop(0, size, carried=[all_good], hints=NO_UNROLL) as rows:
+            row = rows.index
+            with fn.loop(0, row, hints=NO_UNROLL) as columns:
+                column = columns.index
+                rest = _less_products(given.load(row, column), factor, (row, column), column)
+                factor.store(rest / factor.load(column, column), row, column)
+            square = _less_products(given.load(row, row), factor, (row, row), row)
+            factor.store(fn.intrinsic("llvm.sqrt", type, square), row, row)
+            rows.next(rows.carried[0] & (square > 0.0))
+        (good,) = rows.results
+        # What is not positive definite has no factor: all of its elements are NaN.
+        nan = fn.constant(type, math.nan)
+        with fn.loop(0, size, hints=NO_UNROLL) as rows:
+            with fn.loop(0, rows.index + 1, hints=NO_UNROLL) as columns:
+                found = factor.load(rows.index, columns.index)
+                factor.store(fn.select(good, found, nan), rows.index, columns.index)
+            with fn.loop(rows.index + 1, size, hints=NO_UNROLL) as columns:
+                factor.store(fn.select(good, fn.constant(type, 0.0), nan), rows.index, columns.index)
+
+    return compute
+
+
+def _less_products(start: Value, factor: _Matrices, rows: tuple[Value, Value], count: Value) -> Value:
+    """A value less the products of the first elements of two rows."""
+    fn = factor.fn
+    with fn.loop(0, count, carried=[start], hints=NO_UNROLL) as known:
+        left, right = (factor.load(row, known.index) for row in rows)
+        known.next(known.carried[0] - left * right)
+    return known.results[0]
+
+
+def _substitution(fn: Function, inner: Instruction) -> _Compute:
+    """Substitution in t x = b for one right-hand side after the other, where t is a or its transpose."""
+    op = inner.op_as(TriangularSolve)
+    size = inner.operands[0].shape.dimensions[-1]
+    sides = inner.shape.dimensions[-1 if op.left_side else -2]
+    is_transposed = (op.transpose_a is not Transpose.NO_TRANSPOSE) == op.left_side
+    lower = op.lower != is_transposed
+
+    def compute(matrices: Sequence[_Matrices]) -> None:
+        a, *others = matrices
+        t = a.transposed() if is_transposed else a
+        b, x = others if op.left_side else [m.transposed() for m in others]
+        with fn.loop(0, sides, hints=NO_UNROLL) as each, fn.loop(0, size, hints=NO_UNROLL) as steps:
+            side = each.index
+            row = steps.index if lower else fn.i64(size - 1) - steps.index
+            first, last = (fn.i64(0), row) if lower else (row + 1, fn.i64(size))
+            with fn.loop(first, last, carried=[b.load(row, side)], hints=NO_UNROLL) as known:
+                product = t.load(row, known.index) * x.load(known.index, side)
+                known.next(known.carried[0] - product)
+            found = known.results[0]
+            x.store(found if op.unit_diagonal else found / t.load(row, row), row, side)
+
+    return compute

@@ -1,0 +1,81 @@
+"""The batch dimension of a program, and the form in which an array has it last.
+
+JAX's ``vmap`` puts the dimension of the batch before the others, so a batch of rotations is ``f32[1024,3,3]``. Slices,
+concatenations and small products then work on rows of three elements, which no vector holds. In *batch-minor form* the
+array is ``f32[3,3,1024]``: what was done for each of the three is done for vectors of the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.options import knob
+from xlakit.passes.core.framework import PassContext
+from xlakit.passes.core.hlo_builder import HloBuilder
+
+# Makes an instruction in batch-minor form, of operands that are in that form if they have a batch dimension.
+Maker = Callable[[Sequence[Instruction], HloBuilder, PassContext], Instruction]
+
+# The fewest members of a batch, and arrays of a program that must have it.
+_FEWEST_MEMBERS = knob("batch_minor.fewest_members", 16, 2, 3)
+_FEWEST_ARRAYS = knob("batch_minor.fewest_arrays", 24, 1)
+# Rows of more elements than this fill vectors by themselves, and so do images and other large members.
+_LONGEST_ROW = knob("batch_minor.longest_row", 32, 4, 1000)
+_LARGEST_MEMBER = knob("batch_minor.largest_member", 2048, 16, 1 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch: the size of its dimension, by which it is recognized."""
+
+    size: int
+
+    def dimension(self, shape: Shape) -> int | None:
+        """The batch dimension of an array; None where it has none, or more than one may be it."""
+        if not shape.is_array or shape.is_dynamic or shape.dimensions.count(self.size) != 1:
+            return None
+        found = shape.dimensions.index(self.size)
+        member = shape.dimensions[found + 1 :]
+        is_small = math.prod(member) <= _LARGEST_MEMBER.value and member[-1:] <= (_LONGEST_ROW.value,)
+        return found if is_small else None
+
+    def is_moved(self, shape: Shape) -> bool:
+        """Whether an array lies in another order in batch-minor form."""
+        dimension = self.dimension(shape)
+        return dimension is not None and math.prod(shape.dimensions[dimension + 1 :]) > 1
+
+
+def order(rank: int, dimension: int) -> tuple[int, ...]:
+    """The dimensions of an array in the order of its batch-minor form."""
+    return (*range(dimension), *range(dimension + 1, rank), dimension)
+
+
+def place(dimension: int, rank: int, batch: int) -> int:
+    """Where a dimension is in batch-minor form."""
+    return rank - 1 if dimension == batch else dimension - (dimension > batch)
+
+
+def minor_shape(shape: Shape, dimension: int) -> Shape:
+    """The shape of the batch-minor form."""
+    sizes = shape.dimensions
+    return shape.without_layout().with_dimensions([sizes[d] for d in order(len(sizes), dimension)])
+
+
+def batch_of(computations: Iterable[Computation]) -> Batch | None:
+    """The batch of which the most arrays of small rows are; None where there is none."""
+    counts = Counter[int]()
+    for computation in computations:
+        for instruction in computation.instructions:
+            shape = instruction.shape
+            if not shape.is_array or shape.rank < 2 or shape.dimensions[-1] > _LONGEST_ROW.value:
+                continue
+            counts.update({n for n in shape.dimensions[:-1] if n >= _FEWEST_MEMBERS.value})
+    if not counts:
+        return None
+    size, count = max(counts.items(), key=lambda item: (item[1], item[0]))
+    return Batch(size) if count >= _FEWEST_ARRAYS.value else None

@@ -1,0 +1,142 @@
+"""Which operations of a program are made in batch-minor form: those of computations that gain by it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from xlakit.dataclass import dataclass
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.control import While
+from xlakit.ops.data import Constant, GetTupleElement, Iota, Parameter, Tuple
+from xlakit.ops.dot import Dot
+from xlakit.ops.gather import Gather
+from xlakit.ops.linear_algebra import Cholesky, TriangularSolve
+from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Reverse, Slice, Transpose
+from xlakit.ops.reduction import Reduce
+from xlakit.options import knob
+from xlakit.passes.analysis.loops import Loop, loop_of, trip_count
+from xlakit.passes.batches.forms import Batch, Maker
+from xlakit.passes.batches.rules import maker_of
+from xlakit.passes.core.framework import is_fixed
+
+# What an element costs that is moved from one form to the other, in elements of operations on short rows.
+_MOVED = knob("batch_minor.moved", 2.0, 0.0, 100.0)
+# Element-wise operations are as fast in either form, but not where they are fused with others.
+_ELEMENTWISE_GAIN = 0.25
+# Larger products of each member gain as much as one of so many multiplications.
+_DOT_GAIN = 64
+# How often a loop is taken to run that does not count.
+_ITERATIONS = 16
+# What moves elements within short rows, or combines them.
+_ON_ROWS = (Broadcast, Concatenate, Gather, Pad, Reduce, Reverse, Slice, Transpose)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is done with a computation.
+
+    makers: what makes its operations in batch-minor form; none where nothing is gained by that. loops: its loops that
+    carry their state in that form. gain: in elements of operations on short rows. carries: whether it is given, and
+    gives, the state of a loop, which can have either form.
+    """
+
+    makers: Mapping[Instruction, Maker]
+    loops: Mapping[Instruction, Loop]
+    gain: float
+    carries: bool
+
+
+def plans_of(computations: Iterable[Computation], batch: Batch) -> dict[Computation, Plan]:
+    """A plan for each computation that runs as a program, given callees first."""
+    own = list(computations)
+    loops = [loop for c in own for i in c.callers if isinstance(i.op, While) and (loop := loop_of(i))]
+    states = {c for loop in loops for c in (loop.body, loop.condition)}
+    found: dict[Computation, Plan] = {}
+    for computation in own:
+        found[computation] = _plan(computation, batch, found, carries=computation in states)
+    return found
+
+
+def _plan(computation: Computation, batch: Batch, inner: Mapping[Computation, Plan], *, carries: bool) -> Plan:
+    makers, loops = _candidates(computation, batch, inner)
+    gain = sum(_gain_of(x, batch) for x in makers)
+    gain -= _MOVED.value * sum(x.shape.num_elements for x in _moved(computation, batch, makers, loops, carries))
+    if gain < 0 or (gain == 0 and not carries):
+        makers, gain = {}, 0.0
+    return Plan(makers, loops, gain + sum(_gain_of_loop(loop, inner) for loop in loops.values()), carries)
+
+
+def _candidates(
+    computation: Computation, batch: Batch, inner: Mapping[Computation, Plan]
+) -> tuple[dict[Instruction, Maker], dict[Instruction, Loop]]:
+    """The operations and the loops of a computation that can be made in batch-minor form."""
+    ordered = {p for i in computation.instructions for p in i.control_predecessors}
+    whole = {o for i in computation.instructions if not isinstance(i.op, GetTupleElement) for o in i.operands}
+    whole.add(computation.root)
+    makers: dict[Instruction, Maker] = {}
+    loops: dict[Instruction, Loop] = {}
+    for x in computation.instructions:
+        if x in ordered or is_fixed(x) or (x.shape.is_tuple and x in whole):
+            continue
+        loop = loop_of(x)
+        if loop is not None:
+            state = sum(s.num_elements for s in x.shape.tuple_shapes if batch.is_moved(s))
+            if _gain_of_loop(loop, inner) > 2 * _MOVED.value * state:
+                loops[x] = loop
+        elif (maker := maker_of(x, batch)) is not None:
+            makers[x] = maker
+    return makers, loops
+
+
+def _gain_of(x: Instruction, batch: Batch) -> float:
+    """What an operation gains in batch-minor form."""
+    shapes = [s for i in (x, *x.operands) for _, s in i.shape.leaves() if batch.is_moved(s)]
+    if not shapes or isinstance(x.op, (Constant, Iota, Reshape)):
+        return 0.0
+    if isinstance(x.op, Dot):
+        if any(batch.dimension(o.shape) is None for o in x.operands):
+            return 0.0
+        sizes = x.operands[0].shape.dimensions
+        products = x.shape.num_elements * math.prod(sizes[d] for d in x.op.lhs_contracting_dims)
+        return float(min(products, _DOT_GAIN * batch.size))
+    if isinstance(x.op, (Cholesky, TriangularSolve)):
+        return float(x.shape.num_elements * x.operands[0].shape.dimensions[-1])
+    elements = float(max(s.num_elements for s in shapes))
+    return elements if isinstance(x.op, _ON_ROWS) else _ELEMENTWISE_GAIN * elements
+
+
+def _gain_of_loop(loop: Loop, inner: Mapping[Computation, Plan]) -> float:
+    plan = inner.get(loop.body)
+    return plan.gain * (trip_count(loop) or _ITERATIONS) if plan else 0.0
+
+
+def _moved(
+    computation: Computation,
+    batch: Batch,
+    makers: Mapping[Instruction, Maker],
+    loops: Mapping[Instruction, Loop],
+    carries: bool,
+) -> set[Instruction]:
+    """The values that have to be moved from one form to the other."""
+    starts = {loop.operands[0] for loop in loops}
+
+    def is_minor(x: Instruction) -> bool:
+        if not isinstance(x.op, GetTupleElement):
+            return x in makers
+        (whole,) = x.operands
+        return whole in makers or whole in loops or (carries and isinstance(whole.op, Parameter))
+
+    found: set[Instruction] = set()
+    for x in computation.instructions:
+        if carries and x is computation.root and isinstance(x.op, Tuple):
+            # A result of either form is that of the state.
+            continue
+        wants = x in makers or x in starts
+        found.update(o for o in x.operands if batch.is_moved(o.shape) and is_minor(o) != wants and not _is_known(o))
+    return found
+
+
+def _is_known(x: Instruction) -> bool:
+    """Whether it can be made in either form."""
+    return isinstance(x.op, (Constant, Iota)) or (isinstance(x.op, Broadcast) and not x.operands[0].shape.dimensions)

@@ -1,0 +1,161 @@
+"""Dots over batches in batch-minor form."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.dot import Dot
+from xlakit.ops.elementwise.binary import Add
+from xlakit.ops.reduction import Reduce
+from xlakit.ops.shared.contraction import free_dimensions
+from xlakit.options import knob
+from xlakit.passes.batches.forms import Batch, Maker, place
+from xlakit.passes.core.computation_builder import binary_computation
+from xlakit.passes.core.framework import PassContext
+from xlakit.passes.core.hlo_builder import HloBuilder
+
+# Products with more multiplications for each member have kernels that are faster than vectors of the batch; those of a
+# matrix that all members share are one product of matrices, which is so from fewer on.
+_MOST_PRODUCTS = knob("batch_minor.most_products", 1 << 12, 0, 1 << 20)
+_MOST_SHARED = knob("batch_minor.most_shared_products", 64, 0, 1 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class _Dimensions:
+    """The dimensions of a dot without the batch's: (left, right) pairs, and those of one operand.
+
+    own: the batch dimensions of the operands, None of an operand that all members share.
+    """
+
+    own: tuple[int | None, int | None]
+    shared: Sequence[tuple[int, int]]
+    rows: Sequence[int]
+    columns: Sequence[int]
+    pairs: Sequence[tuple[int, int]]
+
+
+def product(x: Instruction, batch: Batch, _: int) -> Maker | None:
+    """A dot of one product for each member of the batch, or of arrays of the batch and one that all members share."""
+    op = x.op_as(Dot)
+    lhs, rhs = (o.shape for o in x.operands)
+    found = _dimensions(op, batch, x)
+    if found is None:
+        return None
+    depth = math.prod(lhs.dimensions[a] for a, _ in found.pairs)
+    products = depth * x.shape.num_elements // batch.size
+    kinds = {x.shape.element_type, lhs.element_type, rhs.element_type}
+    is_shared = None in found.own
+    sums = depth > 0 and len(kinds) == 1 and kinds <= {PrimitiveType.F32, PrimitiveType.F64}
+    if sums and products <= (_MOST_SHARED if is_shared else _MOST_PRODUCTS).value:
+        return _sum_of_products(x, batch, found)
+    return _one_product(x, op, batch, found) if is_shared else None
+
+
+def _dimensions(op: Dot, batch: Batch, x: Instruction) -> _Dimensions | None:
+    lhs, rhs = (o.shape for o in x.operands)
+    rows = free_dimensions(lhs.rank, op.lhs_batch_dims, op.lhs_contracting_dims)
+    columns = free_dimensions(rhs.rank, op.rhs_batch_dims, op.rhs_contracting_dims)
+    left, right = batch.dimension(lhs), batch.dimension(rhs)
+    if left is None or right is None:
+        # The members are rows, or columns, of one product.
+        if left not in rows and right not in columns:
+            return None
+    elif left not in op.lhs_batch_dims or op.rhs_batch_dims[op.lhs_batch_dims.index(left)] != right:
+        return None
+    shared = [(a, b) for a, b in zip(op.lhs_batch_dims, op.rhs_batch_dims, strict=True) if a != left or b != right]
+    pairs = list(zip(op.lhs_contracting_dims, op.rhs_contracting_dims, strict=True))
+    return _Dimensions((left, right), shared, [d for d in rows if d != left], [d for d in columns if d != right], pairs)
+
+
+def _sum_of_products(x: Instruction, batch: Batch, found: _Dimensions) -> Maker:
+    """dot(a, b) -> the sum of products over the contracting dimensions, each of them an array of the whole batch.
+
+    The products have the dimensions (shared, rows, columns, contracting, batch).
+    """
+    lhs, rhs = (o.shape.dimensions for o in x.operands)
+    pairs, shared = found.pairs, found.shared
+    first = len(shared) + len(found.rows) + len(found.columns)
+    sizes = [
+        *[lhs[a] for a, _ in shared],
+        *[lhs[d] for d in found.rows],
+        *[rhs[d] for d in found.columns],
+        *[lhs[a] for a, _ in pairs],
+        batch.size,
+    ]
+    last = len(sizes) - 1
+    places: tuple[dict[int, int], dict[int, int]] = ({}, {})
+    for side in (0, 1):
+        places[side].update({pair[side]: n for n, pair in enumerate(shared)})
+        places[side].update({pair[side]: first + n for n, pair in enumerate(pairs)})
+    places[0].update({d: len(shared) + n for n, d in enumerate(found.rows)})
+    places[1].update({d: len(shared) + len(found.rows) + n for n, d in enumerate(found.columns)})
+    for own, at in zip(found.own, places, strict=True):
+        at.update({} if own is None else {own: last})
+
+    def factor(operand: Instruction, own: int | None, at: Mapping[int, int], make: HloBuilder) -> Instruction:
+        moved = {d if own is None else place(d, operand.shape.rank, own): n for d, n in at.items()}
+        axes = sorted(moved, key=moved.__getitem__)
+        return make.broadcast(make.transpose(operand, axes), sizes, [moved[d] for d in axes])
+
+    def maker(operands: Sequence[Instruction], make: HloBuilder, context: PassContext) -> Instruction:
+        factors = [factor(*each, make) for each in zip(operands, found.own, places, strict=True)]
+        products = make.apply("multiply", *factors)
+        if not pairs:
+            return products
+        kind = x.shape.element_type
+        sum = Reduce(dimensions=tuple(range(first, last)), to_apply=binary_computation("sum", Add(), kind, context))
+        return make.add(sum, products, make.scalar(0, kind))
+
+    return maker
+
+
+def _one_product(x: Instruction, op: Dot, batch: Batch, found: _Dimensions) -> Maker | None:
+    """dot(a, b), where only a or b has the batch -> dot(b, a) or dot(a, b), with the batch as the last column.
+
+    Products commute, so each element is the sum of the same products.
+    """
+    if len(op.operand_precision) not in (0, 2):
+        return None
+    left, right = found.own
+    lhs, rhs = x.operands
+    changed = dataclasses.replace(
+        op,
+        lhs_batch_dims=_moved(op.lhs_batch_dims, lhs, left),
+        lhs_contracting_dims=_moved(op.lhs_contracting_dims, lhs, left),
+        rhs_batch_dims=_moved(op.rhs_batch_dims, rhs, right),
+        rhs_contracting_dims=_moved(op.rhs_contracting_dims, rhs, right),
+    )
+    sizes = [lhs.shape.dimensions[a] for a, _ in found.shared]
+    rows = [lhs.shape.dimensions[d] for d in found.rows]
+    columns = [rhs.shape.dimensions[d] for d in found.columns]
+    if left is None:
+        shape = x.shape.without_layout().with_dimensions([*sizes, *rows, *columns, batch.size])
+        return lambda operands, make, _: make.add(changed, *operands, shape=shape)
+    turned = dataclasses.replace(
+        changed,
+        lhs_batch_dims=changed.rhs_batch_dims,
+        lhs_contracting_dims=changed.rhs_contracting_dims,
+        rhs_batch_dims=changed.lhs_batch_dims,
+        rhs_contracting_dims=changed.lhs_contracting_dims,
+        operand_precision=tuple(reversed(op.operand_precision)),
+    )
+    shape = x.shape.without_layout().with_dimensions([*sizes, *columns, *rows, batch.size])
+    count, many, few = len(sizes), len(columns), len(rows)
+    back = [
+        *range(count),
+        *range(count + many, count + many + few),
+        *range(count, count + many),
+        count + many + few,
+    ]
+    return lambda operands, make, _: make.transpose(make.add(turned, *reversed(operands), shape=shape), back)
+
+
+def _moved(dimensions: Sequence[int], operand: Instruction, own: int | None) -> tuple[int, ...]:
+    """Dimensions of an operand where they are in batch-minor form."""
+    rank = operand.shape.rank
+    return tuple(d if own is None else place(d, rank, own) for d in dimensions)
