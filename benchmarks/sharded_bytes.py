@@ -24,24 +24,52 @@ DEVICES = 8
 _TOLERANCE = 1.05
 
 
-def _child(platform: str, names: Sequence[str], folder: Path) -> dict[str, Any]:
-    """What a process on a platform has measured: by program the bytes and the number of collectives, or a fault."""
-    said = folder / f"{platform}.json"
-    environment = os.environ | {
+def child_environment(platform: str) -> dict[str, str]:
+    """The environment of a process with eight devices of a platform."""
+    return os.environ | {
         "JAX_PLATFORMS": platform,
         "XLAKIT_DEVICES": str(DEVICES),
         "JAX_NUM_CPU_DEVICES": str(DEVICES),
     }
+
+
+def _child(platform: str, names: Sequence[str], folder: Path) -> dict[str, Any]:
+    """What a process on a platform has measured: by program the bytes and the number of collectives, or a fault."""
+    said = folder / f"{platform}.json"
     command = [sys.executable, "-m", "benchmarks.sharded_bytes", "--child", str(said), *names]
-    subprocess.run(command, env=environment, check=True)
+    subprocess.run(command, env=child_environment(platform), check=True)
     return json.loads(said.read_text())
+
+
+def compiled(name: str) -> tuple[Any, Sequence[Any]]:
+    """A program of :mod:`benchmarks.sharded_programs`, compiled for the devices of this process, and its arguments."""
+    import jax
+    from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+    from benchmarks.sharded_programs import PROGRAMS
+
+    program = PROGRAMS[name]
+    axes = ("x", "y")[: len(program.mesh)]
+    mesh = jax.make_mesh(program.mesh, axes, axis_types=(AxisType.Auto,) * len(axes))
+
+    def placed(spec: Any) -> Any:
+        return NamedSharding(mesh, spec)
+
+    def is_spec(value: Any) -> bool:
+        return isinstance(value, PartitionSpec)
+
+    given = [jax.device_put(a, placed(s)) for a, s in zip(program.arguments, program.specs, strict=True)]
+    said_of_results = {}
+    if program.results is not None:
+        said_of_results["out_shardings"] = jax.tree.map(placed, program.results, is_leaf=is_spec)
+    with jax.set_mesh(mesh):
+        return jax.jit(program.function, **said_of_results).lower(*given).compile(), given
 
 
 def _measure(said: Path, names: Sequence[str]) -> None:
     """Compile and run the programs in this process; results and numbers go to files beside ``said``."""
     import jax
     import numpy as np
-    from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
     from benchmarks.sharded_programs import PROGRAMS
     from xlakit import HloModule
@@ -50,24 +78,10 @@ def _measure(said: Path, names: Sequence[str]) -> None:
     found: dict[str, Any] = {}
     for name in names:
         program = PROGRAMS[name]
-        axes = ("x", "y")[: len(program.mesh)]
-        mesh = jax.make_mesh(program.mesh, axes, axis_types=(AxisType.Auto,) * len(axes))
-
-        def placed(spec: Any, mesh: Any = mesh) -> Any:
-            return NamedSharding(mesh, spec)
-
-        def is_spec(value: Any) -> bool:
-            return isinstance(value, PartitionSpec)
-
-        given = [jax.device_put(a, placed(s)) for a, s in zip(program.arguments, program.specs, strict=True)]
-        said_of_results = {}
-        if program.results is not None:
-            said_of_results["out_shardings"] = jax.tree.map(placed, program.results, is_leaf=is_spec)
         try:
-            with jax.set_mesh(mesh):
-                compiled = jax.jit(program.function, **said_of_results).lower(*given).compile()
-            moved = traffic(HloModule.from_text(compiled.as_text() or ""))
-            results = [np.asarray(r) for r in jax.tree.leaves(compiled(*given))]
+            executable, given = compiled(name)
+            moved = traffic(HloModule.from_text(executable.as_text() or ""))
+            results = [np.asarray(r) for r in jax.tree.leaves(executable(*given))]
             one = jax.jit(program.alone or program.function)
             alone = [np.asarray(r) for r in jax.tree.leaves(one(*program.arguments))]
             fault = _difference(results, alone)

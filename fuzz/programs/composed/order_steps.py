@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fuzz.programs.composed.window_steps import INNER, STEPS, Chain, loops
+from fuzz.programs.composed.window_steps import INNER, STEPS, Chain, loops, selections
 from fuzz.programs.draft import Draft, join
 from fuzz.programs.operations.window import WindowDimension, window_text
 
@@ -93,7 +93,7 @@ def _paired(body: Chain, kind: str) -> list[str]:
 def top_elements(body: Chain) -> None:
     """The first few elements of each row in order, and where they were."""
     found = body.along()
-    if found is None or found[0].kind in ("c64", "s4"):
+    if found is None or found[0].kind in ("c64", "s4") or body.computes_nan:
         return
     value, axis = found
     draft, rest = body.draft, [d for d in range(len(value.dims)) if d != axis]
@@ -113,7 +113,7 @@ def top_elements(body: Chain) -> None:
 def sorts(body: Chain) -> None:
     """Rows in order, with other values that go along."""
     found = body.along()
-    if found is None or found[0].kind == "c64":
+    if found is None or found[0].kind == "c64" or body.computes_nan:
         return
     value, axis = found
     draft, kind = body.draft, value.kind
@@ -147,5 +147,7 @@ ORDER_STEPS: tuple[Callable[..., None], ...] = (
     sorts,
     loops,
     loops,
+    selections,
+    selections,
 )
 ORDER_INNER: tuple[Callable[..., None], ...] = (*INNER, running, chosen)

@@ -13,7 +13,7 @@ from fuzz.programs.draft import Draft, Named, Program, join
 from fuzz.programs.values import Array, dtype_of
 from fuzz.support.tolerances import EXACT
 
-_KINDS = ("f32", "f32", "f32", "s32", "s32", "s8", "u8", "f64", "pred", "c64", "s4", "special")
+_KINDS = ("f32", "f32", "f32", "s32", "s32", "s8", "u8", "f64", "pred", "c64", "s4", *["special"] * 3)
 # Of the sizes of arrays some can be split evenly, some cannot.
 _SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 12, 15, 16, 16, 17, 23, 24, 24, 25, 31, 32)
 _MOST_ELEMENTS = 400

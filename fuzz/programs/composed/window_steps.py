@@ -29,6 +29,8 @@ class Chain(Body):
     """A body whose values are all of one kind; ``special``: with numbers that are not to be added."""
 
     special = False
+    # Whether there may be NaN that is computed, whose sign depends on the order of a sum.
+    computes_nan = False
     # The steps of loops.
     inner: Sequence[Callable[..., None]] = ()
 
@@ -58,6 +60,7 @@ class Chain(Body):
         """A float in a small range again, still a whole number; ``always``: among special ones, too."""
         if (self.special and not always) or not self._is_real(value.kind):
             return value
+        self.computes_nan = self.special
         seven = self.add(value.kind, (), "constant(7)")
         spread = self.emit(value.shape, f"broadcast({seven.name}), dimensions={{}}")
         return self.add(value.kind, value.dims, f"remainder({value.name}, {spread})")
@@ -231,12 +234,13 @@ def _of_pairs(body: Chain, value: Named, opcode: str, init: str, dims: list[int]
 def selections(body: Chain) -> None:
     """A number for each window goes to the element that the window selects."""
     found = body.along()
-    if found is None or found[0].kind in ("pred", "c64") or body.special:
+    if found is None or found[0].kind in ("pred", "c64"):
         return
     value, axis = found
     draft = body.draft
+    axes = {axis, *draft.subset(len(value.dims), 1)} if draft.chance(0.3) else {axis}
     windows = [
-        _window(draft, size, dilated=False, padded=draft.chance(0.3)) if d == axis else WindowDimension(size, 1)
+        _window(draft, size, dilated=False, padded=draft.chance(0.6)) if d in axes else WindowDimension(size, 1)
         for d, size in enumerate(value.dims)
     ]
     known = [w for w in windows if w is not None and w.low >= 0 and w.high >= 0]
@@ -246,7 +250,7 @@ def selections(body: Chain) -> None:
     source = body.pick(lambda v: v.kind == value.kind and v.dims == dims)
     if source is None:
         source = body.add(value.kind, dims, f"broadcast({body.number(value.kind)}), dimensions={{}}")
-    order = draft.pick(["GE", "GE", "LE", "GT"])
+    order = draft.pick(["GE", "GE", "LE", "GT", "LT"])
     lines = [f"x = {value.kind}[] parameter(0)", f"y = {value.kind}[] parameter(1)"]
     select = draft.computation([*lines, f"r = pred[] compare(x, y), direction={order}"])
     scatter = draft.reducer("add", value.kind)
@@ -254,7 +258,7 @@ def selections(body: Chain) -> None:
     made = body.add(
         value.kind, value.dims, f"{call}, window={{{window_text(known)}}}, select={select}, scatter={scatter}"
     )
-    body.tamed(made)
+    body.tamed(made, always=True)
 
 
 def _as_images(body: Chain, value: Named) -> Named:

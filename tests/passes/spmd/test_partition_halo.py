@@ -169,11 +169,15 @@ def test_a_kernel_that_is_reversed_by_its_kind():
         ("size=2x1 stride=2x1", 8, 0),
         ("size=3x1 stride=2x1", 7, None),  # windows that overlap, an odd number of them
         ("size=2x1 stride=4x1", 4, 0),  # elements under no window
-        ("size=3x1 pad=1_1x0_0", 16, None),  # padding cannot be selected: gathered
+        ("size=3x1 pad=1_1x0_0", 16, (4 + 2) * 2 * 3 / 4),  # padding cannot be selected: copies of elements can
+        ("size=3x1 stride=2x1 pad=0_1x0_0", 8, (3 + 1) * 2 * 3 / 4),
+        ("size=4x2 stride=4x1 pad=2_2x0_1", 5, None),
+        ("size=2x1 stride=2x1 pad=2_0x0_0", 9, None),  # a window of padding: gathered
     ],
 )
-def test_sources_reach_the_selected_elements_of_neighbors(window, placements, sent):
-    select = "ge { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = pred[] compare(a, b), direction=GE }"
+@pytest.mark.parametrize("order", ["GE", "GT", "LE"])
+def test_sources_reach_the_selected_elements_of_neighbors(window, placements, sent, order):
+    select = f"ge {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = pred[] compare(a, b), direction={order} }}"
     split = check(
         f"x = f32[16,2] parameter(0), sharding={ROWS} s = f32[{placements},2] parameter(1), sharding={ROWS} "
         f"z = f32[] constant(3) ROOT r = f32[16,2] select-and-scatter(x, s, z), window={{{window}}}, "

@@ -180,7 +180,7 @@ class Halo:
     def offered(self, block: Block, value: Instruction) -> Instruction:
         """What members send in a block; those that send nothing have anything."""
         some = next(iter(block.firsts.values()))
-        return self._dynamic(value, [block.firsts.get(p, some) for p in range(parts(self.split))], block.length)
+        return self.elements(value, [block.firsts.get(p, some) for p in range(parts(self.split))], block.length)
 
     def permuted(self, given: Instruction, pairs: Sequence[tuple[int, int]]) -> Instruction:
         """What members get from others, for pairs of parts that send and get."""
@@ -231,7 +231,7 @@ class Halo:
         ]
         return self.make.slice(value, ranges)
 
-    def _dynamic(self, value: Instruction, numbers: Sequence[int], length: int) -> Instruction:
+    def elements(self, value: Instruction, numbers: Sequence[int], length: int) -> Instruction:
         """So many elements from a number on that depends on the part."""
         if len(set(numbers)) == 1:
             return self.between(value, numbers[0], length)
@@ -287,7 +287,7 @@ class Halo:
             ]
             outside = self.make.zeros(value.shape.element_type) if fill is None else fill
             value = self.make.add(Pad(padding=tuple(padding)), value, outside)
-        return self._dynamic(value, [start + low for start in ranges.starts], ranges.length)
+        return self.elements(value, [start + low for start in ranges.starts], ranges.length)
 
     def _filled(self, value: Instruction, ranges: Ranges, fill: Instruction) -> Instruction:
         """The elements of the dimension, and a number outside of it."""

@@ -2,6 +2,9 @@
 
 Each member has the windows that reach its part of the array: it fetches what is under them, and their sources. Windows
 that there are not, at the ends, get sources that change nothing.
+
+Padding cannot be selected. In its place are copies of the first or the last element: a window selects a copy only where
+it would have selected the element, by comparisons at least. What falls to copies is then given to the element.
 """
 
 from __future__ import annotations
@@ -13,9 +16,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlakit.dataclass import dataclass
+from xlakit.errors import InternalError
 from xlakit.ir.attributes import PaddingDimension, Window, WindowDimension
-from xlakit.ir.instruction import Instruction
+from xlakit.ir.enums import ComparisonDirection
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import Op
+from xlakit.ops.elementwise.compare import Compare
+from xlakit.ops.elementwise.select import Select
 from xlakit.ops.movement import Pad
+from xlakit.ops.reduction import Reduce, reducer_op
 from xlakit.ops.windows import SelectAndScatter
 from xlakit.passes.dynamic.padded_reductions import identity_of
 from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
@@ -32,7 +41,7 @@ class _Dimension:
     """A dimension that is split.
 
     ``array``, ``source``: what parts of the result read of the two; ``padding`` makes a part of the result of the
-    result under these windows.
+    result under these windows. before, behind: whether windows reach padding there.
     """
 
     number: int
@@ -40,12 +49,67 @@ class _Dimension:
     array: Ranges
     source: Ranges
     padding: PaddingDimension
+    before: bool
+    behind: bool
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """The ends of a dimension, of which members have ranges; with copies of its elements where it has padding."""
+
+    halo: Halo
+    ranges: Ranges
+    before: bool
+    behind: bool
+
+    def copied(self, array: Instruction) -> Instruction:
+        """The ranges, in which the first and the last element stand for padding."""
+        for edge, outside in self._ends():
+            make, d = self.halo.make, self.halo.dimension
+            places = [min(max(0, edge - start), self.ranges.length - 1) for start in self.ranges.starts]
+            row = make.reshape(self.halo.elements(array, places, 1), _without(array.shape.dimensions, d))
+            kept = [e for e in range(array.shape.rank) if e != d]
+            copies = make.broadcast(row, array.shape.dimensions, kept)
+            array = make.add(Select(), self.halo.along(outside, array), copies, array)
+        return array
+
+    def given_back(self, made: Instruction, scatter: Computation, nothing: Instruction) -> Instruction:
+        """What fell to copies, at the element that they are of."""
+        for edge, outside in self._ends():
+            make, d, dims = self.halo.make, self.halo.dimension, made.shape.dimensions
+            kept = [e for e in range(made.shape.rank) if e != d]
+            fallen = make.add(Select(), self.halo.along(outside, made), made, make.broadcast(nothing, dims))
+            total = make.add(Reduce(dimensions=(d,), to_apply=scatter), fallen, nothing)
+            both = make.add(combiner(scatter), made, make.broadcast(total, dims, kept))
+            where = self.halo.positions(self.ranges.length, self.ranges.starts)
+            is_edge = make.compare(where, make.full(edge, where.shape), "EQ")
+            made = make.add(Select(), self.halo.along(is_edge, made), both, made)
+        return made
+
+    def _ends(self) -> list[tuple[int, Instruction]]:
+        """The numbers of the elements at the ends with padding, each with flags for what is beyond."""
+        make, last = self.halo.make, self.halo.size - 1
+        where = self.halo.positions(self.ranges.length, self.ranges.starts)
+        ends = [(0, "LT")] * self.before + [(last, "GT")] * self.behind
+        return [(edge, make.compare(where, make.full(edge, where.shape), beyond)) for edge, beyond in ends]
+
+
+def _without(sizes: Sequence[int], dimension: int) -> list[int]:
+    return [size for d, size in enumerate(sizes) if d != dimension]
+
+
+def combiner(computation: Computation) -> Op:
+    """The operation of a known reducer."""
+    op = reducer_op(computation)
+    if op is None:
+        raise InternalError("a reducer that is not a single operation is combined with others")
+    return op
 
 
 def select_and_scatter(
     pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
 ) -> Piece | None:
-    """A select-and-scatter whose array is split along windows; None if windows see padding, or gathering is cheaper."""
+    """A select-and-scatter whose array is split along windows; None where gathering is cheaper."""
     op, rule, kind = old.op_as(SelectAndScatter), factors_of(old), old.shape.element_type
     one_type = all(o.shape.element_type is kind for o in old.operands)
     if rule is None or not one_type or not can_be_in_parts(op.scatter, kind) or 0 in old.operands[1].shape.dimensions:
@@ -66,6 +130,7 @@ def select_and_scatter(
     array, source, init = (pieces.at(piece, own, scope) for piece, own in zip(given, tilings, strict=True))
     nothing = pieces.make.constant(np.asarray(identity_of(op.scatter, kind)))
     windows = list(op.window.dimensions)
+    edges: list[_Edges] = []
     for dim in along:
         halos = [
             Halo(pieces.make, scope, own, dim.number, dim.split, piece.shape.dimensions[dim.number])
@@ -74,8 +139,17 @@ def select_and_scatter(
         array = halos[0].fetched(array, dim.array, None)
         source = halos[1].fetched(source, dim.source, nothing)
         windows[dim.number] = dataclasses.replace(windows[dim.number], padding_low=0, padding_high=0)
+        edges.append(_Edges(halos[0], dim.array, dim.before, dim.behind))
+    for one in edges:
+        array = one.copied(array)
     local = dataclasses.replace(op, window=Window(tuple(windows)))
-    made = pieces.make.like(old, local, [array, source, init], array.shape)
+    if any(one.before or one.behind for one in edges):
+        made = pieces.make.like(old, local, [array, source, nothing], array.shape)
+        for one in edges:
+            made = one.given_back(made, op.scatter, nothing)
+        made = pieces.make.add(combiner(op.scatter), pieces.make.broadcast(init, made.shape.dimensions), made)
+    else:
+        made = pieces.make.like(old, local, [array, source, init], array.shape)
     padding = [by_number[d].padding if d in by_number else PaddingDimension() for d in range(old.shape.rank)]
     made = pieces.make.add(Pad(padding=tuple(padding)), made, init)
     return finished(pieces, old, given, scope, hint, (tiling, made))
@@ -93,9 +167,20 @@ def _dimensions(old: Instruction, piece: Piece, known: Tiling, rule: Factors) ->
             continue
         size, placements = old.shape.dimensions[d], old.operands[1].shape.dimensions[d]
         reading = _reading(size, placements, window, parts(split))
-        if reading is not None:
-            found.append(_Dimension(d, split, *reading))
+        before, behind = (
+            window.padding_low > 0,
+            (placements - 1) * window.stride - window.padding_low + window.size > size,
+        )
+        if reading is not None and (not (before or behind) or _compares(old.op_as(SelectAndScatter).select)):
+            found.append(_Dimension(d, split, *reading, before, behind))
     return found
+
+
+def _compares(select: Computation) -> bool:
+    """Whether a computation compares its two parameters, so that an element is selected wherever its copy is."""
+    op = select.root.op
+    is_order = isinstance(op, Compare) and op.direction not in (ComparisonDirection.EQ, ComparisonDirection.NE)
+    return is_order and set(select.root.operands) == set(select.parameters)
 
 
 def _reading(
@@ -104,7 +189,8 @@ def _reading(
     """What parts read of array and source, and how a part is cut out of the result under its windows."""
     part, stride, low = -(-size // count), window.stride, window.padding_low
     is_plain = window.window_dilation == window.base_dilation == 1
-    if not is_plain or part % stride or low > 0 or (placements - 1) * stride - low + window.size > size:
+    if not is_plain or part % stride or low >= window.size or (placements - 1) * stride - low >= size:
+        # The last: a window of nothing but padding.
         return None
     # The first and the last window that reach part 0.
     first, last = -((window.size - 1 - low) // stride), (part - 1 + low) // stride
