@@ -56,7 +56,7 @@ def _call(kind: str, size: int) -> Callable[[], Any]:
     return lambda: program(x).block_until_ready()
 
 
-def _measure(kind: str, size: int, seconds: float) -> float:
+def measure(kind: str, size: int, seconds: float) -> float:
     """Seconds of a call, on the average of as many as all processes make."""
     call = _call(kind, size)
     call()
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["--serve"]:
-        serve(arguments[1:], _measure)
+        serve(arguments[1:], measure)
         return 0
     parser = argparse.ArgumentParser(
         allow_abbrev=False, prog="python -m benchmarks.jax_processes", description=(__doc__ or "").split("\n\n", 1)[0]

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from fuzz.support.fault_bench import Bench, Case
 from fuzz.support.fault_cases import CASES
+from fuzz.support.peer_faults import PEER_CASES, has_jax, network_cases
 from fuzz.support.rank_faults import RANK_CASES, mpiexec
 
 # How much longer than it must an end may take: processors are shared.
@@ -108,12 +109,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ranks = RANK_CASES.listed if mpiexec() else []
     if not ranks:
         print("no faults of several processes: mpiexec or mpi4py is not installed", file=sys.stderr)
-    cases = [case for case in (*CASES.listed, *ranks) if options.only in case.name]
+    peers = PEER_CASES.listed if has_jax() else []
+    networks = network_cases() if peers else []
+    if not networks:
+        print("no faults of networks: this needs JAX, pyzmq, iproute2 and the rights of root", file=sys.stderr)
+    cases = [case for case in (*CASES.listed, *ranks, *peers, *networks) if options.only in case.name]
     if not cases:
         parser.error(f"no fault has '{options.only}' in its name")
     outcomes: list[Outcome] = []
     for case in cases:
-        for backend in options.backend or _BACKENDS:
+        # JAX has machine code alone.
+        backends = ("cpu",) if case in (*peers, *networks) else options.backend or _BACKENDS
+        for backend in backends:
             faulthandler.dump_traceback_later(_HANG_SECONDS, exit=True, file=sys.__stderr__ or sys.stderr)
             outcomes.append(inject(case, backend, options.timeout))
     faulthandler.cancel_dump_traceback_later()

@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import socket
+import time
 from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
@@ -19,14 +20,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError, RankError, UnsupportedError
+from xlakit.settings import default_timeout
 
 if TYPE_CHECKING:
     from xlakit.distributed.mpi import Mpi
     from xlakit.distributed.peers.network import Network
     from xlakit.distributed.peers.transport import Open
 
-# How long a process waits for the others to say who they are, in milliseconds: as long as JAX does.
-_PATIENCE: Final = 300_000
+# How long a process waits for the others to say who they are, in seconds, where XLAKIT_TIMEOUT does not say it: as
+# long as JAX does.
+_PATIENCE: Final = 300.0
 _ADDRESS: Final = "XLAKIT_ADDRESS"
 _TRANSPORT: Final = "XLAKIT_TRANSPORT"
 _TRANSPORTS: Final = ("mpi", "zeromq")
@@ -144,12 +147,15 @@ def _transport(state: Any, mpi: Mpi | None, all: Sequence[dict[str, Any]]) -> Op
 
 
 def _said(client: Any, key: str, rank: int) -> dict[str, Any]:
+    seconds = default_timeout() if "XLAKIT_TIMEOUT" in os.environ else _PATIENCE
+    begun = time.monotonic()
     try:
-        return json.loads(client.blocking_key_value_get(key, _PATIENCE))
+        return json.loads(client.blocking_key_value_get(key, int(seconds * 1000)))
     except Exception as error:
         # jaxlib's error has no type of its own.
         raise RankError(
-            f"process {rank} has not said how many devices it has: {error}",
+            f"process {rank} has not said how many devices it has, after {time.monotonic() - begun:.1f} seconds of "
+            f"waiting: {error}",
             hint="all processes must use the same platform, and reach the coordinator of jax.distributed",
         ) from None
 

@@ -1,0 +1,96 @@
+"""``python -m fuzz.jax_processes``: arrays that span processes, on xlakit and on jaxlib's CPU.
+
+JAX's ``multihost_utils``, arrays made of what processes have, programs on them, and checkpoints (where orbax is
+installed), on 2 and 4 processes of 2 devices. Each process says what it has of each result, which must be the same on
+both platforms, to the bit. Ends with 1 where something differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from fuzz.jax_tests import PLATFORMS
+
+_ROOT = Path(__file__).parents[1]
+_SECONDS = 570.0
+_FOUND = "found "
+
+
+def run(platform: str, processes: int, devices: int) -> list[dict[str, str]]:
+    """What each process has found, by the names of the checks."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        coordinator = f"localhost:{probe.getsockname()[1]}"
+    environment = {
+        **os.environ,
+        **PLATFORMS[platform],
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        "PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")]),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        logs = [Path(folder) / f"log{rank}" for rank in range(processes)]
+        started: list[subprocess.Popen[bytes]] = []
+        try:
+            for rank, log in enumerate(logs):
+                command = [sys.executable, "-m", "fuzz.support.jax_processes_worker", str(rank), str(processes)]
+                with log.open("wb") as said:
+                    started.append(
+                        subprocess.Popen(
+                            [*command, coordinator, folder],
+                            env=environment, cwd=_ROOT, stdout=said, stderr=subprocess.STDOUT,
+                        )
+                    )  # fmt: skip
+            for process in started:
+                process.wait(_SECONDS)
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
+        texts = [log.read_text("utf-8", "replace") for log in logs]
+    found = [dict(_result(line) for line in text.splitlines() if line.startswith(_FOUND)) for text in texts]
+    for rank, (text, process) in enumerate(zip(texts, started, strict=True)):
+        if process.returncode:
+            found[rank]["end"] = f"ended with {process.returncode}: {text[-1000:]}"
+    return found
+
+
+def _result(line: str) -> tuple[str, str]:
+    name, _, value = line.removeprefix(_FOUND).partition(": ")
+    return name, value
+
+
+def compare(processes: int, devices: int) -> int:
+    """Run the checks on both platforms, and print how they compare; gives how many differ."""
+    ours, theirs = run("as-cpu", processes, devices), run("cpu", processes, devices)
+    names = list(dict.fromkeys(name for found in (*ours, *theirs) for name in found))
+    wrong = 0
+    for name in names:
+        differ = [r for r, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a.get(name) != b.get(name)]
+        print(f"{processes} processes of {devices}: {name}: {f'DIFFERS in {differ}' if differ else 'same'}", flush=True)
+        for rank in differ[:1]:
+            print(f"  xlakit: {ours[rank].get(name)}\n  jaxlib: {theirs[rank].get(name)}")
+        wrong += bool(differ)
+    return wrong
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m fuzz.jax_processes", description=(__doc__ or "").split("\n\n", 1)[0]
+    )
+    parser.add_argument("--processes", type=int, action="append", help="how many processes (2 and 4)")
+    parser.add_argument("--devices", type=int, default=2, help="of each process (2)")
+    options = parser.parse_args(arguments)
+    wrong = sum(compare(processes, options.devices) for processes in options.processes or (2, 4))
+    return min(wrong, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
