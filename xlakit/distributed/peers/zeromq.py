@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import selectors
 import threading
+import time
 from collections import deque
 from contextlib import suppress
 from functools import partial
@@ -23,6 +24,8 @@ from xlakit.errors import ResourceError, UnsupportedError
 
 # How long the end waits for the last messages to leave, in milliseconds. Whoever sent them knows what has arrived.
 _LINGER = 200
+# How often connections are looked at, in seconds: there may be many.
+_LOOK = 0.2
 # A body of so many bytes is sent without a copy.
 _ZERO_COPY = 1 << 16
 
@@ -69,6 +72,7 @@ class ZeroMqTransport:
         self._outboxes: dict[int, Any] = {}
         # Sockets that report the end of a connection.
         self._monitors: dict[int, Any] = {}
+        self._next_look = 0.0
 
     def connect(self, rank: int, endpoint: str) -> None:
         """Connect to a process, once; does not wait for it."""
@@ -126,6 +130,10 @@ class ZeroMqTransport:
 
     def look(self) -> None:
         """Notice connections that have ended."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + _LOOK
         # What a monitor says does not matter: it is about the end of the connection.
         ended = [rank for rank, monitor in list(self._monitors.items()) if monitor.poll(0)]
         for rank in ended:
