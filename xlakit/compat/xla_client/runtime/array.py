@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
 
 from xlakit.compat.xla_client.errors import as_status, status_errors
+from xlakit.compat.xla_client.runtime.array_arithmetic import ArrayArithmetic
 from xlakit.compat.xla_client.runtime.array_values import ArrayValues
 from xlakit.compat.xla_client.runtime.asked_layouts import from_memory, in_memory, leaf_layouts
 from xlakit.compat.xla_client.runtime.device import Device
@@ -27,7 +29,7 @@ class Array:
     __slots__ = ()
 
 
-class ArrayImpl(ArrayValues, Array):
+class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
     """An array on a device, there or still to come. ``np.asarray`` reads it without a copy where it can."""
 
     __slots__ = ("__weakref__", "_device", "_npy_value", "_traceback", "aval", "order", "wrapped")
@@ -211,6 +213,23 @@ class ArrayImpl(ArrayValues, Array):
     def to_py(self) -> np.ndarray[Any, Any]:
         """The values as an array of NumPy."""
         return self.values()
+
+    def made_of(self, values: Any) -> ArrayImpl:
+        """An array of values of the host on the same device."""
+        with status_errors():
+            return ArrayImpl(self._device, self._device.wrapped.put(np.array(values)))
+
+    def __iter__(self) -> Iterator[ArrayImpl]:
+        return (self.made_of(row) for row in self.values())
+
+    def copy(self) -> ArrayImpl:
+        """A copy of the values."""
+        return self.made_of(self.values())
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: Any) -> ArrayImpl:
+        return self.copy()
 
     def copy_to_host_async(self) -> None:
         """Begin to bring the values to the host, where those of processors are already."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
 from typing import Any
 
 import numpy as np
@@ -27,20 +27,6 @@ class ArrayValues:
     def __len__(self) -> int:
         return len(self.values())
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.values())
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.values()[index]
-
-    def __eq__(self, other: object) -> Any:
-        return self.values() == other
-
-    def __ne__(self, other: object) -> Any:
-        return self.values() != other
-
-    __hash__ = None  # pyright: ignore[reportAssignmentType]
-
     def __bool__(self) -> bool:
         return bool(self.values())
 
@@ -48,7 +34,7 @@ class ArrayValues:
         return int(self._scalar())
 
     def __index__(self) -> int:
-        return self._scalar().__index__()
+        return operator.index(self._scalar())
 
     def __float__(self) -> float:
         return float(self._scalar())
