@@ -6,9 +6,7 @@ are combined is fixed, so that nothing but the bits of a NaN may differ.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +14,7 @@ import numpy as np
 
 from fuzz.programs.composed.collective_bodies import spread_module
 from fuzz.programs.composed.rendezvous import Spread
+from fuzz.support.numbered import entries, parser, run
 from xlakit import compile as compile_program
 from xlakit.ir.instruction import HloModule
 
@@ -53,31 +52,20 @@ def judge(program: Spread, runs: int = 2) -> tuple[str, int]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    summary = (__doc__ or "").split("\n\n", 1)[0]
-    parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m fuzz.collectives", description=summary)
-    parser.add_argument("--count", type=int, default=500, help="how many programs (500)")
-    parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
-    parser.add_argument("--seconds", type=float, help="begin no more after this time")
-    parser.add_argument("--number", type=int, help="one program, by its number, with its text")
-    options = parser.parse_args(arguments)
-    numbers = range(options.count) if options.number is None else [options.number]
-    failures, with_python, done, start = 0, 0, 0, time.monotonic()
-    for number in numbers:
-        if options.seconds is not None and time.monotonic() - start > options.seconds:
-            break
-        done += 1
+    options = parser("fuzz.collectives", __doc__ or "", 500).parse_args(arguments)
+    with_python = 0
+
+    def fault_of(number: int) -> str:
+        nonlocal with_python
         program = spread_module(options.seed, number)
         if options.number is not None:
             print(program.text)
         fault, hosts = judge(program)
         with_python += hosts > 0
-        if fault:
-            failures += 1
-            print(f"FAILED python -m fuzz.collectives --seed {options.seed} --number {number}: {fault}", flush=True)
-        if done % 100 == 0:
-            print(f"{done} programs, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
-    print(f"{done} programs, {failures} failures, Python does a part of {with_python}")
-    return 1 if failures else 0
+        return fault
+
+    programs = entries(options, fault_of)
+    return run("fuzz.collectives", programs, options.seconds, lambda: f", Python does a part of {with_python}")
 
 
 if __name__ == "__main__":

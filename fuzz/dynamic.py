@@ -7,14 +7,13 @@ run (an array that cannot be reshaped at the size that it has) must be refused b
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 
 from fuzz.modules import difference
 from fuzz.programs.dynamic import DynamicProgram, dynamic_program
+from fuzz.support.numbered import entries, parser, run
 from xlakit import compile as compile_program
 from xlakit.errors import ExecutionError, UnsupportedError
 from xlakit.tools.inputs import flatten
@@ -46,32 +45,23 @@ def judge(program: DynamicProgram) -> tuple[str, str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.dynamic", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
-    parser.add_argument("--count", type=int, default=1000, help="how many programs (1000)")
-    parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
-    parser.add_argument("--seconds", type=float, help="begin no more after this time")
-    parser.add_argument("--number", type=int, help="one program, by its number, with its text")
-    options = parser.parse_args(arguments)
-    numbers = range(options.count) if options.number is None else [options.number]
-    counts, done, start = Counter[str](), 0, time.monotonic()
-    for number in numbers:
-        if options.seconds is not None and time.monotonic() - start > options.seconds:
-            break
-        done += 1
+    options = parser("fuzz.dynamic", __doc__ or "", 1000).parse_args(arguments)
+    counts = Counter[str]()
+
+    def fault_of(number: int) -> str:
         program = dynamic_program(options.seed, number)
         if options.number is not None:
             print(program.module.to_text())
         status, detail = judge(program)
         counts[status] += 1
-        if status in ("unsupported", "failed"):
-            place = f"python -m fuzz.dynamic --seed {options.seed} --number {number}"
-            print(f"{status.upper()} {place}: {detail}", flush=True)
-        if done % 100 == 0:
-            print(f"{done} programs, {counts['failed']} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
-    print(f"{done} programs: " + ", ".join(f"{n} {status}" for status, n in sorted(counts.items())))
-    return 1 if counts["failed"] else 0
+        if status == "unsupported":
+            print(f"UNSUPPORTED python -m fuzz.dynamic --seed {options.seed} --number {number}: {detail}", flush=True)
+        return detail if status == "failed" else ""
+
+    def summary() -> str:
+        return ": " + ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+
+    return run("fuzz.dynamic", entries(options, fault_of), options.seconds, summary)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,7 @@ different sizes, tuples, constants and loops inside.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +24,7 @@ import numpy as np
 from fuzz.programs.composed.fused import fused
 from fuzz.programs.composed.modules import module
 from fuzz.programs.draft import Program
+from fuzz.support.numbered import entries, parser, run
 from fuzz.support.sensitivity import spread
 from xlakit import compile as compile_program
 from xlakit.ir.instruction import HloModule, Instruction
@@ -128,33 +127,17 @@ def judge(program: Program, fusions: np.random.Generator | None = None) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.modules", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
-    parser.add_argument("--count", type=int, default=5000, help="how many modules (5000)")
-    parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
-    parser.add_argument("--seconds", type=float, help="begin no more after this time")
-    parser.add_argument("--number", type=int, help="one module, by its number, with its text")
-    parser.add_argument("--fused", action="store_true", help="with fusions in them, as other compilers make them")
-    options = parser.parse_args(arguments)
-    numbers = range(options.count) if options.number is None else [options.number]
-    failures, done, start = 0, 0, time.monotonic()
-    for number in numbers:
-        if options.seconds is not None and time.monotonic() - start > options.seconds:
-            break
-        done += 1
+    options_of = parser("fuzz.modules", __doc__ or "", 5000)
+    options_of.add_argument("--fused", action="store_true", help="with fusions in them, as other compilers make them")
+    options = options_of.parse_args(arguments)
+
+    def fault_of(number: int) -> str:
         program = module(options.seed, number)
         if options.number is not None:
             print(program.text)
-        fault = judge(program, np.random.default_rng([options.seed, number]) if options.fused else None)
-        if fault:
-            failures += 1
-            which = f"--seed {options.seed} --number {number}" + " --fused" * options.fused
-            print(f"FAILED python -m fuzz.modules {which}: {fault}", flush=True)
-        if done % 100 == 0:
-            print(f"{done} modules, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
-    print(f"{done} modules, {failures} failures")
-    return 1 if failures else 0
+        return judge(program, np.random.default_rng([options.seed, number]) if options.fused else None)
+
+    return run("fuzz.modules", entries(options, fault_of, " --fused" * options.fused), options.seconds)
 
 
 if __name__ == "__main__":

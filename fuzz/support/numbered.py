@@ -49,8 +49,12 @@ def entries(options: argparse.Namespace, fault_of: Callable[[int], str], more: s
         yield Entry(f"--seed {options.seed} --number {number}{more}", partial(fault_of, number))
 
 
-def run(proof: str, entries: Iterable[Entry], seconds: float | None = None) -> int:
+def run(
+    proof: str, entries: Iterable[Entry], seconds: float | None = None, summary: Callable[[], str] = lambda: ""
+) -> int:
     """Judge the programs, all or so many as a time allows, and print what is wrong; gives the exit status.
+
+    summary: what the last line says beside the counts.
 
     Those of a sequence come in another order where there is not the time for all, since programs of one kind follow
     each other there.
@@ -75,5 +79,5 @@ def run(proof: str, entries: Iterable[Entry], seconds: float | None = None) -> i
             print(f"FAILED python -m {proof} {entry.options}: {fault}", flush=True)
         if done % 100 == 0:
             print(f"{done} programs, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
-    print(f"{done} programs, {failures} failures")
+    print(f"{done} programs, {failures} failures{summary()}")
     return 1 if failures else 0
