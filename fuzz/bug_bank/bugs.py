@@ -61,8 +61,8 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "xlakit/cpu/kernels/gemm/gemm.py",
-                "even = math.lcm(engine.mr, engine.lanes) if len(product.lhs.across.dims) > 1 else engine.mr",
-                "even = engine.mr",
+                "row_multiple = math.lcm(engine.mr, engine.lanes) if len(product.lhs.across.dims) > 1 else engine.mr",
+                "row_multiple = engine.mr",
             ),
             Edit(
                 "xlakit/cpu/kernels/gemm/driver.py",
