@@ -10,6 +10,7 @@ is given a buffer to overwrite does so only where nothing else holds the array, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -308,7 +309,13 @@ class _Gone:
 
 def array_shape(array: Array) -> Shape:
     """The shape of an array as a buffer holds it."""
-    return Shape(PrimitiveType.from_dtype(array.dtype), array.shape).with_default_layout()
+    return _buffer_shape(array.dtype, array.shape)
+
+
+# A program over several devices asks for the same few shapes in each call.
+@lru_cache(maxsize=1024)
+def _buffer_shape(dtype: np.dtype[Any], dimensions: tuple[int, ...]) -> Shape:
+    return Shape(PrimitiveType.from_dtype(dtype), dimensions).with_default_layout()
 
 
 def _put(device: Device, array: Array) -> Any:
