@@ -94,6 +94,13 @@ def test_the_command_says_how_to_go_on_and_goes_on(program, capsys, monkeypatch)
     assert program.with_suffix(".reduced.hlo").exists()
 
 
+def test_a_backend_that_there_is_not_is_a_fault_of_the_command_line(program, capsys):
+    with pytest.raises(SystemExit) as exit:
+        cli.main(["bisect", str(program), "--compare", "cpu,gpu"])
+    assert exit.value.code == 2
+    assert "there is no backend 'gpu': cpu, interpreter, plain, jaxlib" in capsys.readouterr().err
+
+
 def test_a_program_that_does_not_fail_is_refused(program, capsys):
     assert cli.main(["bisect", str(program), "--compare", "cpu,interpreter"]) == 1
     assert "the module as given does not give different results on cpu and interpreter" in capsys.readouterr().err

@@ -419,6 +419,15 @@ def test_a_custom_call_that_nobody_knows_stops_no_inspection(tmp_path, capsys, v
     assert "no custom call is registered as 'their.Kernel'" in capsys.readouterr().err
 
 
+def test_an_option_of_another_verb_is_refused_by_the_verb(capsys):
+    with pytest.raises(SystemExit) as exit:
+        cli.main(["tune", "m.hlo", "--max-seconds", "2"])
+    assert exit.value.code == 2
+    told = capsys.readouterr().err
+    assert "xlakit tune: error: unrecognized arguments: --max-seconds 2" in told
+    assert "--seconds SECONDS" in told
+
+
 def test_the_views_are_those_that_the_help_lists(capsys):
     from xlakit.tools.inspect import VIEWS
 

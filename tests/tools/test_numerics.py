@@ -399,9 +399,15 @@ def test_run_against(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
     [
         (["--each-iteration"], "--each-iteration is for reports"),
         (["--trace", "--iterations", "3"], "--iterations does not go with a report"),
-        (["--against", "no.hlo"], "--against no.hlo is no file"),
     ],
 )
 def test_options_that_do_not_fit(file: str, options: list[str], message: str, capsys: pytest.CaptureFixture[str]):
-    assert main(["run", file, *options]) != 0
+    with pytest.raises(SystemExit) as exit:
+        main(["run", file, *options])
+    assert exit.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_what_is_compared_with_must_be_there(file: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["run", file, "--against", "no.hlo"]) == 1
+    assert "--against no.hlo is no file" in capsys.readouterr().err

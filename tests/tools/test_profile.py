@@ -263,7 +263,9 @@ def test_the_command_prints_tables_and_writes_a_timeline(
 def test_options_that_do_not_go_together(
     loop_file: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ):
-    assert main(["run", str(loop_file), *options]) == 1
+    with pytest.raises(SystemExit) as exit:
+        main(["run", str(loop_file), *options])
+    assert exit.value.code == 2
     assert message in capsys.readouterr().err
 
 

@@ -64,7 +64,7 @@ def compile_module(
         raise ResourceError(
             f"{grid.num_replicas} replicas of {grid.num_partitions} partitions are {grid.num_devices:,} devices, "
             f"the interpreter has threads for {_MAX_DEVICES:,}",
-            hint="give num_replicas and num_partitions",
+            hint="give fewer replicas or partitions",
         )
     calls = CustomCalls(execution.custom_calls)
     _check_instructions(module, calls)

@@ -43,7 +43,10 @@ _VERBS = (run, check, convert, diff, opt, view, inspect, bisect, reduce, extract
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; gives the exit status."""
-    options = parser().parse_args(arguments)
+    options, unknown = parser().parse_known_args(arguments)
+    if unknown:
+        # Of the verb, whose usage lists what there is.
+        options.verb.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         status = options.command(options)
         open_stream(sys.stdout, "standard output").flush()

@@ -87,7 +87,7 @@ def run(
     where jaxlib gives nothing within its limits.
     """
     if output_path is not None:
-        _check_writable(Path(output_path))
+        check_writable(Path(output_path))
     devices = on_devices(module)
     if input_path is not None:
         devices, values = given_values(devices, input_path, seed)
@@ -124,7 +124,7 @@ def format_run(done: Run, *, is_saved: bool) -> str:
     return "" if is_saved else format_result(done.result)
 
 
-def _check_writable(path: Path) -> None:
+def check_writable(path: Path) -> None:
     """Raise OSError where results cannot be saved, before the program runs."""
     existed = path.exists() or path.is_symlink()
     if path.exists() and not path.is_file() and not path.is_dir():

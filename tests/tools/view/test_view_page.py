@@ -117,6 +117,13 @@ def test_the_command_writes_it(tmp_path, capsys):
     assert "no pass and no rule 'nonsense'" in capsys.readouterr().err
 
 
+def test_a_pass_that_there_is_not_is_no_page(tmp_path, capsys):
+    (tmp_path / "m.hlo").write_text("ENTRY e { ROOT x = f32[] parameter(0) }")
+    assert cli.main(["view", str(tmp_path / "m.hlo"), "--until", "nothing"]) == 1
+    assert "no pass 'nothing' runs" in capsys.readouterr().err
+    assert not (tmp_path / "m.html").exists()
+
+
 def test_a_notebook_shows_a_frame():
     view = view_module(step(), passes=False)
     (frame,) = [a for t, a in _Page(view._repr_html_()).elements if t == "iframe"]

@@ -55,11 +55,15 @@ def oracle_of(options: argparse.Namespace, module: HloModule) -> Oracle:
     from xlakit.ops.data import ElidedConstant, elided_error
     from xlakit.tools.compare import Tolerance
     from xlakit.tools.oracles.arguments import Arguments
-    from xlakit.tools.oracles.oracle import Crash, Disagreement, ExternalTest, Slowness
+    from xlakit.tools.oracles.oracle import BACKENDS, Crash, Disagreement, ExternalTest, Slowness
 
     chosen = [name for name in ("test", "compare", "crash", "slow") if getattr(options, name)]
     if chosen not in (["test"], ["compare"], ["crash"], ["slow"], ["compare", "slow"]):
         options.fail("say what is looked for: one of --test, --compare, --crash and --slow (which takes --compare)")
+    for name in options.compare or [options.backend]:
+        # What --load registers is known in the processes that load it alone.
+        if name not in BACKENDS and not options.load:
+            options.fail(f"there is no backend '{name}': {', '.join(BACKENDS)}, or one that --load registers")
     if options.test:
         return ExternalTest.of(options.test)
     for computation in module.computations:

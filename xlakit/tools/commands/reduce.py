@@ -44,11 +44,14 @@ def reduce_file(program: Program, options: argparse.Namespace) -> dict[str, Any]
     """Reduce the program in a file, and tell of it; gives the record for --json."""
     from xlakit.tools.oracles.oracle import ExternalTest
     from xlakit.tools.reduce.reducer import reduce_module
+    from xlakit.tools.run import check_writable
 
     path = program.path
     module = load_filled(path, options)
     oracle = oracle_of(options, module)
     output = Path(options.output) if options.output else _beside(path)
+    # A search may take hours, and would be for nothing.
+    check_writable(output)
     progress = Progress()
     try:
         reduction = reduce_module(

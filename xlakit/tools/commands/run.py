@@ -81,7 +81,7 @@ def add(commands: Commands) -> None:
     add_load(parser)
     add_filling(parser)
     _add_reports(parser)
-    parser.set_defaults(command=_run)
+    parser.set_defaults(command=_run, fail=parser.error)
 
 
 def _add_reports(parser: argparse.ArgumentParser) -> None:
@@ -216,18 +216,19 @@ def _recorded(path: str) -> Any:
 
 
 def _wants_report(options: argparse.Namespace) -> bool:
+    """Whether there is a report instead of results. Ends with status 2 where options do not fit each other."""
     numbers = bool(options.trace or options.shadow or options.against is not None)
     wants = numbers or options.profile
     if not wants and options.each_iteration:
-        raise ArgumentError("--each-iteration is for reports", hint="give --trace with it")
+        options.fail("--each-iteration is for reports: give --trace with it")
     if options.profile_output is not None and not options.profile:
-        raise ArgumentError("--profile-output is for --profile", hint="give --profile with it")
+        options.fail("--profile-output is for --profile: give it with it")
     if options.profile and (options.backend or "cpu") != "cpu":
-        raise ArgumentError(f"--profile does not go with --backend {options.backend}", hint="it is for machine code")
+        options.fail(f"--profile does not go with --backend {options.backend}: it is for machine code")
     repeated = numbers and (options.iterations or 1) > 1
     if wants and (options.output or options.compare or repeated):
         option = "--output" if options.output else "--compare" if options.compare else "--iterations"
-        raise ArgumentError(f"{option} does not go with a report, which has no results", hint="run it apart")
+        options.fail(f"{option} does not go with a report, which has no results: run it apart")
     return wants
 
 

@@ -35,7 +35,7 @@ def add_command(commands: Commands, name: str, summary: str) -> argparse.Argumen
     description = summary[0].upper() + summary[1:] + "."
     # An abbreviation would mean another option as soon as one is added.
     parser = commands.add_parser(name, help=summary, description=description, allow_abbrev=False)
-    parser.set_defaults(only_arguments=False, error_status=1)
+    parser.set_defaults(only_arguments=False, error_status=1, verb=parser)
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
     return parser
 

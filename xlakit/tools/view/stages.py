@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlakit.errors import XlakitError
+from xlakit.errors import ArgumentError, XlakitError
 from xlakit.ir.instruction import HloModule
 from xlakit.passes.core.framework import Pass
 from xlakit.passes.core.rules import RulePass
@@ -136,6 +136,8 @@ def document_of(
         if split is not module:
             document.add_step(split, "partitions", summary="the number of partitions, as the shardings say")
         run_pipeline(split, until=until, dump=look, context=context)
+    except ArgumentError:
+        raise
     except XlakitError as error:
         document.add_step(last, "stopped", summary="no pass could go on", note=str(error))
     return document
