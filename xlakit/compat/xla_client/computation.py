@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from xlakit.builder import XlaBuilder as OurBuilder, XlaComputation as OurComputation
+from xlakit.compat.xla_client.binding import bound
 from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
 from xlakit.compat.xla_client.hlo_module import HloModule, HloPrintOptions
 from xlakit.compat.xla_client.numbering import BUILDER_NAMES, base_name, number_of, numbered_module, unnamed
@@ -46,7 +47,7 @@ class XlaComputation:
 
     __slots__ = ("wrapped",)
 
-    @with_status
+    @bound
     def __init__(self, serialized_hlo_module_proto: bytes, /) -> None:
         self.wrapped = OurModule.from_proto(serialized_hlo_module_proto)
 
@@ -182,7 +183,7 @@ class XlaBuilder:
         """Give no metadata to the operations that follow."""
         self.wrapped.clear_op_metadata()
 
-    @with_status
+    @bound
     def set_sharding(self, sharding: OpSharding, /) -> None:
         """Give a sharding to all operations that follow."""
         self.wrapped.set_sharding(sharding.as_ours())
@@ -191,6 +192,7 @@ class XlaBuilder:
         """Give no sharding to the operations that follow."""
         self.wrapped.clear_sharding()
 
+    @bound
     def set_frontend_attributes(self, attributes: FrontendAttributes, /) -> None:
         """Give frontend attributes to all operations that follow."""
         self.wrapped.set_frontend_attributes(attributes.wrapped)
@@ -199,7 +201,7 @@ class XlaBuilder:
         """Give no frontend attributes to the operations that follow."""
         self.wrapped.clear_frontend_attributes()
 
-    @with_status
+    @bound
     def setup_alias(
         self, output_index: Sequence[int], parameter_number: int, parameter_index: Sequence[int], /
     ) -> None:

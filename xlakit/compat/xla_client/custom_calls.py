@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any, Protocol
 
+from xlakit.compat.xla_client.binding import bound
 from xlakit.compat.xla_client.enums import CustomCallTargetTraits
-from xlakit.compat.xla_client.errors import with_status
 from xlakit.errors import UnsupportedError
 from xlakit.execution.calls.custom_calls import register_c_custom_call, register_custom_call, register_ffi_handler
 
@@ -43,7 +43,7 @@ class CustomTypeIdHandler(Protocol):
         ...
 
 
-@with_status
+@bound
 def register_on_host(
     fn_name: str | bytes,
     fn: Any,
@@ -128,12 +128,13 @@ def register_custom_type_id_handler(platform: str, handler: CustomTypeIdHandler)
                 handler(name, capsule)
 
 
+@bound
 def custom_call_targets(platform: str) -> dict[str, Any]:
     """The functions that were registered here for a platform, by name."""
     return dict(_registered.get(xla_platform_names.get(platform, platform), {}))
 
 
-@with_status
+@bound
 def register_custom_call_partitioner(name: str, *_: Any, **__: Any) -> None:
     """Raises XlaRuntimeError: xlakit does not split custom calls by functions of the program."""
     raise UnsupportedError(
@@ -145,7 +146,7 @@ def register_custom_call_as_batch_partitionable(target_name: str, c_api: Any = N
     """Let custom calls of a name be split along their leading dimensions; xlakit computes them whole."""
 
 
-@with_status
+@bound
 def encode_inspect_sharding_callback(handler: Any, /) -> bytes:
     """Raises XlaRuntimeError: xlakit calls nothing back with shardings."""
     raise UnsupportedError("shardings are not inspected by callbacks", hint="xlakit inspect prints the split program")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlakit.compat.xla_client.binding import bound
 from xlakit.compat.xla_client.dot_graph import dot_graph
-from xlakit.compat.xla_client.errors import with_status
 from xlakit.compat.xla_client.printing import HloPrintOptions as HloPrintOptions, printed
 from xlakit.compat.xla_client.sharding import OpSharding
 from xlakit.errors import UnsupportedError
@@ -53,7 +53,7 @@ class HloModule:
         return made
 
     @staticmethod
-    @with_status
+    @bound
     def from_serialized_hlo_module_proto(serialized_hlo_module_proto: bytes, /) -> HloModule:
         """The module of a serialized HloModuleProto."""
         return HloModule.of(OurModule.from_proto(serialized_hlo_module_proto))
@@ -75,12 +75,12 @@ class HloModule:
         found = self.wrapped.spmd_parameters_shardings
         return [OpSharding.of(sharding) for sharding in found] if found else None
 
-    @with_status
+    @bound
     def to_string(self, options: HloPrintOptions | None = None) -> str:
         """HLO text."""
         return printed(self.wrapped, options or HloPrintOptions())
 
-    @with_status
+    @bound
     def as_serialized_hlo_module_proto(self) -> bytes:
         """A serialized HloModuleProto."""
         return self.wrapped.to_proto()
@@ -94,18 +94,19 @@ class HloModule:
         return dot_graph(self.wrapped.entry)
 
 
-@with_status
+@bound
 def hlo_module_from_text(hlo_module_text: str, /) -> HloModule:
     """The module of HLO text."""
     return HloModule.of(OurModule.from_text(hlo_module_text))
 
 
+@bound
 def hlo_module_to_dot_graph(hlo_module: HloModule, /) -> str:
     """The graph of a module's entry in Graphviz's language."""
     return hlo_module.to_dot_graph()
 
 
-@with_status
+@bound
 def hlo_module_cost_analysis(client: object, module: HloModule, /) -> dict[str, float]:
     """What a run of a module costs: "flops", "transcendentals" and "bytes accessed"."""
     from xlakit.passes.analysis.cost import cost_of
@@ -144,7 +145,7 @@ class HloPassInterface:
         """Whether this is a pipeline of passes."""
         return False
 
-    @with_status
+    @bound
     def run(self, module: HloModule, /) -> bool:
         """Run on a module; tells whether that changed it."""
         before = module.wrapped

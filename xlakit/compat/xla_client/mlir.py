@@ -11,8 +11,8 @@ import base64
 import binascii
 import re
 
+from xlakit.compat.xla_client.binding import bound
 from xlakit.compat.xla_client.computation import XlaComputation
-from xlakit.compat.xla_client.errors import with_status
 from xlakit.errors import FormatError, XlakitError
 from xlakit.formats import stablehlo
 from xlakit.ir.instruction import HloModule as OurModule
@@ -28,7 +28,7 @@ class ModuleText(str):
     program: OurModule
 
 
-@with_status
+@bound
 def xla_computation_to_mlir_module(computation: XlaComputation) -> str:
     """The text of a StableHLO module with a function ``main``; without jaxlib, of a module that carries the HLO."""
     made = ModuleText(_text(computation.wrapped))
@@ -67,7 +67,7 @@ def program_of(module: str | bytes) -> OurModule:
     return stablehlo.read_stablehlo(module)
 
 
-@with_status
+@bound
 def mlir_module_to_xla_computation(
     mlir_module: str | bytes, use_tuple_args: bool = False, return_tuple: bool = False
 ) -> XlaComputation:
@@ -77,7 +77,7 @@ def mlir_module_to_xla_computation(
     )
 
 
-@with_status
+@bound
 def hlo_to_stablehlo(computation: bytes) -> bytes:
     """The StableHLO bytecode of a serialized HloModuleProto."""
     return stablehlo.stablehlo_bytecode(OurModule.from_proto(computation))
@@ -88,19 +88,19 @@ def mhlo_to_stablehlo(mlir_module: str | bytes) -> bytes:
     return serialize_portable_artifact(mlir_module, "")
 
 
-@with_status
+@bound
 def serialize_portable_artifact(mlir_module: str | bytes, target: str) -> bytes:
     """A portable artifact of a StableHLO module for a version of StableHLO, by default the current one."""
     return stablehlo.portable_artifact(mlir_module, target)
 
 
-@with_status
+@bound
 def deserialize_portable_artifact(mlir_module: bytes) -> str:
     """The text of a portable artifact."""
     return stablehlo.artifact_text(mlir_module)
 
 
-@with_status
+@bound
 def refine_polymorphic_shapes(
     mlir_module: bytes,
     enable_shape_assertions: bool = True,

@@ -11,7 +11,8 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from xlakit.compat.xla_client.errors import as_status, with_status
+from xlakit.compat.xla_client.binding import bound
+from xlakit.compat.xla_client.errors import as_status
 from xlakit.errors import ExecutionError, UnsupportedError
 
 
@@ -119,37 +120,37 @@ class ProfilerServer:
     """A server of profiles; there is none in xlakit."""
 
 
-@with_status
+@bound
 def start_server(port: int) -> ProfilerServer:
     """Raises XlaRuntimeError: there is no server of profiles."""
     raise UnsupportedError("there is no profiler server", hint="use ProfilerSession, or xlakit profile")
 
 
-@with_status
+@bound
 def register_plugin_profiler(c_api: Any, /) -> None:
     """Raises XlaRuntimeError: profilers of plugins are not called."""
     raise UnsupportedError("profilers of plugins are not supported", hint="use ProfilerSession")
 
 
-@with_status
+@bound
 def get_fdo_profile(xspace: bytes, as_textproto: bool = False) -> bytes | str:
     """Raises XlaRuntimeError: xlakit is not guided by profiles of runs."""
     raise UnsupportedError("there are no profiles for optimization", hint="xlakit tune times alternatives of kernels")
 
 
-@with_status
+@bound
 def get_profiled_instructions_proto(tensorboard_dir: str) -> bytes:
     """Raises XlaRuntimeError: xlakit is not guided by profiles of runs."""
     raise UnsupportedError("there are no profiles of instructions", hint="xlakit profile shows what a program does")
 
 
-@with_status
+@bound
 def get_instructions_profile(tensorboard_dir: str) -> list[tuple[str, float]]:
     """Raises XlaRuntimeError: xlakit is not guided by profiles of runs."""
     raise UnsupportedError("there are no profiles of instructions", hint="xlakit profile shows what a program does")
 
 
-@with_status
+@bound
 def aggregate_profiled_instructions(profiles: list[bytes], percentile: int) -> str:
     """Raises XlaRuntimeError: xlakit is not guided by profiles of runs."""
     raise UnsupportedError("there are no profiles of instructions", hint="xlakit profile shows what a program does")

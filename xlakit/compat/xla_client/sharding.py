@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from xlakit.compat.xla_client.binding import TypedAttributes, bound
 from xlakit.compat.xla_client.enums import OpSharding_ShardGroupType, OpSharding_Type
-from xlakit.compat.xla_client.errors import with_status
 from xlakit.compat.xla_client.shapes import Shape
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import IotaTileAssignment, Sharding as OurSharding
@@ -24,7 +24,7 @@ _LISTS = (
 )
 
 
-class OpSharding:
+class OpSharding(TypedAttributes):
     """The protocol buffer OpSharding: a sharding in fields that can be set."""
 
     __slots__ = (
@@ -41,23 +41,33 @@ class OpSharding:
         "type",
     )
 
-    Type: ClassVar[type[OpSharding_Type]] = OpSharding_Type
-    ShardGroupType: ClassVar[type[OpSharding_ShardGroupType]] = OpSharding_ShardGroupType
+    # Inside of the class `type` is the field.
+    Type: ClassVar[Any] = OpSharding_Type
+    ShardGroupType: ClassVar[Any] = OpSharding_ShardGroupType
+
+    type: OpSharding_Type
+    tile_assignment_dimensions: Sequence[int]
+    tile_assignment_devices: Sequence[int]
+    iota_reshape_dims: Sequence[int]
+    iota_transpose_perm: Sequence[int]
+    last_tile_dims: Sequence[OpSharding_Type]
+    tuple_shardings: Sequence[OpSharding]
+    replicate_on_last_tile_dim: bool
+    is_shard_group: bool
+    shard_group_id: int
+    shard_group_type: OpSharding_ShardGroupType
 
     def __init__(self) -> None:
         self.type = OpSharding_Type.REPLICATED
-        self.tile_assignment_dimensions: Sequence[int] = []
-        self.tile_assignment_devices: Sequence[int] = []
-        self.iota_reshape_dims: Sequence[int] = []
-        self.iota_transpose_perm: Sequence[int] = []
-        self.last_tile_dims: Sequence[int] = []
-        self.tuple_shardings: Sequence[OpSharding] = []
+        self.tile_assignment_dimensions, self.tile_assignment_devices = [], []
+        self.iota_reshape_dims, self.iota_transpose_perm, self.last_tile_dims = [], [], []
+        self.tuple_shardings = []
         self.replicate_on_last_tile_dim = False
         self.is_shard_group = False
         self.shard_group_id = 0
         self.shard_group_type = OpSharding_ShardGroupType.AS
 
-    @with_status
+    @bound
     def ParseFromString(self, data: bytes, /) -> None:
         """Take the fields of a serialized message."""
         from xlakit.formats.hlo_proto import schema
@@ -140,13 +150,13 @@ class HloSharding:
         self.wrapped = wrapped
 
     @staticmethod
-    @with_status
+    @bound
     def from_proto(proto: OpSharding, /) -> HloSharding:
         """The sharding of a message."""
         return HloSharding(proto.as_ours())
 
     @staticmethod
-    @with_status
+    @bound
     def from_string(text: str, /) -> HloSharding:
         """A sharding in HLO text, such as ``{devices=[2,1]0,1}``."""
         from xlakit.formats.hlo_text import parse_sharding
@@ -159,7 +169,7 @@ class HloSharding:
         return HloSharding(OurSharding("TUPLE", elements=tuple(s.wrapped for s in shardings)))
 
     @staticmethod
-    @with_status
+    @bound
     def iota_tile(
         dims: Sequence[int],
         reshape_dims: Sequence[int] = (),
@@ -173,7 +183,7 @@ class HloSharding:
         return _tiled(OurSharding("OTHER", tuple(dims), iota=iota), subgroup_types)
 
     @staticmethod
-    @with_status
+    @bound
     def subgroup_with_device_ordering(
         tile_assignment: np.ndarray[Any, Any], subgroup_types: Sequence[OpSharding_Type] = ()
     ) -> HloSharding:
@@ -251,7 +261,7 @@ class HloSharding:
         """Whether the devices along the last dimension of the array of tiles have the same tile."""
         return self.wrapped.replicate_on_last_tile_dim
 
-    @with_status
+    @bound
     def tile(self, shape: Shape, /) -> Shape:
         """The shape of a tile of an array."""
         if self.wrapped.kind != "OTHER":

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from xlakit.builder import XlaComputation as OurComputation
+from xlakit.compat.xla_client.binding import bound
 from xlakit.compat.xla_client.computation import XlaComputation
 from xlakit.compat.xla_client.enums import HostBufferSemantics
 from xlakit.compat.xla_client.errors import with_status
@@ -99,7 +100,7 @@ class Client:
     host_id = process_index
     task_id = process_index
 
-    @with_status
+    @bound
     def device_from_local_hardware_id(self, number: int, /) -> Device:
         """The device of this process with a hardware number."""
         for device in self.local_devices():
@@ -227,13 +228,13 @@ class Client:
         """The executables that are still there."""
         return list(self._executables)
 
-    @with_status
+    @bound
     def serialize_executable(self, executable: LoadedExecutable, /) -> bytes:
         """The program and its options, for :meth:`deserialize_executable`; the machine code is in xlakit's cache."""
         options = executable.options.SerializeAsString()
         return _MAGIC + len(options).to_bytes(8, "little") + options + executable.given.to_proto()
 
-    @with_status
+    @bound
     def deserialize_executable(
         self,
         serialized: bytes,
@@ -299,7 +300,7 @@ def _module_of(program: Any) -> OurModule:
     return program_of(program)
 
 
-@with_status
+@bound
 def make_cpu_client(
     asynchronous: bool = True,
     distributed_client: Any = None,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from xlakit.compat.xla_client.binding import TypedAttributes, bound
 from xlakit.compat.xla_client.errors import with_status
 from xlakit.compat.xla_client.runtime.debug_options import DebugOptions
 from xlakit.compat.xla_client.shapes import Shape
@@ -22,10 +23,10 @@ class DeviceAssignment:
 
     @staticmethod
     def create(array: np.ndarray[Any, Any], /) -> DeviceAssignment:
-        """An assignment from an array of integers, [replica, computation]. Raises TypeError for anything else."""
-        if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "iu":  # pyright: ignore[reportUnnecessaryIsInstance]
+        """An assignment from an array of numbers, [replica, computation]. Raises TypeError for anything else."""
+        if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "iuf":  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(
-                "incompatible function arguments: a device assignment is a two-dimensional array of integers, "
+                "incompatible function arguments: a device assignment is a two-dimensional array of numbers, "
                 f"not {array!r}"
             )
         made = DeviceAssignment.__new__(DeviceAssignment)
@@ -57,36 +58,7 @@ class DeviceAssignment:
         return "\n".join(lines) + "\n"
 
 
-_BOOL, _INT, _FLOAT = (bool,), (int, np.integer), (float, int, np.floating)
-_SEQUENCE = (list, tuple)
-_BUILD_KINDS: dict[str, tuple[type, ...]] = {
-    "allow_spmd_sharding_propagation_to_output": _SEQUENCE,
-    "allow_spmd_sharding_propagation_to_parameters": _SEQUENCE,
-    "auto_spmd_partitioning_mesh_ids": _SEQUENCE,
-    "auto_spmd_partitioning_mesh_shape": _SEQUENCE,
-    "debug_options": (DebugOptions,),
-    "device_assignment": (DeviceAssignment, type(None)),
-    "exec_time_optimization_effort": _FLOAT,
-    "fdo_profile": (bytes,),
-    "memory_fitting_effort": _FLOAT,
-    "memory_fitting_level": _INT,
-    "num_partitions": _INT,
-    "num_replicas": _INT,
-    "optimization_level": _INT,
-    "result_layout": (Shape, type(None)),
-    "use_auto_spmd_partitioning": _BOOL,
-    "use_shardy_partitioner": _BOOL,
-    "use_spmd_partitioning": _BOOL,
-}
-_OPTION_KINDS: dict[str, tuple[type, ...]] = {
-    "argument_layouts": (list, tuple, type(None)),
-    "compile_portable_executable": _BOOL,
-    "parameter_is_tupled_arguments": _BOOL,
-    "profile_version": _INT,
-}
-
-
-class ExecutableBuildOptions:
+class ExecutableBuildOptions(TypedAttributes):
     """How a program is compiled: replicas and partitions, layouts, and XLA's flags."""
 
     __slots__ = (
@@ -110,30 +82,38 @@ class ExecutableBuildOptions:
         "use_spmd_partitioning",
     )
 
+    result_layout: Shape | None
+    num_replicas: int
+    num_partitions: int
+    device_assignment: DeviceAssignment | None
+    debug_options: DebugOptions
+    use_spmd_partitioning: bool
+    use_auto_spmd_partitioning: bool
+    use_shardy_partitioner: bool
+    auto_spmd_partitioning_mesh_shape: Sequence[int]
+    auto_spmd_partitioning_mesh_ids: Sequence[int]
+    allow_spmd_sharding_propagation_to_parameters: Sequence[bool]
+    allow_spmd_sharding_propagation_to_output: Sequence[bool]
+    exec_time_optimization_effort: float
+    memory_fitting_effort: float
+    optimization_level: int
+    memory_fitting_level: int
+    fdo_profile: bytes
+    compilation_environments: bytes
+
     def __init__(self) -> None:
-        self.result_layout: Shape | None = None
-        self.num_replicas = 1
-        self.num_partitions = 1
-        self.device_assignment: DeviceAssignment | None = None
+        self.result_layout = self.device_assignment = None
+        self.num_replicas = self.num_partitions = 1
         self.debug_options = DebugOptions()
-        self.use_spmd_partitioning = False
-        self.use_auto_spmd_partitioning = False
-        self.use_shardy_partitioner = False
-        self.auto_spmd_partitioning_mesh_shape: Sequence[int] = []
-        self.auto_spmd_partitioning_mesh_ids: Sequence[int] = []
-        self.allow_spmd_sharding_propagation_to_parameters: Sequence[bool] = [False]
-        self.allow_spmd_sharding_propagation_to_output: Sequence[bool] = [False]
-        self.exec_time_optimization_effort = 0.0
-        self.memory_fitting_effort = 0.0
-        self.optimization_level = 0
-        self.memory_fitting_level = 0
-        self.fdo_profile = b""
-        self.compilation_environments = b""
+        self.use_spmd_partitioning = self.use_auto_spmd_partitioning = self.use_shardy_partitioner = False
+        self.auto_spmd_partitioning_mesh_shape, self.auto_spmd_partitioning_mesh_ids = [], []
+        self.allow_spmd_sharding_propagation_to_parameters = [False]
+        self.allow_spmd_sharding_propagation_to_output = [False]
+        self.exec_time_optimization_effort = self.memory_fitting_effort = 0.0
+        self.optimization_level = self.memory_fitting_level = 0
+        self.fdo_profile = self.compilation_environments = b""
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        _check(name, value, _BUILD_KINDS.get(name))
-        object.__setattr__(self, name, value)
-
+    @bound
     def compilation_environments_from_serialized_proto(self, serialized_proto: bytes, /) -> None:
         """Keep compilation environments; xlakit has none of its own."""
         self.compilation_environments = serialized_proto
@@ -143,7 +123,7 @@ class ExecutableBuildOptions:
         return f"ExecutableBuildOptions{{device_ordinal=-1, result_layout={layout}, num_replicas={self.num_replicas}}}"
 
 
-class CompileOptions:
+class CompileOptions(TypedAttributes):
     """Options of :meth:`Client.compile`."""
 
     __slots__ = (
@@ -155,17 +135,20 @@ class CompileOptions:
         "profile_version",
     )
 
+    argument_layouts: Sequence[Shape] | None
+    parameter_is_tupled_arguments: bool
+    executable_build_options: ExecutableBuildOptions
+    compile_portable_executable: bool
+    profile_version: int
+    env_option_overrides: Sequence[tuple[str, str | bool | int | float]]
+
     def __init__(self) -> None:
-        self.argument_layouts: Sequence[Shape] | None = None
+        self.argument_layouts = None
         self.parameter_is_tupled_arguments = False
         self.executable_build_options = ExecutableBuildOptions()
         self.compile_portable_executable = False
         self.profile_version = 0
-        self.env_option_overrides: Sequence[tuple[str, str | bool | int | float]] = []
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        _check(name, value, _OPTION_KINDS.get(name))
-        object.__setattr__(self, name, value)
+        self.env_option_overrides = []
 
     @property
     def tuple_arguments(self) -> bool:
@@ -183,7 +166,7 @@ class CompileOptions:
 
     @num_replicas.setter
     def num_replicas(self, value: int) -> None:
-        self.executable_build_options.num_replicas = _count("num_replicas", value)
+        self.executable_build_options.num_replicas = value
 
     @property
     def num_partitions(self) -> int:
@@ -192,7 +175,7 @@ class CompileOptions:
 
     @num_partitions.setter
     def num_partitions(self, value: int) -> None:
-        self.executable_build_options.num_partitions = _count("num_partitions", value)
+        self.executable_build_options.num_partitions = value
 
     @property
     def device_assignment(self) -> DeviceAssignment | None:
@@ -226,18 +209,3 @@ class CompileOptions:
         made = CompileOptions.ParseFromString(state[0])
         for name in self.__slots__:
             setattr(self, name, getattr(made, name))
-
-
-def _check(name: str, value: object, kinds: tuple[type, ...] | None) -> None:
-    """Raises TypeError for a value of another type than a field takes; True and False are no numbers."""
-    if kinds is None or (isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)):
-        return
-    raise TypeError(
-        f"incompatible function arguments: {name} is {' or '.join(kind.__name__ for kind in kinds)}, got {value!r}"
-    )
-
-
-def _count(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"incompatible function arguments: {name} is an int, got {value!r}")
-    return int(value)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlakit.compat.xla_client.errors import with_status
+from xlakit.compat.xla_client.binding import bound
 from xlakit.compat.xla_client.runtime.device import Device
 from xlakit.errors import UnsupportedError
 
@@ -47,13 +47,13 @@ def _no_plugins(what: str) -> UnsupportedError:
     )
 
 
-@with_status
+@bound
 def make_tfrt_tpu_c_api_device_topology(topology_name: str = "", **kwargs: Any) -> DeviceTopology:
     """Raises XlaRuntimeError: there are no TPUs."""
     raise _no_plugins(f"TPU topology '{topology_name}'")
 
 
-@with_status
+@bound
 def make_c_api_device_topology(c_api: Any, topology_name: str = "", **kwargs: Any) -> DeviceTopology:
     """Raises XlaRuntimeError: xlakit loads no plugins."""
     raise _no_plugins(f"topology '{topology_name}'")
@@ -69,25 +69,25 @@ def pjrt_plugin_initialized(plugin_name: str) -> bool:
     return False
 
 
-@with_status
+@bound
 def load_pjrt_plugin_dynamically(plugin_name: str, library_path: str) -> Any:
     """Raises XlaRuntimeError: xlakit loads no plugins."""
     raise _no_plugins(f"plugin '{plugin_name}'")
 
 
-@with_status
+@bound
 def load_pjrt_plugin_with_c_api(plugin_name: str, c_api: Any) -> None:
     """Raises XlaRuntimeError: xlakit loads no plugins."""
     raise _no_plugins(f"plugin '{plugin_name}'")
 
 
-@with_status
+@bound
 def initialize_pjrt_plugin(plugin_name: str) -> None:
     """Raises XlaRuntimeError: xlakit loads no plugins."""
     raise _no_plugins(f"plugin '{plugin_name}'")
 
 
-@with_status
+@bound
 def make_c_api_client(
     plugin_name: str, options: Mapping[str, Any] | None = None, distributed_client: Any = None
 ) -> Any:
@@ -95,7 +95,7 @@ def make_c_api_client(
     raise _no_plugins(f"plugin '{plugin_name}'")
 
 
-@with_status
+@bound
 def make_tpu_client(library_path: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
     """Raises XlaRuntimeError: there are no TPUs."""
     raise _no_plugins("a TPU client")

@@ -9,19 +9,39 @@ from contextlib import contextmanager
 from types import CodeType, FrameType, TracebackType
 from typing import Any, ClassVar
 
+from xlakit.compat.xla_client.binding import bound
+
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 class Frame:
     """A line of a function."""
 
-    __slots__ = ("file_name", "function_name", "function_start_line", "line_num")
+    __slots__ = ("_fields",)
 
+    @bound
     def __init__(self, file_name: str, function_name: str, function_start_line: int, line_num: int, /) -> None:
-        self.file_name = file_name
-        self.function_name = function_name
-        self.function_start_line = function_start_line
-        self.line_num = line_num
+        self._fields = file_name, function_name, function_start_line, line_num
+
+    @property
+    def file_name(self) -> str:
+        """The file."""
+        return self._fields[0]
+
+    @property
+    def function_name(self) -> str:
+        """The function."""
+        return self._fields[1]
+
+    @property
+    def function_start_line(self) -> int:
+        """The line where the function begins."""
+        return self._fields[2]
+
+    @property
+    def line_num(self) -> int:
+        """The line."""
+        return self._fields[3]
 
     def __repr__(self) -> str:
         return f"{self.function_name};{self.file_name}:{self.line_num}"

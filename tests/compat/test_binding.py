@@ -1,0 +1,54 @@
+"""Arguments and attributes of other types raise TypeError, as in jaxlib's bindings; what converts is converted."""
+
+import numpy as np
+import pytest
+
+from xlakit.compat import xla_client as xc
+
+xe = xc._xla
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: xc.XlaComputation("text"), lambda: xc.Frame(1, 2, 3, 4), lambda: xc.make_cpu_client(1),
+        lambda: xc.HloSharding.from_proto("x"), lambda: xe.hlo_module_from_text(b"HloModule m"),
+        lambda: xe.hlo_module_to_dot_graph(None), lambda: xe.mlir.xla_computation_to_mlir_module(1),
+        lambda: xe.HloModule.from_serialized_hlo_module_proto("x"), lambda: xc.custom_call_targets(b"Host"),
+        lambda: xc.XlaBuilder("b").set_sharding(None), lambda: xc.XlaBuilder("b").set_frontend_attributes({}),
+        lambda: xc.HloSharding.replicate().tile([2]), lambda: xe.ExecutableBuildOptions(1),
+        xe.hlo_module_from_text, lambda: xe.hlo_module_from_text(other="x"),
+    ],
+)  # fmt: skip
+def test_arguments_of_other_types(call):
+    with pytest.raises(TypeError):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "value"),
+    [
+        (xc.CompileOptions, "num_replicas", 10**30), (xc.CompileOptions, "profile_version", 1.5),
+        (xc.CompileOptions, "argument_layouts", [1]), (xc.CompileOptions, "env_option_overrides", [("a",)]),
+        (xe.ExecutableBuildOptions, "use_spmd_partitioning", 1), (xe.ExecutableBuildOptions, "fdo_profile", "x"),
+        (xc.OpSharding, "type", 1.5), (xc.OpSharding, "tile_assignment_devices", 3),
+        (xc.OpSharding, "tile_assignment_devices", ["x"]), (xc.OpSharding, "is_shard_group", 1),
+    ],
+)  # fmt: skip
+def test_attributes_of_other_types(make, name, value):
+    made = make()
+    before = getattr(made, name)
+    with pytest.raises(TypeError, match=f"{name}.*incompatible function arguments"):
+        setattr(made, name, value)
+    assert getattr(made, name) == before
+
+
+def test_what_is_converted():
+    options = xc.CompileOptions()
+    options.num_replicas, options.profile_version = np.int32(3), True
+    options.executable_build_options.memory_fitting_effort = np.float32(0.5)
+    assert [options.num_replicas, options.profile_version] == [3, 1]
+    assert type(options.executable_build_options.memory_fitting_effort) is float
+    assert xc.DeviceAssignment.create(np.array([[0.0, 1.0]])).computation_count() == 2
+    with pytest.raises(AttributeError):
+        xc.Frame("file", "function", 1, 2).line_num = 3
