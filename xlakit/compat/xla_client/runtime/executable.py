@@ -66,7 +66,8 @@ class ExecuteResults:
         # By device, then by result.
         self._arrays = [list(part) for part in arrays]
         self._taken = self._tokens_taken = False
-        self._tokens = [Token(part) for part in self._arrays] if with_tokens else None
+        # Those of a run that was not asked for them are ready.
+        self._tokens = [Token(part if with_tokens else ()) for part in self._arrays]
 
     def __len__(self) -> int:
         if self._taken:
@@ -95,9 +96,7 @@ class ExecuteResults:
         return [handler(result) for handler, result in zip(handlers, results, strict=True)]
 
     def consume_token(self) -> ShardedToken:
-        """The tokens of the run; it must have been asked for them. Raises ValueError when called again."""
-        if self._tokens is None:
-            raise as_status(ExecutionError("the run has no tokens", hint="call execute_sharded with with_tokens=True"))
+        """The tokens of the run. Raises ValueError when called again."""
         if self._tokens_taken:
             raise ValueError("the tokens were taken already; keep those of the first call")
         self._tokens_taken = True
