@@ -1,4 +1,4 @@
-"""Which of JAX's own tests may fail on xlakit alone, and why."""
+"""Which of the tests of JAX and of its libraries may fail on xlakit alone, and why."""
 
 from __future__ import annotations
 
@@ -79,6 +79,16 @@ ACCEPTED: Final[tuple[tuple[str, str, str], ...]] = (
         "lax_numpy",
         "LaxBackedNumpyTests::testAsarrayWithCopyFalse*",
         "the test wants all platforms but JAX's CPU to refuse memory without a copy; here it is taken, as on the CPU",
+    ),
+    (
+        "jaxopt/tests/hager_zhang_linesearch_test",
+        "HagerZhangLinesearchTest::test_hager_zhang_linesearch_non_finite1",
+        "the sign of a rounding decides: XLA adds the constants of x + y - 2 beforehand; without jit jaxlib fails, too",
+    ),
+    (
+        "numpyro/test/test_transforms",
+        "test_bijective_transforms?transform15-shape15?",
+        "the logarithm of a determinant is within 1.02e-6 of 0, not 1e-6: logarithms are added in another order",
     ),
 )
 
