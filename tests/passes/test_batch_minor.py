@@ -11,7 +11,12 @@ from xlakit.options import compiling
 from xlakit.passes.pipeline import run_pipeline
 
 # Every batch of so many members, in programs of any size and where it gains nothing.
-ALWAYS = {"batch_minor.fewest_members": 11, "batch_minor.fewest_arrays": 1, "batch_minor.moved": 0.0}
+ALWAYS = {
+    "batch_minor.fewest_members": 11,
+    "batch_minor.fewest_arrays": 1,
+    "batch_minor.moved": 0.0,
+    "batch_minor.moved_array": 0.0,
+}
 KINDS = [np.float32, np.float64]
 
 

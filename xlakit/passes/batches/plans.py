@@ -22,6 +22,8 @@ from xlakit.passes.core.framework import is_fixed
 
 # What an element costs that is moved from one form to the other, in elements of operations on short rows.
 _MOVED = knob("batch_minor.moved", 2.0, 0.0, 100.0)
+# What an array costs beside that: a kernel of its own.
+_MOVED_ARRAY = knob("batch_minor.moved_array", 512.0, 0.0)
 # Element-wise operations are as fast in either form, but not where they are fused with others.
 _ELEMENTWISE_GAIN = 0.25
 # Larger products of each member gain as much as one of so many multiplications.
@@ -61,7 +63,8 @@ def plans_of(computations: Iterable[Computation], batch: Batch) -> dict[Computat
 def _plan(computation: Computation, batch: Batch, inner: Mapping[Computation, Plan], *, carries: bool) -> Plan:
     makers, loops = _candidates(computation, batch, inner)
     gain = sum(_gain_of(x, batch) for x in makers)
-    gain -= _MOVED.value * sum(x.shape.num_elements for x in _moved(computation, batch, makers, loops, carries))
+    moved = _moved(computation, batch, makers, loops, carries)
+    gain -= sum(_MOVED.value * x.shape.num_elements + _MOVED_ARRAY.value for x in moved)
     if gain < 0 or (gain == 0 and not carries):
         makers, gain = {}, 0.0
     return Plan(makers, loops, gain + sum(_gain_of_loop(loop, inner) for loop in loops.values()), carries)
