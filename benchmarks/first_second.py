@@ -1,6 +1,6 @@
 """``python -m benchmarks.first_second [PROGRAMS]``: what programs take to their first result, beside jaxlib's CPU.
 
-Each program of benchmarks/first_programs.py runs in processes of its own, the platforms in turn: with nothing on disk
+Each program of benchmarks/programs/first.py runs in processes of its own, the platforms in turn: with nothing on disk
 (``empty``: the runtime and all that programs share are compiled, too, as once on each machine), with a compile cache
 that other programs have filled (``common``: what they share is there), and with one that has this program (``full``;
 jaxlib with JAX's own). What is counted is processor time, of all threads, from ``import jax`` being done to the first
@@ -106,7 +106,7 @@ def _child(name: str) -> dict[str, float]:
 def _program(name: str) -> Callable[[], Any]:
     """A program as a function without arguments; what it imports is imported."""
     if name not in _LIBRARIES:
-        from benchmarks.first_programs import PROGRAMS
+        from benchmarks.programs.first import PROGRAMS
 
         return PROGRAMS[name]
     import jax
@@ -240,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.libraries:
         names: Sequence[str] = list(_LIBRARIES)
     else:
-        from benchmarks.first_programs import PROGRAMS
+        from benchmarks.programs.first import PROGRAMS
 
         names = list(PROGRAMS)
     names = [name for name in names if not options.names or any(part in name for part in options.names)]

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.jax_jobs import Job, serve
+from benchmarks.programs.jax_jobs import Job, serve
 
 KINDS: Final = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute", "nothing")
 SIZES: Final = (4, 4096, 65536, 1 << 20, 1 << 24)

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.jax_jobs import Job, serve
+from benchmarks.programs.jax_jobs import Job, serve
 from benchmarks.jax_processes import measure
 
 _EXAMPLE: Final = Path(__file__).parents[1] / "examples" / "jax" / "language_model.py"

@@ -1,6 +1,6 @@
 """``python -m benchmarks.sharded_bytes``: what devices send each other, in programs that xlakit and XLA have split.
 
-The programs of :mod:`benchmarks.sharded_programs` are compiled for eight devices by each compiler in a process of its
+The programs of :mod:`benchmarks.programs.sharded` are compiled for eight devices by each compiler in a process of its
 own, and run; results are compared with those of one device. Bytes are counted in ``compile().as_text()``, by
 :mod:`xlakit.passes.analysis.traffic`: what one device sends. A geometric mean needs numbers above 0: it is of
 (1 + bytes).
@@ -42,11 +42,11 @@ def _child(platform: str, names: Sequence[str], folder: Path) -> dict[str, Any]:
 
 
 def compiled(name: str) -> tuple[Any, Sequence[Any]]:
-    """A program of :mod:`benchmarks.sharded_programs`, compiled for the devices of this process, and its arguments."""
+    """A program of :mod:`benchmarks.programs.sharded`, compiled for the devices of this process, and its arguments."""
     import jax
     from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-    from benchmarks.sharded_programs import PROGRAMS
+    from benchmarks.programs.sharded import PROGRAMS
 
     program = PROGRAMS[name]
     axes = ("x", "y")[: len(program.mesh)]
@@ -71,7 +71,7 @@ def _measure(said: Path, names: Sequence[str]) -> None:
     import jax
     import numpy as np
 
-    from benchmarks.sharded_programs import PROGRAMS
+    from benchmarks.programs.sharded import PROGRAMS
     from xlakit import HloModule
     from xlakit.passes.analysis.traffic import traffic
 
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.child is not None:
         _measure(options.child, options.programs)
         return 0
-    from benchmarks.sharded_programs import PROGRAMS
+    from benchmarks.programs.sharded import PROGRAMS
 
     names = [n for n in PROGRAMS if not options.programs or any(part in n for part in options.programs)]
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
 """``python -m benchmarks.sharded_times``: the time of programs over eight devices of one process, beside XLA's.
 
-The programs are those of :mod:`benchmarks.sharded_programs`. Each compiler has a process of its own; the two take
+The programs are those of :mod:`benchmarks.programs.sharded`. Each compiler has a process of its own; the two take
 turns, program by program and round by round, while the other one waits. The time of a program is the least of its
 rounds.
 """
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.child:
         _answer()
         return 0
-    from benchmarks.sharded_programs import PROGRAMS
+    from benchmarks.programs.sharded import PROGRAMS
 
     names = [n for n in PROGRAMS if not options.programs or any(part in n for part in options.programs)]
     print(f"| program | xlakit: us | XLA: us | ratio |\n|{'---|' * 4}")

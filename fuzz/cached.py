@@ -37,7 +37,7 @@ def judge(seed: int, number: int) -> str:
     with tempfile.TemporaryDirectory(prefix="cached-") as name:
         folder = Path(name)
         for role, tunes in (("first", True), ("again", drawn.random() < 0.5)):
-            command = [sys.executable, "-m", "fuzz.support.cached_worker", role, name, f"{seed}{number:04}"]
+            command = [sys.executable, "-m", "fuzz.support.workers.cached_worker", role, name, f"{seed}{number:04}"]
             command += map(str, range(_BATCH))
             fault = _fault_of(command, {**_environment(folder / "cache"), "XLAKIT_TUNE": str(int(tunes))})
             if fault:

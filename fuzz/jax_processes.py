@@ -39,7 +39,7 @@ def run(platform: str, processes: int, devices: int) -> list[dict[str, str]]:
         started: list[subprocess.Popen[bytes]] = []
         try:
             for rank, log in enumerate(logs):
-                command = [sys.executable, "-m", "fuzz.support.jax_processes_worker", str(rank), str(processes)]
+                command = [sys.executable, "-m", "fuzz.support.workers.jax_processes_worker", str(rank), str(processes)]
                 with log.open("wb") as said:
                     started.append(
                         subprocess.Popen(

@@ -22,8 +22,8 @@ from fuzz.programs.draft import FAMILIES, Program
 from fuzz.programs.plan import Entry, plan
 from fuzz.programs.values import Array
 from fuzz.support.differences import DIFFERENCES, Mismatch, explanation
-from fuzz.support.jaxlib_worker import JaxlibWorker
 from fuzz.support.tolerances import Measure, mismatches
+from fuzz.support.workers.jaxlib_worker import JaxlibWorker
 from xlakit.errors import UnsupportedError, XlakitError
 from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.executable import compile_module

@@ -40,7 +40,7 @@ import numpy as np
 
 from fuzz.jax_tests import add_platform_options, platforms_of, wait
 from fuzz.library_programs.registry import DEVICES, FILES
-from fuzz.support.libraries_worker import arrays_file, read, write
+from fuzz.support.workers.libraries_worker import arrays_file, read, write
 
 PACKAGES: Final = (
     "jax==0.10.2", "jaxlib==0.10.2", "optax==0.2.8", "flax==0.12.8", "equinox==0.13.8", "diffrax==0.7.2",
@@ -109,7 +109,7 @@ def run_file(file: str, platform: str, options: Options) -> dict[str, dict[str, 
     folder = options.folder / platform
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / f"{file}.jsonl"
-    command = [str(options.python), "-m", "fuzz.support.libraries_worker", file, str(folder)]
+    command = [str(options.python), "-m", "fuzz.support.workers.libraries_worker", file, str(folder)]
     command += [str(options.seed), str(options.sample), *options.names]
     variables = {**os.environ, **_variables(platform), "PYTHONPATH": str(_ROOT), "XLAKIT_CACHE": "off"}
     devices = str(DEVICES.get(file, 1))

@@ -110,7 +110,15 @@ class Peers:
         self._outputs = [Path(self._folder.name, str(rank)) for rank in range(len(prefixes))]
         self.processes: list[subprocess.Popen[bytes]] = []
         for rank, (prefix, output) in enumerate(zip(prefixes, self._outputs, strict=True)):
-            command = [*prefix, sys.executable, "-m", "fuzz.support.peer_worker", fault, str(rank), str(len(prefixes))]
+            command = [
+                *prefix,
+                sys.executable,
+                "-m",
+                "fuzz.support.workers.peer_worker",
+                fault,
+                str(rank),
+                str(len(prefixes)),
+            ]
             with output.open("wb") as said:
                 self.processes.append(
                     subprocess.Popen(

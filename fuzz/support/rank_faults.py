@@ -49,7 +49,7 @@ class _Ranks:
         worker = [
             sys.executable,
             "-m",
-            "fuzz.support.rank_worker",
+            "fuzz.support.workers.rank_worker",
             fault,
             bench.backend,
             str(bench.timeout),

@@ -17,7 +17,15 @@ _ROOT = Path(xlakit.__file__).parents[1]
 
 
 def _worker(folder, role, *numbers):
-    command = [sys.executable, "-m", "fuzz.support.cached_worker", role, str(folder), "50000", *map(str, numbers)]
+    command = [
+        sys.executable,
+        "-m",
+        "fuzz.support.workers.cached_worker",
+        role,
+        str(folder),
+        "50000",
+        *map(str, numbers),
+    ]
     environment = {
         **os.environ,
         "JAX_PLATFORMS": "xlakit",

@@ -14,7 +14,7 @@ import pytest
 from fuzz import libraries, library_tests
 from fuzz.jax_tests import wait
 from fuzz.library_programs.registry import program
-from fuzz.support.libraries_worker import arrays_file, read, write
+from fuzz.support.workers.libraries_worker import arrays_file, read, write
 
 needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
 
@@ -130,7 +130,7 @@ def test_a_crash_is_told_and_the_next_process_goes_on(tmp_path: Path, monkeypatc
     # What an interrupted run has left, and other programs are chosen now.
     output.parent.mkdir()
     write(output, "other", {"outcome": "begun"})
-    worker = tmp_path / "fuzz" / "support" / "libraries_worker.py"
+    worker = tmp_path / "fuzz" / "support" / "workers" / "libraries_worker.py"
     worker.parent.mkdir(parents=True)
     worker.write_text(
         "import json, os, pathlib, sys\n"

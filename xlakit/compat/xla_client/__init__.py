@@ -28,12 +28,9 @@ from xlakit.compat.xla_client.custom_calls import (
     register_custom_type_id_handler as register_custom_type_id_handler,
     xla_platform_names as xla_platform_names,
 )
-from xlakit.compat.xla_client.element_types import (
+from xlakit.compat.xla_client.enums import (
     DTYPE_TO_XLA_ELEMENT_TYPE as DTYPE_TO_XLA_ELEMENT_TYPE,
     XLA_ELEMENT_TYPE_TO_DTYPE as XLA_ELEMENT_TYPE_TO_DTYPE,
-    dtype_to_etype as dtype_to_etype,
-)
-from xlakit.compat.xla_client.enums import (
     ArrayCopySemantics as ArrayCopySemantics,
     AutotuneCacheMode as AutotuneCacheMode,
     CustomCallTargetTraits as CustomCallTargetTraits,
@@ -41,6 +38,7 @@ from xlakit.compat.xla_client.enums import (
     PaddingType as PaddingType,
     PrimitiveType as PrimitiveType,
     ResultAccuracy_Mode as ResultAccuracy_Mode,
+    dtype_to_etype as dtype_to_etype,
 )
 from xlakit.compat.xla_client.errors import XlaRuntimeError as XlaRuntimeError
 from xlakit.compat.xla_client.records import (

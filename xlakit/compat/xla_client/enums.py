@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
+
+import numpy as np
 
 from xlakit.data.primitive import PrimitiveType as OurPrimitiveType
 
@@ -175,3 +178,23 @@ class GarbageCollectionGuardLevel(_Named):
     ALLOW = 0
     LOG = 1
     FATAL = 2
+
+
+# -- element types and NumPy's dtypes ---------------------------------------------------------------
+
+
+def _dtype(kind: PrimitiveType) -> np.dtype[Any]:
+    return kind.wrapped.dtype if kind.wrapped.is_array else np.dtype(object)
+
+
+_WITHOUT = (PrimitiveType.PRIMITIVE_TYPE_INVALID, PrimitiveType.OPAQUE_TYPE)
+
+XLA_ELEMENT_TYPE_TO_DTYPE = {kind: _dtype(kind) for kind in PrimitiveType if kind not in _WITHOUT}
+
+# By the names of the dtypes.
+DTYPE_TO_XLA_ELEMENT_TYPE = {str(dtype): kind for kind, dtype in XLA_ELEMENT_TYPE_TO_DTYPE.items()}
+
+
+def dtype_to_etype(dtype: Any) -> PrimitiveType:
+    """The element type of a dtype, or of what NumPy takes for one. Raises KeyError for one that there is not."""
+    return DTYPE_TO_XLA_ELEMENT_TYPE[str(np.dtype(dtype))]

@@ -11,12 +11,12 @@ from xlakit.compat.xla_client.jit_state import (
     JitState as JitState,
     get_enable_x64 as get_enable_x64,
     global_state as global_state,
+    narrow,
     set_thread_local_state_initialization_callback as set_thread_local_state_initialization_callback,
     swap_thread_local_state_disable_jit as swap_thread_local_state_disable_jit,
     thread_local_state as thread_local_state,
 )
 from xlakit.compat.xla_client.runtime.array import ArrayImpl
-from xlakit.compat.xla_client.x64 import narrow
 from xlakit.errors import ArgumentError
 
 

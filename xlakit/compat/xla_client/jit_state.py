@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from xlakit.compat.xla_client.binding import TypedAttributes, bound
 
 
@@ -28,6 +30,9 @@ class JitState(TypedAttributes):
 class _Local(threading.local):
     state: JitState | None = None
 
+
+_NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
+_DEFAULT = ("bool", "int64", "float64", "complex128")
 
 _global = JitState()
 _local = _Local()
@@ -67,3 +72,22 @@ def swap_thread_local_state_disable_jit(value: bool | None) -> bool | None:
     state = thread_local_state()
     before, state.disable_jit = state.disable_jit, value
     return before
+
+
+# -- types of numbers: of 32 bits, and of 64 where ``jax_enable_x64`` is set --------------------------
+
+
+def narrow(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of 32 bits of one of 64; others as they are."""
+    return np.dtype(_NARROW.get(dtype.name, dtype))
+
+
+def canonical(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The values in the type that they have: one of 32 bits unless 64 are enabled."""
+    return values if get_enable_x64() else values.astype(narrow(values.dtype), copy=False)
+
+
+def default_type(kind: int) -> np.dtype[Any]:
+    """The type of Python's bool, int, float and complex, which have the kinds 0 to 3."""
+    found = np.dtype(_DEFAULT[kind])
+    return found if get_enable_x64() else narrow(found)

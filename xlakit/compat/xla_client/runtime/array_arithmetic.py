@@ -14,7 +14,7 @@ from typing import Any, Self
 import ml_dtypes
 import numpy as np
 
-from xlakit.compat.xla_client.x64 import canonical, default_type, get_enable_x64, narrow
+from xlakit.compat.xla_client.jit_state import canonical, default_type, get_enable_x64, narrow
 
 _NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
 

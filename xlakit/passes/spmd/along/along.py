@@ -6,7 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from xlakit.ir.instruction import Instruction
+from xlakit.ops.fft import Fft
+from xlakit.ops.linear_algebra import Cholesky, TriangularSolve
 from xlakit.ops.movement import Slice
+from xlakit.ops.reduction import Reduce
+from xlakit.ops.sort import Sort, TopK
+from xlakit.ops.windows import ReduceWindow
 from xlakit.passes.spmd.along import (
     concatenation,
     elsewhere,
@@ -42,7 +47,7 @@ _ALONG: Final[dict[str, _Along]] = {
 }
 
 # Those that may also be split along other dimensions than their operands.
-_ELSEWHERE: Final = frozenset({"cholesky", "fft", "reduce", "reduce-window", "sort", "topk", "triangular-solve"})
+_ELSEWHERE: Final = (Cholesky, Fft, Reduce, ReduceWindow, Sort, TopK, TriangularSolve)
 
 
 def along(pieces: Pieces, old: Instruction, operands: Sequence[Value], scope: Scope, hint: Hint | None) -> Value | None:
@@ -54,7 +59,7 @@ def along(pieces: Pieces, old: Instruction, operands: Sequence[Value], scope: Sc
     if len(given) != len(operands) or any(p.shape.is_dynamic for p in given if p.shape.is_array):
         return None
     found = None if function is None else function(pieces, old, given, scope, hint)
-    if found is None and old.opcode in _ELSEWHERE:
+    if found is None and isinstance(old.op, _ELSEWHERE):
         found = elsewhere.elsewhere(pieces, old, given, scope, hint)
     return found
 

@@ -1,6 +1,6 @@
 """Runs one file's programs for fuzz.libraries.
 
-    python -m fuzz.support.libraries_worker FILE FOLDER SEED SAMPLE [NAMES]
+    python -m fuzz.support.workers.libraries_worker FILE FOLDER SEED SAMPLE [NAMES]
 
 For each program two lines of JSON are added to ``FOLDER/FILE.jsonl``: one as it begins, so that a crash tells which it
 was, and one as it ends, with times or with an error. Its arrays are in ``FOLDER/NAME.npz``. A program that has ended is

@@ -1,6 +1,6 @@
 """A process of :mod:`fuzz.cached`: it compiles programs as tuned, or runs those that another process has compiled.
 
-``python -m fuzz.support.cached_worker first|again FOLDER SEED NUMBER...`` prints what is wrong, a line each.
+``python -m fuzz.support.workers.cached_worker first|again FOLDER SEED NUMBER...`` prints what is wrong, a line each.
 """
 
 from __future__ import annotations

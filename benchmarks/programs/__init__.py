@@ -1,0 +1,1 @@
+"""Programs that commands of the benchmark run in processes of their own."""

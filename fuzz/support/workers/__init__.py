@@ -1,0 +1,1 @@
+"""Processes that commands of fuzz start."""
