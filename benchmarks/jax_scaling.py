@@ -23,8 +23,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.programs.jax_jobs import Job, serve
 from benchmarks.jax_processes import measure
+from benchmarks.programs.jax_jobs import Job, serve
 
 _EXAMPLE: Final = Path(__file__).parents[1] / "examples" / "jax" / "language_model.py"
 _TEXTS: Final = 16
