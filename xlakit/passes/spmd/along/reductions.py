@@ -33,6 +33,7 @@ from xlakit.passes.spmd.shardings.tilings import (
     Tiling,
     local_sizes,
     parts,
+    split_at,
     teams_over,
     unequal_dims,
     with_split,
@@ -63,9 +64,7 @@ def _of_unequal_parts(pieces: Pieces, old: Instruction, given: Sequence[Piece], 
         return None
     identity = pieces.make.constant(np.asarray(identity_of(op.to_apply, kind)))
     for d in odd:
-        split = tiling[d]
-        assert split is not None
-        made = Halo(pieces.make, scope, tiling, d, split, sizes[d]).ended(made, identity)
+        made = Halo(pieces.make, scope, tiling, d, split_at(tiling, d), sizes[d]).ended(made, identity)
     filled = Piece(made, tiling, scope, array.shape)
     value = pieces.in_parts(old, [filled, given[1]], scope, rule, splits_of(rule, [tiling, ()]))
     return value if isinstance(value, Piece) else None

@@ -70,6 +70,10 @@ def _running(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Sc
     scan, rule = _scan_of(old), factors_of(old)
     if scan is None or rule is None or old.shape.num_elements == 0:
         return None
+    op = old.op_as(ReduceWindow)
+    reducer = reducer_op(op.to_apply)
+    if reducer is None:
+        return None
     known, sizes = parts_known(given[0], scope), old.shape.dimensions
     split, length = known[scan.dimension], local_sizes(known, sizes)[scan.dimension]
     if split is None or length < 2:
@@ -79,7 +83,7 @@ def _running(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Sc
     factors = with_ranges(rule, [(factor - RANGES, factor - RANGES) for factor in first])
     operands, (tiling,) = pieces.tilings_for(old, factors, given, scope, hint=hint, first=first)
     value = pieces.at(given[0], operands[0], scope)
-    make, op = pieces.make, old.op_as(ReduceWindow)
+    make = pieces.make
     identity = make.constant(np.asarray(identity_of(op.to_apply, old.shape.element_type)))
     halo = Halo(make, scope, tiling, scan.dimension, split, sizes[scan.dimension])
     if scan.back and scan.dimension in odd:
@@ -91,8 +95,6 @@ def _running(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Sc
     local = dataclasses.replace(op, window=Window(tuple(windows)))
     made = make.like(old, local, [value, identity], value.shape)
     before = _before(halo, old, made, scan, (identity, pieces.at(given[1], (), scope)))
-    reducer = reducer_op(op.to_apply)
-    assert reducer is not None
     return finished(pieces, old, given, scope, hint, (tiling, make.add(reducer, before, made)))
 
 
