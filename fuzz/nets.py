@@ -73,6 +73,7 @@ NETS: tuple[Net, ...] = (
     _net("sharded-chains", "fuzz.sharded --chains --count 9000", 2, "chains along split dimensions, to the bit"),
     _net("jax-programs", "fuzz.jax_programs", 3, "JAX programs with exact numbers against jaxlib's CPU"),
     _net("jax-large", "fuzz.jax_programs --large", 1, "the same on large arrays"),
+    _net("jax-batches", "fuzz.jax_programs --batches", 1, "the same over batches, as vmap makes them"),
     _net("jax-layouts", "fuzz.jax_programs --layouts", 1, "the same with arrays in other orders of dimensions"),
     _net("jax-sharded", "fuzz.jax_programs --sharded", 3, "results of JAX programs are split as on jaxlib's CPU"),
     _net("cached", "fuzz.cached", 6, "tuned JAX programs run again from the compile cache by other processes"),

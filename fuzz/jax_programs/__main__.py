@@ -74,10 +74,11 @@ def main(given: Sequence[str] | None = None) -> int:
     of_kind.add_argument("--large", action="store_true", help="arrays that are computed in tasks, strips and blocks")
     of_kind.add_argument("--sharded", action="store_true", help="programs over eight devices: results are split alike")
     of_kind.add_argument("--layouts", action="store_true", help="arguments and results in orders that are drawn")
+    of_kind.add_argument("--batches", action="store_true", help="the programs over the dimension of a batch")
     parser.add_argument("--seconds", type=float, default=600, help="for how long (600)")
     options = parser.parse_args(given)
     begin, counts, times = time.monotonic(), Counter[str](), [0.0, 0.0]
-    kinds = ("large", "sharded", "layouts")
+    kinds = ("large", "sharded", "layouts", "batches")
     kind_of_program = next((kind for kind in kinds if getattr(options, kind)), "")
     prefix = kind_of_program + options.seed
     print(f"seed {options.seed}", flush=True)

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from fuzz.jax_programs.batches import is_batch, over_batch, sizes, with_knobs
 from fuzz.jax_programs.control import arguments, program
 from fuzz.jax_programs.layouts import in_layouts
 
@@ -20,7 +21,7 @@ def values(seed: str) -> list[Any]:
     random_numbers = np.random.default_rng(random.Random(f"{seed} values").getrandbits(32))
     found: list[Any] = []
     for kind, shape in arguments(seed):
-        numbers = random_numbers.integers(-4, 5, shape)
+        numbers = random_numbers.integers(-4, 5, sizes(seed, shape) if is_batch(seed) else shape)
         numbers = np.abs(numbers) if kind.startswith("uint") else numbers
         found.append(numbers.astype(jax.numpy.dtype(kind)))
     return found
@@ -28,9 +29,10 @@ def values(seed: str) -> list[Any]:
 
 def _run(seed: str, platform: str, given: list[Any]) -> tuple[list[np.ndarray[Any, Any]], float]:
     begin = time.perf_counter()
-    with jax.default_device(jax.devices(platform)[0]):
+    function = over_batch(seed) if is_batch(seed) else program(seed)
+    with jax.default_device(jax.devices(platform)[0]), with_knobs(seed):
         # Each platform traces anew: nothing of the one is found by the other.
-        results = jax.jit(program(seed))(*given)
+        results = jax.jit(function)(*given)
         return [np.asarray(r) for r in results], time.perf_counter() - begin
 
 
