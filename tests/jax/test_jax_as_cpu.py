@@ -413,8 +413,21 @@ import sys
 sys.modules["zmq"] = None
 import jax
 from jax._src import distributed
+
+class Client(dict):
+    # Every process says what this one says.
+
+    def key_value_set(self, key, value):
+        self[key.rpartition("/")[0]] = value
+
+    def blocking_key_value_get(self, key, milliseconds):
+        return self[key.rpartition("/")[0]]
+
+    def shutdown(self):
+        pass
+
 state = distributed.global_state
-state.client, state.num_processes, state.coordinator_address = object(), 2, "localhost:1"
+state.client, state.num_processes, state.coordinator_address = Client(), 2, "localhost:1"
 from xlakit.jax.slots import State, _create_client
 try:
     _create_client(State("cpu"), {})

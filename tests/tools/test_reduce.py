@@ -333,7 +333,7 @@ def test_given_arguments_follow_their_parameters(chain, tmp_path, monkeypatch):
         (["--test", "no-such-command"], 1, "the command 'no-such-command' cannot be run"),
         (["--test", "'"], 1, "cannot be read"),
         (["--compare", "cpu,interpreter"], 1, "does not give different results on cpu and interpreter: all outputs"),
-        (["--compare", "cpu,other"], 1, "there is no backend 'other'"),
+        (["--compare", "cpu,other"], 2, "there is no backend 'other'"),
         (["--crash"], 1, "does not crash on cpu: the program runs"),
         (["--crash", "--load", "missing.py"], 1, "missing.py cannot be loaded"),
         (["--crash", "--input", "missing.npz"], 1, "No such file"),
