@@ -51,3 +51,9 @@ def test_folders_beside_the_package_are_small(folder):
 @pytest.mark.parametrize(("body", "lines"), [("    pass", 2), ("    x = 1\n\n    return x", 4)])
 def test_lines_of_a_function_are_counted(body, lines):
     assert list(functions_of(f"@decorated\ndef f():\n{body}\n")) == [("f", lines)]
+
+
+def test_names_of_test_files_differ():
+    """Test folders are no packages, so that pytest imports files by their names alone."""
+    names = Counter(path.name for path in Path(__file__).parent.rglob("test_*.py"))
+    assert not [name for name, count in names.items() if count > 1]
