@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import mpmath
@@ -57,7 +58,9 @@ def remez(fit: Fit, degree: int) -> list[Any]:
 
 def error(fit: Fit, polynomial: Sequence[Any], x: Any) -> Any:
     """The weighted error at a point."""
-    return (mpmath.polyval(list(reversed(polynomial)), x) - fit.function(x)) * fit.weight(x)
+    # mpmath's own function takes the coefficients in an order that depends on its version.
+    value = reduce(lambda total, coefficient: total * x + coefficient, reversed(polynomial), mpf(0))
+    return (value - fit.function(x)) * fit.weight(x)
 
 
 def _extremes(fit: Fit, polynomial: Sequence[Any], middle: Any, radius: Any) -> list[tuple[Any, Any]]:
