@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 import xlakit as xla
 from xlakit.passes import PassContext
 from xlakit.passes.analysis.loops import loop_of, trip_count
+from xlakit.passes.loops.invariants import invariant_instructions
 from xlakit.passes.pipeline import run_pipeline
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -110,3 +111,41 @@ def test_fuel_may_end_anywhere(path):
     for fuel in range(context.rewrites):
         less = run_pipeline(module, [path.parent.name], context=PassContext(fuel=fuel, check=True))
         same(xla.compile(less, backend="interpreter")(*arguments), expected)
+
+
+def test_invariant_values_that_are_used_twice_are_looked_at_once():
+    """Each value is the product of the one before it and of its mirror image: 2^60 paths lead to the first."""
+    steps = "".join(
+        f"""
+          r{n} = f32[2048] reverse(x{n}), dimensions={{0}}
+          x{n + 1} = f32[2048] multiply(x{n}, r{n})"""
+        for n in range(60)
+    )
+    module = xla.HloModule.from_text(f"""HloModule m
+        body {{
+          s = (s32[], f32[], f32[2048]) parameter(0)
+          i = s32[] get-tuple-element(s), index=0
+          one = s32[] constant(1)
+          next = s32[] add(i, one)
+          u = f32[] get-tuple-element(s), index=1
+          carried = f32[2048] get-tuple-element(s), index=2
+          x0 = f32[2048] broadcast(u), dimensions={{}}{steps}
+          new = f32[2048] add(carried, x60)
+          ROOT t = (s32[], f32[], f32[2048]) tuple(next, u, new)
+        }}
+        condition {{
+          s = (s32[], f32[], f32[2048]) parameter(0)
+          i = s32[] get-tuple-element(s), index=0
+          n = s32[] constant(3)
+          ROOT less = pred[] compare(i, n), direction=LT
+        }}
+        ENTRY e {{
+          zero = s32[] constant(0)
+          u = f32[] parameter(0)
+          x = f32[2048] parameter(1)
+          start = (s32[], f32[], f32[2048]) tuple(zero, u, x)
+          loop = (s32[], f32[], f32[2048]) while(start), body=body, condition=condition
+          ROOT r = f32[2048] get-tuple-element(loop), index=2
+        }}""")
+    loop = next(loop for i in module.entry.instructions if (loop := loop_of(i)) is not None)
+    assert invariant_instructions(loop) == []

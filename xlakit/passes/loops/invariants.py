@@ -74,10 +74,13 @@ def invariant_instructions(loop: Loop) -> list[Instruction]:
             asked.extend(o for o in instruction.operands if o in elements)
     asked.extend([loop.body.root] if loop.body.root in elements else [])
     chosen: set[Instruction] = set()
+    # Values that are used twice, again and again, have paths without number that lead to them.
+    seen: set[Instruction] = set()
     while asked:
         instruction = asked.pop()
-        if instruction in chosen or loop.element(instruction) is not None:
+        if instruction in seen or loop.element(instruction) is not None:
             continue
+        seen.add(instruction)
         if not isinstance(instruction.op, _FREE) and _is_worth_it(instruction, elements[instruction], loop):
             chosen.add(instruction)
         else:
