@@ -20,7 +20,7 @@ from xlakit.errors import ArgumentError, Location, ShapeError
 from xlakit.ir.attributes import NO_ANNOTATIONS, AliasEntry, Annotations, OpMetadata, Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction, computations_callees_first, infer_shape
 from xlakit.ir.operation import Op
-from xlakit.ops.communication.collectives import PartitionId, ReplicaId
+from xlakit.ops.communication.collectives import DeviceNumber
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Parameter, parameter, tuple_
 from xlakit.ops.handle import ComputationLike, XlaOp, as_op, building, caller_location
@@ -370,7 +370,7 @@ class XlaBuilder:
 
 
 # In addition to operations with side effects, such as collectives and feeds.
-_NOT_CONSTANT = (Rng, RngGetAndUpdateState, ReplicaId, PartitionId, CustomCall)
+_NOT_CONSTANT = (Rng, RngGetAndUpdateState, DeviceNumber, CustomCall)
 
 
 def _named_apart(entry: Computation) -> Computation:

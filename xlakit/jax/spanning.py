@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from xlakit.errors import InternalError
 
@@ -15,15 +15,11 @@ if TYPE_CHECKING:
     from xlakit.runtime.executable import LoadedExecutable
 
 
-# The operations by which devices know of each other.
-_COMMUNICATION: Final = "xlakit.ops.communication."
-
-
 class SpanningExecutable:
     """A program on some devices, by their numbers among those of all processes; this process runs its share.
 
     It has what :class:`~xlakit.runtime.executable.LoadedExecutable` has, as far as JAX asks for it. A program whose
-    devices have nothing to say to each other is one for those here: the others do not matter.
+    devices do not communicate is compiled for those of this process alone.
     """
 
     def __init__(self, devices: Devices, module: HloModule, replicas: int, partitions: int, ids: Sequence[int]) -> None:
@@ -75,8 +71,10 @@ class SpanningExecutable:
 
 def _needs_no_others(module: HloModule) -> bool:
     """Whether each device runs the program without the others, and without knowing which one it is."""
+    from xlakit.ops.communication.collectives import DeviceNumber
+
     return not any(
-        type(i.op).__module__.startswith(_COMMUNICATION) or i.op.has_side_effect
+        i.op.has_side_effect or isinstance(i.op, DeviceNumber)
         for computation in module.computations
         for i in computation.instructions
     )

@@ -5,6 +5,7 @@ Source: seed document "Operation semantics", sections Dot and DotGeneral.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Self
 
@@ -179,6 +180,23 @@ class Dot(DotAttributes):
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         return self._contract(operands[0], operands[1], context.shape.element_type)
+
+    def swapped(self) -> Dot | None:
+        """The dot of the operands in the other order: dot(b, a) has the free dimensions of b before those of a.
+
+        Products commute, so each element is the sum of the same products. None where the precisions given are not
+        one for each operand.
+        """
+        if len(self.operand_precision) not in (0, 2):
+            return None
+        return dataclasses.replace(
+            self,
+            lhs_batch_dims=self.rhs_batch_dims,
+            lhs_contracting_dims=self.rhs_contracting_dims,
+            rhs_batch_dims=self.lhs_batch_dims,
+            rhs_contracting_dims=self.lhs_contracting_dims,
+            operand_precision=self.operand_precision[::-1],
+        )
 
 
 @building

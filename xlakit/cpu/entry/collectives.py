@@ -14,7 +14,7 @@ from xlakit.memory.steps import CollectiveStep, CopyStep, NumberStep, Step
 from xlakit.memory.values import HloValue, Tree, ValueKind, leaves, new_values
 from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
 from xlakit.ops.communication.collective_pairs import AllGatherStart, AllReduceDone, CollectivePermuteStart
-from xlakit.ops.communication.collectives import AllReduce, PartitionId, ReplicaId
+from xlakit.ops.communication.collectives import AllReduce, DeviceNumber, ReplicaId
 from xlakit.ops.data import Parameter
 
 
@@ -47,7 +47,7 @@ class Collectives:
     def lower(self, instruction: Instruction, operands: Sequence[Tree], steps: list[Step]) -> tuple[Tree] | None:
         """The value of an instruction, in a tuple; None where it is not for this class."""
         op = instruction.op
-        if isinstance(op, (ReplicaId, PartitionId)):
+        if isinstance(op, DeviceNumber):
             return (self._number(instruction, steps),)
         if self._rendezvous is None:
             return None

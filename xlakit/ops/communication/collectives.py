@@ -417,7 +417,7 @@ def collective_reduce(
 # -- ids -------------------------------------------------------------------------------------------
 
 
-class _DeviceNumber(Op):
+class DeviceNumber(Op):
     """A number of the device that runs the program."""
 
     __slots__ = ()
@@ -427,7 +427,7 @@ class _DeviceNumber(Op):
 
 
 @operation("replica-id", arity=0, documents=("ReplicaId",))
-class ReplicaId(_DeviceNumber):
+class ReplicaId(DeviceNumber):
     """The number of the replica, from 0."""
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -435,7 +435,7 @@ class ReplicaId(_DeviceNumber):
 
 
 @operation("partition-id", arity=0)
-class PartitionId(_DeviceNumber):
+class PartitionId(DeviceNumber):
     """The number of the partition, from 0."""
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:

@@ -16,7 +16,7 @@ from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.traits import Forwarding, Transcendental
-from xlakit.ops.communication.collectives import PartitionId, ReplicaId
+from xlakit.ops.communication.collectives import DeviceNumber
 from xlakit.ops.control import Call, Conditional, Fusion, Scan, While
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.data import AfterAll, Constant, Copy, Parameter, Tuple
@@ -35,7 +35,7 @@ from xlakit.passes.analysis.loops import loop_of, trip_count
 
 _TRANSCENDENTAL = (Transcendental, Rng, RngBitGenerator)
 # What only says where values are, or brings them about at no cost.
-_FREE = (Forwarding, Parameter, Constant, AfterAll, PartitionId, ReplicaId, Call, While, Conditional)
+_FREE = (Forwarding, Parameter, Constant, AfterAll, DeviceNumber, Call, While, Conditional)
 # What reads only as much of its first operand as it gives.
 _PARTIAL = (Slice, DynamicSlice, Gather)
 

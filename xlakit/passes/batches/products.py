@@ -115,12 +115,7 @@ def _sum_of_products(x: Instruction, batch: Batch, found: _Dimensions) -> Maker:
 
 
 def _one_product(x: Instruction, op: Dot, batch: Batch, found: _Dimensions) -> Maker | None:
-    """dot(a, b), where only a or b has the batch -> dot(b, a) or dot(a, b), with the batch as the last column.
-
-    Products commute, so each element is the sum of the same products.
-    """
-    if len(op.operand_precision) not in (0, 2):
-        return None
+    """dot(a, b), where only a or b has the batch -> dot(b, a) or dot(a, b), with the batch as the last column."""
     left, right = found.own
     lhs, rhs = x.operands
     changed = dataclasses.replace(
@@ -136,14 +131,9 @@ def _one_product(x: Instruction, op: Dot, batch: Batch, found: _Dimensions) -> M
     if left is None:
         shape = x.shape.without_layout().with_dimensions([*sizes, *rows, *columns, batch.size])
         return lambda operands, make, _: make.add(changed, *operands, shape=shape)
-    turned = dataclasses.replace(
-        changed,
-        lhs_batch_dims=changed.rhs_batch_dims,
-        lhs_contracting_dims=changed.rhs_contracting_dims,
-        rhs_batch_dims=changed.lhs_batch_dims,
-        rhs_contracting_dims=changed.lhs_contracting_dims,
-        operand_precision=tuple(reversed(op.operand_precision)),
-    )
+    exchanged = changed.swapped()
+    if exchanged is None:
+        return None
     shape = x.shape.without_layout().with_dimensions([*sizes, *columns, *rows, batch.size])
     count, many, few = len(sizes), len(columns), len(rows)
     back = [
@@ -152,7 +142,7 @@ def _one_product(x: Instruction, op: Dot, batch: Batch, found: _Dimensions) -> M
         *range(count, count + many),
         count + many + few,
     ]
-    return lambda operands, make, _: make.transpose(make.add(turned, *reversed(operands), shape=shape), back)
+    return lambda operands, make, _: make.transpose(make.add(exchanged, *reversed(operands), shape=shape), back)
 
 
 def _moved(dimensions: Sequence[int], operand: Instruction, own: int | None) -> tuple[int, ...]:

@@ -92,7 +92,7 @@ def transpose_of_dot(x: Instruction, make: Rewriter) -> Instruction | None:
     """transpose(dot(x, y)) -> dot(y, x), where the transpose swaps what stays of x and of y.
 
     Where it does more, but the dimension of x that becomes the last one was the last of x, it gives
-    transpose(dot(y, x)): then whole rows move. Products commute, so each element is the sum of the same products.
+    transpose(dot(y, x)): then whole rows move.
     """
     (inner,) = x.operands
     if not isinstance(inner.op, Dot) or make.uses(inner) > 1 or not one_type(x):
@@ -110,16 +110,9 @@ def transpose_of_dot(x: Instruction, make: Rewriter) -> Instruction | None:
     permutation = x.op_as(Transpose).dimensions
     if permutation != swapped and not (of_left and of_right and permutation[-1] == batch + of_left - 1):
         return None
-    if len(op.operand_precision) not in (0, 2):
+    exchanged = op.swapped()
+    if exchanged is None:
         return None
-    turned = dataclasses.replace(
-        op,
-        lhs_batch_dims=op.rhs_batch_dims,
-        lhs_contracting_dims=op.rhs_contracting_dims,
-        rhs_batch_dims=op.lhs_batch_dims,
-        rhs_contracting_dims=op.lhs_contracting_dims,
-        operand_precision=tuple(reversed(op.operand_precision)),
-    )
     product = inner.shape.without_layout().with_dimensions(tuple(inner.shape.dimensions[d] for d in swapped))
-    made = make.add(turned, right, left, shape=product)
+    made = make.add(exchanged, right, left, shape=product)
     return make.transpose(made, [swapped.index(d) for d in permutation])

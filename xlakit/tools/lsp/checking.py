@@ -24,7 +24,7 @@ class Fault:
     """One fault: where it is and what is to be read there.
 
     word: what stands there. lint: the lint that warns, by name; empty for an error. instead: what may be meant by the
-    word; of a warning the instruction that does in the place of the one that it is about.
+    word; of a warning the instruction that can replace the one that it is about.
     """
 
     span: Span

@@ -12,7 +12,7 @@ from xlakit.tools.lsp.lines import Span
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A way to mend a fault: what it does, in words, and what is written in the place of spans."""
+    """A way to mend a fault: what it does, in words, and the text that replaces each span."""
 
     fault: Fault
     title: str

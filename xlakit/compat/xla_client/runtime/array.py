@@ -238,7 +238,7 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
     _copy_single_device_array_to_host_async = copy_to_host_async
 
     def _single_device_array_to_np_array_did_copy(self) -> tuple[np.ndarray[Any, Any], bool]:
-        # Programs put functions that call this in the place of __array__.
+        # Programs put functions that call this instead of __array__.
         return self.values(), False
 
     def _fully_replicated_shard(self) -> ArrayImpl:

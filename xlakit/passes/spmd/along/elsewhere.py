@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.ir.instruction import Instruction
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, splits_of
+from xlakit.passes.spmd.pieces.local import splits_of
+from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
 from xlakit.passes.spmd.shardings.factors import Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, parts

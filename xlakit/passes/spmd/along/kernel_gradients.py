@@ -22,7 +22,8 @@ from xlakit.ops.convolution import Convolution
 from xlakit.ops.elementwise.binary import Add
 from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
 from xlakit.passes.spmd.along.windows import RANGES, dilated, parts_known, windowed
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, splits_of
+from xlakit.passes.spmd.pieces.local import splits_of
+from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
 from xlakit.passes.spmd.shardings.factors import Dims, Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, local_sizes, parts, split_of, teams_over

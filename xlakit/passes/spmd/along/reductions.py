@@ -25,7 +25,8 @@ from xlakit.passes.dynamic.padded_values import Padder
 from xlakit.passes.spmd.along.halo import Halo
 from xlakit.passes.spmd.along.windows import RANGES, lengths, parts_known, with_factor
 from xlakit.passes.spmd.pieces.emit import Emitter
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, splits_of
+from xlakit.passes.spmd.pieces.local import splits_of
+from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
 from xlakit.passes.spmd.shardings.factors import Factors, can_be_in_parts, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import (

@@ -25,7 +25,8 @@ from xlakit.ops.reduction import Reduce
 from xlakit.ops.scatter import Scatter
 from xlakit.ops.shared.numerics import limits
 from xlakit.passes.core.computation_builder import binary_computation
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, local_op, splits_of
+from xlakit.passes.spmd.pieces.local import local_op, splits_of
+from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
 from xlakit.passes.spmd.shardings.factors import Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, local_sizes, parts, split_of

@@ -27,7 +27,8 @@ from xlakit.ops.windows import ReduceWindow
 from xlakit.passes.dynamic.padded_reductions import identity_of
 from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
 from xlakit.passes.spmd.along.rows import can_be_added
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, local_op, local_slice, splits_of, turned
+from xlakit.passes.spmd.pieces.local import local_op, local_slice, mirrored, splits_of
+from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
 from xlakit.passes.spmd.pieces.reshard import resharded
 from xlakit.passes.spmd.shardings.factors import Dims, Factors, can_be_in_parts, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
@@ -199,7 +200,7 @@ def windowed(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Sc
     made = local[0] if isinstance(op, Slice) and shape == local[0].shape else pieces.make.like(old, op, local, shape)
     if isinstance(op, Reverse):
         # Dimensions that are split evenly have their first part at the other end now.
-        now = turned(tiling, set(op.dimensions) - {dim.target for dim in along})
+        now = mirrored(tiling, set(op.dimensions) - {dim.target for dim in along})
         made = resharded(pieces.make, made, now, tiling, scope)
     splits = splits_of(factors, operands)
     summed = next((splits[f] for f in rule.summed if f in splits), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from xlakit.data.primitive import PrimitiveType
@@ -11,15 +11,13 @@ from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import PaddingDimension, SliceDimension
 from xlakit.ir.instruction import Instruction
-from xlakit.ir.operation import Op
-from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Iota
-from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from xlakit.ops.dynamic import DynamicUpdateSlice
 from xlakit.ops.elementwise.binary import Add
-from xlakit.ops.gather import Gather
-from xlakit.ops.movement import Broadcast, Pad, Reshape, Reverse, Slice, Transpose
+from xlakit.ops.movement import Pad, Reverse
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.spmd.pieces.emit import Channels, Emitter
+from xlakit.passes.spmd.pieces.local import can_be_unequal, local_op, local_shape, mirrored, tiling_of
 from xlakit.passes.spmd.pieces.partial import combining, contribution, is_plain_sum, spread, total
 from xlakit.passes.spmd.pieces.reshard import resharded
 from xlakit.passes.spmd.shardings.factors import Dims, Factors, factors_of
@@ -30,7 +28,6 @@ from xlakit.passes.spmd.shardings.tilings import (
     divides,
     is_proper,
     is_whole,
-    local_sizes,
     parts,
     same_teams,
     split_at,
@@ -52,8 +49,6 @@ from xlakit.passes.spmd.shardings.values import (
 # The depth to which whole values are recomputed in parts; beyond that they are sliced.
 _MOST_STEPS_BACK = 48
 _NO_SPLITS: Final[Mapping[int, Split]] = {}
-# Operations, beside elementwise ones, that may be split in unequal parts.
-_PLACES_KEPT: Final = (Broadcast, Iota, Reshape, Transpose)
 
 
 @dataclass(frozen=True)
@@ -276,7 +271,7 @@ class Pieces:
         for factor, split in splits.items():
             if factor not in choice.splits and is_proper([*choice.splits.values(), split]):
                 choice.splits[factor] = split
-        if not has or not unequal_dims(_tiling(factors.results[0], choice.splits), old.shape.dimensions):
+        if not has or not unequal_dims(tiling_of(factors.results[0], choice.splits), old.shape.dimensions):
             return value
         made = array_of(self.in_parts(old, given, scope, factors, choice.splits))
         if len(has) > 1:
@@ -297,7 +292,9 @@ class Pieces:
     ) -> tuple[list[Tiling], list[Tiling]]:
         """The tilings of operands and results for a choice of factors; ``first`` has those that are split anyway."""
         splits = self._chosen(old, factors, given, scope, wanted, hint, first).splits
-        return [_tiling(dims, splits) for dims in factors.operands], [_tiling(dims, splits) for dims in factors.results]
+        return [tiling_of(dims, splits) for dims in factors.operands], [
+            tiling_of(dims, splits) for dims in factors.results
+        ]
 
     def _chosen(
         self,
@@ -355,11 +352,11 @@ class Pieces:
         self, old: Instruction, given: Sequence[Piece], scope: Scope, factors: Factors, splits: dict[int, Split]
     ) -> Value:
         """The operation with some factors split."""
-        tilings = [_tiling(dims, splits) for dims in factors.operands]
-        results = [_tiling(dims, splits) for dims in factors.results]
+        tilings = [tiling_of(dims, splits) for dims in factors.operands]
+        results = [tiling_of(dims, splits) for dims in factors.results]
         summed = [splits[f] for f in sorted(factors.summed) if f in splits]
         local = [self.at(piece, tiling, scope) for piece, tiling in zip(given, tilings, strict=True)]
-        shapes = [_local_shape(old, s, t) for s, t in zip(leaf_shapes(old.shape), results, strict=True)]
+        shapes = [local_shape(old, s, t) for s, t in zip(leaf_shapes(old.shape), results, strict=True)]
         if isinstance(old.op, Iota):
             made = self._iota(old, shapes[0], results[0], scope)
         elif len(summed) == 1 and is_plain_sum(old, local):
@@ -371,7 +368,7 @@ class Pieces:
             shape = shapes[0] if not old.shape.is_tuple else dataclasses.replace(old.shape, tuple_shapes=tuple(shapes))
             made = self.make.like(old, local_op(old, tilings, results), local, shape)
             if isinstance(old.op, Reverse):
-                found = Piece(made, turned(results[0], old.op.dimensions), scope, old.shape)
+                found = Piece(made, mirrored(results[0], old.op.dimensions), scope, old.shape)
                 return self.retiled(found, results[0], scope)
         return self.unbundle(made, old.shape, iter(results), scope)
 
@@ -431,72 +428,6 @@ class _Choice:
             fits = divides((split,) * len(sizes), sizes) or (self._unequal and len(sizes) == 1)
             if fits and is_proper([*self.splits.values(), split]):
                 self.splits[factor] = split
-
-
-def can_be_unequal(old: Instruction) -> bool:
-    """Whether an operation may be split in unequal parts: each element is made of those at its own place alone."""
-    return not old.op.has_side_effect and (old.is_pointwise or isinstance(old.op, _PLACES_KEPT))
-
-
-def splits_of(factors: Factors, operands: Sequence[Tiling]) -> dict[int, Split]:
-    """The splits of factors, from the tilings of operands."""
-    pairs = [
-        pair
-        for dims, tiling in zip(factors.operands, operands, strict=True)
-        for pair in zip(dims, tiling, strict=False)
-    ]
-    return {factor: split for factor, split in pairs if factor is not None and split is not None}
-
-
-def _tiling(dims: Dims, splits: dict[int, Split]) -> Tiling:
-    return tuple(None if f is None else splits.get(f) for f in dims)
-
-
-def turned(tiling: Tiling, dimensions: Collection[int]) -> Tiling:
-    """The tiling after a reversal, in which the first part is the last."""
-    return tuple(
-        tuple(max(split) - part for part in split) if split is not None and d in dimensions else split
-        for d, split in enumerate(tiling)
-    )
-
-
-def _local_shape(old: Instruction, whole: Shape, tiling: Tiling) -> Shape:
-    """The shape of a part; functions from outside read and write memory in the layouts of the call."""
-    shape = Shape(whole.element_type, local_sizes(tiling, whole.dimensions))
-    return shape.with_layout(whole.layout) if isinstance(old.op, CustomCall) and whole.layout else shape
-
-
-def local_slice(op: Slice, result: Tiling) -> Slice:
-    """A slice that gives a part of its result: the dimensions that are split are taken whole of the operand's part."""
-    ranges = [
-        s if split is None else SliceDimension(0, s.limit // parts(split))
-        for s, split in zip(op.slice, result, strict=True)
-    ]
-    return dataclasses.replace(op, slice=tuple(ranges))
-
-
-def local_op(old: Instruction, operands: Sequence[Tiling], results: Sequence[Tiling]) -> Op:
-    """The operation with the sizes that it says, where they are those of parts."""
-    op = old.op
-    if isinstance(op, Reshape):
-        return Reshape()
-    if all(map(is_whole, operands)):
-        return op
-    if isinstance(op, Slice):
-        return local_slice(op, results[0])
-    if isinstance(op, CustomCall) and op.operand_layout_constraints:
-        given = zip(op.operand_layout_constraints, operands, strict=True)
-        return dataclasses.replace(op, operand_layout_constraints=tuple(_local_shape(old, s, t) for s, t in given))
-    if isinstance(op, DynamicSlice):
-        return dataclasses.replace(op, dynamic_slice_sizes=local_sizes(results[0], op.dynamic_slice_sizes))
-    if isinstance(op, Gather):
-        whole_ones = old.operands[0].shape.dimensions
-        sizes = [
-            size // parts(split) if size == own and d not in op.operand_batching_dims else size
-            for d, (size, own, split) in enumerate(zip(op.slice_sizes, whole_ones, operands[0], strict=True))
-        ]
-        return dataclasses.replace(op, slice_sizes=tuple(sizes))
-    return op
 
 
 def smallest(scope: Scope, values: Sequence[Value]) -> Scope:

@@ -1,0 +1,89 @@
+"""The operation that one partition runs: which factors may be split, and the shapes and attributes of its part."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from xlakit.data.shape import Shape
+from xlakit.ir.attributes import SliceDimension
+from xlakit.ir.instruction import Instruction
+from xlakit.ir.operation import Op
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import Iota
+from xlakit.ops.dynamic import DynamicSlice
+from xlakit.ops.gather import Gather
+from xlakit.ops.movement import Broadcast, Reshape, Slice, Transpose
+from xlakit.passes.spmd.shardings.factors import Dims, Factors
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_whole, local_sizes, parts
+
+# Operations, beside elementwise ones, that may be split in unequal parts.
+_PLACES_KEPT: Final = (Broadcast, Iota, Reshape, Transpose)
+
+
+def can_be_unequal(old: Instruction) -> bool:
+    """Whether an operation may be split in unequal parts: each element is made of those at its own place alone."""
+    return not old.op.has_side_effect and (old.is_pointwise or isinstance(old.op, _PLACES_KEPT))
+
+
+def splits_of(factors: Factors, operands: Sequence[Tiling]) -> dict[int, Split]:
+    """The splits of factors, from the tilings of operands."""
+    pairs = [
+        pair
+        for dims, tiling in zip(factors.operands, operands, strict=True)
+        for pair in zip(dims, tiling, strict=False)
+    ]
+    return {factor: split for factor, split in pairs if factor is not None and split is not None}
+
+
+def tiling_of(dims: Dims, splits: Mapping[int, Split]) -> Tiling:
+    """The tiling of an array whose dimensions have these factors."""
+    return tuple(None if f is None else splits.get(f) for f in dims)
+
+
+def mirrored(tiling: Tiling, dimensions: Collection[int]) -> Tiling:
+    """The tiling after a reversal, in which the first part is the last."""
+    return tuple(
+        tuple(max(split) - part for part in split) if split is not None and d in dimensions else split
+        for d, split in enumerate(tiling)
+    )
+
+
+def local_shape(old: Instruction, whole: Shape, tiling: Tiling) -> Shape:
+    """The shape of a part; functions from outside read and write memory in the layouts of the call."""
+    shape = Shape(whole.element_type, local_sizes(tiling, whole.dimensions))
+    return shape.with_layout(whole.layout) if isinstance(old.op, CustomCall) and whole.layout else shape
+
+
+def local_slice(op: Slice, result: Tiling) -> Slice:
+    """A slice that gives a part of its result: the dimensions that are split are taken whole of the operand's part."""
+    ranges = [
+        s if split is None else SliceDimension(0, s.limit // parts(split))
+        for s, split in zip(op.slice, result, strict=True)
+    ]
+    return dataclasses.replace(op, slice=tuple(ranges))
+
+
+def local_op(old: Instruction, operands: Sequence[Tiling], results: Sequence[Tiling]) -> Op:
+    """The operation with the sizes that it says, where they are those of parts."""
+    op = old.op
+    if isinstance(op, Reshape):
+        return Reshape()
+    if all(map(is_whole, operands)):
+        return op
+    if isinstance(op, Slice):
+        return local_slice(op, results[0])
+    if isinstance(op, CustomCall) and op.operand_layout_constraints:
+        given = zip(op.operand_layout_constraints, operands, strict=True)
+        return dataclasses.replace(op, operand_layout_constraints=tuple(local_shape(old, s, t) for s, t in given))
+    if isinstance(op, DynamicSlice):
+        return dataclasses.replace(op, dynamic_slice_sizes=local_sizes(results[0], op.dynamic_slice_sizes))
+    if isinstance(op, Gather):
+        whole_ones = old.operands[0].shape.dimensions
+        sizes = [
+            size // parts(split) if size == own and d not in op.operand_batching_dims else size
+            for d, (size, own, split) in enumerate(zip(op.slice_sizes, whole_ones, operands[0], strict=True))
+        ]
+        return dataclasses.replace(op, slice_sizes=tuple(sizes))
+    return op
