@@ -327,6 +327,37 @@ def test_asynchronous_operations_around_named_computations_keep_them():
     check_round_trip(print_module(module))
 
 
+def test_an_update_keeps_its_own_aliasing():
+    state = "((f32[8]{0}), f32[8]{0}, u32[])"
+    module = entry(
+        "x = f32[8] parameter(0)",
+        f's = {state} custom-call-start(x), custom_call_target="f", output_to_operand_aliasing={{{{}}: (0, {{}})}}',
+        f"u = {state} custom-call-update(s), output_to_operand_aliasing={{{{2}}: (0, {{2}})}}",
+        f"v = {state} custom-call-update(u), output_to_operand_aliasing={{{{}}: (0, {{}})}}",
+        "d = f32[8] custom-call-done(v)",
+    )
+    own = named(module, "u").op.output_to_operand_aliasing
+    assert [(entry.output_index, entry.operand_number) for entry in own] == [((2,), 0)]
+    # That of v is the start's again, as old texts have it.
+    assert named(module, "v").op.output_to_operand_aliasing == ()
+    check_round_trip(print_module(module))
+
+
+def test_what_old_texts_leave_out_or_call_otherwise():
+    text = """HloModule m
+    ENTRY e (a f32[4], n: s32[]) -> f32[<=8] {
+      a = f32[4] parameter(0), original_value={{"a"}}
+      n = s32[] parameter(1)
+      b = f32[<=4] set-dimension-size(a, n), dimensions={0}
+      ROOT c = f32[<=8] concatenate(f32[4] b, f32[<=4] a), dimensions={0}
+    }"""
+    module = parse_module(text)
+    assert 'origin={{"a"}}' in print_module(module)
+    check_round_trip(print_module(module))
+    with pytest.raises(ParseError, match=r"'b' is said to be f32\[5\], it is f32\[<=4\]"):
+        parse_module(text.replace("f32[4] b", "f32[5] b"))
+
+
 # -- faults ------------------------------------------------------------------------------------------
 
 FAULTS = [

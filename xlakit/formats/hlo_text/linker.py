@@ -145,7 +145,7 @@ class Linker:
     def _check_operand_shapes(self, record: Record) -> None:
         for number, shape, offset in record.operand_shapes:
             operand = record.operands[number].made
-            if not shape.compatible(operand.shape):
+            if not shape.compatible(operand.shape) and not _same_bounds(shape, operand.shape):
                 raise self.lexer.error(
                     f"operand '{operand.name}' is said to be {shape.to_string(with_layout=False)}, it is "
                     f"{operand.shape.to_string(with_layout=False)}",
@@ -159,6 +159,13 @@ class Linker:
             operation=f"{record.cls.opcode} '{record.name}'",
             location=self.lexer.error("", record.offset).location,
         )
+
+
+def _same_bounds(said: Shape, actual: Shape) -> bool:
+    """Whether two shapes differ only in which sizes are dynamic; texts may leave that out for operands."""
+    if said.is_tuple and actual.is_tuple and len(said.tuple_shapes) == len(actual.tuple_shapes):
+        return all(map(_same_bounds, said.tuple_shapes, actual.tuple_shapes))
+    return said.compatible(actual) or (said.same_dimensions(actual) and said.element_type is actual.element_type)
 
 
 @cache

@@ -68,7 +68,7 @@ class Reader(Bodies):
 
     def _signature_parameter(self, lexer: Lexer) -> None:
         lexer.expect_name("a parameter's name")
-        lexer.expect(":", "after a parameter's name")
+        lexer.accept(":")
         parse_shape(lexer)
 
     def _read_instructions(self, body: Body) -> None:
@@ -395,6 +395,8 @@ _SHARED: dict[str, Callable[[Lexer, dict[str, Any]], None]] = {
     "backend_config": _set("backend_config", Lexer.expect_string_or_json),
     "statistics": _statistics,
     "origin": _set("origin", parse_origin),
+    # Its name until 2025.
+    "original_value": _set("origin", parse_origin),
     "parameter_replication": _set(
         "parameter_replication",
         lambda lexer: tuple(list_of(lexer, "{", "}", Lexer.expect_bool, "between true and false")),

@@ -117,7 +117,7 @@ def _check_follower(reader: Bodies, record: Record, wrapped: type[Op], values: d
         raise reader.lexer.error(
             f"{wrapped.opcode}{record.cls.opcode.removeprefix('async')} takes what a start gave", offset
         )
-    # Old texts repeat the attributes of the start. They say nothing new.
+    given = dict(values)
     values.clear()
     start = record.operands[0]
     while start.cls is AsyncUpdate and start.operands:
@@ -133,6 +133,9 @@ def _check_follower(reader: Bodies, record: Record, wrapped: type[Op], values: d
         return
     if root.cls is not wrapped:
         raise reader.lexer.error(f"{wrapped.opcode}-{record.cls.opcode[6:]} follows {root.cls.opcode}-start", offset)
+    # Old texts repeat the attributes of the start, which says nothing new. An update has some of its own, too.
+    own = {spec.name for spec in record.cls.attributes}
+    record.values |= {n: value for n, value in given.items() if n in own and value != root.values.get(n)}
     if inner.is_wrapper:
         _bind_more(inner, root, record)
 
