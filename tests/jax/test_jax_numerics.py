@@ -45,6 +45,20 @@ def check_singular_tridiagonal_systems():
     np.testing.assert_allclose(x[1, :, 0], [1, 1 / 2, 1 / 3], rtol=1e-6)
 
 
+def check_neighbors_are_one_function():
+    import jax
+    import jax.numpy as jnp
+
+    def two_further(x):
+        return jnp.nextafter(jnp.nextafter(x, jnp.inf), jnp.inf)
+
+    ends = np.finfo(np.float32)
+    x = np.array([0, -0.0, 1, -1, ends.max, ends.smallest_subnormal, -ends.smallest_subnormal, np.inf, np.nan], "f4")
+    np.testing.assert_array_equal(both(two_further, x), np.nextafter(np.nextafter(x, np.inf), np.inf))
+    text = jax.jit(two_further).lower(x).as_text()
+    assert (text.count("chlo.next_after"), text.count("call @nextafter")) == (1, 2), text
+
+
 def check_subnormal_constants_are_kept():
     import jax
 

@@ -28,11 +28,15 @@ _COMMON: Final = frozenset(
     {"bcsr_dot_general", "cholesky", "select_and_scatter_add", "threefry2x32", "triangular_solve"}
 )
 
+# Their conversion to HLO makes some twenty instructions, and solvers of differential equations use them a hundred times.
+# As functions they are converted once for each type, and calls of one function with the same arguments are one call.
+_AS_FUNCTIONS: Final = ("nextafter_p",)
+
 
 def register_lowerings(platform: str) -> None:
     """Register the rules with JAX, after the platform has been registered."""
     from jax._src.interpreters import mlir as interpreter
-    from jax._src.lax import linalg
+    from jax._src.lax import lax, linalg
 
     from xlakit.jax.lowerings.callbacks import register_callbacks
     from xlakit.jax.lowerings.deferred import OURS, WITHOUT_JAX, register_rules
@@ -41,16 +45,20 @@ def register_lowerings(platform: str) -> None:
     from xlakit.jax.lowerings.tridiagonal import tridiagonal_solve
 
     mlir: Any = interpreter
+    primitive: Any
     if platform == CPU:
         register_rules(platform, OURS, _COMMON)
     else:
         mlir._platforms_with_donation.append(platform)
         for name in _FROM_CPU:
-            primitive: Any = getattr(linalg, name)
+            primitive = getattr(linalg, name)
             entry = mlir._platform_specific_lowerings[CPU][primitive]
             mlir.register_lowering(primitive, entry.rule, platform=platform, inline=entry.inline)
         register_platforms()
         register_rules(platform, {**OURS, **WITHOUT_JAX}, frozenset())
+    for name in _AS_FUNCTIONS:
+        primitive = getattr(lax, name)
+        mlir.register_lowering(primitive, mlir._lowerings[primitive].rule, platform=platform, inline=False)
     # JAX's own rule for all platforms takes the pivots as they come.
     solve = mlir.lower_fun(tridiagonal_solve, multiple_results=False)
     mlir.register_lowering(linalg.tridiagonal_solve_p, solve, platform=platform)
