@@ -28,8 +28,8 @@ _COMMON: Final = frozenset(
     {"bcsr_dot_general", "cholesky", "select_and_scatter_add", "threefry2x32", "triangular_solve"}
 )
 
-# Their conversion to HLO makes some twenty instructions, and solvers of differential equations use them a hundred times.
-# As functions they are converted once for each type, and calls of one function with the same arguments are one call.
+# Each converts to some twenty instructions, and solvers of differential equations use them a hundred times. As functions
+# they are converted once for each type.
 _AS_FUNCTIONS: Final = ("nextafter_p",)
 
 
