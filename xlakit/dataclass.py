@@ -17,6 +17,18 @@ from typing import Any, Final, TypeVar, dataclass_transform, overload
 
 _T = TypeVar("_T")
 _Made = dataclasses.Field[Any]
+# The annotations of what is no field begin with this.
+_OF_CLASS: Final = "ClassVar"
+
+
+@dataclasses.dataclass(init=False, repr=False, eq=False)  # noqa: TID251
+class _Usual:
+    """Has what the standard decorator leaves in classes of which it makes no methods."""
+
+    field: int
+
+
+_FIELD: Final = vars(_Usual)["__dataclass_fields__"]["field"]._field_type
 # Stands for an argument that is not given, where the default is made anew for each instance.
 _NOT_GIVEN: Final = object()
 
@@ -51,9 +63,7 @@ def dataclass(
 
 def _made(cls: type[_T], *, frozen: bool, eq: bool, slots: bool, kw_only: bool) -> type[_T]:
     own = dict(vars(cls))
-    # The standard one gathers the fields, and makes no method.
-    made = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)  # noqa: TID251
-    fields = dataclasses.fields(made)  # pyright: ignore
+    made, fields = _with_fields(cls, own, kw_only=kw_only)
     shown = [f.name for f in fields if f.repr]
     members: dict[str, Any] = {
         "__init__": _Later("__init__", lambda cls: _initializer(cls, fields, frozen=frozen, slots=slots)),
@@ -74,6 +84,53 @@ def _made(cls: type[_T], *, frozen: bool, eq: bool, slots: bool, kw_only: bool) 
         hashed = [f.name for f in fields if (f.compare if f.hash is None else f.hash)]
         made.__hash__ = _Later("__hash__", lambda cls: _hash(cls, hashed)) if frozen else None  # pyright: ignore
     return _with_slots(made, fields) if slots else made
+
+
+def _with_fields(cls: type[_T], own: dict[str, Any], *, kw_only: bool) -> tuple[type[_T], Sequence[_Made]]:
+    """The class with what :mod:`dataclasses` looks for in classes, and its fields."""
+    made: Any = cls
+    annotations: dict[str, Any] = own.get("__annotations__", {})
+    if not all(map(_is_usual, annotations.values())):
+        made = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)  # noqa: TID251
+        return made, dataclasses.fields(made)
+    fields: dict[str, _Made] = {}
+    for base in cls.__mro__[-1:0:-1]:
+        fields.update(vars(base).get("__dataclass_fields__", ()))
+    for name, kind in annotations.items():
+        if kind.startswith(_OF_CLASS):
+            continue
+        fields[name] = _field(cls, name, kind, own.get(name, dataclasses.MISSING), kw_only=kw_only)
+    made.__dataclass_params__ = vars(_Usual)["__dataclass_params__"]
+    made.__dataclass_fields__ = fields
+    found = tuple([f for f in fields.values() if f._field_type is _FIELD])  # pyright: ignore
+    if "__match_args__" not in own:
+        made.__match_args__ = tuple([f.name for f in found if f.init and not f.kw_only])
+    return made, found
+
+
+def _is_usual(annotation: object) -> bool:
+    """Whether an annotation is that of a field, or of a variable of the class, at the first look."""
+    if not isinstance(annotation, str):
+        return False
+    return "InitVar" not in annotation and "KW_ONLY" not in annotation and annotation.find("ClassVar") in (-1, 0)
+
+
+def _field(cls: type, name: str, kind: str, given: Any, *, kw_only: bool) -> _Made:
+    """A field of a class, whose attribute becomes its default."""
+    made: Any = given
+    if isinstance(given, dataclasses.Field):
+        if made.default is dataclasses.MISSING:
+            delattr(cls, name)
+        else:
+            setattr(cls, name, made.default)
+    else:
+        made = dataclasses.field(default=given)
+    made.name, made.type, made._field_type = name, kind, _FIELD
+    if made.kw_only is dataclasses.MISSING:
+        made.kw_only = kw_only
+    if type(made.default).__hash__ is None:
+        raise ValueError(f"the default of field {name} can change: use default_factory")
+    return made
 
 
 def _with_slots(cls: type[_T], fields: Sequence[_Made]) -> type[_T]:
