@@ -87,21 +87,39 @@ def _power(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
 def _shift(opcode: str) -> Binary:
     def function(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
         bits = kind.bit_width
+        number = _number_of(b)
+        # Random numbers are made of some hundred shifts by constants, and LLVM takes a while to find these out.
+        if number is not None and 0 <= number < bits:
+            return _moved(opcode, kind, a, b)
         inside = b.compare("ult", bits)
-        amount = fn.select(inside, b, fn.constant(b.type, 0))
-        left = a
-        if opcode != "ashr" and kind.bit_width < 8:
-            # The unused upper bits of a small signed integer repeat its sign.
-            left = a & ((1 << bits) - 1)
-        sign = a.integer("ashr", a.type.bits - 1) if opcode == "ashr" and kind.is_signed else None
-        if opcode == "ashr" and not kind.is_signed:
-            moved = _unsigned_ashr(kind, a, amount)
-            sign = _unsigned_ashr(kind, a, fn.constant(a.type, bits - 1))
+        moved = _moved(opcode, kind, a, fn.select(inside, b, fn.constant(b.type, 0)))
+        if opcode != "ashr":
+            outside = fn.constant(a.type, 0)
+        elif kind.is_signed:
+            outside = a.integer("ashr", a.type.bits - 1)
         else:
-            moved = left.integer(opcode, amount)
-        return fn.select(inside, moved, sign if sign is not None else fn.constant(a.type, 0))
+            outside = _unsigned_ashr(kind, a, fn.constant(a.type, bits - 1))
+        return fn.select(inside, moved, outside)
 
     return function
+
+
+def _moved(opcode: str, kind: PrimitiveType, a: Value, amount: Value) -> Value:
+    """Bits shifted by less than there are."""
+    if opcode == "ashr":
+        return a.integer(opcode, amount) if kind.is_signed else _unsigned_ashr(kind, a, amount)
+    if kind.bit_width < 8:
+        # The unused upper bits of a small signed integer repeat its sign.
+        a &= (1 << kind.bit_width) - 1
+    return a.integer(opcode, amount)
+
+
+def _number_of(value: Value) -> int | None:
+    """The integer that a value is, in all of its lanes; None where it is not known."""
+    if value.constant is not None:
+        return int(value.constant)
+    _, splat, number = value.text.partition("splat (")
+    return int(number.rstrip(")").split()[1]) if splat else None
 
 
 def _unsigned_ashr(kind: PrimitiveType, a: Value, amount: Value) -> Value:
