@@ -3,8 +3,9 @@
 The libraries are installed from the registry in an environment of their own, which the command makes in a cache folder
 (``--environment``) the first time. The programs are ours (fuzz/library_programs/): optimizers, solvers, samplers,
 networks, physics. Those of a file run in one process for each platform; one that crashes has failed, and the others
-run in the next process. For each program is printed how far its numbers are from jaxlib's, and for both platforms the
-time to the first result, the part of it that is compiling, and the time of a call after that.
+run in the next process. Packages have their bytecode there, and xlakit's compile cache has what programs share and
+none of the programs. For each program is printed how far its numbers are from jaxlib's, and for both platforms the time
+to the first result, the part of it that is compiling, and the time of a call after that.
 
 A program that is further apart than it may be runs on jaxlib's CPU again with other roundings: for an older processor,
 without fusions, with random numbers that are one bit off. How far jaxlib's own results are apart then is the column
@@ -111,7 +112,7 @@ def run_file(file: str, platform: str, options: Options) -> dict[str, dict[str, 
     output = folder / f"{file}.jsonl"
     command = [str(options.python), "-m", "fuzz.support.workers.libraries_worker", file, str(folder)]
     command += [str(options.seed), str(options.sample), *options.names]
-    variables = {**os.environ, **_variables(platform), "PYTHONPATH": str(_ROOT), "XLAKIT_CACHE": "off"}
+    variables = _environment(platform, folder)
     devices = str(DEVICES.get(file, 1))
     variables |= {"JAX_NUM_CPU_DEVICES": devices, "XLAKIT_DEVICES": devices}
     while (left := options.end - time.monotonic()) > 0:
@@ -123,6 +124,33 @@ def run_file(file: str, platform: str, options: Options) -> dict[str, dict[str, 
         how = "took too long" if status == -signal.SIGKILL else f"the process ended with {status}"
         write(output, running, {"outcome": "crashed", "error": how})
     return {name: what for name, what in read(output).items() if what["outcome"] != "begun"}
+
+
+def _environment(platform: str, folder: Path) -> dict[str, str]:
+    """The environment of a process: as where packages are installed, and other programs have run before.
+
+    So xlakit has its bytecode, as jaxlib's packages have, and its compile cache has what programs share.
+    """
+    cache = folder / "cache"
+    for path in cache.glob("*"):
+        if path.name.startswith(("program-", "source-")):
+            path.unlink()
+    return {
+        **os.environ,
+        **_variables(platform),
+        "PYTHONPATH": str(_ROOT),
+        "PYTHONDONTWRITEBYTECODE": "",
+        "XLAKIT_CACHE": "on",
+        "XLAKIT_CACHE_DIR": str(cache),
+    }
+
+
+def run_before(platform: str, options: Options) -> None:
+    """Run a small program, so that what is compiled and written once on each machine counts for none."""
+    folder = options.folder / platform
+    folder.mkdir(parents=True, exist_ok=True)
+    program = "import xlakit.jax, jax; xlakit.jax.initialize(); jax.random.normal(jax.random.key(0), (3,))"
+    subprocess.run([options.python, "-c", program], env=_environment(platform, folder), check=True)
 
 
 def _variables(platform: str) -> dict[str, str]:
@@ -276,6 +304,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"seed {options.seed}; seconds to the first result, of it compiling, and of a call after that")
     print(f"{'':<44} {'apart':>8} {'own':>8} " + " ".join(f"{platform:>27}" for platform in platforms))
     try:
+        for platform in platforms:
+            run_before(platform, choice)
         failed = sum(
             report(file, {platform: run_file(file, platform, choice) for platform in platforms}, choice)
             for file in options.file

@@ -28,8 +28,8 @@ _COMMON: Final = frozenset(
     {"bcsr_dot_general", "cholesky", "select_and_scatter_add", "threefry2x32", "triangular_solve"}
 )
 
-# Each converts to some twenty instructions, and solvers of differential equations use them a hundred times. As functions
-# they are converted once for each type.
+# Each converts to some twenty instructions, and solvers of differential equations use them a hundred times. A function
+# of a program is converted once.
 _AS_FUNCTIONS: Final = ("nextafter_p",)
 
 
