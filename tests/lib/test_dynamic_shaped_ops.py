@@ -5,7 +5,11 @@ import pytest
 from evaluating import build, compiled
 
 import xlakit as xla
-from xlakit.lib.dynamic_shaped_ops import dynamic_conditional
+from xlakit.lib.dynamic_shaped_ops import (
+    dynamic_conditional,
+    set_all_dimension_sizes,
+    set_dimension_size_with_rebound,
+)
 
 X = np.arange(6, dtype=np.float32)
 
@@ -63,3 +67,35 @@ def test_results_that_have_nothing_in_common():
         run(lambda i, x: dynamic_conditional(i, [xla.neg], [x, x]), np.int32(0), X)
     with pytest.raises(xla.ArgumentError, match="3 or 5"):
         run(dynamic_conditional, True, X)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"], indirect=True)
+def test_bounds_become_less_where_sizes_are_known_to_be_less(backend):
+    def cut(x, n):
+        return set_dimension_size_with_rebound(x, xla.min(n, 4), 0)
+
+    assert build(cut, *shapes(X, np.int32(0))).program_shape.result == xla.make_shape(
+        xla.F32, (4,), dynamic_dimensions=[True]
+    )
+    for n, expected in ((3, [0, 1, 2]), (0, []), (9, [0, 1, 2, 3])):
+        assert run(cut, X, np.int32(n)).tolist() == expected
+    unknown = build(lambda x, n: set_dimension_size_with_rebound(x, n, 0), *shapes(X, np.int32(0)))
+    assert unknown.program_shape.result.dimensions == (6,)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"], indirect=True)
+def test_a_vector_of_sizes_makes_dimensions_dynamic_where_it_varies(backend):
+    def sized(x, n):
+        sizes = xla.concat_in_dim([xla.constant(n.builder, np.int64([2])), xla.clamp(1, n, 2).reshape(1)], 0)
+        return set_all_dimension_sizes(x.reshape(2, 3), sizes)
+
+    shape = build(sized, *shapes(X, np.int64(0))).program_shape.result
+    assert (shape.dimensions, shape.dynamic_dimensions) == ((2, 2), (False, True))
+    assert run(sized, X, np.int64(1)).tolist() == [[0], [3]]
+    for wrong in (np.array([2]), np.array([2.0, 3.0])):
+        with pytest.raises(xla.ShapeError, match="sizes are"):
+            build(lambda x, n: set_all_dimension_sizes(x.reshape(2, 3), n), *shapes(X, wrong))
+
+
+def shapes(*arrays):
+    return [xla.make_shape(a.dtype, a.shape) for a in map(np.asarray, arrays)]

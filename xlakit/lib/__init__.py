@@ -47,7 +47,15 @@ from xlakit.lib.constants import (
     zeros as zeros,
     zeros_like as zeros_like,
 )
-from xlakit.lib.dynamic_shaped_ops import dynamic_conditional as dynamic_conditional
+from xlakit.lib.conv_grad_size_util import (
+    SpatialDimensionOutputSizeAndPadding as SpatialDimensionOutputSizeAndPadding,
+    conv_grad_extract_and_verify_dimension as conv_grad_extract_and_verify_dimension,
+)
+from xlakit.lib.dynamic_shaped_ops import (
+    dynamic_conditional as dynamic_conditional,
+    set_all_dimension_sizes as set_all_dimension_sizes,
+    set_dimension_size_with_rebound as set_dimension_size_with_rebound,
+)
 from xlakit.lib.linear_algebra import (
     eigh as eigh,
     lu as lu,
@@ -134,6 +142,7 @@ from xlakit.lib.special import (
     zeta as zeta,
 )
 from xlakit.lib.tridiagonal import tridiagonal_mat_mul as tridiagonal_mat_mul, tridiagonal_solver as tridiagonal_solver
+from xlakit.lib.value_inference import ValueBounds as ValueBounds, value_bounds as value_bounds
 from xlakit.ops.elementwise.binary import atan as atan
 from xlakit.ops.elementwise.elementary import (
     acos as acos,

@@ -1,4 +1,4 @@
-"""Conditionals whose branches give arrays of different sizes.
+"""Arrays whose sizes are known when the program runs: their sizes set, and conditionals that give different ones.
 
 Source: ``xla/hlo/builder/lib/dynamic_shaped_ops.h``.
 """
@@ -13,11 +13,13 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, ShapeError
 from xlakit.lib.constants import scalar_like
+from xlakit.lib.value_inference import value_bounds
 from xlakit.ops.control import call, conditional
 from xlakit.ops.data import constant, get_tuple_element, tuple_
 from xlakit.ops.dynamic import get_dimension_size, set_dimension_size
-from xlakit.ops.handle import Builder, ComputationLike, OperandLike, XlaOp, building, common_builder
-from xlakit.ops.movement import pad_in_dim
+from xlakit.ops.elementwise.convert import convert_element_type
+from xlakit.ops.handle import Builder, ComputationLike, OperandLike, XlaOp, as_op, building, common_builder
+from xlakit.ops.movement import pad_in_dim, reshape, slice_in_dim
 
 
 @overload
@@ -83,6 +85,44 @@ def _by_index(
         (on_true, on_false), (true_operand, false_operand) = (_sized(c, common) for c in called), branch_operands
         return conditional(branch_index, true_operand, on_true, false_operand, on_false)
     return conditional(branch_index, [_sized(c, common) for c in called], list(branch_operands))
+
+
+@building
+def set_dimension_size_with_rebound(operand: XlaOp, size: OperandLike, dimension: int) -> XlaOp:
+    """``xlakit.set_dimension_size`` of a dimension whose bound becomes less where ``size`` is known to be less.
+
+    operand: an array. size: an S32 scalar from 0 to the dimension's bound. dimension: a number from 0 to rank - 1.
+
+    The bound is what :func:`xlakit.lib.value_bounds` finds for ``size``: ``min(n, 8)`` makes it 8. Elements behind it
+    are sliced away. Raises ShapeError. Source: SetDimensionSizeWithRebound.
+    """
+    builder: Builder = operand.builder
+    length = as_op(builder, size, PrimitiveType.S32)
+    made = set_dimension_size(operand, length, dimension)
+    most = max(int(value_bounds(length).high), 0)
+    if most >= operand.shape.dimensions[dimension]:
+        return made
+    return set_dimension_size(slice_in_dim(operand, 0, most, 1, dimension), length, dimension)
+
+
+@building
+def set_all_dimension_sizes(operand: XlaOp, size_vector: XlaOp) -> XlaOp:
+    """An array whose dimensions are dynamic where elements of a vector of sizes may vary, and static elsewhere.
+
+    operand: an array. size_vector: a vector of integers, one for each dimension, from 0 to its bound.
+
+    Bounds become less as in :func:`set_dimension_size_with_rebound`. Raises ShapeError. Source: SetAllDimensionSizes.
+    """
+    given, rank = size_vector.shape, operand.shape.rank
+    if not given.is_array or given.dimensions != (rank,) or not given.element_type.is_integral:
+        raise ShapeError(f"sizes are {given}", hint=f"give a vector of {rank} integers, one for each dimension")
+    varies = value_bounds(size_vector).varies
+    for dimension in range(rank):
+        if varies[dimension]:
+            size = reshape(slice_in_dim(size_vector, dimension, dimension + 1, 1, 0), ())
+            size = convert_element_type(size, PrimitiveType.S32)
+            operand = set_dimension_size_with_rebound(operand, size, dimension)
+    return operand
 
 
 def _common(shapes: Sequence[Shape]) -> Shape | list[Any]:
