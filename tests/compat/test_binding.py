@@ -52,3 +52,29 @@ def test_what_is_converted():
     assert xc.DeviceAssignment.create(np.array([[0.0, 1.0]])).computation_count() == 2
     with pytest.raises(AttributeError):
         xc.Frame("file", "function", 1, 2).line_num = 3
+
+
+@pytest.mark.parametrize(
+    "kind", ["Client", "Device", "Memory", "DeviceTopology", "HloSharding", "PjRtLayout", "LoadedExecutable", "XlaOp"]
+)
+@pytest.mark.parametrize("arguments", [(), (1,), ("x",), (None,)])
+def test_what_only_this_package_makes_has_no_constructor(kind, arguments):
+    with pytest.raises(TypeError):
+        getattr(xc, kind)(*arguments)
+
+
+def test_records_take_what_jaxlib_takes():
+    (device,) = xc.make_cpu_client().devices()
+    assert xc.SingleDeviceSharding(device, "unpinned_host").memory_kind == "unpinned_host"
+    assert xc.GSPMDSharding([device], xc.HloSharding.replicate(), "unpinned_host").memory_kind == "unpinned_host"
+    for call in (
+        lambda: xc.PmapSharding([device], None),
+        lambda: xc.DeviceList("x"),
+        lambda: xc.Layout("x"),
+        lambda: xc.ShapeIndex("x"),
+        lambda: xc._xla.Literal(3),
+    ):
+        with pytest.raises(TypeError):
+            call()
+    with pytest.raises(ValueError, match="requires >= 1 devices"):
+        xc.get_topology_for_devices([])

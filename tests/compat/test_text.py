@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from compat import programs
 
 from xlakit.compat import xla_client as xc
 
@@ -121,3 +122,17 @@ def test_operands_are_counted_only_in_long_text():
     assert "constant.5, constant.6)" in built.as_hlo_text()
     assert "/*index=5*/s32[]" in built.as_hlo_text()
     assert "%constant.5, /*index=5*/%constant.6)" in built.get_hlo_module().to_string()
+
+
+def test_programs_that_were_mlir_have_the_names_of_xlas_converter():
+    text = mlir_text("reduction_of_two")
+    converted = xc._xla.mlir.mlir_module_to_xla_computation(text).as_hlo_text()
+    assert "ENTRY main.17 {\n  Arg_0.1 = f32[2,3]{1,0} parameter(0)\n  Arg_1.2 = " in converted
+    assert "region_0.5 {\n  Arg_0.6 = f32[] parameter(0)\n  Arg_2.8 = " in converted
+    assert "get-tuple-element.14 = f32[3]{0} get-tuple-element(reduce.13), index=0" in converted
+    tupled = xc._xla.mlir.mlir_module_to_xla_computation(text, True, True).as_hlo_text()
+    assert "arg_tuple.1 = (f32[2,3]{1,0}, s32[2,3]{1,0}) parameter(0)" in tupled
+
+
+def mlir_text(name):
+    return xc._xla.mlir.xla_computation_to_mlir_module(programs.build(xc, name))

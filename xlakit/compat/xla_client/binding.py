@@ -59,6 +59,28 @@ def bound(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return call
 
 
+def unconstructed(init: Callable[_P, None]) -> Callable[_P, None]:
+    """An ``__init__`` for this package alone: for arguments that do not fit, programs have no constructor."""
+    signature = inspect.signature(init)
+
+    @functools.cache
+    def converts() -> dict[str, _Convert]:
+        hints = typing.get_type_hints(init)
+        return {name: _convert_of(hints[name]) for name in signature.parameters if name in hints}
+
+    @functools.wraps(init)
+    def construct(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+            for name, convert in converts().items():
+                convert(given[name])
+        except (TypeError, KeyError, _MisfitError):
+            raise TypeError(f"{type(args[0]).__name__}: no constructor defined!") from None
+        init(*args, **kwargs)
+
+    return construct
+
+
 class TypedAttributes:
     """Attributes whose values are converted by the annotations of the class."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlakit.compat.xla_client.binding import bound
+from xlakit.compat.xla_client.binding import bound, unconstructed
 from xlakit.compat.xla_client.printing import HloPrintOptions as HloPrintOptions, dot_graph, printed
 from xlakit.compat.xla_client.sharding import OpSharding
 from xlakit.errors import UnsupportedError
@@ -16,6 +16,7 @@ class HloComputation:
 
     __slots__ = ("wrapped",)
 
+    @unconstructed
     def __init__(self, wrapped: OurComputation) -> None:
         self.wrapped = wrapped
 

@@ -13,6 +13,7 @@ import re
 
 from xlakit.compat.xla_client.binding import bound
 from xlakit.compat.xla_client.computation import XlaComputation
+from xlakit.compat.xla_client.numbering import converted_module
 from xlakit.errors import FormatError, XlakitError
 from xlakit.formats import stablehlo
 from xlakit.ir.instruction import HloModule as OurModule
@@ -72,9 +73,8 @@ def mlir_module_to_xla_computation(
     mlir_module: str | bytes, use_tuple_args: bool = False, return_tuple: bool = False
 ) -> XlaComputation:
     """The computation of a StableHLO module, with one tuple of its arguments, or of its results, where asked for."""
-    return XlaComputation.of(
-        stablehlo.read_stablehlo(mlir_module, use_tuple_args=use_tuple_args, return_tuple=return_tuple)
-    )
+    made = stablehlo.read_stablehlo(mlir_module, use_tuple_args=use_tuple_args, return_tuple=return_tuple)
+    return XlaComputation.of(converted_module(made))
 
 
 @bound

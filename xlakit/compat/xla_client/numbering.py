@@ -7,6 +7,7 @@ Source: XlaBuilder.
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -83,6 +84,32 @@ def numbered_module(
     full = f"{name}.{next(numbers)}"
     entry = Computation(full, tuple(made.values()), made[root])
     return HloModule(full, entry, computations=tuple(embedded), input_output_alias=tuple(aliases))
+
+
+def converted_module(module: HloModule) -> HloModule:
+    """A module that was MLIR with the names that XLA's converter gives: ``Arg_0.1``, ``add.3``, ``region_0.5``."""
+    made: dict[Computation, Computation] = {}
+    for computation in module.computations:
+        copies: dict[Instruction, Instruction] = {}
+        # Parameters are numbered first. Sorting is stable.
+        for old in sorted(computation.instructions, key=_parameter_number):
+            copies[old] = _renamed(old, copies, _converted_name(old), made.__getitem__)
+        root = copies[computation.root]
+        made[computation] = Computation(computation.name, tuple(copies.values()), root, computation.execution_thread)
+    entry = made[module.entry]
+    numbered = numbered_module("main", entry.instructions, entry.root, module.input_output_alias)
+    kept = numbered.computations[:-1]
+    return module.replace(entry=numbered.entry, computations=kept, input_output_alias=numbered.input_output_alias)
+
+
+def _parameter_number(old: Instruction) -> float:
+    return old.op.number if isinstance(old.op, Parameter) else math.inf
+
+
+def _converted_name(old: Instruction) -> str:
+    if not isinstance(old.op, Parameter):
+        return f"{old.opcode}.0"
+    return old.name if old.name.startswith("arg_tuple") else f"Arg_{old.op.number}.0"
 
 
 def number_of(name: str) -> int:

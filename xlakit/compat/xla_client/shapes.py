@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from xlakit.compat.xla_client.binding import bound
 from xlakit.compat.xla_client.enums import PrimitiveType
 from xlakit.compat.xla_client.errors import status_errors, with_status
 from xlakit.data.layout import Layout as OurLayout, Tile
@@ -27,7 +28,7 @@ class Layout:
 
     __slots__ = ("wrapped",)
 
-    @with_status
+    @bound
     def __init__(
         self, minor_to_major: Sequence[int], tiling: Sequence[Sequence[int]] = (), element_size_in_bits: int = 0, /
     ) -> None:
@@ -75,7 +76,7 @@ class Shape:
 
     __slots__ = ("wrapped",)
 
-    @with_status
+    @bound
     def __init__(self, text: str, /) -> None:
         from xlakit.formats.hlo_text import parse_shape
 
@@ -274,6 +275,7 @@ class ProgramShape:
 
     __slots__ = ("wrapped",)
 
+    @bound
     def __init__(self, parameters: Sequence[Shape], result: Shape, /) -> None:
         self.wrapped = OurProgramShape(tuple(shape.wrapped for shape in parameters), result.wrapped)
 
@@ -306,6 +308,7 @@ class ShapeIndex:
 
     __slots__ = ("wrapped",)
 
+    @bound
     def __init__(self, indices: Sequence[int], /) -> None:
         self.wrapped = tuple(int(i) for i in indices)
 
@@ -324,7 +327,7 @@ class Literal:
 
     __slots__ = ("_array", "_shape")
 
-    @with_status
+    @bound
     def __init__(self, shape: Shape, /) -> None:
         self._shape = shape
         self._array = None if shape.is_tuple() else _zeros(shape.wrapped)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from xlakit.compat.xla_client.binding import TypedAttributes, bound
+from xlakit.compat.xla_client.binding import TypedAttributes, bound, unconstructed
 from xlakit.compat.xla_client.enums import OpSharding_ShardGroupType, OpSharding_Type
 from xlakit.compat.xla_client.shapes import Shape
 from xlakit.errors import ShapeError
@@ -146,6 +146,7 @@ class HloSharding:
 
     __slots__ = ("wrapped",)
 
+    @unconstructed
     def __init__(self, wrapped: OurSharding) -> None:
         self.wrapped = wrapped
 

@@ -109,7 +109,7 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
 
     @property
     def __cuda_array_interface__(self) -> Any:
-        raise AttributeError("__cuda_array_interface__ is for arrays on GPUs")
+        raise AttributeError("__cuda_array_interface__ is only defined for NVidia GPU buffers.")
 
     @property
     def device(self) -> Device:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from xlakit.compat.xla_client.binding import incompatible
 from xlakit.compat.xla_client.runtime.device import Device, DeviceList, check_and_canonicalize_memory_kind
 from xlakit.compat.xla_client.sharding import HloSharding, OpSharding
 
@@ -29,7 +30,7 @@ class SingleDeviceSharding(Sharding):
 
     __slots__ = ("_device",)
 
-    def __init__(self, device: Device, *, memory_kind: str | None = None) -> None:
+    def __init__(self, device: Device, memory_kind: str | None = None) -> None:
         super().__init__()
         self._device = device
         self._internal_device_list = DeviceList((device,))
@@ -50,7 +51,6 @@ class GSPMDSharding(Sharding):
         self,
         devices: Sequence[Device],
         op_sharding: OpSharding | HloSharding,
-        *,
         memory_kind: str | None = None,
         _device_list: DeviceList | None = None,
     ) -> None:
@@ -71,7 +71,6 @@ class NamedSharding(Sharding):
         self,
         mesh: Any,
         spec: Any,
-        *,
         memory_kind: str | None = None,
         _manual_axes: frozenset[Any] = frozenset(),
         _logical_device_ids: tuple[int, ...] | None = None,
@@ -90,6 +89,8 @@ class PmapSharding(Sharding):
     __slots__ = ("devices", "sharding_spec")
 
     def __init__(self, devices: Any, sharding_spec: Any) -> None:
+        if not hasattr(devices, "__array__"):
+            raise incompatible("PmapSharding", f"devices are an array of NumPy, no {type(devices).__name__}")
         super().__init__()
         self.devices = devices
         self.sharding_spec = sharding_spec

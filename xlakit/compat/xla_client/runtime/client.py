@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from xlakit.builder import XlaComputation as OurComputation
-from xlakit.compat.xla_client.binding import bound
+from xlakit.compat.xla_client.binding import bound, unconstructed
 from xlakit.compat.xla_client.computation import XlaComputation
 from xlakit.compat.xla_client.enums import HostBufferSemantics
 from xlakit.compat.xla_client.errors import with_status
@@ -48,6 +48,7 @@ class Client:
 
     __slots__ = ("__weakref__", "_arrays", "_devices", "_executables", "wrapped")
 
+    @unconstructed
     def __init__(self, wrapped: OurClient) -> None:
         _give_buffers()
         self.wrapped = wrapped
@@ -161,7 +162,9 @@ class Client:
     @with_status
     def defragment(self) -> None:
         """Raises XlaRuntimeError: memory is that of the process, whose allocator cannot move arrays."""
-        raise UnsupportedError("memory of processors is not defragmented", hint="delete arrays that are not needed")
+        raise UnsupportedError(
+            "Defragmentation is not supported on this runtime.", hint="delete arrays that are not needed"
+        )
 
     def heap_profile(self) -> bytes:
         """What the live arrays take: JSON that is compressed with gzip, and no protocol buffer of pprof."""

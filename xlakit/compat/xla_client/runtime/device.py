@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, Self
 
+from xlakit.compat.xla_client.binding import bound, unconstructed
 from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
 from xlakit.compat.xla_client.shapes import Shape
 from xlakit.errors import ArgumentError, UnsupportedError
@@ -19,6 +20,7 @@ class Memory:
 
     __slots__ = ("_device",)
 
+    @unconstructed
     def __init__(self, device: Device) -> None:
         self._device = device
 
@@ -53,6 +55,7 @@ class Device:
 
     __slots__ = ("__weakref__", "_client", "_memory", "wrapped")
 
+    @unconstructed
     def __init__(self, client: Any, wrapped: OurDevice) -> None:
         self._client = client
         self.wrapped = wrapped
@@ -119,7 +122,9 @@ class Device:
     @with_status
     def get_stream_for_external_ready_events(self) -> int:
         """Raises XlaRuntimeError: processors have no streams."""
-        raise UnsupportedError("a processor has no stream", hint="wait with block_until_ready()")
+        raise UnsupportedError(
+            "GetStreamForExternalReadyEvents only implemented for GPU", hint="wait with block_until_ready()"
+        )
 
     @with_status
     def transfer_to_infeed(self, literal: Any, /) -> None:
@@ -164,6 +169,7 @@ class DeviceList:
 
     __slots__ = ("_devices",)
 
+    @bound
     def __init__(self, devices: tuple[Device, ...], /) -> None:
         self._devices = tuple(devices)
 

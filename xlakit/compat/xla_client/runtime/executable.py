@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from xlakit.compat.xla_client.binding import unconstructed
 from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
 from xlakit.compat.xla_client.hlo_module import HloModule
 from xlakit.compat.xla_client.numbering import compiled_module
@@ -120,6 +121,7 @@ class LoadedExecutable:
         "wrapped",
     )
 
+    @unconstructed
     def __init__(self, client: Any, wrapped: OurExecutable, options: Any, given: OurModule) -> None:
         self._client = client
         self.wrapped = wrapped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xlakit.compat.xla_client.binding import unconstructed
 from xlakit.execution.analysis import MemoryAnalysis
 from xlakit.ir.instruction import HloModule as OurModule
 
@@ -28,6 +29,7 @@ class CompiledMemoryStats:
         "temp_size_in_bytes",
     )
 
+    @unconstructed
     def __init__(self, analysis: MemoryAnalysis, module: OurModule) -> None:
         self._module = module
         self.generated_code_size_in_bytes = analysis.generated_code_size_in_bytes

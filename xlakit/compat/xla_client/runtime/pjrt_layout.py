@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from xlakit.compat.xla_client.binding import unconstructed
 from xlakit.compat.xla_client.shapes import Layout
 from xlakit.data.layout import Layout as OurLayout
 
@@ -13,6 +14,7 @@ class PjRtLayout:
 
     __slots__ = ("_layout",)
 
+    @unconstructed
     def __init__(self, layout: OurLayout) -> None:
         self._layout = layout
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlakit.compat.xla_client.binding import bound
+from xlakit.compat.xla_client.binding import bound, unconstructed
 from xlakit.compat.xla_client.runtime.device import Device
 from xlakit.errors import UnsupportedError
 
@@ -15,6 +15,7 @@ from xlakit.errors import UnsupportedError
 class DeviceTopology:
     """The devices of a client, without the client."""
 
+    @unconstructed
     def __init__(self, devices: Sequence[Device]) -> None:
         self._devices = list(devices)
 
@@ -37,7 +38,9 @@ class DeviceTopology:
 
 
 def get_topology_for_devices(devices: Sequence[Device], /) -> DeviceTopology:
-    """The topology of some devices."""
+    """The topology of some devices. Raises ValueError where there are none."""
+    if not devices:
+        raise ValueError("get_topology_for_devices requires >= 1 devices.")
     return DeviceTopology(devices)
 
 
