@@ -83,14 +83,18 @@ _WARM_UP = Workload("warm_up", "", lambda rng: Program([np.ones(8)], jax=lambda 
 
 
 class XlakitPeer:
-    """One backend of xlakit; with "none", the peers are timed alone."""
+    """One backend of xlakit; with "none", the peers are timed alone.
+
+    times_cache: whether each program is compiled with the compile cache, too.
+    """
 
     name = "xlakit"
 
-    def __init__(self, backend: str) -> None:
+    def __init__(self, backend: str, *, times_cache: bool = True) -> None:
         self.backend = backend
         self.latest: Prepared | None = None
         self._has_cache = "cache" in inspect.signature(xlakit.compile).parameters
+        self._times_cache = times_cache and self._has_cache
         with contextlib.suppress(Exception):  # what is wrong with the backend will stand in each row
             # Loads what the compiler needs, which no workload is to be charged with.
             self.prepare(_WARM_UP, _WARM_UP.program())
@@ -102,7 +106,7 @@ class XlakitPeer:
         proto = export(workload, program)
         executable, seconds = self._compile(proto, cache=False)
         cached = None
-        if self._has_cache:
+        if self._times_cache:
             self._compile(proto, cache=True)
             cached = self._compile(proto, cache=True)[1]
         self.latest = Prepared(
