@@ -5,6 +5,7 @@ import pytest
 from evaluating import build, shape_of
 
 import xlakit as xla
+from xlakit.options import compiling
 
 UNARY = [
     *("abs", "sign", "sqrt", "rsqrt", "exp", "expm1", "log", "log1p", "logistic", "sin", "cos", "tan"),
@@ -75,3 +76,25 @@ def test_only_the_real_part_of_a_complex_number_tells_whether_it_is_true(kind):
     )
     for backend in ("cpu", "interpreter"):
         assert xla.compile(module, backend=backend)(x).tolist() == [False, True, False, True, True, False]
+
+
+@pytest.mark.parametrize("vector_bytes", [16, None])
+def test_quotients_of_all_magnitudes_in_vectors_and_alone(vector_bytes):
+    rng = np.random.default_rng(7)
+    # Subnormal numbers, and magnitudes whose squares and quotients overflow F32.
+    exponents = rng.integers(-149, 128, (4, 1003))
+    parts = (rng.uniform(1, 2, exponents.shape) * rng.choice([-1, 1], exponents.shape) * np.exp2(exponents)).astype("f")
+    parts = np.where(rng.random(parts.shape) < 0.1, rng.choice(SPECIAL, parts.shape).astype("f"), parts)
+    x, y = np.empty((2, 1003), np.complex64)
+    x.real, x.imag, y.real, y.imag = parts
+    program = build(xla.div, shape_of(x), shape_of(y))
+    with compiling(vector_bytes=vector_bytes):
+        quotient = np.asarray(xla.compile(program, backend="cpu")(x, y))
+    expected = xla.compile(program, backend="interpreter")(x, y)
+    for a, b in ((quotient.real, expected.real), (quotient.imag, expected.imag)):
+        np.testing.assert_array_max_ulp(np.nan_to_num(a), np.nan_to_num(b), 1)
+        assert np.array_equal(np.isnan(a), np.isnan(b))
+    with compiling(plain={"llvm"}):
+        alone = np.asarray(xla.compile(program, backend="cpu")(x, y))
+    same = (quotient.view(np.uint64) == alone.view(np.uint64)) | np.isnan(quotient)
+    assert same.all()

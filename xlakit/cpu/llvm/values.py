@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Union
 
-from xlakit.cpu.llvm.types import I1, Type
+from xlakit.cpu.llvm.types import I1, Type, integer
 from xlakit.errors import InternalError
 
 if TYPE_CHECKING:
@@ -165,6 +165,10 @@ class Value:
         return self.function.emit(
             self.type.with_element(I1), f"{opcode} {predicate} {self.type.name} {self.text}, {value.text}"
         )
+
+    def any_lane(self) -> Value:
+        """Whether a condition holds in any lane of a vector."""
+        return self.bits_as(integer(self.type.lanes)).ne(0)
 
     # -- conversions -----------------------------------------------------------------------------
 

@@ -117,10 +117,19 @@ def sign(a: Complex) -> Complex:
 
 
 def divide_narrow(a: Complex, b: Complex) -> Complex:
-    """As :func:`divide`, of numbers that were F32: their squares are safe, their products exact."""
-    size = fma(b[0], b[0], b[1] * b[1])
+    """As :func:`divide`, of numbers that were F32: their squares are safe, their products exact.
+
+    Both parts are NaN wherever XLA has rules of its own: for a zero denominator by 0 times infinity, or by a NaN
+    of the numerator. So vectors take these rules only where a lane needs them.
+    """
+    inverse = 1.0 / fma(b[0], b[0], b[1] * b[1])
     product = plain_product(a, conjugate(b))
-    return _with_special_quotients(a, b, (product[0] / size, product[1] / size))
+    found = product[0] * inverse, product[1] * inverse
+    if inverse.type.lanes == 1:
+        return _with_special_quotients(a, b, found)
+    fn, is_special = inverse.function, (found[0].is_nan() & found[1].is_nan()).any_lane()
+    made = fn.if_else(is_special, lambda: _with_special_quotients(a, b, found), lambda: found)
+    return made[0], made[1]
 
 
 def divide(a: Complex, b: Complex) -> Complex:
@@ -159,9 +168,8 @@ def _normalized(a: Complex) -> tuple[Complex, Value]:
     exponent = ((bits_of(size * lift) >> 52) & 0x7FF) - 1023
     # Zero and what is not finite stay what they are.
     ordinary = (exponent > -1023) & (exponent < 1024)
-    fn = exponent.function
     # 2^-1023 is not a normal number.
-    exponent = where(ordinary, exponent.smin(1022), fn.i64(0))
+    exponent = where(ordinary, exponent.smin(1022), 0)
     factor = _power_of_two(-exponent)
     lifted = where(tiny, exponent - _STEP, exponent)
     return (a[0] * lift * factor, a[1] * lift * factor), lifted

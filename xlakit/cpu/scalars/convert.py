@@ -33,8 +33,8 @@ def convert(fn: Function, source: PrimitiveType, target: PrimitiveType, scalar: 
     if target is PrimitiveType.PRED:
         return scalar.ne(0.0 if source.is_floating else 0)
     if target.is_complex:
-        part = target.real_part
-        return as_real(convert(fn, source, part, scalar)), fn.constant(register_type(part), 0.0)
+        real = as_real(convert(fn, source, target.real_part, scalar))
+        return real, fn.constant(real.type, 0.0)
     if source.is_floating:
         return _float_to_float(fn, target, scalar) if target.is_floating else _float_to_integer(fn, target, scalar)
     if target.is_floating:

@@ -42,6 +42,12 @@ def memory_type(kind: PrimitiveType) -> Type:
 
 
 @cache
+def element_type(kind: PrimitiveType) -> Type:
+    """A type of the size of an element in memory; of a complex one, the pair of its parts."""
+    return vector(memory_type(kind), 2) if kind.is_complex else memory_type(kind)
+
+
+@cache
 def is_narrow(kind: PrimitiveType) -> bool:
     """Whether elements are computed in F32 and rounded to fewer bits."""
     return kind.is_floating and kind.bit_width <= 16
@@ -86,11 +92,15 @@ def rounded_result(fn: Function, kind: PrimitiveType, value: Value) -> Value:
 
 
 def load(fn: Function, kind: PrimitiveType, array: Value, index: Value, lanes: int = 1) -> Scalar:
-    """Element ``index`` of an array; of a real type, as many as there are lanes from there on."""
+    """Element ``index`` of an array, or as many as there are lanes from there on."""
     type = memory_type(kind)
     if kind.is_complex:
         pair = fn.at(array, type, index * 2)
-        return fn.load(type, pair), fn.load(type, fn.at(pair, type, 1))
+        if lanes == 1:
+            return fn.load(type, pair), fn.load(type, fn.at(pair, type, 1))
+        pairs = fn.load(vector(type, 2 * lanes), pair)
+        real, imaginary = (fn.shuffle(pairs, pairs, range(part, 2 * lanes, 2)) for part in (0, 1))
+        return real, imaginary
     return from_stored(fn, kind, fn.load(vector(type, lanes), fn.at(array, type, index)))
 
 
@@ -103,7 +113,10 @@ def store(
     """
     type = memory_type(kind)
     if isinstance(scalar, tuple):
-        pair = fn.at(array, type, index * 2)
+        pair, lanes = fn.at(array, type, index * 2), scalar[0].type.lanes
+        if lanes > 1:
+            fn.store(fn.shuffle(*scalar, [n // 2 + lanes * (n % 2) for n in range(2 * lanes)]), pair)
+            return
         fn.store(scalar[0], pair)
         fn.store(scalar[1], fn.at(pair, type, 1))
     else:

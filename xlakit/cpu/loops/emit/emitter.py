@@ -34,7 +34,7 @@ from xlakit.cpu.loops.ir.tracer import GuardedReduction, Tracer
 from xlakit.cpu.loops.ir.walking import indices_of, unconditional
 from xlakit.cpu.scalars import Scalar, apply, constant, load, register_type, select
 from xlakit.cpu.scalars.convert import join_bits, split_bits
-from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts, rounded
+from xlakit.cpu.scalars.memory import as_real, element_type, from_parts, parts, rounded
 from xlakit.cpu.scalars.real import BINARY
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
@@ -132,18 +132,18 @@ class Emitter:
     def _operand(self, node: Node, operand: Node) -> Scalar:
         return self._iterations.operand(self, node, operand)
 
-    def spread(self, node: Node, width: int) -> Value:
+    def spread(self, node: Node, width: int) -> Scalar:
         """A vector with the value of a node in each lane."""
         found = self._find((node, width))
-        if found is not None:
-            return found
-        one = as_real(self.value(node))
+        if found is None:
+            found = from_parts(tuple(self._spread(part, width) for part in parts(self.value(node))))
+            self.bind((node, width), found)
+        return found
+
+    def _spread(self, one: Value, width: int) -> Value:
         if one.constant is not None:
-            made = self.fn.constant(vector(one.type, width), one.constant)
-        else:
-            made = self.fn.splat(one, width)
-        self.bind((node, width), made)
-        return made
+            return self.fn.constant(vector(one.type, width), one.constant)
+        return self.fn.splat(one, width)
 
     def index(self, affine: Affine) -> Value:
         """The value of an index; in vectors, that of the first lane."""
@@ -180,7 +180,7 @@ class Emitter:
     def anchor(self, array: int, kind: PrimitiveType, offset: Affine, group: Group) -> None:
         """Compute the part of an element's address that does not depend on a loop, whose iterations count elements."""
         rest = Affine(tuple(term for term in offset.terms if term[0] not in group.variables), offset.constant)
-        base = self.fn.at(self.arrays[array], memory_type(kind), self.index(rest))
+        base = self.fn.at(self.arrays[array], element_type(kind), self.index(rest))
         self.bind((array, offset), (base, group.variables[-1]))
 
     def _atom(self, atom: Variable | Opaque) -> Value:

@@ -29,7 +29,7 @@ class Values(Protocol):
         """The value of a node: a vector if it depends on the variable of the lanes, else a scalar."""
         ...
 
-    def spread(self, node: Node, width: int) -> Value:
+    def spread(self, node: Node, width: int) -> Scalar:
         """A vector with the scalar value of a node in each lane."""
         ...
 

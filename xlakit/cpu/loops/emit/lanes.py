@@ -21,9 +21,21 @@ from xlakit.cpu.scalars import Scalar, memory_type, register_type
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
-from xlakit.ops.elementwise.binary import Divide, Mulhi, Power, Remainder
-from xlakit.ops.elementwise.convert import StochasticConvert
-from xlakit.ops.elementwise.elementary import Cosine, Sine, Tan
+from xlakit.ir.traits import Expensive
+from xlakit.ops.elementwise.binary import Add, Divide, Mulhi, Power, Remainder
+from xlakit.ops.elementwise.convert import BitcastConvert, StochasticConvert
+from xlakit.ops.elementwise.elementary import (
+    Cosh,
+    Cosine,
+    Exponential,
+    ExponentialMinusOne,
+    Logistic,
+    Sine,
+    Sinh,
+    Tan,
+    Tanh,
+)
+from xlakit.ops.elementwise.unary import Abs, Sign
 from xlakit.ops.reduction import applied_op
 from xlakit.options import is_plain
 
@@ -38,8 +50,12 @@ Body = Callable[[Sequence[Scalar]], Sequence[Scalar]]
 # What processors do to one element at a time, or with a call.
 _ALONE = (Remainder, StochasticConvert, Mulhi)
 _ALONE_OF_INTEGERS = (Divide, Power)
-# Functions that read from tables in double precision.
+# Functions that read from tables in double precision, and those of complex numbers that are made of them.
 _WITH_TABLES = (Sine, Cosine, Tan)
+_ALONE_OF_COMPLEX = (
+    *(*_WITH_TABLES, Sinh, Cosh, Tanh, Exponential, ExponentialMinusOne, Logistic, Power),
+    *(BitcastConvert, StochasticConvert),
+)
 
 
 # -- which loops -----------------------------------------------------------------------------------
@@ -59,12 +75,12 @@ def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], red
     if not all(_is_along(o.offset, group) for o in outputs) or not all(_reduces_by_lanes(f) for f in reducers):
         return 1
     kinds = {o.kind for o in outputs} | {k for f in reducers for k in f.kinds}
-    if any(k.is_complex for k in (*kinds, *(n.kind for n in varying))):
-        return 1
     # Registers are filled with what stands in memory, and at most two of them with what that is computed in.
     kinds |= {n.kind for n in varying if isinstance(n, Load)}
     if not kinds:
         return 1
+    # Only sums and products of C64 are not computed in F64.
+    kinds |= {PrimitiveType.C128 for n in varying if isinstance(n, Apply) and _is_wide(n)}
     lanes = vector_bytes() // max(max(memory_type(k).bytes, register_type(k).bytes // 2) for k in kinds)
     return lanes if lanes <= group.extent else 1
 
@@ -78,14 +94,22 @@ def _fits(node: Node, group: Group) -> bool:
     if isinstance(node, Apply):
         op, kind = node.op, node.arguments[0].kind
         alone = isinstance(op, _ALONE) or (isinstance(op, _ALONE_OF_INTEGERS) and not kind.is_floating)
-        return not (alone or kind.is_complex or (isinstance(op, _WITH_TABLES) and kind is PrimitiveType.F64))
+        if kind.is_complex or node.kind.is_complex:
+            return not isinstance(op, _ALONE_OF_COMPLEX)
+        return not (alone or (isinstance(op, _WITH_TABLES) and kind is PrimitiveType.F64))
     if isinstance(node, Reduction):
         if isinstance(node, GuardedReduction) and not _are_fixed(node.bounds, group):
             return False
-        return applied_op(node.computation) is not None
+        op = applied_op(node.computation)
+        return isinstance(op, Add) if any(i.kind.is_complex for i in node.inputs) else op is not None
     if isinstance(node, Guarded):
         return _are_fixed(node.bounds, group)
     return isinstance(node, (Given, Part))
+
+
+def _is_wide(node: Apply) -> bool:
+    """Whether an operation on complex numbers is computed in F64."""
+    return node.arguments[0].kind.is_complex and isinstance(node.op, (Expensive, Abs, Sign))
 
 
 def _are_fixed(bounds: Sequence[Bound], group: Group) -> bool:
