@@ -100,11 +100,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to measure. rounds: 0 for the check alone; budget: seconds for one row, which may cost it rounds."""
+    """How to measure. rounds: 0 for the check alone; budget: seconds for one row, which may cost it rounds.
+
+    clock: gives seconds; that of the process counts processor time, which others disturb less.
+    """
 
     quick: bool = False
     rounds: int = 15
     budget: float = 30.0
+    clock: Callable[[], float] = time.perf_counter
 
 
 def measure_all(
@@ -186,7 +190,7 @@ def time_in_turns(runs: dict[str, Prepared], timings: dict[str, Timing], plan: P
     """Fill in each peer's samples and median. Each round runs every peer, beginning with another one."""
     # What is one program in two ways is measured next to each other.
     names = sorted(runs, key=lambda name: name not in _OURS)
-    estimates = {name: _once(runs[name].run) for name in names}
+    estimates = {name: _once(runs[name].run, plan.clock) for name in names}
     counts = {name: max(1, math.ceil(_SAMPLE_SECONDS / max(estimates[name], 1e-9))) for name in names}
     round_seconds = sum(estimates[name] * counts[name] for name in names)
     rounds = max(_FEWEST_ROUNDS, min(plan.rounds, int(plan.budget / max(round_seconds, 1e-9))))
@@ -198,7 +202,7 @@ def time_in_turns(runs: dict[str, Prepared], timings: dict[str, Timing], plan: P
                 _wait_until_quiet()
                 if estimates[name] < _WARM_BELOW_SECONDS:
                     run()
-                timings[name].samples.append(_average(run, counts[name]))
+                timings[name].samples.append(_average(run, counts[name], plan.clock))
     for name in names:
         timings[name].seconds = statistics.median(timings[name].samples)
 
@@ -215,16 +219,16 @@ def _wait_until_quiet() -> None:
             return
 
 
-def _once(run: Callable[[], object]) -> float:
+def _once(run: Callable[[], object], clock: Callable[[], float]) -> float:
     """About how long a run takes; the shorter of two, since the first of them may still load something."""
-    return min(_average(run, 1), _average(run, 1))
+    return min(_average(run, 1, clock), _average(run, 1, clock))
 
 
-def _average(run: Callable[[], object], count: int) -> float:
-    start = time.perf_counter()
+def _average(run: Callable[[], object], count: int, clock: Callable[[], float]) -> float:
+    start = clock()
     for _ in range(count):
         run()
-    return (time.perf_counter() - start) / count
+    return (clock() - start) / count
 
 
 @contextmanager

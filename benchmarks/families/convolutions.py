@@ -72,7 +72,7 @@ def _convolution(form: _Form, *, last: bool) -> tuple[Any, tuple[int, ...], tupl
             x,
             w,
             (form.stride,) * rank,
-            form.padding,
+            [(1, 1)] * rank if form.dilated_input > 1 else form.padding,
             lhs_dilation=(form.dilated_input,) * rank,
             rhs_dilation=(form.dilation,) * rank,
             dimension_numbers=(image, weights, image),
