@@ -1,12 +1,13 @@
 """``python -m fuzz.compile_time``: compiling a program takes time in proportion to its length.
 
 Chains and trees of each family of operations (:mod:`fuzz.programs.composed.long`), and of families mixed at random, are
-compiled at several lengths. What is measured grows like a power of the length; the exponent is 1 where the compiler is
-linear. Three counts are: how many calls the passes and the code generator make, how many lines of LLVM IR they write,
-both of which are the same each time, and the processor's time, which is what matters, but is only looked at beyond a
-floor. Each program is compiled in a process of its own, with limits of time and memory; a short one runs, too, and must
-give what the interpreter gives. The exit status is 1 where an exponent is above the limit, a step takes too long, a
-program is not compiled, or numbers differ.
+compiled at several lengths: in the entry, and in bodies, branches and conditions of loops, there also with all
+thresholds at their least (``--forced``), so that small arrays are treated as large ones are. What is measured grows
+like a power of the length; the exponent is 1 where the compiler is linear. Three counts are: how many calls the passes
+and the code generator make, how many lines of LLVM IR they write, both of which are the same each time, and the
+processor's time, which is what matters, but is only looked at beyond a floor. Each program is compiled in a process of
+its own, with limits of time and memory; a short one runs, too, and must give what the interpreter gives. The exit
+status is 1 where an exponent is above the limit, a step takes too long, a program is not compiled, or numbers differ.
 
 With ``--quick``, half of the time is for glances: passes and code generation alone, of one length, without LLVM. These
 are so many cases in a second that what doubles with each step is met whatever the seed.
@@ -28,8 +29,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fuzz.forced import least
 from fuzz.modules import judge
 from fuzz.programs.composed.long import MIXED, PATTERNS, long_module
+from fuzz.programs.composed.places import ENTRY, PLACES
 from fuzz.programs.composed.steps import FAMILIES
 from fuzz.programs.draft import Program
 from fuzz.support.tolerances import EXACT
@@ -37,6 +40,7 @@ from xlakit.cpu.compile import generate, make_objects
 from xlakit.cpu.program import Target
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule
+from xlakit.options import Options, compiling
 from xlakit.passes.pipeline import run_pipeline
 
 _LENGTHS = (1, 16, 32, 64)
@@ -58,7 +62,9 @@ _LONGER = 16
 _GIGABYTES = 8
 _QUICK_SECONDS = 30
 # How many steps a program has that is glanced at, and how long its code is waited for; most take a tenth of a second.
+# What goes along each path in a loop, without a call for each, is not seen to take long before there are more.
 _GLANCED = 16
+_GLANCED_IN_LOOPS = 40
 _GLANCE_SECONDS = 4
 # Each element of what they give is made of several: the first to look at, since a chain of them that is written out in
 # one loop doubles with every step.
@@ -72,25 +78,42 @@ _SUMS = (
     "norms",
     "reductions",
 )
+# Where the chain may be moved out of the loop, and is larger than what it is made of.
+_SPREAD = "spread"
 
 
 class Case(NamedTuple):
-    """Programs of several lengths: steps of a family in a pattern, on arrays of a size."""
+    """Programs of several lengths: steps of a family in a pattern, on arrays of a size, in a place.
+
+    forced: whether they are compiled with all thresholds at their least.
+    """
 
     family: str
     pattern: str
     size: int
     seed: int
+    place: str = ENTRY
+    forced: bool = False
 
     def __str__(self) -> str:
         seed = f" --seed {self.seed}" if self.family == MIXED else ""
-        return f"--only {self.family} --pattern {self.pattern} --size {self.size}{seed}"
+        place = f" --place {self.place}" + " --forced" * self.forced
+        return f"--only {self.family} --pattern {self.pattern} --size {self.size}{place}{seed}"
+
+    @property
+    def options(self) -> Options:
+        """What its programs are compiled with."""
+        return least() if self.forced else Options()
+
+    def module(self, length: int) -> HloModule:
+        """The program of so many steps."""
+        return long_module(self.family, self.pattern, length, self.size, self.seed, self.place)
 
 
 def measured(case: Case, lengths: Sequence[int]) -> Iterator[dict[str, float]]:
     """What compiling the case's programs takes, one length after the other."""
     for length in lengths:
-        module = long_module(case.family, case.pattern, length, case.size, case.seed)
+        module = case.module(length)
         start = time.process_time()
         text, parts = _compiled(module)
         seconds = time.process_time() - start
@@ -108,7 +131,7 @@ def measured(case: Case, lengths: Sequence[int]) -> Iterator[dict[str, float]]:
 
 def wrong_numbers(case: Case) -> str:
     """What is wrong with the results of a short program of the case; empty where nothing is."""
-    module = long_module(case.family, case.pattern, _SHORT, case.size, case.seed)
+    module = case.module(_SHORT)
     if module.replica_count > 1:
         return ""
     rng = np.random.default_rng(case.seed)
@@ -224,9 +247,10 @@ def _measure(case: Case, lengths: Sequence[int], seconds: float) -> None:
     # Ending at the limit of time leaves no core file.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), resource.RLIM_INFINITY))
-    for row in measured(case, lengths):
-        print(json.dumps(row), flush=True)
-    print(json.dumps({"wrong": wrong_numbers(case)}), flush=True)
+    with compiling(case.options):
+        for row in measured(case, lengths):
+            print(json.dumps(row), flush=True)
+        print(json.dumps({"wrong": wrong_numbers(case)}), flush=True)
 
 
 def glances(chosen: Sequence[Case], seconds: float) -> tuple[list[Finding], int]:
@@ -240,7 +264,7 @@ def glances(chosen: Sequence[Case], seconds: float) -> tuple[list[Finding], int]
         done += count
         if finished.returncode == 0:
             break
-        late = f"code for {_GLANCED} steps is not generated in {_GLANCE_SECONDS} s"
+        late = f"its code is not generated in {_GLANCE_SECONDS} s"
         said = finished.stderr.strip().splitlines()[-1:] or [f"the process died ({finished.returncode})"]
         fault = late if finished.returncode == -signal.SIGXCPU else said[0]
         findings.append(Finding(chosen[done], [], fault))
@@ -252,38 +276,55 @@ def _glance(seconds: float) -> None:
     """Generate code for the cases on standard input; a line for each that is done."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     end = time.monotonic() + seconds
-    for case in json.loads(sys.stdin.read()):
+    for values in json.loads(sys.stdin.read()):
         if time.monotonic() > end:
             break
         most = math.ceil(time.process_time()) + _GLANCE_SECONDS
         resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
-        family, pattern, size, seed = case
-        module = long_module(family, pattern, _GLANCED, size, seed)
-        generate(run_pipeline(module), _target(module))
-        print(family, pattern, size, flush=True)
+        case = Case(*values)
+        module = case.module(_GLANCED if case.place == ENTRY else _GLANCED_IN_LOOPS)
+        with compiling(case.options):
+            generate(run_pipeline(module), _target(module))
+        print(case, flush=True)
 
 
 def cases(options: argparse.Namespace) -> list[Case]:
     """The cases that the options ask for."""
     families = [options.only] if options.only else [*FAMILIES, MIXED]
     patterns = [options.pattern] if options.pattern else [*PATTERNS]
-    sizes = [options.size] if options.size else _SIZES
-    found = [Case(*named, options.seed) for named in itertools.product(families, patterns, sizes)]
-    if options.quick:
-        rng = np.random.default_rng(options.seed)
-        order = [found[int(k)]._replace(seed=options.seed + int(k)) for k in rng.permutation(len(found))]
-        sums = [c for c in order if c.family in _SUMS and (c.pattern, c.size) in (("chain", 2), ("chain", 3))]
-        # One of these, one of all, as long as there are any.
-        others = [c for c in order if c not in sums]
-        count = min(len(sums), len(others))
-        return [*itertools.chain.from_iterable(zip(sums, others, strict=False)), *sums[count:], *others[count:]]
-    return found
+    sizes = [options.size] if options.size else [*_SIZES]
+    places = [options.place] if options.place else [ENTRY]
+    found = [
+        Case(family, pattern, size, options.seed, place, options.forced)
+        for family, pattern, size, place in itertools.product(families, patterns, sizes, places)
+    ]
+    inside: list[Case] = []
+    if not options.place:
+        # Everything in each place would take ten times as long: one pattern and one size stand for all.
+        rng = np.random.default_rng([options.seed, 2])
+        for family, place in itertools.product(families, [p for p in PLACES if p != ENTRY]):
+            pattern, size = (list[Any](every)[int(rng.integers(len(every)))] for every in (patterns, sizes))
+            forced = options.forced or place == _SPREAD or bool(rng.integers(2))
+            inside.append(Case(family, pattern, size, options.seed, place, forced))
+    return _drawn(found, inside, options.seed) if options.quick else [*found, *inside]
+
+
+def _drawn(found: Sequence[Case], inside: Sequence[Case], seed: int) -> list[Case]:
+    """Cases of all kinds in turn, each of a kind in an order drawn by the seed, as long as there are any."""
+    rng = np.random.default_rng(seed)
+    order = [found[int(k)]._replace(seed=seed + int(k)) for k in rng.permutation(len(found))]
+    sums = [c for c in order if c.family in _SUMS and (c.pattern, c.size) in (("chain", 2), ("chain", 3))]
+    loops = [inside[int(k)]._replace(seed=seed + int(k)) for k in rng.permutation(len(inside))]
+    spread = [c for c in loops if c.place == _SPREAD]
+    kinds = sums, [c for c in order if c not in sums], spread, [c for c in loops if c not in spread]
+    return [case for turn in itertools.zip_longest(*kinds) for case in turn if case is not None]
 
 
 def _print_row(finding: Finding) -> None:
     case, rows = finding.case, finding.rows
     last = rows[-1] if rows else {}
-    cells = [f"{case.family:18} {case.pattern:9} {case.size:4}"]
+    where = case.place + " forced" * case.forced
+    cells = [f"{case.family:18} {case.pattern:9} {where:17} {case.size:4}"]
     cells += [f"{last.get(name, math.nan):9.0f}" for name in ("calls", "lines", "megabytes")]
     cells += [f"{last.get('seconds', math.nan):7.2f}"]
     found = exponents(rows) if len(rows) > 2 else {}
@@ -301,6 +342,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", help=f"one family of steps, or '{MIXED}'")
     parser.add_argument("--pattern", choices=[*PATTERNS], help="one pattern")
     parser.add_argument("--size", type=int, help="one size of the dimensions")
+    parser.add_argument("--place", choices=[*PLACES], help="one place")
+    parser.add_argument("--forced", action="store_true", help="all thresholds at their least")
     parser.add_argument("--seed", type=int, default=0, help="what mixed chains are made from (0)")
     parser.add_argument("--quick", action="store_true", help="as many cases as there is time for, drawn by the seed")
     parser.add_argument("--seconds", type=float, default=_QUICK_SECONDS, help=f"that time ({_QUICK_SECONDS})")
@@ -319,10 +362,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen, start, findings = cases(options), time.monotonic(), list[Finding]()
     if options.quick:
         findings, glanced = glances(chosen, options.seconds / 2)
-        print(f"{glanced} cases of {_GLANCED} steps")
+        print(f"{glanced} cases of {_GLANCED} steps, in loops of {_GLANCED_IN_LOOPS}")
         for finding in findings:
             print(f"FAILED python -m fuzz.compile_time {finding.case}: {finding.fault}", flush=True)
-    print(f"{'family':18} {'pattern':9} size     calls     lines        MB seconds    calls    lines  seconds")
+    counts = "    calls     lines        MB seconds    calls    lines  seconds"
+    print(f"{'family':18} {'pattern':9} {'place':17} size {counts}")
     for case in chosen:
         if options.quick and time.monotonic() - start > options.seconds:
             break

@@ -67,6 +67,11 @@ def draw(seed: int, number: int) -> Options:
     return Options(frozenset(left_out), width, knobs=chosen, cpu=level)
 
 
+def least() -> Options:
+    """Every knob that has a number below its default set to the least."""
+    return Options(knobs={n: min(k.others) for n, k in KNOBS.items() if min(k.others) < k.default})
+
+
 def choosing(options: Options) -> Options:
     """The same, with all that stands under conditions computed, its conditions only choosing."""
     knobs = {name: knob.others[0] for name, knob in KNOBS.items() if _module(name) == "guards"}

@@ -268,6 +268,12 @@ BUGS: tuple[Bug, ...] = (
         ),
     ),
     Bug(
+        "paths-of-invariants",
+        "cb89414",
+        "values are looked at for motion out of a loop once for each path to them",
+        (Edit("xlakit/passes/loops/invariants.py", "        seen.add(instruction)\n", ""),),
+    ),
+    Bug(
         "options-of-others",
         "b1531de",
         "functions that programs share are made with the options in force, not with those of the program",

@@ -1,10 +1,13 @@
 """How compile time is measured, and the programs that it is measured on."""
 
+import argparse
+
 import pytest
 
 from fuzz import compile_time
 from fuzz.compile_time import Case, Finding, examine, exponents, glances, measured, too_slow, wrong_numbers
 from fuzz.programs.composed.long import MIXED, PATTERNS, long_module
+from fuzz.programs.composed.places import ENTRY, PLACES
 from fuzz.programs.composed.steps import FAMILIES
 
 
@@ -43,6 +46,25 @@ def test_every_family_makes_programs_of_every_pattern(name):
         assert len(module.entry.parameters) == 2
 
 
+@pytest.mark.parametrize("place", [p for p in PLACES if p != ENTRY])
+def test_chains_stand_in_every_place(place):
+    """A ninth of the families in each place, so that all are in one."""
+    for number, name in [*enumerate([*FAMILIES, MIXED])][[*PLACES].index(place) - 1 :: len(PLACES) - 1]:
+        pattern = [*PATTERNS][number % len(PATTERNS)]
+        module = long_module(name, pattern, 3, 3, 7, place)
+        module.verify()
+        assert len(module.entry.parameters) == 2
+        assert module.entry.root.shape.is_array
+
+
+def test_a_quick_run_looks_into_loops_with_thresholds_at_their_least():
+    options = argparse.Namespace(only=None, pattern=None, size=None, place=None, forced=False, seed=3, quick=True)
+    first = compile_time.cases(options)[:4]
+    assert [case.place == ENTRY for case in first] == [True, True, False, False]
+    assert first[2].forced
+    assert first[2].options.knobs["loop_invariants.small"] == 0
+
+
 def test_a_mixed_program_is_that_of_its_seed():
     texts = [long_module(MIXED, "carried", 6, 2, seed).to_text() for seed in (3, 3, 4)]
     assert texts[0] == texts[1] != texts[2]
@@ -55,6 +77,7 @@ def test_a_chain_of_small_products_is_linear():
 
 def test_results_of_a_case_are_compared():
     assert not wrong_numbers(Case("stacks", "shared", 2, 0))
+    assert not wrong_numbers(Case("reverses", "diamonds", 2, 0, "nested"))
 
 
 def test_a_case_has_a_process_of_its_own_and_a_limit_that_it_may_break():

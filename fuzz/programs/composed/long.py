@@ -1,4 +1,7 @@
-"""Long programs of steps (:mod:`fuzz.programs.composed.steps`): in a row, in trees, side by side, inside of loops."""
+"""Long programs of steps (:mod:`fuzz.programs.composed.steps`): in a row, in trees, side by side, inside of loops.
+
+The pattern says how steps follow each other, the place (:mod:`fuzz.programs.composed.places`) in which computation.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 import xlakit as xla
+from fuzz.programs.composed.places import ENTRY, PLACES
 from fuzz.programs.composed.steps import FAMILIES, Family, Steps
 from xlakit.ir.instruction import HloModule
 from xlakit.ops.handle import XlaOp
@@ -67,7 +71,7 @@ PATTERNS: dict[str, Callable[[XlaOp, int, _Next], XlaOp]] = {
 MIXED = "mixed"
 
 
-def long_module(name: str, pattern: str, length: int, size: int, seed: int = 0) -> HloModule:
+def long_module(name: str, pattern: str, length: int, size: int, seed: int = 0, place: str = ENTRY) -> HloModule:
     """A module of so many steps of a family, by its name, or of families of one rank drawn at random (``mixed``)."""
     families = _mixed(seed) if name == MIXED else [FAMILIES[name]]
     rng = np.random.default_rng([seed, 1])
@@ -76,9 +80,22 @@ def long_module(name: str, pattern: str, length: int, size: int, seed: int = 0) 
     builder = xla.XlaBuilder(name)
     shape = xla.make_shape(xla.F32, [size] * families[0].rank)
     x, given = (xla.parameter(builder, number, shape) for number in (0, 1))
-    steps = Steps(builder, given, size)
-    root = PATTERNS[pattern](x, length, lambda v, k: order[k].step(steps, v, k))
+
+    def chain(first: XlaOp, own: XlaOp) -> XlaOp:
+        steps = Steps(own.builder, own, size)
+        made = PATTERNS[pattern](first, length, lambda v, k: order[k].step(steps, v, k))
+        return made if place == ENTRY or made.shape.is_array else _total(made)
+
+    root = PLACES[place](x, given, chain)
     return builder.build(root).to_module(replica_count=families[0].replicas)
+
+
+def _total(values: XlaOp) -> XlaOp:
+    """The sum of a tuple's values, of which a loop carries only one."""
+    total, *rest = (xla.get_tuple_element(values, k) for k in range(len(values.shape.tuple_shapes)))
+    for value in rest:
+        total = total * 0.5 + value * 0.5
+    return total
 
 
 def _mixed(seed: int) -> list[Family]:
