@@ -325,6 +325,18 @@ def test_the_entry_takes_addresses(client, x):
     assert client.compile(add(), backend="interpreter").native_entry is None
 
 
+def test_the_entry_of_several_devices_takes_the_arrays_of_one_after_the_other(client):
+    program = client.compile(all_reduced(), num_replicas=3, backend="cpu")
+    function, context = program.native_entry
+    call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 3)(function)
+    given = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for _ in range(5):
+        made = np.zeros((3, 4), np.float32)
+        rows = [(ctypes.c_void_p * 3)(*[row.ctypes.data for row in array]) for array in (given, made)]
+        assert call(context, *rows) == 0
+        np.testing.assert_array_equal(made, [given.sum(0)] * 3)
+
+
 CHECKED = """
 HloModule checked
 right {

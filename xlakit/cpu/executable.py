@@ -21,8 +21,8 @@ from xlakit.cpu.program import Program, Target
 from xlakit.cpu.runtime import Context, runtime_symbols
 from xlakit.cpu.runtime.call import execute, make_caller, nest, raise_status, result_arrays
 from xlakit.cpu.runtime.context import Status
+from xlakit.cpu.runtime.devices.rendezvous import WAIT
 from xlakit.cpu.runtime.host import failed_call
-from xlakit.cpu.runtime.rendezvous import WAIT
 from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ExecutionError, XlakitError
 from xlakit.execution.analysis import Fallback, MemoryAnalysis, fallback_of
@@ -31,6 +31,7 @@ from xlakit.execution.device import Device
 from xlakit.execution.program import Stopped
 from xlakit.execution.random_state import RandomState
 from xlakit.execution.repeated import Repeatable
+from xlakit.execution.run_group import has_group
 from xlakit.execution.values import to_device
 from xlakit.interpreter.executable import InterpreterExecutable, check_donated
 from xlakit.ir.instruction import HloModule, Instruction
@@ -68,7 +69,7 @@ class CpuExecutable(Repeatable):
         self._linked = Linked(program, target.c_functions)
         self._host_key = 0
         self._running = threading.local()
-        if program.host_instructions or program.collectives:
+        if program.host_instructions or program.collectives or self.num_devices > 1:
             self._host_key = register_steps(self, CpuExecutable.run_host_step)
         self._result = self.module.entry.root.shape
         self._dynamic = DynamicArrays.of(self.module)
@@ -76,10 +77,12 @@ class CpuExecutable(Repeatable):
         new_context = partial(_new_context, self._linked, self._host_key, reference)
         self._new_context = new_context
         self._context = new_context()
-        self._replicas = Replicas(program, reference, new_context)
         parameters = [p.shape for p in self.module.entry.parameters]
+        self._replicas = Replicas(program, reference, new_context)
         self._watch: Callable[[int, Sequence[Array]], None] | None = None
         self._native_call: Callable[..., Any] | None = None
+        # Whether native code may call the program on its devices without Python.
+        self._runs_natively = True
         if self.num_devices == 1 and _is_native(program, target) and all(s.is_array for s in parameters):
             fallback = _Conversion(self, self._linked)
             call = make_caller(self._context, parameters, self._result, fallback)
@@ -221,10 +224,15 @@ class CpuExecutable(Repeatable):
             return self._donating_call(arguments, donate)
         return self._slow_call(*arguments) if self._native_call is None else self._native_call(*arguments)
 
+    @property
+    def _can_run_alone(self) -> bool:
+        # Programs that run together end together, wherever they are.
+        return self._replicas.can_run_alone and not has_group()
+
     @converting
     def execute_replicated(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
         """Run the program on all devices at once, with arguments for each; see :class:`xlakit.Executable`."""
-        if self._replicas.can_run_alone:
+        if self._can_run_alone:
             return self._run_alone(arguments)
         return self._reference.execute_with(self._run_device, arguments)
 
@@ -249,12 +257,23 @@ class CpuExecutable(Repeatable):
 
     @property
     def native_entry(self) -> tuple[int, int] | None:
-        """Where :attr:`direct_call` is no more than this call: the address of a function, and that of its context.
+        """Where a call is machine code alone: the address of a function, and that of its context.
 
         The function is ``i64 (ptr context, ptr arguments, ptr results)``: it takes arrays of pointers, to the data of
-        each argument and result, and gives 0, or another Status. It may be called on any thread, and needs no GIL.
+        each argument and result, those of one device after the other, and gives 0, or another Status. It may be called
+        on any thread, and needs no GIL.
         """
-        if self.direct_call is None or not all(leaf.is_array for _, leaf in self._result.leaves()):
+        results = [leaf for _, leaf in self._result.leaves()]
+        if not all(leaf.is_array for leaf in results):
+            return None
+        if self.num_devices > 1:
+            parameters = [p.shape for p in self.module.entry.parameters]
+            is_native = self._runs_natively and self._replicas.can_run_alone and self._dynamic is None
+            if not is_native or not all(s.is_array for s in parameters):
+                return None
+            address = self._replicas.address(len(parameters), len(results))
+            return runtime_symbols()["xlakit_execute_replicas"], address
+        if self.direct_call is None:
             return None
         return runtime_symbols()["xlakit_execute"], self._context.address
 
@@ -284,7 +303,7 @@ class CpuExecutable(Repeatable):
         return self._slow_call(*arguments)
 
     def _slow_call(self, *arguments: object) -> Any:
-        if self._replicas.can_run_alone:
+        if self._can_run_alone:
             return self._run_alone([arguments] * self.num_devices)
         return self._reference.call_with(self._run_device, arguments)
 
@@ -308,7 +327,7 @@ class CpuExecutable(Repeatable):
         The program is then called through Python, be it native code alone otherwise.
         """
         self._watch = watch
-        self._native_call = None
+        self._native_call, self._runs_natively = None, False
 
     def _watched(self, device: int, arrays: Sequence[Array]) -> None:
         if self._watch is not None:

@@ -6,21 +6,35 @@ import ctypes
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from xlakit.cpu.program import Program
 from xlakit.cpu.runtime import Context, Status, runtime
-from xlakit.cpu.runtime.call import array_address, execute_member, raise_status, run_devices
-from xlakit.cpu.runtime.rendezvous import ARRIVAL, LEAVE, NOTICE, RUN, SITE, SLOT, WAIT, run_bytes, slot_bytes
+from xlakit.cpu.runtime.call import execute_member, execute_replicas, raise_status
+from xlakit.cpu.runtime.devices.fibers import FIBER, FiberState
+from xlakit.cpu.runtime.devices.rendezvous import (
+    ARRIVAL,
+    FINISH,
+    LEAVE,
+    NOTICE,
+    PARKING_SLOT_BYTES,
+    RUN,
+    SITE,
+    SLOT,
+    STUCK,
+    TABLES,
+    WAIT,
+    run_bytes,
+    slot_bytes,
+)
+from xlakit.cpu.runtime.devices.replicas import REPLICAS
 from xlakit.errors import UnsupportedError
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.deadlocks import Wait
 from xlakit.execution.device import Device
 from xlakit.execution.run import Participant
-from xlakit.execution.run_group import has_group
 from xlakit.interpreter.executable import InterpreterExecutable
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Array
@@ -32,25 +46,45 @@ _Registered = tuple[ExecutionContext, Sequence[Participant]]
 
 
 class RunRecord:
-    """The memory that the devices of a run share. Later runs reuse it, unless one has failed."""
+    """The memory that the devices of a run share. ``memory`` is kept as long as this object."""
 
-    def __init__(self, devices: int, slots: Sequence[int]) -> None:
+    def __init__(self, address: int, memory: Array | None = None) -> None:
+        self.address = address
+        self._memory = memory
+
+    @staticmethod
+    def made(devices: int, slots: Sequence[int]) -> RunRecord:
+        """New memory, for devices that Python runs. Later runs reuse it, unless one has failed."""
         begin = run_bytes(devices)
         end = begin + sum(map(slot_bytes, slots))
-        self._memory = np.zeros(end + _LINE, np.uint8)
-        self.address = -(-self._memory.ctypes.data // _LINE) * _LINE
+        memory = np.zeros(end + _LINE, np.uint8)
+        record = RunRecord(-(-memory.ctypes.data // _LINE) * _LINE, memory)
         slot = begin
         for count in slots:
-            words(self.address + slot, SLOT.size)[SLOT.index("count")] = count
+            words(record.address + slot, SLOT.size)[SLOT.index("count")] = count
             slot += slot_bytes(count)
-        runtime().call("xlakit_run_start", self.address, devices, begin, end)
+        runtime().call("xlakit_run_start", record.address, devices, begin, end)
+        return record
 
-    def prepare(self, origins: int, arguments: int, results: int, statuses: int) -> None:
-        """Say where the devices find what they run, arrays with a word for each: contexts, tables, statuses."""
-        run = words(self.address, RUN.size)
-        run[RUN.index("asked")] = 0
-        first = RUN.index("origins")
-        run[first : first + 4] = [origins, arguments, results, statuses]
+    def own(self) -> None:
+        """Give the memory back when nothing needs it any more; native code has left it to Python."""
+        weakref.finalize(self, runtime().call, "xlakit_release", self.address).atexit = False
+
+    def field(self, name: str) -> int:
+        """A word of the run."""
+        return words(self.address, RUN.size)[RUN.index(name)]
+
+    def status(self, device: int) -> int:
+        """The status with which a device of a run in native code has ended; less than 0 where it has not."""
+        return words(self.field("statuses"), _WORD * (device + 1))[device]
+
+    def fibers(self, worker: int) -> list[Any]:
+        """The fibers of a worker's share, as words."""
+        devices, workers = self.field("devices"), self.field("workers")
+        first, last = (-(-number * devices // workers) for number in (worker, worker + 1))
+        place = RUN.size + devices * (PARKING_SLOT_BYTES + _WORD * TABLES.index("fibers"))
+        table = words(self.address + place, _WORD * devices)
+        return [words(table[device], FIBER.size) for device in range(first, last)]
 
     def stop(self) -> None:
         """Have the devices stop where they wait or loop."""
@@ -117,26 +151,50 @@ class Launch:
     def wait(self, number: int, address: int) -> None:
         """Wait at a collective until all members are there; ``address`` is that of a notice. Raises its error."""
         notice = words(address, NOTICE.size)
-        context, devices = self.registered()
-        device = devices[notice[NOTICE.index("ordinal")]]
-        rendezvous = _Rendezvous(notice, device)
+        site, slot, generation = (notice[NOTICE.index(name)] for name in ("site", "slot", "generation"))
 
         def sleep(seconds: float) -> None:
             runtime().call("xlakit_rendezvous_sleep", address, int(seconds * 1e9))
 
-        wait = Wait(
-            device,
-            self._instructions[number],
-            rendezvous.absent_names,
-            rendezvous.is_complete,
-            rendezvous.absent,
-            sleep=sleep,
+        _, devices = self.registered()
+        device = devices[notice[NOTICE.index("ordinal")]]
+        self._wait([self._wait_of(device, number, _Rendezvous(site, slot, generation, device), sleep)])
+
+    def wait_with_share(self, worker: int) -> None:
+        """Wait until a device of a share may go on, none of which can now. Raises its error."""
+
+        def sleep(seconds: float) -> None:
+            runtime().call("xlakit_share_sleep", self.record.address, worker, int(seconds * 1e9))
+
+        _, devices = self.registered()
+        waits: list[Wait] = []
+        for fiber in self.record.fibers(worker):
+            state, ordinal, number, site, slot, generation = (
+                fiber[FIBER.index(name)] for name in ("state", "ordinal", "number", "site", "slot", "generation")
+            )
+            if state == FiberState.INCOMPLETE:
+                # A device of another share computes, and will tell.
+                return
+            if state == FiberState.ABSENT:
+                device = devices[ordinal]
+                waits.append(self._wait_of(device, number, _Rendezvous(site, slot, generation, device), sleep))
+        self._wait(waits)
+
+    def _wait_of(
+        self, device: Participant, number: int, rendezvous: _Rendezvous, sleep: Callable[[float], None]
+    ) -> Wait:
+        instruction = self._instructions[number]
+        return Wait(
+            device, instruction, rendezvous.absent_names, rendezvous.is_complete, rendezvous.absent, sleep=sleep
         )
+
+    def _wait(self, waits: Sequence[Wait]) -> None:
+        context, devices = self.registered()
         try:
             with context.bound(), context.condition:
-                context.wait(wait)
+                context.wait(*waits)
         except BaseException as error:
-            device.run.fail(error)
+            devices[0].run.fail(error)
             raise
 
     def close(self) -> None:
@@ -145,23 +203,22 @@ class Launch:
             context, devices = self._registered
             context.leave(devices)
 
-    def leave(self, address: int) -> None:
+    def leave(self, number: int) -> None:
         """Note that a device has ended."""
         context, devices = self.registered()
-        context.leave([devices[words(address, NOTICE.size)[NOTICE.index("ordinal")]]])
+        context.leave([devices[number]])
 
 
 class _Rendezvous:
     """What a device waits for, read from the memory of the run."""
 
-    def __init__(self, notice: Any, device: Participant) -> None:
-        site_address = notice[NOTICE.index("site")]
+    def __init__(self, site_address: int, slot_address: int, generation: int, device: Participant) -> None:
         site = words(site_address, SITE.size)
-        self._generation = notice[NOTICE.index("generation")]
+        self._generation = generation
         self._device = device
         count = site[SITE.index("count")]
         self._members = list(words(site_address + site[SITE.index("members")], count * _WORD))
-        self._slot = words(notice[NOTICE.index("slot")], slot_bytes(count))
+        self._slot = words(slot_address, slot_bytes(count))
 
     def is_complete(self) -> bool:
         """Whether all members have arrived, so that waiting in Python ends."""
@@ -187,11 +244,13 @@ class Replicas:
         self._program = program
         self._reference = reference
         self._make_context = contexts
+        self._record: Any = None
         self._contexts: list[Context] = []
-        self._origins: Any = None
         self._lock = threading.Lock()
         self._free_records: list[RunRecord] = []
         self._launches: weakref.WeakValueDictionary[int, Launch] = weakref.WeakValueDictionary()
+        # Those of runs in native code, from when Python first hears of one until it ends.
+        self._native: dict[int, Launch] = {}
 
     @property
     def can_run_alone(self) -> bool:
@@ -199,55 +258,99 @@ class Replicas:
         is_here = self._reference.num_devices > 1 and not self._reference.execution_context.spans_processes
         return is_here and not self._program.host_instructions
 
-    def answer(self, notice: int, address: int) -> None:
-        """Handle a host call of a device: a wait at a rendezvous, or its end."""
-        launch = self._launches[words(address, NOTICE.size)[NOTICE.index("run")]]
-        if notice >= LEAVE:
-            launch.leave(address)
+    def answer(self, number: int, address: int) -> None:
+        """Handle a host call: a wait at a rendezvous, that of a share, or the end of a device or a run."""
+        notice = words(address, NOTICE.size)
+        run, ordinal = notice[NOTICE.index("run")], notice[NOTICE.index("ordinal")]
+        if number == FINISH:
+            self._finish(run, ordinal, is_raised=notice[NOTICE.index("raised")] != 0)
+            return
+        launch = self._launch_at(run)
+        if number == LEAVE:
+            launch.leave(ordinal)
+        elif number == STUCK:
+            launch.wait_with_share(ordinal)
         else:
-            launch.wait(notice - WAIT, address)
+            launch.wait(number - WAIT, address)
+
+    def _launch_at(self, run: int) -> Launch:
+        launch = self._launches.get(run)
+        if launch is None:
+            with self._lock:
+                launch = self._launches.get(run)
+                if launch is None:
+                    record = RunRecord(run)
+                    launch = Launch(
+                        record, self._program.collectives, self._reference.begin, lambda n: record.status(n) >= 0
+                    )
+                    self._launches[run] = self._native[run] = launch
+        return launch
+
+    def _finish(self, run: int, status: int, *, is_raised: bool) -> None:
+        """A run in native code has ended that has failed, or that Python knows. Raises its error, if none is set."""
+        record = RunRecord(run)
+        statuses = [status, *(record.status(n) for n in range(record.field("devices")))]
+        with self._lock:
+            launch = self._native.pop(run, None)
+        if record.field("asked"):
+            # Those who may still want to stop it keep it.
+            (record if launch is None else launch.record).own()
+        if launch is not None:
+            launch.close()
+            if launch.failure is not None and not is_raised:
+                raise launch.failure
+        # Devices are interrupted because another one has failed, which says more.
+        failed = [s for s in statuses if s not in (Status.DONE, Status.INTERRUPTED)]
+        if any(statuses) and not is_raised:
+            raise_status(failed[0] if failed else Status.INTERRUPTED)
 
     def context(self, number: int) -> Context:
         """The origin of a device's contexts."""
-        if self._origins is None:
+        if not self._contexts:
             with self._lock:
-                if self._origins is None:
-                    contexts = [self._make_context(n) for n in range(self._reference.num_devices)]
-                    self._contexts = contexts
-                    self._origins = (ctypes.c_void_p * len(contexts))(*[context.address for context in contexts])
+                if not self._contexts:
+                    self._contexts = [self._make_context(n) for n in range(self._reference.num_devices)]
         return self._contexts[number]
+
+    def address(self, num_arguments: int, num_results: int) -> int:
+        """The REPLICAS of the program, which native code calls ``xlakit_execute_replicas`` with.
+
+        num_arguments, num_results: the arrays of each device.
+        """
+        self.context(0)
+        with self._lock:
+            if self._record is None:
+                self._record = self._made_record(num_arguments, num_results)
+        return ctypes.addressof(self._record)
+
+    def _made_record(self, num_arguments: int, num_results: int) -> Any:
+        devices, slots = self._reference.num_devices, self._program.slots
+        origins = (ctypes.c_int64 * devices)(*[context.address for context in self._contexts])
+        counts = (ctypes.c_int64 * max(1, len(slots)))(*slots)
+        record = (ctypes.c_int64 * (REPLICAS.size // _WORD))()
+        begin = run_bytes(devices)
+        for name, value in (
+            ("devices", devices),
+            ("origins", ctypes.addressof(origins)),
+            ("num_arguments", num_arguments),
+            ("num_results", num_results),
+            ("slots", begin),
+            ("end", begin + sum(map(slot_bytes, slots))),
+            ("counts", ctypes.addressof(counts)),
+            ("num_slots", len(slots)),
+        ):
+            record[REPLICAS.index(name)] = value
+        # The tables stay with the finalizer.
+        end = weakref.finalize(self, _end, record, origins, counts)
+        end.atexit = False
+        return record
 
     def run(self, arguments: Sequence[Sequence[Array]], results: Sequence[Sequence[Array]]) -> None:
         """Run the program on all devices, from arrays into arrays for each. Raises the first error of any device."""
-        self.context(0)
-        count = self._reference.num_devices
-        record = self._new_record()
-        # For each device its status and its two tables; then the tables.
-        addresses = [array_address(array) for arrays in (*arguments, *results) for array in arrays]
-        block = (ctypes.c_int64 * (3 * count + len(addresses)))()
-        base = ctypes.addressof(block)
-        begins = accumulate((len(arrays) for arrays in (*arguments, *results)), initial=3 * count)
-        tables = [base + _WORD * begin for begin in begins][:-1]
-        block[:] = [-1] * count + tables + addresses
-        launch = Launch(record, self._program.collectives, self._reference.begin, lambda n: block[n] >= 0)
-        self._launches[record.address] = launch
-        first = base + _WORD * count
-        record.prepare(ctypes.addressof(self._origins), first, first + _WORD * count, base)
-        try:
-            if has_group():
-                # Programs that run together end together, wherever they are.
-                launch.registered()
-            status = run_devices(record.address)
-        finally:
-            launch.close()
-        if launch.failure is not None:
-            raise launch.failure
-        statuses = [status, *block[:count]]
-        # Devices are interrupted because another one has failed, which says more.
-        failed = [s for s in statuses if s not in (Status.DONE, Status.INTERRUPTED)]
-        if failed or any(statuses):
-            raise_status(failed[0] if failed else Status.INTERRUPTED)
-        self._free_records.append(record)
+        tables = [[array for arrays in given for array in arrays] for given in (arguments, results)]
+        status = execute_replicas(self.address(len(arguments[0]), len(results[0])), *tables)
+        if status:
+            raise_status(status)
 
     def run_member(self, device: Device, arguments: Sequence[Array], results: Sequence[Array]) -> int:
         """Run the program on one device of a run, on the calling thread; gives the status."""
@@ -271,4 +374,8 @@ class Replicas:
         try:
             return self._free_records.pop()
         except IndexError:
-            return RunRecord(self._reference.num_devices, self._program.slots)
+            return RunRecord.made(self._reference.num_devices, self._program.slots)
+
+
+def _end(record: Any, *_tables: Any) -> None:
+    runtime().call("xlakit_replicas_end", ctypes.addressof(record))

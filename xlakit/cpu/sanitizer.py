@@ -95,7 +95,7 @@ class SanitizedExecutable(CpuExecutable):
         names = sorted({p.function for s in walk(code.plan.steps) for p in _phases(s) if p.tasks})
         self._kernels = Linked(self._program, self._target.c_functions, names)
         self._functions = {name: _KERNEL(self._kernels.address(name)) for name in names}
-        self._native_call = None
+        self._native_call, self._runs_natively = None, False
 
     def _run_in(
         self, context: Context, device: Device, arrays: Sequence[Array], in_place: Sequence[tuple[int, int]]

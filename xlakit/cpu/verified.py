@@ -57,7 +57,7 @@ class VerifiedExecutable(CpuExecutable):
         self._inexact = inexact_results(self.module, folds="rewrites" in plain._options.plain)
         self._epsilon = largest_epsilon(self.module)
         # Native code would call one of them alone.
-        self._native_call = None
+        self._native_call, self._runs_natively = None, False
 
     def _run_in(
         self, context: Context, device: Device, arrays: Sequence[Array], in_place: Sequence[tuple[int, int]]

@@ -245,21 +245,28 @@ class ExecutionContext:
         with self.changing():
             self._active.difference_update(devices)
 
-    def wait(self, wait: Wait) -> None:
-        """Wait, with the lock held, until it is ready; raises where the device's run fails meanwhile."""
-        if wait.ready():
+    def wait(self, *waits: Wait) -> None:
+        """Wait, with the lock held, until one is ready; raises where its run fails meanwhile.
+
+        waits: those of devices of one run that this thread runs in turn, none of which can go on.
+        """
+        if _is_one_ready(waits):
             return
-        wait.since = self._last_change = time.monotonic()
-        self._waits[wait.device] = wait
+        run = waits[0].device.run
+        self._last_change = time.monotonic()
+        for wait in waits:
+            wait.since = self._last_change
+            self._waits[wait.device] = wait
         try:
-            while not wait.ready():
-                wait.device.run.check()
+            while not _is_one_ready(waits):
+                run.check()
                 self._resolve()
-                wait.device.run.check()
-                if not wait.ready():
-                    self._pause(wait)
+                run.check()
+                if not _is_one_ready(waits):
+                    self._pause(waits[0])
         finally:
-            del self._waits[wait.device]
+            for wait in waits:
+                del self._waits[wait.device]
             self._last_change = time.monotonic()
 
     def _pause(self, wait: Wait) -> None:
@@ -380,6 +387,10 @@ class ExecutionContext:
             # There is no timeout while another program, which may send a value, is running.
             and (all_stuck or not any(w.from_programs for w in waits))
         }
+
+
+def _is_one_ready(waits: Sequence[Wait]) -> bool:
+    return not waits or any(wait.ready() for wait in waits)
 
 
 _FULL_HINT = (

@@ -82,14 +82,16 @@ class Program:
         """The function that runs it, and what that takes first."""
         if self._context is not None:
             return runtime_symbols()["xlakit_execute"], self._context.address
-        entry = self.loaded.native_entry if self._count == 1 else None
+        # Where none of its devices is here, Python answers.
+        entry = self.loaded.native_entry if self._count else None
         return (_python_run_address, id(self)) if entry is None else entry
 
     def _is_pure(self, run: int) -> bool:
         """Whether a call may run later, on another thread."""
         if self._machine_code is not None:
             return self._machine_code.is_pure
-        return run != _python_run_address and getattr(self.loaded.compiled, "is_pure", False)
+        # Devices that wait long for each other ask Python.
+        return self._count == 1 and run != _python_run_address and getattr(self.loaded.compiled, "is_pure", False)
 
     def text(self) -> str:
         """The program after the compiler's passes, where it goes through them."""

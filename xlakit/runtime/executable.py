@@ -144,9 +144,10 @@ class LoadedExecutable:
         """The program for native code: the address of a function, and that of the context it takes first.
 
         ``i64 function(ptr context, ptr arguments, ptr results)`` takes two arrays of pointers, to the memory of each
-        array of the arguments and of the result, and gives 0 if all went well. It runs at once, on the calling thread,
-        in no device's order, and lives as long as the executable. None where the program runs on several devices, takes
-        tuples, or needs Python for more than custom calls.
+        array of the arguments and of the result, and gives 0 if all went well. A program on several devices takes the
+        arrays of one device after the other. It runs at once, on the calling thread and others of its own, in no
+        device's order, and lives as long as the executable. None where the program takes tuples, has dynamic
+        dimensions, or needs Python: on one device for more than custom calls.
         """
         return getattr(self._compiled, "native_entry", None)
 

@@ -310,6 +310,24 @@ def test_a_child_after_fork_has_devices_of_its_own_and_threads_are_used_again():
     assert (out, errors) == ("good\n", "")
 
 
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_devices_in_turn_and_on_several_threads_give_the_same(threads):
+    body = f"x = {LONG} parameter(0)\ns = {LONG} all-reduce(x), replica_groups={{{{0,3}},{{1,2,4}}}}, to_apply=add\n"
+    body += (
+        f"g = {LONG} collective-permute(s), source_target_pairs={{{{0,4}},{{1,0}},{{4,2}}}}\nROOT r = {LONG} add(g, s)"
+    )
+    executable = compiled(body, replicas=5)
+    arguments = rows(5, 100000)
+    (a, b, c, d, e) = (row[0] for row in arguments)
+    sums = [a + d, b + c + e, b + c + e, a + d, b + c + e]
+    expected = [sums[1] + sums[0], sums[1], sums[4] + sums[2], sums[3], sums[0] + sums[4]]
+    # It learns from the first calls how many threads it takes.
+    for _ in range(8):
+        with xla.threads(threads):
+            for result, right in zip(executable.execute_replicated(arguments), expected, strict=True):
+                np.testing.assert_array_equal(result, right)
+
+
 def test_several_runs_of_one_program_do_not_meet_each_other():
     executable = compiled(
         f"x = {LONG} parameter(0)\nROOT r = {LONG} all-reduce(x), replica_groups={{}}, to_apply=add", replicas=3

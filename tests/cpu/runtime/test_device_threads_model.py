@@ -1,4 +1,4 @@
-"""The threads that devices run on (cpu/runtime/device_threads.py), in all orders of their steps.
+"""The threads that devices run on (cpu/runtime/devices/device_threads.py), in all orders of their steps.
 
 The model covers: callers that run programs of two or three devices, one after the other or at once; threads that are
 taken from those that wait or made, woken as a tree, and that wait again or end; a caller that finds no more threads;

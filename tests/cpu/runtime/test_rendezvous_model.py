@@ -1,4 +1,4 @@
-"""The rendezvous of devices (cpu/runtime/rendezvous.py), in all orders of its steps.
+"""The rendezvous of devices (cpu/runtime/devices/rendezvous.py), in all orders of its steps.
 
 The model covers: two devices with two rendezvous in one slot, or three with one, in one step or as an async pair; and
 a thread that stops the run at any moment and then closes it, after which no memory of a device may be read. Waits are

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from xlakit.cpu.collectives.groups import Group
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Module
-from xlakit.cpu.runtime.rendezvous import SITE, run_bytes, slot_bytes
+from xlakit.cpu.runtime.devices.rendezvous import SITE, run_bytes, slot_bytes
 
 
 class Sites:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.emit.kernel import Phase
-from xlakit.cpu.runtime.rendezvous import ARRIVAL, SLOT, arrival_at
+from xlakit.cpu.runtime.devices.rendezvous import ARRIVAL, SLOT, arrival_at
 from xlakit.dataclass import dataclass
 
 # A task moves about so many bytes: they stay in the first cache while several members get them.

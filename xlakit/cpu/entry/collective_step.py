@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xlakit.cpu.kernels.shared.parallel import grain_of, is_parallel
 from xlakit.cpu.llvm import I8, I64, PTR, Function, Value
 from xlakit.cpu.runtime.context import CONTEXT, Status
-from xlakit.cpu.runtime.rendezvous import SITE
+from xlakit.cpu.runtime.devices.rendezvous import SITE
 from xlakit.memory.steps import CollectiveStep
 
 _FUNCTIONS = {

@@ -52,7 +52,7 @@ class Function:
         self._entry: list[str] = []
         self._count = 0
         self._label = "entry"
-        self._ended = False
+        self._ended = self._is_assembly = False
         self._access_group = ""
         # Fast-math flags for the floating point instructions that follow, such as promises.REASSOCIATES.
         self.fast_math = ""
@@ -378,6 +378,14 @@ class Function:
         self.emit_void("ret void" if value is None else f"ret {value.type.name} {value.text}")
         self._ended = True
 
+    def is_assembly(self, lines: Sequence[str]) -> None:
+        """Have the function consist of lines of assembly, the last of which returns; its parameters are as called."""
+        text = "\\0A".join(line.replace("$", "$$") for line in lines)
+        self._is_assembly = True
+        self.emit_void(f'call void asm sideeffect "{text}", "~{{memory}}"()')
+        self.emit_void("unreachable")
+        self._ended = True
+
     def return_if(self, condition: Value, value: Value | None = None) -> None:
         """Return early where the condition holds."""
         then, rest = self._labels("return", "rest")
@@ -409,7 +417,8 @@ class Function:
             f"{p.type.name} {promises.NO_ALIAS + ' ' if n in self._unaliased else ''}{p.text}"
             for n, p in enumerate(self.parameters)
         )
-        attributes = " ".join([promises.NO_UNWIND, *promises.checked_attributes(self.attributes)])
+        own = [promises.ASSEMBLY] if self._is_assembly else []
+        attributes = " ".join([promises.NO_UNWIND, *own, *promises.checked_attributes(self.attributes)])
         lines = "\n".join([*self._entry, *self._lines])
         return (
             f"define {self.linkage}{self.result.name} @{self.name}({parameters}) {attributes} {{\nentry:\n{lines}\n}}\n"

@@ -28,6 +28,9 @@ INLINED: Final = "alwaysinline"
 APART: Final = "noinline"
 SELDOM: Final = "cold"
 _ATTRIBUTES: Final = frozenset({INLINED, APART, SELDOM})
+# A function is its assembly alone (Function.is_assembly), which keeps the rules of calls itself. It may do anything to
+# memory.
+ASSEMBLY: Final = "naked"
 
 # What a parameter points at is reached through it alone while the function runs. Said by functions that are given
 # memory of a task for one of them: the transpose of a block into a buffer on the stack, and passes of Fourier

@@ -84,6 +84,8 @@ def set_up() -> None:
     with lock:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
+        # For functions that are assembly.
+        llvm.initialize_native_asmparser()
 
 
 @cache

@@ -105,12 +105,12 @@ def execute_member(context: Context, arguments: Sequence[Array], results: Sequen
     return _native("xlakit_execute_member", 4)(context.address, pointers(arguments), pointers(results), run)
 
 
-def run_devices(run: int) -> int:
-    """Execute a run, of which the address is given, on all of its devices; gives DONE, or the status of a failure.
+def execute_replicas(replicas: int, arguments: Sequence[Array], results: Sequence[Array]) -> int:
+    """Run a program on all of its devices; the tables have the arrays of one device after the other. Gives its status.
 
-    Raises what a signal handler raised meanwhile, when all devices have ended.
+    Raises what a signal handler raised while it ran, when all devices have ended.
     """
-    return _native("xlakit_run_devices", 1)(run)
+    return _native("xlakit_execute_replicas_for_python", 3)(replicas, pointers(arguments), pointers(results))
 
 
 @cache

@@ -18,6 +18,7 @@ from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Module
 from xlakit.cpu.llvm.promises import APART, SELDOM
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT, Status
+from xlakit.cpu.runtime.devices.fibers import FIBER, FiberState, current_fiber, leave_fiber
 
 HostFunction = Callable[[int, int], None]
 
@@ -28,6 +29,8 @@ _PYTHON_FUNCTIONS = (
     "PyGILState_Ensure",
     "PyGILState_Release",
     "PyErr_CheckSignals",
+    "PyErr_Fetch",
+    "PyErr_Restore",
     "PyEval_SaveThread",
     "PyEval_RestoreThread",
 )
@@ -141,14 +144,22 @@ def _emit_poll(module: Module) -> None:
 
 
 def _emit_signals(module: Module) -> None:
+    """``run_signal_handlers() -> status``, which on a fiber has the thread do it (``signals_on_thread``)."""
     module.declare("PyGILState_Ensure", I32, [])
     module.declare("PyGILState_Release", VOID, [I32])
     module.declare("PyErr_CheckSignals", I32, [])
-    fn = module.function("run_signal_handlers", I64, [], attributes=(APART, SELDOM))
+    fn = module.function("signals_on_thread", I64, [], attributes=(APART, SELDOM))
     state = fn.call("PyGILState_Ensure", I32)
     raised = fn.call("PyErr_CheckSignals", I32).ne(0)
     fn.call("PyGILState_Release", VOID, state)
     fn.ret(fn.select(raised, fn.i64(Status.RAISED), fn.i64(Status.DONE)))
+
+    fn = module.function("run_signal_handlers", I64, [], attributes=(APART, SELDOM))
+    fiber = current_fiber(fn)
+    with fn.if_(fiber.eq(fn.null())):
+        fn.ret(fn.call("signals_on_thread", I64))
+    leave_fiber(fn, fiber, FiberState.ASKS)
+    fn.ret(FIBER.load(fn, fiber, "answer"))
 
 
 def _emit_execute_for_python(module: Module) -> None:

@@ -16,7 +16,11 @@ from xlakit import compile_cache as cache, options
 from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.llvm import I64, VOID, Effort, Module, engine
 from xlakit.cpu.runtime.context import emit_context
-from xlakit.cpu.runtime.device_threads import emit_device_threads
+from xlakit.cpu.runtime.devices.device_threads import emit_device_threads
+from xlakit.cpu.runtime.devices.fibers import emit_fibers
+from xlakit.cpu.runtime.devices.rendezvous import emit_rendezvous, emit_rendezvous_start
+from xlakit.cpu.runtime.devices.replicas import emit_replicas
+from xlakit.cpu.runtime.devices.shares import emit_shares
 from xlakit.cpu.runtime.host import emit_host, host_symbols
 from xlakit.cpu.runtime.library_threads import emit_library_threads
 from xlakit.cpu.runtime.memory import cache_limit, emit_memory, emit_memory_start
@@ -24,7 +28,6 @@ from xlakit.cpu.runtime.native_call import emit_native_call
 from xlakit.cpu.runtime.numpy_api import api_symbols, data_handler
 from xlakit.cpu.runtime.pool import emit_pool, emit_pool_start
 from xlakit.cpu.runtime.processors import default_threads, processor_count
-from xlakit.cpu.runtime.rendezvous import emit_rendezvous, emit_rendezvous_start
 from xlakit.cpu.runtime.thread_state import emit_thread_key, emit_thread_limit, emit_thread_state
 from xlakit.errors import UnsupportedError
 
@@ -48,6 +51,8 @@ _FUNCTIONS: Mapping[str, tuple[type[Any] | None, int]] = {
     "xlakit_run_stop": (None, 1),
     "xlakit_run_ask": (None, 1),
     "xlakit_rendezvous_sleep": (None, 2),
+    "xlakit_share_sleep": (None, 3),
+    "xlakit_replicas_end": (None, 1),
     "xlakit_device_threads_reset": (None, 0),
     "xlakit_device_threads_stop": (None, 0),
     "xlakit_library_reset": (None, 0),
@@ -69,7 +74,8 @@ _FOR_PROGRAMS = (
     "xlakit_execute",
     "xlakit_execute_for_python",
     "xlakit_execute_member",
-    "xlakit_run_devices",
+    "xlakit_execute_replicas",
+    "xlakit_execute_replicas_for_python",
     "xlakit_library_enter",
     "xlakit_library_leave",
 )
@@ -107,9 +113,12 @@ def runtime_text() -> str:
     fn.call("xlakit_library_reset", VOID)
     fn.ret()
     emit_context(module)
+    emit_fibers(module)
     emit_host(module)
     emit_rendezvous(module)
+    emit_shares(module)
     emit_device_threads(module)
+    emit_replicas(module)
     if api_symbols() is not None:
         emit_native_call(module)
     return module.text()

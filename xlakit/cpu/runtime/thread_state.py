@@ -13,8 +13,9 @@ from xlakit.cpu.runtime.record import Record
 SMALL_CLASSES = 60
 
 # limit: how many threads the jobs of this thread may use, 0 for the default. busy: not 0 inside a job.
-# running: the context of the program that it runs, 0 for none. cached: the bytes in ``free``.
-THREAD = Record(limit=1, busy=1, running=1, cached=1, free=SMALL_CLASSES)
+# running: the context of the program that it runs, 0 for none. cached: the bytes in ``free``. fiber: the FIBER that it
+# is on (fibers.py), 0 for none.
+THREAD = Record(limit=1, busy=1, running=1, cached=1, fiber=1, free=SMALL_CLASSES)
 
 
 def emit_thread_state(module: Module) -> None:

@@ -1,9 +1,12 @@
 """The rendezvous of devices at collectives, in native code.
 
-The devices of a run are threads of one process, so an arrival at a collective is one address: that of the device's
+The devices of a run are in one process, so an arrival at a collective is one address: that of the device's
 table (pointers to its operands, then to its results). The first device that sees all members of its group arrived and
 claims the slot computes the collective for all of them, with a kernel over the slot and, where it is large, with the
 thread pool; the others sleep, so the processors are free for it. After completion no arrival is read or written.
+
+Each worker of a run, a thread, has a share of the devices (shares.py). A device that is alone in its share waits as its
+thread. Several devices of a share are fibers, and one that waits leaves the thread to the next one.
 
 A slot serves one rendezvous after another, its generations. Within one generation it goes through:
 
@@ -37,14 +40,17 @@ from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import APART, INLINED, SELDOM
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT, Status
+from xlakit.cpu.runtime.devices.fibers import FIBER, FiberState, current_fiber, leave_fiber
 from xlakit.cpu.runtime.record import Record
 
-# What the devices of a run share; the parking slot of the devices follow, then as many words for their threads, then
-# the slots. asked: not 0 as soon as Python knows of the run. slots: where they begin; end: where they end, from the
-# start. left: devices that have not ended, under the mutex of the first parking slot. The rest is what the devices run.
+# What the devices of a run share. The parking slots of the workers follow, as many as there are devices, then TABLES
+# with a word for each device, then the slots. asked: not 0 as soon as Python knows of the run. slots: where they begin;
+# end: where they end, from the start. left: workers that have not ended, under the mutex of the first parking slot.
+# limit: how many threads the kernels of each may use. workers: how many there are. next: the next run that is free.
+# origins, arguments, results, statuses: what the devices run, a word for each.
 RUN = Record(
-    stop=1, asked=1, devices=1, slots=1, end=1, left=1, limit=1, _line_1=1,
-    origins=1, arguments=1, results=1, statuses=1, _line_2=4,
+    stop=1, asked=1, devices=1, slots=1, end=1, left=1, limit=1, workers=1,
+    origins=1, arguments=1, results=1, statuses=1, next=1, _line_2=3,
 )  # fmt: skip
 PARKING_SLOT_BYTES = -(-waiting.PARKING_SLOT.size // 64) * 64
 
@@ -61,25 +67,37 @@ NEVER = -1
 # members there are, where the numbers of their devices stand (from here), and its ``source``, -1 for none.
 SITE = Record(slot=1, index=1, count=1, members=1, source=1)
 
-# Host calls by number: a wait at a collective that takes long, and the end of a device that Python knows.
+# Host calls by number: a wait at a collective that takes long, that of all devices of a share, the end of a device of a
+# run that Python knows, and the end of a run that it knows or that has failed.
 WAIT = 1 << 32
-LEAVE = 1 << 33
-# The arguments of a host call: addresses, the device's number, and the generation.
-NOTICE = Record(run=1, ordinal=1, slot=1, generation=1, site=1)
+STUCK = 1 << 33
+LEAVE = STUCK + 1
+FINISH = STUCK + 2
+# The arguments of a host call: addresses, the device's number or that of the worker, the generation, and whether an
+# exception is set.
+NOTICE = Record(run=1, ordinal=1, slot=1, generation=1, site=1, raised=1)
+
+# The tables of a run: threads of the workers, fibers of the devices, and room for those that it may bring with it.
+TABLES = ("threads", "fibers", "arguments", "results", "statuses")
 
 # How long a device looks for the others before it sleeps, and sleeps before it asks Python.
-_SPIN_NANOSECONDS = 20_000
-_ASK_NANOSECONDS = 20_000_000
+SPIN_NANOSECONDS = 20_000
+ASK_NANOSECONDS = 20_000_000
 
 
 def run_bytes(devices: int) -> int:
     """Where the slots of a run begin."""
-    return RUN.size + devices * PARKING_SLOT_BYTES + -(-8 * devices // 64) * 64
+    return RUN.size + devices * PARKING_SLOT_BYTES + -(-8 * len(TABLES) * devices // 64) * 64
 
 
 def slot_bytes(count: int) -> int:
     """The room for a slot of so many members."""
     return -(-(SLOT.size + count * ARRIVAL.size) // 64) * 64
+
+
+def slot_bytes_of(count: Value) -> Value:
+    """The same for code."""
+    return (count * ARRIVAL.size + (SLOT.size + 63)) & -64
 
 
 def arrival_at(fn: Function, slot: Value, index: Value | int) -> Value:
@@ -88,9 +106,28 @@ def arrival_at(fn: Function, slot: Value, index: Value | int) -> Value:
     return fn.at(arrivals, I64, index * (ARRIVAL.size // 8))
 
 
-def parking_slot_at(fn: Function, run: Value, device: Value | int) -> Value:
-    """Where a device sleeps."""
-    return fn.at(fn.at(run, I64, RUN.size // 8), I64, device * (PARKING_SLOT_BYTES // 8))
+def parking_slot_at(fn: Function, run: Value, worker: Value | int) -> Value:
+    """Where a worker sleeps."""
+    return fn.at(fn.at(run, I64, RUN.size // 8), I64, worker * (PARKING_SLOT_BYTES // 8))
+
+
+def table_at(fn: Function, run: Value, name: str) -> Value:
+    """One of a run's TABLES."""
+    devices = RUN.load(fn, run, "devices")
+    return fn.at(parking_slot_at(fn, run, devices), I64, devices * TABLES.index(name))
+
+
+def worker_of(fn: Function, run: Value, device: Value) -> Value:
+    """The worker that has a device in its share: worker w of n has those from w / n of all devices on."""
+    workers, devices = RUN.load(fn, run, "workers"), RUN.load(fn, run, "devices")
+    is_alone = workers.eq(devices)
+    return fn.if_else(is_alone, lambda: (device,), lambda: (device * workers // devices,))[0]
+
+
+def first_of(fn: Function, run: Value, worker: Value) -> Value:
+    """The first device of a worker's share; that of the worker after the last one is the number of devices."""
+    workers, devices = RUN.load(fn, run, "workers"), RUN.load(fn, run, "devices")
+    return (worker * devices + workers - 1) // workers
 
 
 def emit_rendezvous(module: Module) -> None:
@@ -124,7 +161,7 @@ def _emit_start(module: Module) -> None:
     """``xlakit_run_start(ptr run, i64 devices, i64 slots, i64 end)``: set up zeroed memory. Counts of slots are set."""
     fn = module.function("xlakit_run_start", VOID, [PTR, I64, I64, I64], external=True)
     run, devices, slots, end = fn.parameters
-    for name, value in (("devices", devices), ("slots", slots), ("end", end)):
+    for name, value in (("devices", devices), ("workers", devices), ("slots", slots), ("end", end)):
         RUN.store(fn, run, name, value)
     with fn.loop(0, devices) as each:
         waiting.make_parking_slot(fn, parking_slot_at(fn, run, each.index))
@@ -144,7 +181,7 @@ def _emit_stop(module: Module) -> None:
     fn = module.function("xlakit_run_stop", VOID, [PTR], external=True)
     (run,) = fn.parameters
     fn.atomic_store(fn.i64(1), RUN.at(fn, run, "stop"), "seq_cst")
-    with fn.loop(0, RUN.load(fn, run, "devices")) as each:
+    with fn.loop(0, RUN.load(fn, run, "workers")) as each:
         waiting.wake(fn, parking_slot_at(fn, run, each.index))
     fn.ret()
 
@@ -171,20 +208,20 @@ def _emit_close(module: Module) -> None:
 
         with fn.while_((), lambda _, busy=busy: busy()):
             fn.call("sched_yield", I32)
-        bytes = SLOT.load(fn, slot, "count") * ARRIVAL.size + SLOT.size
-        iteration.next(iteration.carried[0] + ((bytes + 63) & -64))
+        iteration.next(iteration.carried[0] + slot_bytes_of(SLOT.load(fn, slot, "count")))
     fn.ret()
 
 
 def _emit_wake_members(module: Module) -> None:
-    """``wake_members(ptr run, ptr site)``: the members that sleep, but the caller."""
+    """``wake_members(ptr run, ptr site)``: the workers of the members, but the caller."""
     fn = module.function("wake_members", VOID, [PTR, PTR])
     run, site = fn.parameters
     members = fn.at(site, I64, SITE.load(fn, site, "members") >> 3)
     own = SITE.load(fn, site, "index")
     with fn.loop(0, SITE.load(fn, site, "count")) as each:
         with fn.if_(each.index.ne(own)):
-            waiting.wake(fn, parking_slot_at(fn, run, fn.load(I64, fn.at(members, I64, each.index))))
+            device = fn.load(I64, fn.at(members, I64, each.index))
+            waiting.wake(fn, parking_slot_at(fn, run, worker_of(fn, run, device)))
     fn.ret()
 
 
@@ -248,9 +285,10 @@ def _all_arrived(fn: Function, slot: Value, site: Value, generation: Value) -> V
 
 
 def _emit_linger(module: Module) -> None:
-    """``linger(ptr run, ptr site, ptr slot, i64 generation, ptr parking) -> i1``: wait for a moment, or until woken.
+    """``linger(ptr run, ptr site, ptr slot, i64 generation, i64 number, ptr parking) -> i1``: wait for a moment.
 
-    Gives whether the time is up while members are still missing. ``absent`` and ``incomplete`` are what is waited for.
+    Gives whether the time is up while members are still missing; a fiber waits until they are there, or the run stops.
+    ``absent`` and ``incomplete`` are what is waited for; ``await_completion`` waits for the second.
     """
     fn = module.function("absent", I1, [PTR, PTR, PTR, I64], attributes=(INLINED,))
     run, site, slot, generation = fn.parameters
@@ -260,16 +298,24 @@ def _emit_linger(module: Module) -> None:
     slot, generation = fn.parameters
     fn.ret(_get(fn, SLOT, slot, "completed") <= generation)
 
-    fn = module.function("linger", I1, [PTR, PTR, PTR, I64, PTR])
-    run, site, slot, generation, parking = fn.parameters
+    fn = module.function("linger", I1, [PTR, PTR, PTR, I64, I64, PTR])
+    run, site, slot, generation, number, parking = fn.parameters
 
     def absent() -> Value:
         return fn.call("absent", I1, run, site, slot, generation)
 
-    _look(fn, run, absent)
+    fiber = current_fiber(fn)
+    with fn.if_(fiber.ne(fn.null())):
+        fn.store(site, FIBER.at(fn, fiber, "site"))
+        fn.store(slot, FIBER.at(fn, fiber, "slot"))
+        FIBER.store(fn, fiber, "generation", generation)
+        FIBER.store(fn, fiber, "number", number)
+        leave_fiber(fn, fiber, FiberState.ABSENT)
+        fn.ret(fn.constant(I1, 0))
+    look(fn, run, absent)
     late = absent()
     fn.return_if(~late, late)
-    waiting.sleep(fn, parking, absent, fn.i64(_ASK_NANOSECONDS))
+    waiting.sleep(fn, parking, absent, fn.i64(ASK_NANOSECONDS))
     fn.ret(absent())
 
     fn = module.function("await_completion", VOID, [PTR, PTR, I64, PTR])
@@ -278,16 +324,22 @@ def _emit_linger(module: Module) -> None:
     def incomplete() -> Value:
         return fn.call("incomplete", I1, slot, generation)
 
-    _look(fn, run, incomplete)
+    fn.return_if(~incomplete())
+    fiber = current_fiber(fn)
+    with fn.if_(fiber.ne(fn.null())):
+        fn.store(slot, FIBER.at(fn, fiber, "slot"))
+        FIBER.store(fn, fiber, "generation", generation)
+        leave_fiber(fn, fiber, FiberState.INCOMPLETE)
+    look(fn, run, incomplete)
     with fn.if_(incomplete()):
         waiting.sleep(fn, parking, incomplete)
     fn.ret()
 
 
-def _look(fn: Function, run: Value, pending: Callable[[], Value]) -> None:
-    """Look for a moment: where each device has a processor by spinning, else by letting the others run."""
-    crowded = RUN.load(fn, run, "devices") > fn.load(I64, fn.address("rendezvous_processors"))
-    waiting.spin(fn, pending, fn.i64(_SPIN_NANOSECONDS), crowded)
+def look(fn: Function, run: Value, pending: Callable[[], Value]) -> None:
+    """Look for a moment: where each worker has a processor by spinning, else by letting the others run."""
+    crowded = RUN.load(fn, run, "workers") > fn.load(I64, fn.address("rendezvous_processors"))
+    waiting.spin(fn, pending, fn.i64(SPIN_NANOSECONDS), crowded)
 
 
 def _emit_ask(module: Module) -> None:
@@ -329,12 +381,12 @@ def _emit_await(module: Module) -> None:
     fn = module.function("conclude", I64, [PTR, PTR, PTR, I64, PTR, I64, I64, I64])
     context, site, slot, generation, kernel, tasks, grain, number = fn.parameters
     run = fn.load(PTR, CONTEXT.at(fn, context, "run"))
-    parking = parking_slot_at(fn, run, CONTEXT.load(fn, context, "ordinal"))
+    parking = parking_slot_at(fn, run, worker_of(fn, run, CONTEXT.load(fn, context, "ordinal")))
 
     # Until all members have arrived, or Python gives a status other than DONE.
     start = (fn.call("absent", I1, run, site, slot, generation), fn.i64(Status.DONE))
     with fn.while_(start, lambda iteration: iteration.carried[0] & iteration.carried[1].eq(Status.DONE)) as iteration:
-        late = fn.call("linger", I1, run, site, slot, generation, parking)
+        late = fn.call("linger", I1, run, site, slot, generation, number, parking)
 
         def ask() -> tuple[Value]:
             return (fn.call("ask", I64, context, site, slot, generation, number),)
@@ -396,7 +448,10 @@ def _emit_collective(module: Module) -> None:
 
 
 def _emit_sleep(module: Module) -> None:
-    """``xlakit_rendezvous_sleep(ptr notice, i64 nanoseconds)``: for Python, until all are there or the run stops."""
+    """``xlakit_rendezvous_sleep(ptr notice, i64 nanoseconds)``: for Python, until all are there or the run stops.
+
+    It is called on the thread of a device that is alone in its share.
+    """
     fn = module.function("xlakit_rendezvous_sleep", VOID, [PTR, I64], external=True)
     notice, nanoseconds = fn.parameters
     run, slot, site = (fn.load(PTR, NOTICE.at(fn, notice, name)) for name in ("run", "slot", "site"))
@@ -405,7 +460,7 @@ def _emit_sleep(module: Module) -> None:
     def absent() -> Value:
         return fn.call("absent", I1, run, site, slot, generation)
 
-    parking = parking_slot_at(fn, run, NOTICE.load(fn, notice, "ordinal"))
+    parking = parking_slot_at(fn, run, worker_of(fn, run, NOTICE.load(fn, notice, "ordinal")))
     with fn.if_(absent()):
         waiting.sleep(fn, parking, absent, nanoseconds)
     fn.ret()

@@ -1,10 +1,11 @@
 """The device threads: native threads that run the devices of a program, all at once, and stay for the next one.
 
-``xlakit_run_devices(ptr run) -> status`` runs what stands in a RUN (see rendezvous.py) on as many threads as there are
-devices, the caller being the first, and returns when all have ended. To be called with the GIL, which it gives away.
+``run_devices(ptr run) -> status`` runs what stands in a RUN (see rendezvous.py) on as many threads as it has workers,
+the caller being the first, and returns when all have ended; each runs a share of the devices (shares.py).
 
 Threads that have nothing to do sleep in a list. The caller takes those that it needs, or makes them, and wakes two;
-each of these two more. Where the system has no more threads, nothing runs. After ``fork`` the child has none.
+each of these two more. Where the system has no more threads, the caller runs all devices. After ``fork`` the child has
+none.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import APART, SELDOM
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import Status
+from xlakit.cpu.runtime.devices.fibers import machine
+from xlakit.cpu.runtime.devices.rendezvous import RUN, parking_slot_at, table_at
 from xlakit.cpu.runtime.record import Record
-from xlakit.cpu.runtime.rendezvous import LEAVE, NOTICE, RUN, parking_slot_at
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
 from xlakit.cpu.runtime.threads import start_thread
 
 # idle: the first thread of the list. waiting: how many are in it. alive: how many have not ended.
 _THREADS = Record(idle=1, waiting=1, alive=1, stopping=1, _line=4, mutex=8)
 
-# A thread: the next one in the list, the run that it is to work for (0 for none, 1 to end), and as which device.
-_WORKER = Record(next=1, run=1, device=1, _line=5, parking=waiting.PARKING_SLOT.size // 8)
+# A thread: the next one in the list, the run that it is to work for (0 for none, 1 to end), and as which worker.
+_WORKER = Record(next=1, run=1, number=1, _line=5, parking=waiting.PARKING_SLOT.size // 8)
 _END = 1
 
 # So many threads wait for work at most.
@@ -34,9 +36,8 @@ _STOP_NANOSECONDS = 1_000_000_000
 
 
 def emit_device_threads(module: Module) -> None:
-    """Write the functions into a module that has those of ``emit_rendezvous``."""
+    """Write the functions into a module that has those of ``emit_shares``."""
     module.global_data("device_threads", _THREADS.size)
-    _emit_run_device(module)
     _emit_give_work(module)
     _emit_worker(module)
     _emit_take(module)
@@ -52,43 +53,9 @@ def _field(fn: Function, name: str) -> Value:
     return _THREADS.at(fn, fn.address("device_threads"), name)
 
 
-def _worker_of(fn: Function, run: Value, device: Value) -> Value:
-    """Where a run keeps the thread of a device."""
-    return fn.at(parking_slot_at(fn, run, RUN.load(fn, run, "devices")), PTR, device)
-
-
-def _emit_run_device(module: Module) -> None:
-    """``run_device(ptr run, i64 device) -> i64``: the program on one device; and ``execute_member``, which it calls.
-
-    A device that fails stops the whole run, and returns only when no other device reads its arrays any more.
-    """
-    fn = module.function("execute_member", I64, [PTR, PTR, PTR, PTR])
-    run = fn.parameters[3]
-    status = fn.call("execute_in", I64, *fn.parameters)
-    with fn.if_(status.ne(Status.DONE), likely=False):
-        fn.call("xlakit_run_close", VOID, run)
-    fn.ret(status)
-
-    fn = module.function("run_device", I64, [PTR, I64])
-    run, device = fn.parameters
-    tables = [fn.load(PTR, RUN.at(fn, run, name)) for name in ("origins", "arguments", "results")]
-    origin, arguments, results = (fn.load(PTR, fn.at(table, PTR, device)) for table in tables)
-    status = fn.call("execute_member", I64, origin, arguments, results, run)
-    address = fn.at(fn.load(PTR, RUN.at(fn, run, "statuses")), I64, device)
-    fn.atomic_store(status, address, "seq_cst")
-    # Python sets "asked" before it reads the statuses: so it either sees this status, or is notified here.
-    with fn.if_(fn.atomic_load(I64, RUN.at(fn, run, "asked"), "seq_cst").ne(0), likely=False):
-        fn.call("tell_end", VOID, origin, run, device)
-    fn.ret(status)
-
-    fn = module.function("tell_end", VOID, [PTR, PTR, I64], attributes=(APART, SELDOM))
-    origin, run, device = fn.parameters
-    notice = fn.alloca(I64, NOTICE.size // 8)
-    fn.fill(notice, 0, NOTICE.size)
-    NOTICE.store(fn, notice, "run", run.cast("ptrtoint", I64))
-    NOTICE.store(fn, notice, "ordinal", device)
-    fn.call("xlakit_host_call", I64, origin, fn.i64(LEAVE), notice)
-    fn.ret()
+def _thread_of(fn: Function, run: Value, worker: Value) -> Value:
+    """Where a run keeps the thread of a worker."""
+    return fn.at(table_at(fn, run, "threads"), PTR, worker)
 
 
 def _emit_give_work(module: Module) -> None:
@@ -116,14 +83,14 @@ def _emit_worker(module: Module) -> None:
 
 
 def _emit_wake_workers(module: Module) -> None:
-    """``wake_workers(ptr run, i64 device)``: those below a device in the tree."""
+    """``wake_workers(ptr run, i64 number)``: those below a worker in the tree."""
     fn = module.function("wake_workers", VOID, [PTR, I64])
-    run, device = fn.parameters
-    first, count = device * 2 + 1, RUN.load(fn, run, "devices")
+    run, number = fn.parameters
+    first, count = number * 2 + 1, RUN.load(fn, run, "workers")
     last = fn.select(first + 2 < count, first + 2, count)
     with fn.loop(first, last) as each:
-        worker = fn.load(PTR, _worker_of(fn, run, each.index))
-        _WORKER.store(fn, worker, "device", each.index)
+        worker = fn.load(PTR, _thread_of(fn, run, each.index))
+        _WORKER.store(fn, worker, "number", each.index)
         fn.call("give_work", VOID, worker, run.cast("ptrtoint", I64))
     fn.ret()
 
@@ -153,16 +120,16 @@ def _emit_life(module: Module) -> None:
 
 
 def _emit_work_for(module: Module) -> None:
-    """``work_for(ptr run, ptr worker) -> i1``: be a device of a run; whether this worker stays."""
+    """``work_for(ptr run, ptr worker) -> i1``: run a share of a run; whether this worker stays."""
     # A worker enters the list of idle ones before it counts itself out, so that the caller finds all of them there for
     # its next run. The last one wakes the caller, which frees the run only after taking the mutex: no worker touches it
     # then.
     fn = module.function("work_for", I1, [PTR, PTR])
     run, worker = fn.parameters
-    device = _WORKER.load(fn, worker, "device")
-    fn.call("wake_workers", VOID, run, device)
+    number = _WORKER.load(fn, worker, "number")
+    fn.call("wake_workers", VOID, run, number)
     THREAD.store(fn, thread_state(fn), "limit", RUN.load(fn, run, "limit"))
-    fn.call("run_device", I64, run, device)
+    fn.call("run_share", VOID, run, number)
     fn.atomic_store(fn.i64(0), _WORKER.at(fn, worker, "run"), "seq_cst")
     stays = fn.call("join_idle", I1, worker)
     parking = parking_slot_at(fn, run, 0)
@@ -214,28 +181,28 @@ def _emit_take(module: Module) -> None:
 
 
 def _emit_gather(module: Module) -> None:
-    """``gather_workers(ptr run) -> i1``: a thread for each device but the first; all or none."""
+    """``gather_workers(ptr run) -> i1``: a thread for each worker but the first; all or none."""
     fn = module.function("gather_workers", I1, [PTR])
     (run,) = fn.parameters
-    count = RUN.load(fn, run, "devices")
+    count = RUN.load(fn, run, "workers")
     start = (fn.i64(1), fn.constant(I1, 1))
     with fn.while_(start, lambda iteration: (iteration.carried[0] < count) & iteration.carried[1]) as iteration:
         found = fn.call("take_worker", PTR)
         (worker,) = fn.if_else(found.ne(fn.null()), lambda: (found,), lambda: (fn.call("make_worker", PTR),))
-        fn.store(worker, _worker_of(fn, run, iteration.carried[0]))
+        fn.store(worker, _thread_of(fn, run, iteration.carried[0]))
         there = worker.ne(fn.null())
         iteration.next(iteration.carried[0] + there.cast("zext", I64), there)
     found, enough = iteration.results
     with fn.if_(~enough):
         with fn.loop(1, found) as each:
-            worker = fn.load(PTR, _worker_of(fn, run, each.index))
+            worker = fn.load(PTR, _thread_of(fn, run, each.index))
             with fn.if_(~fn.call("join_idle", I1, worker)):
                 fn.call("give_work", VOID, worker, fn.i64(_END))
     fn.ret(enough)
 
 
 def _emit_await_all(module: Module) -> None:
-    """``await_all(ptr run) -> i64``: until all devices have ended; RAISED where a signal handler has raised."""
+    """``await_all(ptr run) -> i64``: until all workers have ended; RAISED where a signal handler has raised."""
     fn = module.function("await_all", I64, [PTR])
     (run,) = fn.parameters
     parking = parking_slot_at(fn, run, 0)
@@ -264,25 +231,38 @@ def _emit_await_all(module: Module) -> None:
 
 
 def _emit_run_devices(module: Module) -> None:
-    """``xlakit_run_devices``, described at the top; OUT_OF_MEMORY where there are no threads, else await_all's status.
+    """``run_devices``, described at the top; gives await_all's status.
 
-    The statuses of the devices stand in the run's ``statuses``.
+    Where there are no threads, the caller runs all devices in turn, or gives OUT_OF_MEMORY where it cannot. The
+    statuses of the devices stand in the run's ``statuses``.
     """
-    fn = module.function("xlakit_run_devices", I64, [PTR], external=True)
+    fn = module.function("run_devices", I64, [PTR])
     (run,) = fn.parameters
-    state = fn.call("PyEval_SaveThread", PTR)
+    workers = RUN.load(fn, run, "workers")
+    with fn.if_(workers.eq(1)):
+        fn.call("run_share", VOID, run, fn.i64(0))
+        fn.ret(fn.i64(Status.DONE))
 
     def execute() -> tuple[Value]:
-        RUN.store(fn, run, "left", RUN.load(fn, run, "devices") - 1)
+        RUN.store(fn, run, "left", workers - 1)
         RUN.store(fn, run, "limit", THREAD.load(fn, thread_state(fn), "limit"))
         fn.call("wake_workers", VOID, run, fn.i64(0))
-        fn.call("run_device", I64, run, fn.i64(0))
+        fn.call("run_share", VOID, run, fn.i64(0))
         return (fn.call("await_all", I64, run),)
 
     gathered = fn.call("gather_workers", I1, run)
-    (status,) = fn.if_else(gathered, execute, lambda: (fn.i64(Status.OUT_OF_MEMORY),))
-    fn.call("PyEval_RestoreThread", VOID, state)
-    fn.ret(status)
+    with fn.if_(~gathered, likely=False):
+        _emit_fall_back(fn, run)
+    fn.ret(*execute())
+
+
+def _emit_fall_back(fn: Function, run: Value) -> None:
+    if machine() is not None:
+        RUN.store(fn, run, "workers", fn.i64(1))
+        fn.call("run_share", VOID, run, fn.i64(0))
+        fn.ret(fn.i64(Status.DONE))
+    else:
+        fn.ret(fn.i64(Status.OUT_OF_MEMORY))
 
 
 def _emit_member_for_python(module: Module) -> None:
@@ -298,8 +278,9 @@ def _emit_member_for_python(module: Module) -> None:
 
 
 def _emit_reset(module: Module) -> None:
-    """``xlakit_device_threads_reset()``: forget all threads; for the start, and for the child after a fork."""
+    """``xlakit_device_threads_reset()``: forget threads and fibers; for the start, and for the child after a fork."""
     fn = module.function("xlakit_device_threads_reset", VOID, [], external=True)
+    fn.call("fibers_reset", VOID)
     fn.fill(fn.address("device_threads"), 0, _THREADS.size)
     waiting.make_mutex(fn, _field(fn, "mutex"))
     fn.ret()

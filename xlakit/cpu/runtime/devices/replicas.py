@@ -1,0 +1,215 @@
+"""A program on several devices as native code calls it: ``i64 (ptr replicas, ptr arguments, ptr results)``.
+
+``xlakit_execute_replicas`` takes the REPLICAS of a program and two tables: the arrays of one device after the other. It
+may be called on any thread, and gives a Status: RAISED where Python knows the error, or a signal handler has raised.
+
+It runs on as many threads as take the least time: on one, or on one for each processor, of those that the caller may
+use. One thread is enough where the program is over before others would be awake. ``calls`` counts the calls:
+
+| calls | threads |
+|---|---|
+| 0, 1 | one; the first time does not count |
+| then, where one takes longer than _SHORT_NANOSECONDS: 3 calls | all; the first time does not count |
+| all others | those with the lesser time; once in _RETRIED_CALLS the others |
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.promises import APART, SELDOM
+from xlakit.cpu.runtime import waiting
+from xlakit.cpu.runtime.context import Status
+from xlakit.cpu.runtime.devices.fibers import machine
+from xlakit.cpu.runtime.devices.rendezvous import FINISH, RUN, SLOT, slot_bytes_of, table_at
+from xlakit.cpu.runtime.record import Record
+
+# held: not 0 while ``free`` changes, the list of runs that are not in use. origins: for each device its context.
+# num_arguments, num_results: the arrays of each. slots, end: where the slots of a run begin and end; counts: for each
+# of num_slots how many members it has. time: the mean time of a call on one thread, and on all, in nanoseconds, where a
+# new one counts a quarter; 0 before the first one counts. tried: the calls on all threads.
+REPLICAS: Final = Record(
+    held=1, free=1, devices=1, origins=1, num_arguments=1, num_results=1, slots=1, end=1, counts=1, num_slots=1,
+    calls=1, tried=1, time=2, _fill=2,
+)  # fmt: skip
+
+# What takes less is done before other threads are awake, or soon after.
+_SHORT_NANOSECONDS: Final = 60_000
+_RETRIED_CALLS: Final = 64
+_TRIED_CALLS: Final = 3
+
+
+def emit_replicas(module: Module) -> None:
+    """Write ``xlakit_execute_replicas``, the same ``_for_python``, and ``xlakit_replicas_end(ptr replicas)``.
+
+    The module has the functions of emit_device_threads.
+    """
+    _emit_lists(module)
+    _emit_make(module)
+    _emit_choice(module)
+    _emit_finish(module)
+    _emit_execute(module)
+
+
+def _emit_lists(module: Module) -> None:
+    """``take_run(ptr replicas) -> ptr``, a free run or null; ``give_run(ptr replicas, ptr run)``."""
+    fn = module.function("take_run", PTR, [PTR])
+    (replicas,) = fn.parameters
+    _hold(fn, replicas)
+    free = REPLICAS.at(fn, replicas, "free")
+    run = fn.load(PTR, free)
+    with fn.if_(run.ne(fn.null())):
+        fn.store(fn.load(PTR, RUN.at(fn, run, "next")), free)
+    _let_go(fn, replicas)
+    fn.ret(run)
+
+    fn = module.function("give_run", VOID, [PTR, PTR])
+    replicas, run = fn.parameters
+    _hold(fn, replicas)
+    free = REPLICAS.at(fn, replicas, "free")
+    fn.store(fn.load(PTR, free), RUN.at(fn, run, "next"))
+    fn.store(run, free)
+    _let_go(fn, replicas)
+    fn.ret()
+
+    fn = module.function("xlakit_replicas_end", VOID, [PTR], external=True)
+    (replicas,) = fn.parameters
+    with fn.while_(
+        (fn.call("take_run", PTR, replicas),), lambda iteration: iteration.carried[0].ne(fn.null())
+    ) as iteration:
+        fn.call("xlakit_release", VOID, iteration.carried[0])
+        iteration.next(fn.call("take_run", PTR, replicas))
+    fn.ret()
+
+
+def _hold(fn: Function, replicas: Value) -> None:
+    held = REPLICAS.at(fn, replicas, "held")
+    with fn.while_((), lambda _: fn.atomic_update("xchg", held, fn.i64(1)).ne(0)):
+        fn.call("sched_yield", I32)
+
+
+def _let_go(fn: Function, replicas: Value) -> None:
+    fn.atomic_store(fn.i64(0), REPLICAS.at(fn, replicas, "held"))
+
+
+def _emit_make(module: Module) -> None:
+    """``make_run(ptr replicas) -> ptr``: a new run, or null; ``prepare_run(replicas, run, arguments, results)``."""
+    fn = module.function("make_run", PTR, [PTR], attributes=(APART, SELDOM))
+    (replicas,) = fn.parameters
+    devices, slots, end = (REPLICAS.load(fn, replicas, name) for name in ("devices", "slots", "end"))
+    run = fn.call("xlakit_allocate", PTR, end)
+    fn.return_if(run.eq(fn.null()), run)
+    fn.fill(run, 0, end)
+    counts = fn.load(PTR, REPLICAS.at(fn, replicas, "counts"))
+    with fn.loop(0, REPLICAS.load(fn, replicas, "num_slots"), carried=[slots]) as each:
+        count = fn.load(I64, fn.at(counts, I64, each.index))
+        SLOT.store(fn, fn.at(run, I64, each.carried[0] >> 3), "count", count)
+        each.next(each.carried[0] + slot_bytes_of(count))
+    fn.call("xlakit_run_start", VOID, run, devices, slots, end)
+    fn.store(fn.load(PTR, REPLICAS.at(fn, replicas, "origins")), RUN.at(fn, run, "origins"))
+    for name in ("arguments", "results", "statuses"):
+        fn.store(table_at(fn, run, name), RUN.at(fn, run, name))
+    fn.ret(run)
+
+    fn = module.function("prepare_run", VOID, [PTR, PTR, PTR, PTR])
+    replicas, run, arguments, results = fn.parameters
+    tables = [table_at(fn, run, name) for name in ("arguments", "results", "statuses")]
+    counts = [REPLICAS.load(fn, replicas, name) for name in ("num_arguments", "num_results")]
+    with fn.loop(0, REPLICAS.load(fn, replicas, "devices")) as each:
+        for table, arrays, count in zip(tables[:2], (arguments, results), counts, strict=True):
+            fn.store(fn.at(arrays, PTR, each.index * count), fn.at(table, PTR, each.index))
+        fn.store(fn.i64(-1), fn.at(tables[2], I64, each.index))
+    RUN.store(fn, run, "asked", fn.i64(0))
+    fn.ret()
+
+
+def _emit_choice(module: Module) -> None:
+    """``workers_for(ptr replicas) -> i64``: how many threads a call takes; ``note_run(replicas, workers, time)``."""
+    fn = module.function("workers_for", I64, [PTR])
+    (replicas,) = fn.parameters
+    devices = REPLICAS.load(fn, replicas, "devices")
+    if machine() is None:
+        fn.ret(devices)
+    else:
+        one = fn.i64(1)
+        most = fn.call("xlakit_thread_count", I64)
+        processors = fn.load(I64, fn.address("rendezvous_processors"))
+        most = fn.select(most > processors, processors, most)
+        most = fn.select(most > devices, devices, most)
+        calls = REPLICAS.load(fn, replicas, "calls")
+        REPLICAS.store(fn, replicas, "calls", calls + 1)
+        alone, together = (fn.load(I64, _time(fn, replicas, way)) for way in (0, 1))
+        fn.return_if((most < 2) | (alone < _SHORT_NANOSECONDS), one)
+        tried = REPLICAS.load(fn, replicas, "tried")
+        is_better = (tried < _TRIED_CALLS) | (together < alone)
+        is_other = (calls & (_RETRIED_CALLS - 1)).eq(_RETRIED_CALLS - 1)
+        fn.ret(fn.select(is_better ^ is_other, most, one))
+
+    fn = module.function("note_run", VOID, [PTR, I64, I64])
+    replicas, workers, nanoseconds = fn.parameters
+    is_alone = workers.eq(1)
+    tried = REPLICAS.load(fn, replicas, "tried")
+    with fn.if_(~is_alone):
+        REPLICAS.store(fn, replicas, "tried", tried + 1)
+    first = fn.select(is_alone, REPLICAS.load(fn, replicas, "calls") < 2, tried.eq(0))
+    fn.return_if(first)
+    mean = _time(fn, replicas, fn.select(is_alone, fn.i64(0), fn.i64(1)))
+    before = fn.load(I64, mean)
+    # What the system did meanwhile counts no more than twice the mean.
+    most = before * 2
+    counted = fn.select(nanoseconds > most, most, nanoseconds)
+    after = before + (counted - before).integer("ashr", 2)
+    fn.store(fn.select(before.eq(0), nanoseconds, after), mean)
+    fn.ret()
+
+
+def _time(fn: Function, replicas: Value, way: Value | int) -> Value:
+    return fn.at(REPLICAS.at(fn, replicas, "time"), I64, way)
+
+
+def _emit_finish(module: Module) -> None:
+    """``finish_run(ptr run, i64 status) -> i64``: where a run has failed, or Python knows of it.
+
+    Python has the memory of a run that it knows, and gives it back.
+    """
+    fn = module.function("all_done", I1, [PTR])
+    (run,) = fn.parameters
+    statuses = fn.load(PTR, RUN.at(fn, run, "statuses"))
+    with fn.loop(0, RUN.load(fn, run, "devices"), carried=[fn.constant(I1, 1)]) as each:
+        each.next(each.carried[0] & fn.load(I64, fn.at(statuses, I64, each.index)).eq(Status.DONE))
+    fn.ret(each.results[0])
+
+    fn = module.function("finish_run", I64, [PTR, I64], attributes=(APART, SELDOM))
+    run, status = fn.parameters
+    is_known = RUN.load(fn, run, "asked").ne(0)
+    own = fn.call("tell", I64, run, fn.i64(0), fn.i64(FINISH), status)
+    with fn.if_(~is_known):
+        fn.call("xlakit_release", VOID, run)
+    fn.ret(fn.select(status.eq(Status.DONE), own, status))
+
+
+def _emit_execute(module: Module) -> None:
+    fn = module.function("xlakit_execute_replicas", I64, [PTR, PTR, PTR], external=True)
+    replicas, arguments, results = fn.parameters
+    found = fn.call("take_run", PTR, replicas)
+    (run,) = fn.if_else(found.ne(fn.null()), lambda: (found,), lambda: (fn.call("make_run", PTR, replicas),))
+    fn.return_if(run.eq(fn.null()), fn.i64(Status.OUT_OF_MEMORY))
+    fn.call("prepare_run", VOID, replicas, run, arguments, results)
+    workers = fn.call("workers_for", I64, replicas)
+    RUN.store(fn, run, "workers", workers)
+    since = waiting.clock(fn)
+    status = fn.call("run_devices", I64, run)
+    is_well = status.eq(Status.DONE) & RUN.load(fn, run, "asked").eq(0) & fn.call("all_done", I1, run)
+    with fn.if_(~is_well, likely=False):
+        fn.ret(fn.call("finish_run", I64, run, status))
+    fn.call("note_run", VOID, replicas, workers, waiting.clock(fn) - since)
+    fn.call("give_run", VOID, replicas, run)
+    fn.ret(fn.i64(Status.DONE))
+
+    # To be called with the GIL, which it gives away.
+    fn = module.function("xlakit_execute_replicas_for_python", I64, [PTR, PTR, PTR], external=True)
+    state = fn.call("PyEval_SaveThread", PTR)
+    status = fn.call("xlakit_execute_replicas", I64, *fn.parameters)
+    fn.call("PyEval_RestoreThread", VOID, state)
+    fn.ret(status)

@@ -1,0 +1,265 @@
+"""The devices of a run that one thread runs: its share.
+
+A device that is alone in its share runs on the stack of the thread, and waits as the thread. Several devices are
+fibers: the thread enters one after the other, each of which goes on until it has ended or waits at a collective for
+devices that have not arrived. The last one of a group computes the collective for all, so a share that is all devices
+never sleeps, and a collective costs a change of stacks for each device.
+
+Where no device of the share can go on, the thread sleeps until devices of other shares have arrived, and after a while
+has Python look (a host call of STUCK): whether they still can, whether there are signals, whether something has failed.
+"""
+
+from __future__ import annotations
+
+from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.promises import APART, SELDOM
+from xlakit.cpu.runtime import waiting
+from xlakit.cpu.runtime.context import Status
+from xlakit.cpu.runtime.devices.fibers import FIBER, FiberState
+from xlakit.cpu.runtime.devices.rendezvous import (
+    ASK_NANOSECONDS,
+    LEAVE,
+    NOTICE,
+    RUN,
+    STUCK,
+    first_of,
+    look,
+    parking_slot_at,
+    table_at,
+)
+from xlakit.cpu.runtime.thread_state import THREAD, thread_state
+
+
+def emit_shares(module: Module) -> None:
+    """``run_share(ptr run, i64 worker)``: run the devices of a share until all have ended.
+
+    Their statuses stand in the run's ``statuses`` then. The module has the functions of emit_fibers, emit_rendezvous
+    and emit_context.
+    """
+    _emit_execute_device(module)
+    _emit_end_device(module)
+    _emit_can_go(module)
+    _emit_fibers_of(module)
+    _emit_idle(module)
+    _emit_take_turns(module)
+    _emit_run_share(module)
+
+
+def _emit_execute_device(module: Module) -> None:
+    """``execute_member(ptr origin, ptr arguments, ptr results, ptr run) -> i64``: the program on one device;
+
+    ``execute_device(ptr run, i64 device) -> i64`` of what stands in a run, and ``run_fiber(ptr fiber)``.
+    A device that fails stops the whole run, and returns only when no other device reads its arrays any more.
+    """
+    fn = module.function("execute_member", I64, [PTR, PTR, PTR, PTR])
+    run = fn.parameters[3]
+    status = fn.call("execute_in", I64, *fn.parameters)
+    with fn.if_(status.ne(Status.DONE), likely=False):
+        fn.call("xlakit_run_close", VOID, run)
+    fn.ret(status)
+
+    fn = module.function("execute_device", I64, [PTR, I64])
+    run, device = fn.parameters
+    tables = [fn.load(PTR, RUN.at(fn, run, name)) for name in ("origins", "arguments", "results")]
+    origin, arguments, results = (fn.load(PTR, fn.at(table, PTR, device)) for table in tables)
+    fn.ret(fn.call("execute_member", I64, origin, arguments, results, run))
+
+    fn = module.function("run_fiber", VOID, [PTR])
+    (fiber,) = fn.parameters
+    run = fn.load(PTR, FIBER.at(fn, fiber, "run"))
+    status = fn.call("execute_device", I64, run, FIBER.load(fn, fiber, "ordinal"))
+    FIBER.store(fn, fiber, "answer", status)
+    fn.ret()
+
+
+def _origin_of(fn: Function, run: Value, device: Value) -> Value:
+    return fn.load(PTR, fn.at(fn.load(PTR, RUN.at(fn, run, "origins")), PTR, device))
+
+
+def _emit_end_device(module: Module) -> None:
+    """``end_device(ptr run, i64 device, i64 status)``: a device has ended.
+
+    ``tell(ptr run, i64 device, i64 number, i64 ordinal) -> i64`` makes a host call of a run, for a device. An exception
+    that is set already stays; Python finds that in the notice, and the status is RAISED.
+    """
+    fn = module.function("end_device", VOID, [PTR, I64, I64])
+    run, device, status = fn.parameters
+    address = fn.at(fn.load(PTR, RUN.at(fn, run, "statuses")), I64, device)
+    fn.atomic_store(status, address, "seq_cst")
+    # Python sets "asked" before it reads the statuses: so it either sees this status, or is notified here.
+    with fn.if_(fn.atomic_load(I64, RUN.at(fn, run, "asked"), "seq_cst").ne(0), likely=False):
+        fn.call("tell", I64, run, device, fn.i64(LEAVE), device)
+    fn.ret()
+
+    fn = module.function("tell", I64, [PTR, I64, I64, I64], attributes=(APART, SELDOM))
+    run, device, number, ordinal = fn.parameters
+    notice = fn.alloca(I64, NOTICE.size // 8)
+    fn.fill(notice, 0, NOTICE.size)
+    NOTICE.store(fn, notice, "run", run.cast("ptrtoint", I64))
+    NOTICE.store(fn, notice, "ordinal", ordinal)
+    module.declare("PyErr_Fetch", VOID, [PTR, PTR, PTR])
+    module.declare("PyErr_Restore", VOID, [PTR, PTR, PTR])
+    exception = [fn.alloca(PTR) for _ in range(3)]
+    state = fn.call("PyGILState_Ensure", I32)
+    fn.call("PyErr_Fetch", VOID, *exception)
+    is_set = fn.load(PTR, exception[0]).ne(fn.null())
+    NOTICE.store(fn, notice, "raised", is_set.cast("zext", I64))
+    status = fn.call("xlakit_host_call", I64, _origin_of(fn, run, device), number, notice)
+    with fn.if_(is_set):
+        fn.call("PyErr_Restore", VOID, *[fn.load(PTR, part) for part in exception])
+    fn.call("PyGILState_Release", VOID, state)
+    fn.ret(fn.select(is_set, fn.i64(Status.RAISED), status))
+
+
+def _fiber_of(fn: Function, run: Value, device: Value) -> Value:
+    return fn.load(PTR, fn.at(table_at(fn, run, "fibers"), PTR, device))
+
+
+def _emit_can_go(module: Module) -> None:
+    """``can_go(ptr fiber) -> i1``: whether a fiber that is not entered may go on; not if it has ended.
+
+    ``share_is_stuck(ptr run, i64 worker) -> i1``: whether none of a share's fibers can, and for Python
+    ``xlakit_share_sleep(ptr run, i64 worker, i64 nanoseconds)``: sleep while that is so.
+    """
+    fn = module.function("can_go", I1, [PTR])
+    (fiber,) = fn.parameters
+    state = FIBER.load(fn, fiber, "state")
+    fn.return_if(state.eq(FiberState.READY), fn.constant(I1, 1))
+    fn.return_if(state.eq(FiberState.ENDED), fn.constant(I1, 0))
+    run, site, slot = (fn.load(PTR, FIBER.at(fn, fiber, name)) for name in ("run", "site", "slot"))
+    generation = FIBER.load(fn, fiber, "generation")
+    (waits,) = fn.if_else(
+        state.eq(FiberState.ABSENT),
+        lambda: (fn.call("absent", I1, run, site, slot, generation),),
+        lambda: (fn.call("incomplete", I1, slot, generation),),
+    )
+    fn.ret(~waits)
+
+    fn = module.function("share_is_stuck", I1, [PTR, I64])
+    run, worker = fn.parameters
+    first, last = first_of(fn, run, worker), first_of(fn, run, worker + 1)
+    with fn.loop(first, last, carried=[fn.constant(I1, 1)]) as each:
+        each.next(each.carried[0] & ~fn.call("can_go", I1, _fiber_of(fn, run, each.index)))
+    fn.ret(each.results[0])
+
+    fn = module.function("xlakit_share_sleep", VOID, [PTR, I64, I64], external=True)
+    run, worker, nanoseconds = fn.parameters
+
+    def stuck() -> Value:
+        return fn.call("share_is_stuck", I1, run, worker)
+
+    with fn.if_(stuck()):
+        waiting.sleep(fn, parking_slot_at(fn, run, worker), stuck, nanoseconds)
+    fn.ret()
+
+
+def _emit_fibers_of(module: Module) -> None:
+    """``take_fibers(ptr run, i64 first, i64 last) -> i1``: a fiber for each device, all or none; ``give_fibers``."""
+    fn = module.function("give_fibers", VOID, [PTR, I64, I64])
+    run, first, last = fn.parameters
+    with fn.loop(first, last) as each:
+        fn.call("give_fiber", VOID, _fiber_of(fn, run, each.index))
+    fn.ret()
+
+    fn = module.function("take_fibers", I1, [PTR, I64, I64])
+    run, first, last = fn.parameters
+    start = (first, fn.constant(I1, 1))
+    with fn.while_(start, lambda iteration: (iteration.carried[0] < last) & iteration.carried[1]) as iteration:
+        device = iteration.carried[0]
+        fiber = fn.call("take_fiber", PTR)
+        fn.store(fiber, fn.at(table_at(fn, run, "fibers"), PTR, device))
+        is_there = fiber.ne(fn.null())
+        with fn.if_(is_there):
+            fn.store(run, FIBER.at(fn, fiber, "run"))
+            FIBER.store(fn, fiber, "ordinal", device)
+            fn.call("start_fiber", VOID, fiber)
+        iteration.next(fn.select(is_there, device + 1, device), is_there)
+    found, enough = iteration.results
+    with fn.if_(~enough, likely=False):
+        fn.call("give_fibers", VOID, run, first, found)
+    fn.ret(enough)
+
+
+def _emit_idle(module: Module) -> None:
+    """``idle(ptr run, i64 worker)``: no device of the share can go on now; returns when one may."""
+    fn = module.function("idle", VOID, [PTR, I64])
+    run, worker = fn.parameters
+
+    def stuck() -> Value:
+        return fn.call("share_is_stuck", I1, run, worker)
+
+    # Nobody else could change anything where this is all of the devices.
+    with fn.if_(RUN.load(fn, run, "workers") > 1):
+        look(fn, run, stuck)
+        with fn.if_(stuck()):
+            waiting.sleep(fn, parking_slot_at(fn, run, worker), stuck, fn.i64(ASK_NANOSECONDS))
+    with fn.if_(stuck(), likely=False):
+        status = fn.call("tell", I64, run, first_of(fn, run, worker), fn.i64(STUCK), worker)
+        with fn.if_(status.ne(Status.DONE)):
+            fn.call("xlakit_run_stop", VOID, run)
+    fn.ret()
+
+
+def _emit_take_turns(module: Module) -> None:
+    """``take_turns(ptr run, i64 first, i64 last) -> i64``: enter each fiber that can go on; gives how many had ended.
+
+    How many could go on is added to ``entered``, a word.
+    """
+    fn = module.function("take_turns", I64, [PTR, I64, I64, PTR])
+    run, first, last, entered = fn.parameters
+    with fn.loop(first, last, carried=[fn.i64(0)]) as each:
+        fiber = _fiber_of(fn, run, each.index)
+
+        def enter(fiber: Value = fiber, device: Value = each.index) -> tuple[Value]:
+            fn.store(fn.load(I64, entered) + 1, entered)
+            fn.call("resume", VOID, fiber)
+            has_ended = FIBER.load(fn, fiber, "state").eq(FiberState.ENDED)
+            with fn.if_(has_ended):
+                fn.call("end_device", VOID, run, device, FIBER.load(fn, fiber, "answer"))
+            return (has_ended.cast("zext", I64),)
+
+        (ended,) = fn.if_else(fn.call("can_go", I1, fiber), enter, lambda: (fn.i64(0),))
+        each.next(each.carried[0] + ended)
+    fn.ret(each.results[0])
+
+
+def _emit_run_share(module: Module) -> None:
+    fn = module.function("run_alone_device", VOID, [PTR, I64])
+    run, device = fn.parameters
+    # The program may run inside of a custom call of one that is on a fiber.
+    address = THREAD.at(fn, thread_state(fn), "fiber")
+    outer = fn.load(PTR, address)
+    fn.store(fn.null(), address)
+    status = fn.call("execute_device", I64, run, device)
+    fn.store(outer, THREAD.at(fn, thread_state(fn), "fiber"))
+    fn.call("end_device", VOID, run, device, status)
+    fn.ret()
+
+    fn = module.function("run_in_turn", VOID, [PTR, I64])
+    run, worker = fn.parameters
+    first, last = first_of(fn, run, worker), first_of(fn, run, worker + 1)
+    enough = fn.call("take_fibers", I1, run, first, last)
+    with fn.if_(~enough, likely=False):
+        fn.call("xlakit_run_close", VOID, run)
+        with fn.loop(first, last) as each:
+            fn.call("end_device", VOID, run, each.index, fn.i64(Status.OUT_OF_MEMORY))
+        fn.ret()
+    entered = fn.alloca(I64)
+    with fn.while_((last - first,), lambda iteration: iteration.carried[0] > 0) as iteration:
+        fn.store(fn.i64(0), entered)
+        ended = fn.call("take_turns", I64, run, first, last, entered)
+        with fn.if_(fn.load(I64, entered).eq(0)):
+            fn.call("idle", VOID, run, worker)
+        iteration.next(iteration.carried[0] - ended)
+    fn.call("give_fibers", VOID, run, first, last)
+    fn.ret()
+
+    fn = module.function("run_share", VOID, [PTR, I64])
+    run, worker = fn.parameters
+    first, last = first_of(fn, run, worker), first_of(fn, run, worker + 1)
+    is_alone = (last - first).eq(1)
+    with fn.if_(is_alone):
+        fn.call("run_alone_device", VOID, run, first)
+    with fn.if_(~is_alone):
+        fn.call("run_in_turn", VOID, run, worker)
+    fn.ret()
