@@ -11,7 +11,9 @@ NAMES = json.loads((Path(__file__).parent / "names_060.json").read_text())
 
 OF_PYTHON = "a module or a type that jaxlib's file imports for itself"
 PRIVATE = "a table or a function that jaxlib's file keeps for itself"
-OF_JAX = "a part of JAX's own dispatch, whose objects are JAX's"
+OF_JAX = (
+    "a part of JAX's own dispatch: it calls functions of JAX's Python for what it has not seen, and makes JAX's objects"
+)
 OF_PROCESSES = "several processes are joined by xlakit.distributed, over MPI"
 OF_PLUGINS = "xlakit loads no plugins of other platforms"
 OF_PPROF = "heap profiles are JSON"
@@ -30,8 +32,8 @@ MISSING = {
     },
     "xla_client._xla": {
         **dict.fromkeys(
-            ["PjitFunction", "PjitFunctionCache", "PmapFunction", "PyTreeRegistry", "ResultHandler", "pjit",
-             "pmap_lib", "pytree", "sdy", "CompileOnlyPyClient"],
+            ["PjitFunction", "PjitFunctionCache", "PmapFunction", "ResultHandler", "pjit", "pmap_lib", "sdy",
+             "CompileOnlyPyClient"],
             OF_JAX,
         ),
         **dict.fromkeys(

@@ -15,6 +15,7 @@ from xlakit.compat.xla_client import (
     mlir as mlir,
     ops as ops,
     profiler as profiler,
+    pytree as pytree,
     sharding_util,
 )
 from xlakit.compat.xla_client.computation import (
@@ -56,6 +57,7 @@ from xlakit.compat.xla_client.hlo_module import (
     hlo_module_from_text as hlo_module_from_text,
     hlo_module_to_dot_graph as hlo_module_to_dot_graph,
 )
+from xlakit.compat.xla_client.pytree import PyTreeRegistry as PyTreeRegistry
 from xlakit.compat.xla_client.runtime import ifrt_programs as ifrt_programs
 from xlakit.compat.xla_client.runtime.array import (
     Array as Array,

@@ -285,6 +285,12 @@ message CompileOptionsProto
   argument_layouts:ShapeProto*=1 parameter_is_tupled_arguments:bool=2
   executable_build_options:ExecutableBuildOptionsProto=3 compile_portable_executable:bool=4 profile_version:int64=5
   env_option_overrides:{string,OptionOverrideProto}=7
+message PyTreeDefProto
+  nodes:PyTreeNodeDefProto*=1 interned_strings:string*=2
+message PyTreeNodeDefProto
+  arity:uint32=1 type:int32=2 dict_node:DictNodeProto=3
+message DictNodeProto
+  str_id:uint32*=1
 message OptionOverrideProto
   string_field:string|value=1 bool_field:bool|value=2 int_field:int64|value=3 double_field:double|value=4
 message ExecutableBuildOptionsProto
