@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xlakit.cpu.llvm import F32, I1, Function, Value, integer
+from xlakit.cpu.llvm import F32, I1, Effort, Function, Value, integer
 from xlakit.cpu.math import math_function
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.operation import Op
@@ -142,6 +142,8 @@ def _min_max(word: str) -> Binary:
     def function(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
         if _is_bool(kind):
             return a | b if word == "max" else a & b
+        if kind.is_floating and a.type.lanes == 1 and fn.effort is Effort.CODE:
+            return _min_max_without_branch(fn, word, a, b)
         if kind.is_floating:
             # The greater, +0 over -0; NaN wins.
             return fn.intrinsic(f"llvm.{word}imum", a.type, a, b)
@@ -149,6 +151,18 @@ def _min_max(word: str) -> Binary:
         return fn.intrinsic(f"llvm.{letter}{word}", a.type, a, b)
 
     return function
+
+
+def _min_max_without_branch(fn: Function, word: str, a: Value, b: Value) -> Value:
+    """The same of scalars where nothing becomes a vector: LLVM would branch by the sign, which is hard to predict.
+
+    Each select is one instruction on x86, and takes its second operand where both are zeros or one is NaN. So the two
+    differ only there: of zeros, the bits that both have are those of +0, and the bits that either has are those of -0.
+    """
+    bits = a.type.with_element(integer(a.type.bits))
+    first, second = (fn.select(x > y if word == "max" else x < y, x, y).bits_as(bits) for x, y in ((a, b), (b, a)))
+    found = (first & second if word == "max" else first | second).bits_as(a.type)
+    return fn.select(a.compare("uno", b), a + b, found)
 
 
 def maximum(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.scatter.plan import ScatterPlan, Sharing, WindowLoop, neutral, plan_scatter
 from xlakit.cpu.kernels.shared.preconditions import require
-from xlakit.cpu.llvm import I8, I64, Module, Value
+from xlakit.cpu.llvm import I8, I64, Effort, Module, Value
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, task_function
@@ -20,11 +20,14 @@ from xlakit.cpu.scalars.convert import convert
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
+from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
 
 # Cycles for an element that is combined from parts.
 _COMBINED_CYCLES = 0.4
 _ALIGNMENT = 64
+# Updates of single elements that take longer are no part of the entry. LLVM could make no vectors of them.
+_CODE_NANOSECONDS = knob("scatter.code_nanoseconds", 1_000.0, 0.0)
 
 
 def scatter_kernel(module: Module, instruction: Instruction) -> Kernel:
@@ -82,6 +85,8 @@ class _Writer:
         """All updates, into the results."""
         plan = self.plan
         with task_function(self.module, "scatter", self.arrays) as (fn, emitter, begin, end):
+            if not plan.window and plan.cost > _CODE_NANOSECONDS.value:
+                fn.effort = Effort.CODE
             results = emitter.arrays[2 * self.count + 1 : 3 * self.count + 1]
             outer_bounds = window_bounds = None
             if plan.window:
