@@ -64,13 +64,14 @@ def _is_old(value):
 @pytest.mark.parametrize("modules", [0, 30])
 def test_what_is_imported_counts_as_old(monkeypatch, modules):
     gc.disable()
+    before = gc.get_freeze_count()
     try:
         with collecting_less():
             value = [[]]
             for number in range(modules):
                 monkeypatch.setitem(sys.modules, f"made_for_this_test_{number}", ModuleType("made"))
         assert _is_old(value) == (modules > 0)
-        assert gc.get_freeze_count() == 0
+        assert gc.get_freeze_count() <= before
     finally:
         gc.enable()
 

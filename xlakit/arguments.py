@@ -230,6 +230,12 @@ def _listed(words: Iterable[str]) -> str:
     return " or ".join([", ".join(different[:-1]), different[-1]] if len(different) > 1 else different)
 
 
+def _is_instance(value: object, kind: type) -> bool:
+    # From Python 3.12 on, isinstance of a Protocol does not see what __getattr__ finds, as that of a wrapper.
+    members: Iterable[str] = getattr(kind, "__protocol_attrs__", ())
+    return isinstance(value, kind) or (bool(members) and all(hasattr(value, name) for name in members))
+
+
 def _instance(kind: type) -> _Type:
     article = "an" if kind.__name__[0] in "AEIOUX" else "a"
     one, many = _WORDS.get(kind, (f"{article} {kind.__name__}", f"{kind.__name__}s"))
@@ -238,7 +244,7 @@ def _instance(kind: type) -> _Type:
 
     def convert(value: object) -> object:
         if type(value) not in known:
-            if not isinstance(value, kind):
+            if not _is_instance(value, kind):
                 raise _UnfitError(value, one, hint=_HINTS.get(kind, ""))
             known.add(type(value))
         return value

@@ -15,6 +15,8 @@ from typing import Final
 _THRESHOLDS: Final = (100_000, 50, 100)
 # After the import of so many modules all objects count as old.
 _MANY_MODULES: Final = 20
+# Python 3.12 starts with some hundred frozen objects. Before a fork, programs freeze all that they have: thousands.
+_MOST_FROZEN_AT_START: Final = 1_000
 
 _lock = threading.Lock()
 # The threshold and the number of modules before the first of the nested blocks, and the number of blocks.
@@ -52,6 +54,6 @@ def _make_old() -> None:
     next full collection.
     """
     # Objects that are frozen already, as before a fork, would not be frozen any more.
-    if not gc.get_freeze_count():
+    if gc.get_freeze_count() < _MOST_FROZEN_AT_START:
         gc.freeze()
         gc.unfreeze()

@@ -150,7 +150,10 @@ def late():
     except xla.ExecutionError as error:
         print(error)
     # The call has ended when it returns: nothing runs on behind the last handler.
-    print([result.is_ready() for result in reduced.execute_sharded([[x], [z]])])
+    try:
+        print([result.is_ready() for result in reduced.execute_sharded([[x], [z]])])
+    except xla.ResourceError as error:
+        print(error.rule)
     print(np.asarray(client.compile(add()).execute([x, x])))
 
 import numpy as np
@@ -167,7 +170,10 @@ assert not running.is_ready()
         [sys.executable, "-c", code],
         cwd=Path(__file__).parent, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert (done.stdout, done.stderr) == ("the process ended before the program had\n[True, True]\n[2. 4. 6. 8.]\n", "")
+    several = "[True, True]"
+    if sys.version_info >= (3, 12):
+        several = "there is no thread for device 1: can't create new thread at interpreter shutdown"
+    assert (done.stdout, done.stderr) == (f"the process ended before the program had\n{several}\n[2. 4. 6. 8.]\n", "")
 
 
 def test_a_client_that_nobody_holds_ends_its_threads():
