@@ -13,6 +13,8 @@ from xlakit.errors import ArgumentError
 
 # What XLAKIT_DEBUG may name.
 _DEBUG: Final = frozenset({"passes"})
+# More than any machine has.
+_MOST_KEPT_BYTES: Final = 1 << 47
 # What XLAKIT_DUMP may name.
 DUMPED: Final = frozenset({"hlo", "passes", "plan", "llvm", "asm", "arguments"})
 
@@ -38,6 +40,24 @@ def memory_limit() -> int:
     except (AttributeError, ValueError, OSError):
         # This system does not tell.
         return sys.maxsize
+
+
+def kept_bytes() -> int:
+    """How many bytes of free blocks the runtime keeps: XLAKIT_KEPT_BYTES, or 1 GiB, or an eighth of the memory.
+
+    Raises ArgumentError where the environment variable is not a number of bytes.
+    """
+    text = os.environ.get("XLAKIT_KEPT_BYTES")
+    if text:
+        if not text.isdecimal():
+            raise ArgumentError(f"XLAKIT_KEPT_BYTES is {text!r}, not a number of bytes")
+        return min(int(text), _MOST_KEPT_BYTES)
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        # This system does not tell.
+        return 1 << 30
+    return min(1 << 30, memory // 8)
 
 
 def default_timeout() -> float:

@@ -121,7 +121,7 @@ def check_arrays_of_the_caller_may_change():
 def check_donated_memory():
     import jax
 
-    from xlakit.jax.native.dispatch import Mode
+    from xlakit.jax.native.records import Mode
 
     slow, add = _slow(), jax.jit(lambda x, y: x + y, donate_argnums=0)
     x = jax.numpy.full(100_000, 3.0)
@@ -274,7 +274,7 @@ def check_interrupts():
 def check_settings():
     import jax
 
-    from xlakit.jax.native.dispatch import Mode
+    from xlakit.jax.native.records import Mode
     from xlakit.jax.queue import _mode
 
     found = []

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # A source file, its size, and when it was changed in nanoseconds.
 _Source = tuple[str, int, int]
+# Folders of the package on which nothing depends that compiles: they call the compiler.
+_NOT_OF_COMPILER = frozenset({"__pycache__", "tools", "compat"})
 
 _LOADED = time.time()
 # The status of all source files takes as long to get as a tiny program takes to compile.
@@ -184,6 +186,6 @@ def _sources() -> list[_Source]:
                 if entry.name.endswith(".py"):
                     status = entry.stat()
                     found.append((entry.path[len(root) + 1 :], status.st_size, status.st_mtime_ns))
-                elif entry.name != "__pycache__" and entry.is_dir(follow_symlinks=False):
+                elif entry.name not in _NOT_OF_COMPILER and entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
     return sorted(found)

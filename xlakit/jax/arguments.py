@@ -5,10 +5,9 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Final
 
-from xlakit.cpu.llvm import I8, I32, I64
 from xlakit.jax.api.arguments import arguments_of
 
-_CTYPES: Final = {I64: ctypes.c_int64, I32: ctypes.c_int32, I8: ctypes.c_int8}
+_CTYPES: Final = {8: ctypes.c_int64, 4: ctypes.c_int32, 1: ctypes.c_int8}
 
 
 class Given:
@@ -21,8 +20,8 @@ class Given:
         self._address = address
 
     def _field(self, name: str) -> Any:
-        offset, type = self._layout.offset_and_type(name)
-        return _CTYPES[type].from_address(self._address + offset)
+        offset, size = self._layout.offset_and_size(name)
+        return _CTYPES[size].from_address(self._address + offset)
 
     def __getitem__(self, name: str) -> int:
         return self._field(name).value
@@ -32,8 +31,8 @@ class Given:
 
     def has(self, name: str) -> bool:
         """Whether the caller's structure is new enough to have a field."""
-        offset, type = self._layout.offset_and_type(name)
-        return offset + type.bytes <= self["struct_size"]
+        offset, size = self._layout.offset_and_size(name)
+        return offset + size <= self["struct_size"]
 
     def data(self, name: str, size: str) -> bytes:
         """The bytes whose address is in the field ``name`` and whose number is in the field ``size``."""

@@ -13,7 +13,7 @@ from xlakit.jax import program_cache
 from xlakit.jax.executable_metadata import ExecutableMetadata
 from xlakit.jax.program import Program
 from xlakit.jax.spanning import SpanningExecutable
-from xlakit.jax.wire import device_assignment
+from xlakit.jax.wire import DESCRIBED, device_assignment
 from xlakit.runtime.layouts import asks_for_layouts, in_asked_layouts, in_memory_order, with_layouts_of
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ def _compiled(
     # These imports are slow, and programs in the cache do not need them.
     from xlakit.formats.hlo_proto import read_module
     from xlakit.jax.sources import (
-        DESCRIBED,
         describe_program,
         described_module,
         described_proto,

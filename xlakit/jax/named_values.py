@@ -28,7 +28,7 @@ class NamedFloats:
             entry["struct_size"], entry["extension_start"] = layout.size, 0
             entry["name"], entry["name_size"] = ctypes.addressof(name), len(name.value)
             entry["type"], entry["value_size"] = _FLOAT, 1
-            ctypes.c_float.from_address(address + layout.offset_and_type("value")[0]).value = value
+            ctypes.c_float.from_address(address + layout.offset_and_size("value")[0]).value = value
 
 
 class NamedIntegers:

@@ -18,15 +18,18 @@ import ctypes
 import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from xlakit.ir.operation import Array
 from xlakit.jax.identity import CPU as CPU_PLATFORM
-from xlakit.runtime.dlpack import CPU, exported, imported
+
+if TYPE_CHECKING:
+    from xlakit.ir.operation import Array
 
 Text = Callable[[str], str | None]
+# kDLCPU, device 0.
+_CPU: Final = (1, 0)
 
 
 def replace(
@@ -111,16 +114,18 @@ def _replace_export(ours: str) -> None:
     def to_dlpack(x: Any, stream: Any = None, src_device: Any = None, dl_device: Any = None, **options: Any) -> object:
         platform = x.platform() if isinstance(x, implementation) else None
         if platform != ours:
-            is_there = dl_device is not None and dl_device[0] == CPU[0] and platform == CPU_PLATFORM
+            is_there = dl_device is not None and dl_device[0] == _CPU[0] and platform == CPU_PLATFORM
             return their_export(x, stream, src_device, None if is_there else dl_device, **options)
         if stream is not None:
             raise BufferError("the processor has no streams; DLPack's stream is None for it")
         view = np.asarray(x)
         target = None if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
+        from xlakit.runtime.dlpack import exported
+
         return exported(view, _shared(view), options.get("max_version"), target, options.get("copy"))
 
     def __dlpack_device__(self: Any) -> tuple[Any, int]:  # noqa: N807
-        return CPU if self.platform() == ours else their_device(self)
+        return _CPU if self.platform() == ours else their_device(self)
 
     module.to_dlpack = to_dlpack
     implementation.__dlpack_device__ = __dlpack_device__
@@ -150,7 +155,9 @@ def _replace_import(ours: str) -> None:
     module._DL_DEVICE_TO_PLATFORM[module.DLDeviceType.kDLCPU] = ours
 
     def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None) -> Any:
-        if hasattr(external_array, "__dlpack_device__") and tuple(external_array.__dlpack_device__()) == CPU:
+        if hasattr(external_array, "__dlpack_device__") and tuple(external_array.__dlpack_device__()) == _CPU:
+            from xlakit.runtime.dlpack import imported
+
             array = imported(external_array)
             is_plain = array.flags.c_contiguous and array.flags.aligned
             if copy is False and not is_plain:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from xlakit.cpu.runtime.processors import processor_count
-from xlakit.jax.native.dispatch import Mode
+from xlakit.jax.native.records import Mode
 from xlakit.settings import asynchronous
 
 if TYPE_CHECKING:

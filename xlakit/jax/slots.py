@@ -10,25 +10,24 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from xlakit import compile_cache as cache
+from xlakit.collector import collecting_less
 from xlakit.errors import ArgumentError, HandlerError, InternalError, ResourceError, UnsupportedError, XlakitError
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.arguments import Given
-from xlakit.jax.compiling import compile_program
 from xlakit.jax.devices import Devices
 from xlakit.jax.floats import Settings
 from xlakit.jax.identity import device_count
 from xlakit.jax.named_values import NamedIntegers
 from xlakit.jax.native.records import EXECUTABLE
-from xlakit.jax.program import Program, take_error
 from xlakit.jax.queue import open_queue
 from xlakit.jax.records import keep_for_ever
-from xlakit.jax.serialized import deserialize, serialize
-from xlakit.jax.sources import DESCRIBED
+from xlakit.jax.wire import DESCRIBED
 from xlakit.options import compiling, current
 from xlakit.settings import check_settings
 
 if TYPE_CHECKING:
     from xlakit.jax.native.library import Native
+    from xlakit.jax.program import Program
 
 Slot = Callable[["State", Given], None]
 
@@ -151,7 +150,11 @@ def _added(state: State, code: bytes, format: str, options: bytes) -> int:
     state.forget_dead()
     if state.devices is None:
         raise InternalError("a program is compiled before there is a client")
-    program = compile_program(state.devices, code, format, options)
+    with collecting_less():
+        # Not before there is a program: JAX makes its devices in processes that compile none, too.
+        from xlakit.jax.compiling import compile_program
+
+        program = compile_program(state.devices, code, format, options)
     state.programs[program.record.address] = program
     return program.record.address
 
@@ -172,6 +175,8 @@ _DESCRIBED: Final = ctypes.create_string_buffer(DESCRIBED.encode())
 
 
 def _serialize(state: State, given: Given) -> None:
+    from xlakit.jax.serialized import serialize
+
     data = serialize(state.programs[given["executable"]])
     made = state.native.make_bytes(data)
     given["bytes"], given["bytes_size"] = made, len(data)
@@ -179,6 +184,8 @@ def _serialize(state: State, given: Given) -> None:
 
 
 def _deserialize(state: State, given: Given) -> None:
+    from xlakit.jax.serialized import deserialize
+
     description, options, level = deserialize(given.data("bytes", "bytes_size"))
     if given["options"]:
         options = given.data("options", "options_size")
@@ -236,6 +243,8 @@ def failure_callback(state: State) -> Any:
     """The ctypes callback by which native code gets the error of a program that ended with a status."""
 
     def call(_executable: int, status: int) -> int:
+        from xlakit.jax.program import take_error
+
         error = take_error() or _error_of(status)
         return state.native.make_error(error_code(error), describe(error))
 

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule, Instruction
     from xlakit.ir.operation import Op
 
-# The format of a HloModuleProtoWithConfig.
-DESCRIBED: Final = "hlo_with_config"
-
 # Fields of messages: of HloModuleProtoWithConfig its two, and of HloModuleConfigProto the entry's layout.
 _MODULE, _CONFIG, _ENTRY_LAYOUT = 1, 2, 1
 _MEMORY_KIND: Final = "mhlo.memory_kind"

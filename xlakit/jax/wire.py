@@ -11,6 +11,9 @@ from typing import Final
 
 from xlakit.errors import FormatError
 
+# The format of a HloModuleProtoWithConfig, in which JAX gets programs back.
+DESCRIBED: Final = "hlo_with_config"
+
 _VARINT: Final = 0
 _LENGTH_DELIMITED: Final = 2
 _COMPUTATION_DEVICES: Final = 3

@@ -12,7 +12,7 @@ from fuzz.large import KINDS, large_program
 from xlakit.cpu.kernels import common_families
 from xlakit.cpu.kernels.shared.common_code import PREFIX
 from xlakit.cpu.llvm import F32, I64, PTR, VOID, Effort, Module, engine, promises
-from xlakit.cpu.runtime.library import runtime_text
+from xlakit.cpu.runtime.text import runtime_text
 from xlakit.errors import InternalError
 from xlakit.formats.hlo_text.parser import parse_module
 
@@ -74,7 +74,7 @@ def test_the_runtime_promises_nothing_else():
 
 def test_functions_for_jax_promise_nothing_else():
     pytest.importorskip("jax")
-    from xlakit.jax.native.library import slots_text
+    from xlakit.jax.native.text import slots_text
 
     check(slots_text(())[0])
 

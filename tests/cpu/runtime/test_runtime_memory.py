@@ -11,8 +11,8 @@ from native_programs import run_scratch
 
 from xlakit.cpu.runtime import runtime
 from xlakit.cpu.runtime.call import allocate_array
-from xlakit.cpu.runtime.memory import cache_limit
 from xlakit.errors import ArgumentError
+from xlakit.settings import kept_bytes
 
 MEGABYTE = 1 << 20
 
@@ -170,9 +170,9 @@ def test_threads_that_free_what_others_made():
 
 def test_limit_by_environment(monkeypatch):
     monkeypatch.setenv("XLAKIT_KEPT_BYTES", "12345")
-    assert cache_limit() == 12345
+    assert kept_bytes() == 12345
     monkeypatch.setenv("XLAKIT_KEPT_BYTES", "1 GiB")
     with pytest.raises(ArgumentError, match="not a number of bytes"):
-        cache_limit()
+        kept_bytes()
     monkeypatch.delenv("XLAKIT_KEPT_BYTES")
-    assert 0 < cache_limit() <= 1 << 30
+    assert 0 < kept_bytes() <= 1 << 30

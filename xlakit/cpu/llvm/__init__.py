@@ -2,12 +2,55 @@
 
 A Module has Functions; a Function hands out Values, which know their Type and compute with Python's operators. Types
 are checked as the code is written, so that a fault shows where it is made and not as a parse error of LLVM.
+
+The names are loaded when the first of them is asked for: a process whose programs are all in the compile cache writes
+no code.
 """
 
-from xlakit.cpu.llvm.function import Effort, Function, Loop
-from xlakit.cpu.llvm.module import Module
-from xlakit.cpu.llvm.types import BF16, F16, F32, F64, I1, I8, I16, I32, I64, I128, PTR, VOID, Type, integer, vector
-from xlakit.cpu.llvm.values import Value
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from xlakit.cpu.llvm.effort import Effort
+    from xlakit.cpu.llvm.function import Function, Loop
+    from xlakit.cpu.llvm.module import Module
+    from xlakit.cpu.llvm.types import BF16, F16, F32, F64, I1, I8, I16, I32, I64, I128, PTR, VOID, Type, integer, vector
+    from xlakit.cpu.llvm.values import Value
+else:
+    _HOMES = {
+        "effort": ("Effort",),
+        "function": ("Function", "Loop"),
+        "module": ("Module",),
+        "types": (
+            "BF16",
+            "F16",
+            "F32",
+            "F64",
+            "I1",
+            "I8",
+            "I16",
+            "I32",
+            "I64",
+            "I128",
+            "PTR",
+            "VOID",
+            "Type",
+            "integer",
+            "vector",
+        ),
+        "values": ("Value",),
+    }
+
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        for home, names in _HOMES.items():
+            if name in names:
+                value = globals()[name] = getattr(import_module(f"xlakit.cpu.llvm.{home}"), name)
+                return value
+        raise AttributeError(f"module 'xlakit.cpu.llvm' has no attribute '{name}'")
+
 
 __all__ = [
     "BF16",

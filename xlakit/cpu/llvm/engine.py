@@ -18,7 +18,7 @@ from llvmlite.binding.newpassmanagers import NewPassManager
 
 from xlakit import options
 from xlakit.cpu.llvm import libcalls, target
-from xlakit.cpu.llvm.function import Effort
+from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.llvm.target import Processor
 from xlakit.errors import InternalError
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from xlakit.cpu.llvm import promises
+from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.llvm.loop import SCALAR, Loop, for_few_iterations
 from xlakit.cpu.llvm.types import I1, I8, I32, I64, PTR, VOID, Type, vector
 from xlakit.cpu.llvm.uniform import is_slow_to_vectorize
@@ -17,15 +17,6 @@ from xlakit.errors import InternalError
 
 if TYPE_CHECKING:
     from xlakit.cpu.llvm.module import Module
-
-
-class Effort(Enum):
-    """How much LLVM does for a function."""
-
-    ALL = "all"  # its passes over the IR, and good code
-    TIDY = "tidy"  # variables in registers, plain simplifications, and good code: loops are not vectorized
-    CODE = "code"  # good code for what is written in vectors already, and which passes would hardly change
-    LITTLE = "little"  # code as fast as it is made: what takes time is in the functions that are called
 
 
 class Function:

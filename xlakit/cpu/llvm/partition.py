@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
-from xlakit.cpu.llvm.function import Effort, Function
+from xlakit.cpu.llvm.effort import Effort
+from xlakit.cpu.llvm.function import Function
 from xlakit.cpu.llvm.promises import INLINED
 from xlakit.dataclass import dataclass
 

@@ -14,22 +14,13 @@ import numpy as np
 
 from xlakit import compile_cache as cache, options
 from xlakit.cpu.cache_key import runtime_key
-from xlakit.cpu.llvm import I64, VOID, Effort, Module, engine
-from xlakit.cpu.runtime.context import emit_context
-from xlakit.cpu.runtime.devices.device_threads import emit_device_threads
-from xlakit.cpu.runtime.devices.fibers import emit_fibers
-from xlakit.cpu.runtime.devices.rendezvous import emit_rendezvous, emit_rendezvous_start
-from xlakit.cpu.runtime.devices.replicas import emit_replicas
-from xlakit.cpu.runtime.devices.shares import emit_shares
-from xlakit.cpu.runtime.host import emit_host, host_symbols
-from xlakit.cpu.runtime.library_threads import emit_library_threads
-from xlakit.cpu.runtime.memory import cache_limit, emit_memory, emit_memory_start
-from xlakit.cpu.runtime.native_call import emit_native_call
+from xlakit.cpu.llvm import engine
+from xlakit.cpu.llvm.effort import Effort
+from xlakit.cpu.runtime.host import host_symbols
 from xlakit.cpu.runtime.numpy_api import api_symbols, data_handler
-from xlakit.cpu.runtime.pool import emit_pool, emit_pool_start
 from xlakit.cpu.runtime.processors import default_threads, processor_count
-from xlakit.cpu.runtime.thread_state import emit_thread_key, emit_thread_limit, emit_thread_state
 from xlakit.errors import UnsupportedError
+from xlakit.settings import kept_bytes
 
 # The functions that Python calls with ctypes, with the words that they take and give.
 _FUNCTIONS: Mapping[str, tuple[type[Any] | None, int]] = {
@@ -95,35 +86,6 @@ _lock = threading.Lock()
 _loaded: list[Runtime] = []
 
 
-def runtime_text() -> str:
-    """The runtime as LLVM IR: the same text for the same version of xlakit, Python, NumPy and system."""
-    module = Module("runtime")
-    emit_thread_state(module)
-    emit_thread_limit(module)
-    emit_pool(module)
-    at_thread_exit = emit_memory(module, huge_pages=sys.platform == "linux")
-    emit_library_threads(module)
-    fn = module.function("xlakit_runtime_start", VOID, [I64, I64, I64], external=True)
-    threads, processors, limit = fn.parameters
-    emit_thread_key(fn, at_thread_exit)
-    emit_memory_start(fn, limit)
-    emit_pool_start(fn, threads, processors)
-    emit_rendezvous_start(fn, processors)
-    fn.call("xlakit_device_threads_reset", VOID)
-    fn.call("xlakit_library_reset", VOID)
-    fn.ret()
-    emit_context(module)
-    emit_fibers(module)
-    emit_host(module)
-    emit_rendezvous(module)
-    emit_shares(module)
-    emit_device_threads(module)
-    emit_replicas(module)
-    if api_symbols() is not None:
-        emit_native_call(module)
-    return module.text()
-
-
 def runtime_object(text: str) -> bytes:
     """The object file of the runtime's text. It holds no addresses, so that it can be cached on disk."""
     # It is written as it should run, and has no loop to vectorize: LLVM's passes would take longer than all else.
@@ -146,7 +108,7 @@ class Runtime:
             for name, (result, count) in _FUNCTIONS.items()
         }
         processors = processor_count()
-        self.call("xlakit_runtime_start", default_threads(processors), processors, cache_limit())
+        self.call("xlakit_runtime_start", default_threads(processors), processors, kept_bytes())
         self.call("xlakit_main_thread", threading.main_thread().ident or 0)
         if api is not None:
             self._start_python()
@@ -207,12 +169,14 @@ def _machine_code() -> bytes:
 def _cached_or_made() -> bytes:
     variant = "" if api_symbols() is None else "python"
     key = runtime_key(variant) if cache.is_enabled() else None
-    if key is None:
-        return runtime_object(runtime_text())
-    entry = cache.load(key)
+    entry = None if key is None else cache.load(key)
     if entry is None:
+        # What writes it is not needed where it is in the cache.
+        from xlakit.cpu.runtime.text import runtime_text
+
         entry = cache.Entry({}, {"object": runtime_object(runtime_text())})
-        cache.save(key, entry)
+        if key is not None:
+            cache.save(key, entry)
     return bytes(entry.sections["object"])
 
 

@@ -10,14 +10,11 @@ Before each block there is a header of 64 bytes: its class, the next free block,
 
 from __future__ import annotations
 
-import os
-
 from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import APART, INLINED
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.thread_state import SMALL_CLASSES, THREAD, thread_state
-from xlakit.errors import ArgumentError
 
 # Classes for all sizes below 2^47 bytes.
 _CLASSES = 172
@@ -34,24 +31,6 @@ _HEADER = Record(size_class=1, next=1, origin=1, _fill=5)
 
 # cached: the bytes in ``free``. held: the bytes that the system gave and has not got back, free or not.
 _CACHE = Record(limit=1, cached=1, held=1, _line=5, mutex=8, free=_CLASSES)
-
-
-def cache_limit() -> int:
-    """How many bytes of free blocks may be kept: XLAKIT_KEPT_BYTES; by default 1 GiB or an eighth of the memory.
-
-    Raises ArgumentError where the environment variable is not a number of bytes.
-    """
-    text = os.environ.get("XLAKIT_KEPT_BYTES")
-    if text:
-        if not text.isdecimal():
-            raise ArgumentError(f"XLAKIT_KEPT_BYTES is {text!r}, not a number of bytes")
-        return min(int(text), _MAX_BYTES)
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        # This system does not tell.
-        return 1 << 30
-    return min(1 << 30, memory // 8)
 
 
 def emit_memory(module: Module, *, huge_pages: bool) -> Function:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from xlakit.cpu.llvm import I8, I64, Function, Value
+from typing import TYPE_CHECKING
+
+from xlakit.cpu import llvm
+
+if TYPE_CHECKING:
+    from xlakit.cpu.llvm import Function, Value
 
 
 class Record:
@@ -31,11 +36,11 @@ class Record:
 
     def at(self, fn: Function, base: Value, name: str) -> Value:
         """The address of a field of the structure at ``base``."""
-        return fn.at(base, I8, self._offsets[name])
+        return fn.at(base, llvm.I8, self._offsets[name])
 
     def load(self, fn: Function, base: Value, name: str) -> Value:
         """The first word of a field, as an integer."""
-        return fn.load(I64, self.at(fn, base, name))
+        return fn.load(llvm.I64, self.at(fn, base, name))
 
     def store(self, fn: Function, base: Value, name: str, value: Value) -> None:
         """Write the first word of a field."""

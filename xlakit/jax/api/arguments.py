@@ -8,9 +8,12 @@ to its size. The caller's structure may end before the fields that are newer tha
 from __future__ import annotations
 
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from xlakit.cpu.llvm import I8, I32, I64, PTR, Function, Type, Value
+from xlakit.cpu import llvm
+
+if TYPE_CHECKING:
+    from xlakit.cpu.llvm import Function, Value
 
 _PREFIX: Final = "struct_size extension_start"
 
@@ -138,25 +141,25 @@ _FIELDS: Final = {
     "AsyncHostToDeviceTransferManager_Destroy": "manager",
 }
 
-_TYPES: Final = {"": I64, "i": I32, "b": I8}
+_BYTES: Final = {"": 8, "i": 4, "b": 1}
 
 
 class Arguments:
-    """The layout of one structure: the offset and type of each field."""
+    """The layout of one structure: the offset and size of each field."""
 
     def __init__(self, fields: str) -> None:
-        self._fields: dict[str, tuple[int, Type]] = {}
+        self._fields: dict[str, tuple[int, int]] = {}
         end = 0
         for field in f"{_PREFIX} {fields}".split():
             name, _, kind = field.partition(":")
-            type = _TYPES[kind]
-            begin = -(-end // type.bytes) * type.bytes
-            self._fields[name] = begin, type
-            end = begin + type.bytes
+            size = _BYTES[kind]
+            begin = -(-end // size) * size
+            self._fields[name] = begin, size
+            end = begin + size
         self.size = -(-end // 8) * 8
 
-    def offset_and_type(self, name: str) -> tuple[int, Type]:
-        """The offset of a field in bytes, and its type."""
+    def offset_and_size(self, name: str) -> tuple[int, int]:
+        """The offset of a field, and its size, in bytes."""
         return self._fields[name]
 
     @property
@@ -171,22 +174,22 @@ class Arguments:
 
     def at(self, fn: Function, base: Value, name: str) -> Value:
         """The address of a field, for native code."""
-        return fn.at(base, I8, self._fields[name][0])
+        return fn.at(base, llvm.I8, self._fields[name][0])
 
     def load(self, fn: Function, base: Value, name: str) -> Value:
         """A field as an integer, extended to 8 bytes."""
-        value = fn.load(self._fields[name][1], self.at(fn, base, name))
-        return value if value.type is I64 else value.cast("sext", I64)
+        value = fn.load(llvm.integer(8 * self._fields[name][1]), self.at(fn, base, name))
+        return value if value.type is llvm.I64 else value.cast("sext", llvm.I64)
 
     def pointer(self, fn: Function, base: Value, name: str) -> Value:
         """A field as a pointer."""
-        return fn.load(PTR, self.at(fn, base, name))
+        return fn.load(llvm.PTR, self.at(fn, base, name))
 
     def store(self, fn: Function, base: Value, name: str, value: Value) -> None:
         """Write a field, cut to its size."""
-        type = self._fields[name][1]
-        if type is not I64:
-            value = value.cast("trunc", type)
+        size = self._fields[name][1]
+        if size < 8:
+            value = value.cast("trunc", llvm.integer(8 * size))
         fn.store(value, self.at(fn, base, name))
 
 

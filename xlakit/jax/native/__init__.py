@@ -12,5 +12,6 @@ memory.py    blocks: memory that buffers share
 buffers.py   buffers, and copies between them and the host
 executables.py, preparing.py, execute.py   programs, and calls of them
 queue.py     calls that run later, on a thread of their own; dispatch.py which calls do
+text.py      all functions as LLVM IR
 library.py   the functions compiled and loaded, with their addresses
 """

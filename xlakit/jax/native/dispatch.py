@@ -39,17 +39,6 @@ from xlakit.jax.native.records import EVENT, EXECUTABLE
 MODE: Final = "queue_mode"
 
 
-class Mode(IntEnum):
-    """Which calls go into the queue, of those that may; those whose arguments are not computed do with both others.
-
-    OFF: XLAKIT_ASYNC=0, or JAX's jax_cpu_enable_async_dispatch is off. ON: XLAKIT_ASYNC=1.
-    """
-
-    OFF = 0
-    LEARNED = 1
-    ON = 2
-
-
 class Way(IntEnum):
     """How a call runs."""
 

@@ -15,7 +15,7 @@ from xlakit.cpu.runtime import waiting
 from xlakit.jax.api.arguments import arguments_of
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.buffers import delete
-from xlakit.jax.native.dispatch import MODE, Mode, Way, is_long
+from xlakit.jax.native.dispatch import MODE, Way, is_long
 from xlakit.jax.native.errors import fail_if
 from xlakit.jax.native.events import ready_event
 from xlakit.jax.native.executables import keep
@@ -23,7 +23,7 @@ from xlakit.jax.native.memory import is_queued, leave_to_queue, share_with_queue
 from xlakit.jax.native.preparing import Prepared, is_donated, result_of, word
 from xlakit.jax.native.python import interrupt
 from xlakit.jax.native.queue import LONG_WEIGHT, await_empty, blocks_of, data_of, events_of
-from xlakit.jax.native.records import BUFFER, CALL, DEVICE, EVENT, EXECUTABLE, RESULT
+from xlakit.jax.native.records import BUFFER, CALL, DEVICE, EVENT, EXECUTABLE, RESULT, Mode
 
 _FAULTS: Final = (
     (Prepared.GONE, Code.INVALID_ARGUMENT, "a buffer that is given to the program has been deleted or donated"),

@@ -9,81 +9,35 @@ from typing import Any, Final
 
 from xlakit import compile_cache, options
 from xlakit.cpu.cache_key import runtime_key
-from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Module, Type, engine
+from xlakit.cpu.llvm import engine
+from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.runtime import runtime_symbols
-from xlakit.jax.api.slots import LAYOUTS, SLOTS
-from xlakit.jax.native.buffers import emit_buffers
-from xlakit.jax.native.dispatch import emit_dispatch
-from xlakit.jax.native.errors import emit_errors, emit_unsupported
-from xlakit.jax.native.events import emit_events
-from xlakit.jax.native.executables import emit_executables
-from xlakit.jax.native.execute import emit_execute
-from xlakit.jax.native.getters import emit_getters
-from xlakit.jax.native.layouts import emit_extension, emit_layouts
-from xlakit.jax.native.memory import emit_blocks
-from xlakit.jax.native.preparing import emit_preparing
-from xlakit.jax.native.python import PYTHON_FUNCTIONS, emit_python
-from xlakit.jax.native.queue import emit_queue
-from xlakit.jax.native.small import emit_small
-from xlakit.jax.native.transfer import emit_transfer
 
 _FORK: Final = ("queue_before_fork", "queue_after_fork_in_parent", "queue_after_fork_in_child")
 _FOR_PYTHON: Final = (
     "make_error", "event_start", "queue_start", "take_dead", "make_bytes", "destroy_bytes", "set_queue_mode", "way_of",
     "queue_weight", "cancel_queue", *_FORK,
 )  # fmt: skip
-# What is imported from the runtime: name, result and parameters.
-_RUNTIME: Final[list[tuple[str, Type, list[Type]]]] = [
-    ("xlakit_allocate", PTR, [I64]),
-    ("xlakit_release", VOID, [PTR]),
-    ("xlakit_limit_threads", I64, [I64]),
-    ("xlakit_thread_count", I64, []),
-]
 _VARIANT: Final = "jax"
-
-
-def slots_text(of_python: tuple[str, ...]) -> tuple[str, list[str]]:
-    """The functions as LLVM IR, and which of the interface's there are.
-
-    of_python: the functions that are written in Python, which are not emitted as unsupported.
-    """
-    module = Module("jax")
-    for name, result, parameters in _RUNTIME:
-        module.declare(name, result, parameters)
-    for emit in (
-        emit_errors,
-        emit_python,
-        emit_events,
-        emit_blocks,
-        emit_layouts,
-        emit_extension,
-        emit_buffers,
-        emit_transfer,
-        emit_executables,
-        emit_dispatch,
-        emit_queue,
-        emit_preparing,
-        emit_execute,
-        emit_small,
-        emit_getters,
-    ):
-        emit(module)
-    emit_unsupported(module, [s for s in SLOTS if s not in module.functions and s not in of_python])
-    return module.text(), [s for s in (*SLOTS, *LAYOUTS) if s in module.functions]
 
 
 class Native:
     """The functions in memory. They stay until the process ends."""
 
     def __init__(self, of_python: tuple[str, ...], failure: int) -> None:
-        names, data = _machine_code(of_python)
+        code = _machine_code(of_python)
+        names: list[str] = code.fields["slots"]
         found = runtime_symbols()
-        symbols = {name: found[name] for name, _, _ in _RUNTIME}
-        for name, _, _ in PYTHON_FUNCTIONS:
+        symbols = {name: found[name] for name in code.fields["runtime"]}
+        for name in code.fields["python"]:
             symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
         exported = [*names, *_FOR_PYTHON]
         self._library = engine.Library(
-            "xlakit_jax", data, exported, {**symbols, "xlakit_jax_failure": failure}, stays=True
+            "xlakit_jax",
+            bytes(code.sections["object"]),
+            exported,
+            {**symbols, "xlakit_jax_failure": failure},
+            stays=True,
         )
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._library))
         self.slots: Mapping[str, int] = {name: self._library.address(name) for name in names}
@@ -117,19 +71,24 @@ class Native:
         return made
 
 
-def _machine_code(of_python: tuple[str, ...]) -> tuple[list[str], bytes]:
+def _machine_code(of_python: tuple[str, ...]) -> compile_cache.Entry:
+    """The object file, and the names of the functions that it has and of those that it imports."""
     # Loaded for the life of the process, as the runtime is.
     with options.compiling(options.DEFAULT, cpu=options.current().cpu):
         return _kept_or_made(of_python)
 
 
-def _kept_or_made(of_python: tuple[str, ...]) -> tuple[list[str], bytes]:
+def _kept_or_made(of_python: tuple[str, ...]) -> compile_cache.Entry:
     key = runtime_key(f"{_VARIANT} {of_python}") if compile_cache.is_enabled() else None
     entry = None if key is None else compile_cache.load(key)
     if entry is None:
+        # What writes them is not needed where they are in the cache.
+        from xlakit.jax.native.text import PYTHON, RUNTIME, slots_text
+
         text, names = slots_text(of_python)
+        fields = {"slots": names, "runtime": RUNTIME, "python": PYTHON}
         # Calls through these take as long as with all of LLVM's passes, which take twice as long.
-        entry = compile_cache.Entry({"slots": names}, {"object": engine.compiled(text, Effort.TIDY)})
+        entry = compile_cache.Entry(fields, {"object": engine.compiled(text, Effort.TIDY)})
         if key is not None:
             compile_cache.save(key, entry)
-    return list(entry.fields["slots"]), bytes(entry.sections["object"])
+    return entry

@@ -6,9 +6,22 @@ A field that a function of the interface returns has the name that it has in the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Final
 
 from xlakit.cpu.runtime.record import Record
+
+
+class Mode(IntEnum):
+    """Which calls go into the queue, of those that may; those whose arguments are not computed do with both others.
+
+    OFF: XLAKIT_ASYNC=0, or JAX's jax_cpu_enable_async_dispatch is off. ON: XLAKIT_ASYNC=1.
+    """
+
+    OFF = 0
+    LEARNED = 1
+    ON = 2
+
 
 # An error; its text follows.
 ERROR: Final = Record(code=1, message_size=1)

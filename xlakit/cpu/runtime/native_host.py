@@ -1,0 +1,94 @@
+"""The functions by which native code turns to Python; host.py describes them, and has what Python does."""
+
+from __future__ import annotations
+
+from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Module
+from xlakit.cpu.llvm.promises import APART, SELDOM
+from xlakit.cpu.runtime import waiting
+from xlakit.cpu.runtime.context import CONTEXT, Status
+from xlakit.cpu.runtime.devices.fibers import FIBER, FiberState, current_fiber, leave_fiber
+
+# How often a loop lets Python look for signals; asking costs the GIL.
+_POLL_NANOSECONDS = 100_000_000
+
+
+def emit_host(module: Module) -> None:
+    """Write the functions into a module that has emit_context's.
+
+    Also ``xlakit_main_thread(i64)``, which says on which thread Python runs signal handlers.
+    """
+    main = module.global_data("main_thread", 8)
+    fn = module.function("xlakit_main_thread", VOID, [I64], external=True)
+    fn.store(fn.parameters[0], fn.address(main))
+    fn.ret()
+
+    module.declare("xlakit_host_trampoline", I64, [I64, I64, I64])
+    fn = module.function("xlakit_host_call", I64, [PTR, I64, PTR], external=True)
+    context, step, buffers = fn.parameters
+    stopped = CONTEXT.load(fn, context, "stopped")
+    # An exception may be set by now, and what the step would be given makes no sense.
+    fn.return_if(stopped.ne(0), stopped)
+    key = CONTEXT.load(fn, context, "host")
+    fn.ret(fn.call("xlakit_host_trampoline", I64, key, step, buffers.cast("ptrtoint", I64)))
+
+    _emit_execute_for_python(module)
+    _emit_signals(module)
+    _emit_poll(module)
+
+
+def _emit_poll(module: Module) -> None:
+    """``xlakit_poll(ptr context) -> status``: DONE where the program may go on.
+
+    On the main thread signal handlers run from time to time; a handler that raises stops the program.
+    """
+    fn = module.function("xlakit_poll", I64, [PTR], external=True)
+    (context,) = fn.parameters
+    stopped = CONTEXT.load(fn, context, "stopped")
+    fn.return_if(stopped.ne(0), stopped)
+    origin = fn.load(PTR, CONTEXT.at(fn, context, "origin"))
+    interrupt = fn.atomic_load(I64, CONTEXT.at(fn, origin, "interrupt"), "monotonic")
+    fn.return_if(interrupt.ne(0), fn.i64(Status.INTERRUPTED))
+    run = fn.load(PTR, CONTEXT.at(fn, context, "run"))
+    is_one = (fn.constant(I1, 0),)
+    (stopped,) = fn.if_else(run.eq(fn.null()), lambda: is_one, lambda: (fn.call("run_has_stopped", I1, run),))
+    fn.return_if(stopped, fn.i64(Status.INTERRUPTED))
+    module.declare("pthread_self", I64, [])
+    fn.return_if(fn.call("pthread_self", I64).ne(fn.load(I64, fn.address("main_thread"))), fn.i64(Status.DONE))
+    polled = CONTEXT.at(fn, context, "polled")
+    last, now = fn.atomic_load(I64, polled, "monotonic"), waiting.clock(fn)
+    fn.return_if((now - last) < _POLL_NANOSECONDS, fn.i64(Status.DONE))
+    fn.atomic_store(now, polled, "monotonic")
+    # The first time is only the beginning of the count.
+    fn.return_if(last.eq(0), fn.i64(Status.DONE))
+    fn.ret(fn.call("run_signal_handlers", I64))
+
+
+def _emit_signals(module: Module) -> None:
+    """``run_signal_handlers() -> status``, which on a fiber has the thread do it (``signals_on_thread``)."""
+    module.declare("PyGILState_Ensure", I32, [])
+    module.declare("PyGILState_Release", VOID, [I32])
+    module.declare("PyErr_CheckSignals", I32, [])
+    fn = module.function("signals_on_thread", I64, [], attributes=(APART, SELDOM))
+    state = fn.call("PyGILState_Ensure", I32)
+    raised = fn.call("PyErr_CheckSignals", I32).ne(0)
+    fn.call("PyGILState_Release", VOID, state)
+    fn.ret(fn.select(raised, fn.i64(Status.RAISED), fn.i64(Status.DONE)))
+
+    fn = module.function("run_signal_handlers", I64, [], attributes=(APART, SELDOM))
+    fiber = current_fiber(fn)
+    with fn.if_(fiber.eq(fn.null())):
+        fn.ret(fn.call("signals_on_thread", I64))
+    leave_fiber(fn, fiber, FiberState.ASKS)
+    fn.ret(FIBER.load(fn, fiber, "answer"))
+
+
+def _emit_execute_for_python(module: Module) -> None:
+    """``xlakit_execute_for_python(ptr origin, ptr arguments, ptr results) -> i64``: run without the GIL; a status."""
+    module.declare("PyEval_SaveThread", PTR, [])
+    module.declare("PyEval_RestoreThread", VOID, [PTR])
+    fn = module.function("xlakit_execute_for_python", I64, [PTR, PTR, PTR], external=True)
+    origin, arguments, results = fn.parameters
+    state = fn.call("PyEval_SaveThread", PTR)
+    status = fn.call("xlakit_execute", I64, origin, arguments, results)
+    fn.call("PyEval_RestoreThread", VOID, state)
+    fn.ret(status)
