@@ -261,9 +261,22 @@ class Shape:
 
     def without_layout(self) -> Shape:
         """The same shape with no layout said anywhere."""
-        if self.is_array:
-            return self if self.layout is None else replace(self, layout=None)
-        return replace(self, tuple_shapes=tuple(s.without_layout() for s in self.tuple_shapes))
+        if self.layout is not None:
+            return self._without(self.tuple_shapes)
+        plain = tuple([shape.without_layout() for shape in self.tuple_shapes])
+        # Tuples compare their elements by identity first.
+        return self if plain == self.tuple_shapes else self._without(plain)
+
+    def _without(self, tuple_shapes: tuple[Shape, ...]) -> Shape:
+        """The same without a layout of its own; it needs no check, and passes make some for each instruction."""
+        made = object.__new__(Shape)
+        set_field = object.__setattr__
+        set_field(made, "element_type", self.element_type)
+        set_field(made, "dimensions", self.dimensions)
+        set_field(made, "layout", None)
+        set_field(made, "dynamic_dimensions", self.dynamic_dimensions)
+        set_field(made, "tuple_shapes", tuple_shapes)
+        return made
 
     @explaining
     def with_element_type(self, element_type: PrimitiveType) -> Shape:

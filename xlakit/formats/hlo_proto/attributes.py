@@ -89,8 +89,11 @@ def _slot(cls: type[Op], spec: Attribute) -> _Slot:
 
 def read_operation(cls: type[Op], instruction: Any, operands: Sequence[Shape], called: Sequence[Computation]) -> Op:
     """The operation of a HloInstructionProto on ``operands`` that calls ``called``. Raises FormatError, ShapeError."""
+    slots = _slots(cls)
+    if not slots and not called and not cls.can_call:
+        return _without_attributes(cls).canonical(operands)
     values = _distribute(cls, called) if called or cls.can_call else {}
-    for slot in _slots(cls):
+    for slot in slots:
         try:
             holder = slot.holder(instruction)
             value = _UNSAID if holder is None else _READERS[slot.spec.kind](holder, slot)
@@ -104,6 +107,12 @@ def read_operation(cls: type[Op], instruction: Any, operands: Sequence[Shape], c
         elif slot.spec.required:
             raise FormatError(f"{slot.spec.proto} is missing")
     return cls(**values).canonical(operands)
+
+
+@cache
+def _without_attributes(cls: type[Op]) -> Op:
+    """The operation of a class that has only one."""
+    return cls()
 
 
 def write_operation(op: Op, instruction: Any) -> None:

@@ -176,8 +176,9 @@ class _Instructions:
 
     def find_all(self, numbers: Sequence[int]) -> list[Instruction]:
         found: list[Instruction] = []
+        by_id = self.by_id
         for number in numbers:
-            instruction = self.find(number)
+            instruction = by_id.get(number) or self.find(number)
             if instruction is None:
                 raise FormatError(
                     f"{number} is not the id of an instruction before this one",
@@ -230,14 +231,14 @@ def read_annotations(proto: Any, payloads: Sequence[bytes], known: dict[bytes, A
     except XlakitError as error:
         error.rule = f"{where}: {error.rule}"
         raise
-    if proto.frontend_attributes.map:
+    if proto.HasField("frontend_attributes") and proto.frontend_attributes.map:
         made["frontend_attributes"] = tuple(sorted(proto.frontend_attributes.map.items()))
     if proto.backend_config:
         made["backend_config"] = text_of(proto.backend_config)
-    if proto.statistics_viz.ByteSize():
+    if proto.HasField("statistics_viz") and proto.statistics_viz.ByteSize():
         made["statistics"] = tuple((s.stat_name, s.stat_val) for s in proto.statistics_viz.statistics)
         made["statistics_visualized"] = proto.statistics_viz.stat_index_to_visualize
-    if proto.parameter_replication.replicated_at_leaf_buffers:
+    if proto.HasField("parameter_replication") and proto.parameter_replication.replicated_at_leaf_buffers:
         made["parameter_replication"] = tuple(proto.parameter_replication.replicated_at_leaf_buffers)
     if plain is not None and len(made) == 1:
         return plain

@@ -10,7 +10,7 @@ from xlakit.ir.attributes import Annotations
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Call, Fusion
-from xlakit.ops.data import Parameter
+from xlakit.ops.data import Constant, Parameter
 from xlakit.ops.reduction import Map
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import ComputationPass, PassContext
@@ -88,6 +88,8 @@ class _Body(ComputationCloner):
     def __init__(self, computation: Computation, context: PassContext) -> None:
         super().__init__(computation, context)
         self.has_inlined = False
+        # The constants of computations that were called before: they serve for all calls.
+        self._constants: dict[Instruction, Instruction] = {}
 
     def inline(self, call: Instruction, callee: Computation) -> None:
         """The instructions of a callee instead of its call."""
@@ -121,6 +123,10 @@ class _Body(ComputationCloner):
         for old in callee.instructions:
             if isinstance(old.op, Parameter):
                 continue
+            known = self._constants.get(old) if sizes is None else None
+            if known is not None:
+                inside[old] = known
+                continue
             new = Instruction(
                 old.op,
                 [inside[o] for o in old.operands],
@@ -130,6 +136,8 @@ class _Body(ComputationCloner):
                 annotations=_inlined_annotations(old.annotations, call.annotations),
             )
             made = self.append(new)
+            if sizes is None and isinstance(old.op, Constant) and not old.control_predecessors:
+                self._constants[old] = made
             inside[old] = made if sizes is None or old.operands else self.at(call).broadcast(made, sizes)
 
 

@@ -123,12 +123,22 @@ def _nothing_to_wait_for() -> ExecutionContext:
     return ExecutionContext()
 
 
-def _evaluate(x: Instruction) -> Value:
+def _device() -> Device:
+    """A device that runs nothing else."""
     program = Program(_NO_MODULE, Grid(1, 1), _no_calls())
     execution_context = _nothing_to_wait_for()
     run = start_run(program, execution_context, shares_context=False)
-    device = Device(run, execution_context, 0, _NO_RANDOM)
-    context = Context(device, x)
+    return Device(run, execution_context, 0, _NO_RANDOM)
+
+
+@cache
+def _lasting_device() -> Device:
+    """The device of all operations that call no computation, of which it would keep what it knows of them."""
+    return _device()
+
+
+def _evaluate(x: Instruction) -> Value:
+    context = Context(_device() if x.op.can_call else _lasting_device(), x)
 
     def value_of(known: Instruction) -> Value:
         operands = [value_of(o) for o in known.operands]
