@@ -12,9 +12,7 @@ from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError, Xlaki
 from xlakit.execution.calls.at_sizes import at_sizes
 from xlakit.execution.calls.c_calls import CTarget, is_c_function, returns_status
 from xlakit.execution.calls.ffi.target import FfiTarget
-from xlakit.execution.calls.foreign.meaning import ForeignCall
-from xlakit.execution.calls.foreign.opaque import what_is
-from xlakit.execution.calls.foreign.table import foreign_calls
+from xlakit.execution.calls.foreign.table import ForeignCall, foreign_calls
 from xlakit.execution.calls.lapack import lapack_calls, transposed_target
 from xlakit.execution.calls.size_checks import SIZE_CHECKS
 from xlakit.execution.values import read_only, to_device
@@ -116,6 +114,8 @@ class CustomCalls:
     def _target(self, name: str) -> Target:
         found = self._targets.get(name)
         if found is None:
+            from xlakit.execution.calls.foreign.opaque import what_is
+
             what = what_is(name)
             known = f"it is {what}" if what else f"known: {_known(self._targets)}"
             raise UnsupportedError(

@@ -123,6 +123,8 @@ class _Body(ComputationCloner):
         for old in callee.instructions:
             if isinstance(old.op, Parameter):
                 continue
+            # Also where it is not needed: so the names that follow are those of a constant for each call.
+            name = self.names.keep_or_new(old.name)
             known = self._constants.get(old) if sizes is None else None
             if known is not None:
                 inside[old] = known
@@ -131,7 +133,7 @@ class _Body(ComputationCloner):
                 old.op,
                 [inside[o] for o in old.operands],
                 old.shape if sizes is None or not old.operands else old.shape.with_dimensions(tuple(sizes)),
-                self.names.keep_or_new(old.name),
+                name,
                 control_predecessors=[inside[p] for p in old.control_predecessors],
                 annotations=_inlined_annotations(old.annotations, call.annotations),
             )

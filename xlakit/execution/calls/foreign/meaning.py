@@ -7,19 +7,16 @@ rounded to the result's type once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 
 from xlakit.builder import XlaBuilder
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
-from xlakit.errors import ShapeError, UnsupportedError, XlakitError
+from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.execution.calls.foreign.config import Config
-from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ir.operation import Evaluation, Value
 from xlakit.ops.custom_call import CustomCall
-from xlakit.ops.data import constant, parameter, tuple_
+from xlakit.ops.data import constant, tuple_
 from xlakit.ops.elementwise.convert import convert_element_type
 from xlakit.ops.handle import XlaOp
 from xlakit.ops.movement import broadcast
@@ -106,42 +103,3 @@ class Foreign:
         if not shape.is_array:
             raise UnsupportedError(f"a result of shape {shape} has no meaning here", hint="results may be arrays")
         return broadcast(constant(self.builder, 0, shape.element_type), shape.dimensions)
-
-
-class ForeignCall:
-    """The function of a target: ``build`` makes what a call computes of its operands, instruction and config.
-
-    section: the key of backend_config that has the config.
-    """
-
-    def __init__(self, section: str, build: Callable[[Foreign], XlaOp]) -> None:
-        self._section = section
-        self._build = build
-        # Equal calls have one computation, which keeps no program alive.
-        self._computation = lru_cache(maxsize=64)(self._make)
-
-    def check(self, instruction: Instruction) -> None:
-        """Raise ShapeError or UnsupportedError for a call that breaks the rules of its target, or has no meaning."""
-        self._of(instruction)
-
-    def __call__(self, context: Evaluation, *operands: Value) -> Value:
-        """The call's result."""
-        return context.call(self._of(context.instruction), *operands)
-
-    def _of(self, instruction: Instruction) -> Computation:
-        op, text = instruction.op_as(CustomCall), instruction.annotations.backend_config
-        shapes = tuple(o.shape for o in instruction.operands)
-        try:
-            return self._computation(op, instruction.shape, shapes, text)
-        except XlakitError as error:
-            # Errors of the builder name an operation and lines that are not the program's.
-            rule = f"{error.operation}: {error.rule}" if error.operation else error.rule
-            kind = UnsupportedError if isinstance(error, UnsupportedError) else ShapeError
-            name = f"custom-call '{instruction.name}'"
-            raise kind(rule, operation=name, shapes=shapes, hint=error.hint) from None
-
-    def _make(self, op: CustomCall, declared: Shape, shapes: Sequence[Shape], text: str) -> Computation:
-        builder = XlaBuilder("foreign_call")
-        operands = tuple(parameter(builder, i, shape.without_layout()) for i, shape in enumerate(shapes))
-        root = self._build(Foreign(builder, op, declared, operands, Config.parse(text, self._section)))
-        return builder.build(root).computation
