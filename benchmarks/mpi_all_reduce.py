@@ -2,7 +2,7 @@
 
 Measures, over sizes: a message between two ranks; MPI's own Allreduce; and xlakit's all-reduce program. Fits latency
 (alpha, seconds) and inverse bandwidth (beta, seconds a byte) to the messages, and prints what three algorithms, and
-xlakit's ordered one, would take on more ranks of the same kind.
+xlakit's, would take on more ranks of the same kind.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ import numpy as np
 
 import xlakit as xla
 from xlakit import distributed
-from xlakit.distributed.slots import slot_bytes
 
+# Up to so many bytes of all devices together are gathered by each.
+_SMALL = 1 << 15
+# Parts of up to so many bytes go in rounds.
+_SMALL_PART = 1 << 16
 _SIZES = [4, 64, 1024, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24]
 
 
@@ -46,15 +49,15 @@ def models(network: Network, ranks: int, size: int) -> dict[str, float]:
     """Seconds of an all-reduce of ``size`` bytes on ``ranks`` processes, by algorithm."""
     a, b, g = network.alpha, network.beta, network.gamma
     rounds, share = math.ceil(math.log2(ranks)), (ranks - 1) / ranks
-    # Two slots: each process sends what it has, doubled in each round.
-    slots = 2 * (rounds * a + (ranks - 1) * slot_bytes(ranks) * b)
-    direct = (ranks - 1) * a + share * size * b
-    bruck = rounds * a + rounds * size / 2 * b
+    # All get everything in rounds; or each deals out its parts, in rounds or directly, and all get the sums in rounds.
+    gather = rounds * a + (ranks - 1) * size * (b + g)
+    deal = rounds * (a + size / 2 * b) if size <= _SMALL_PART * ranks else (ranks - 1) * a + share * size * b
+    parts = deal + rounds * a + share * size * (b + g)
     return {
         "ring": 2 * (ranks - 1) * a + 2 * share * size * b + share * size * g,
         "recursive doubling": rounds * (a + size * b + size * g),
         "Rabenseifner": 2 * rounds * a + 2 * share * size * b + share * size * g,
-        "xlakit, ordered": slots + min(direct, bruck) + share * size * g + rounds * a + share * size * b,
+        "xlakit": gather if size * ranks <= _SMALL else parts,
     }
 
 

@@ -43,8 +43,8 @@ def test_different_programs_are_found_out(survived):
     for said in survived:
         (report,) = said["different"]
         assert report.startswith("RankError")
-        assert "is total (x: f32[3]) -> f32[3]" in report
-        assert "is product (x: f32[3]) -> f32[3]" in report
+        assert "rank 0 (device 0): run 2 is total (x: f32[3]) -> f32[3]" in report
+        assert "rank 1 (device 1): run 2 is product (x: f32[3]) -> f32[3]" in report
 
 
 def test_an_error_in_one_process_is_told_in_the_others(survived):
@@ -62,8 +62,8 @@ def test_different_orders_of_collectives_are_an_error_that_tells_both(survived):
     for said in survived:
         (report,) = said["crossed"]
         assert "the processes of a group are at different collectives" in report
-        assert "rank 0: all-gather 'all-gather" in report
-        assert "rank 1: all-reduce 'all-reduce" in report
+        assert "rank 0 (device 0): all-gather 'all-gather" in report
+        assert "rank 1 (device 1): all-reduce 'all-reduce" in report
         assert "fault_worker.py:" in report
 
 
@@ -73,14 +73,15 @@ def test_a_process_that_has_ended_the_program_is_not_waited_for(survived, fault)
     assert errors
     for report in errors:
         assert report.startswith("RankError")
-        assert "waits in vain:|  rank 1 (device 1) has ended the program" in report
+        assert "rank 1 (device 1) has ended the program, after 0." in report
         assert "fault_worker.py:" in report
 
 
 def test_a_process_that_does_not_come_is_named():
     said, _ = reports("absent", 0.5)
-    assert said[0][""][1].startswith("RankError the beginning of 'total': some processes did not come for 0.5 seconds")
-    assert "rank 1 (device 1) runs no program" in said[0][""][1]
+    assert said[0][""][1].startswith("RankError all-reduce 'all-reduce")
+    assert "rank 1 (device 1) has not begun the program (it runs no program), after 0." in said[0][""][1]
+    assert "fault_worker.py:" in said[0][""][1]
     assert "XLAKIT_TIMEOUT" in said[0][""][1]
 
 
@@ -93,7 +94,9 @@ def test_an_uncaught_error_ends_all_processes():
     said, done = reports("dies", 30)
     assert done.returncode != 0
     assert "RuntimeError: rank one is ill" in done.stderr
-    assert said[0][""][1].startswith("RankError rank 1 (device 1) ended with an error: RuntimeError: rank one is ill")
+    report = said[0][""][1]
+    assert report.startswith("RankError all-reduce 'all-reduce")
+    assert "rank 1 (device 1) has ended with an error: RuntimeError: rank one is ill, after 0." in report
 
 
 @pytest.mark.parametrize("fault", ["killed", "exits"])

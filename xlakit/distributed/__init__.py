@@ -10,19 +10,20 @@ and in it
 Each process runs its share of the devices, and gives and gets the values of those. Without a launcher, the one process
 has them all. See docs/distributed.md.
 
-    mpi.py         MPI itself: how it is loaded, and how its calls are made
-    cluster.py     Cluster: the processes, and what they agree on when a run begins
-    processes.py   what the runs of one process share to reach the others
-    session.py     one run: how groups with members in several processes meet
-    reductions.py  the reductions that MPI does
-    packing.py     values as bytes
-    mailbox.py     from one device to another
-    watch.py       what processes ask and tell each other; patience.py: how long they wait
-    spread.py      which device is where
-    launch.py      initialize, and how processes end
-    local_part.py  the devices of a run that are in this process
-    fingerprint.py the fingerprint of a program
-    peers/         programs on some of several processes, by ZeroMQ instead of MPI; JAX uses it
+    launch.py         initialize, and how processes end
+    network.py        Network: the runs that this process takes part in
+    session.py        one run: collectives made of messages
+    local_part.py     the devices of a run that are in this process
+    deadline.py       how long a process waits for others, and the error when it gives up
+    credits.py        how far a process may run ahead of another one
+    connections.py    messages to and from the other processes, and which of these have ended
+    messages.py       what the messages are; packing.py: values as bytes
+    transport.py      what carries messages: the interface
+    mpi_transport.py  MPI, for processes that it has started; mpi.py: how it is loaded and called
+    zeromq.py         ZeroMQ, for processes of JAX that MPI has not started
+    reductions.py     the reductions that may be combined in any order
+    fingerprint.py    by what processes know that they run the same program
+    processors.py     how the processes of a machine share its processors
 """
 
 from xlakit.distributed.launch import Cluster, initialize

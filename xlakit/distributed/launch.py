@@ -8,19 +8,19 @@ killed sends no notice: then MPI's launcher ends the others, or their waits for 
 from __future__ import annotations
 
 import atexit
-import os
-import sys
-import time
-from types import TracebackType
-from typing import Any
+from functools import partial
 
 from xlakit.arguments import converting, name_type
 from xlakit.deprecation import warn_renamed
 from xlakit.distributed import mpi
-from xlakit.distributed.cluster import MpiCluster
-from xlakit.distributed.spread import Spread
+from xlakit.distributed.messages import TOKEN_BYTES
+from xlakit.distributed.mpi_transport import MpiTransport
+from xlakit.distributed.network import Network
+from xlakit.distributed.processors import own_processors, share_processors
+from xlakit.distributed.session import NetworkSession
 from xlakit.errors import ArgumentError
 from xlakit.execution.context import ExecutionContext
+from xlakit.execution.run import Run
 from xlakit.settings import default_timeout
 
 # How long a process that ends with an error waits for the others to report theirs, in seconds.
@@ -30,40 +30,43 @@ _GRACE = 2.0
 class Cluster:
     """The processes of a program, and the devices of this process; made by :func:`initialize`."""
 
-    def __init__(self, spread: Spread, network: MpiCluster | None) -> None:
-        self._spread = spread
+    def __init__(self, rank: int, ranks: int, per_rank: int, network: Network | None) -> None:
+        self._rank = rank
+        self._ranks = ranks
+        self._per_rank = per_rank
         self._network = network
 
     @property
     def process_index(self) -> int:
         """The number of this process, from 0: its rank."""
-        return self._spread.rank
+        return self._rank
 
     @property
     def process_count(self) -> int:
         """How many processes there are."""
-        return self._spread.ranks
+        return self._ranks
 
     @property
     def device_count(self) -> int:
         """How many devices there are in all processes."""
-        return self._spread.ranks * self._spread.per_rank
+        return self._ranks * self._per_rank
 
     @property
     def local_devices(self) -> range:
         """The numbers of the devices in this process."""
-        return self._spread.local
+        return range(self._rank * self._per_rank, (self._rank + 1) * self._per_rank)
 
     def process_of(self, device: int) -> int:
         """The number of the process that has a device."""
-        return self._spread.rank_of(device)
+        return device // self._per_rank
 
     def new_execution_context(self, *, timeout: float | None = None) -> ExecutionContext:
         """A context for :func:`xlakit.compile` whose programs run on the devices of all processes."""
         if timeout is None and self._network is not None:
             timeout = self._network.timeout
         execution_context = ExecutionContext(timeout=timeout)
-        execution_context.network = self._network
+        if self._network is not None:
+            execution_context.network = _AllDevices(self, self._network)
         return execution_context
 
     def make_world(self, *, timeout: float | None = None) -> ExecutionContext:
@@ -73,6 +76,35 @@ class Cluster:
 
     def __repr__(self) -> str:
         return f"<Cluster: process {self.process_index} of {self.process_count}, {self.device_count} devices>"
+
+
+class _AllDevices:
+    """The devices of all processes, which a program runs on; see :class:`xlakit.execution.context.Network`."""
+
+    def __init__(self, cluster: Cluster, network: Network) -> None:
+        self._cluster = cluster
+        self._network = network
+
+    def local_devices(self, num_devices: int) -> range:
+        """The devices of a program that run in this process; a program for one device runs in each on its own."""
+        cluster = self._cluster
+        if num_devices == 1:
+            return range(1)
+        if num_devices != cluster.device_count:
+            raise ArgumentError(
+                f"the program is for {num_devices} devices, {cluster.process_count} processes of "
+                f"{len(cluster.local_devices)} have {cluster.device_count}",
+                hint=f"run it on {cluster.device_count} devices, or give "
+                f"xlakit.distributed.initialize(devices={num_devices})",
+            )
+        return cluster.local_devices
+
+    def session(self, run: Run, execution_context: ExecutionContext) -> NetworkSession | None:
+        """Take part in a run; None for a program of one device."""
+        count = run.program.grid.num_devices
+        if count == 1:
+            return None
+        return self._network.begin(tuple(map(self._cluster.process_of, range(count))), run, execution_context)
 
 
 name_type(Cluster, "a cluster", "clusters", "make it with xlakit.distributed.initialize()")
@@ -114,87 +146,37 @@ def initialize(
             )
         return _joined
     if not (mpi.is_launched() if launched is None else launched):
-        _joined = Cluster(Spread(0, 1, devices or 1), None)
+        _joined = Cluster(0, 1, devices or 1, None)
         return _joined
     started = mpi.Mpi()
-    ranks = started.world.size
+    rank, ranks = started.world.rank, started.world.size
     if devices is not None and devices % ranks:
         raise ArgumentError(
             f"{devices} devices do not divide between {ranks} processes",
             hint=f"give {ranks * (devices // ranks + 1)}, or another number of processes",
         )
-    spread = Spread(started.world.rank, ranks, (devices or ranks) // ranks)
     seconds = default_timeout() if timeout is None else timeout
-    network = MpiCluster(started, spread, timeout=seconds, any_order=reduction == "any")
-    _share_processors(started)
-    _Leaving(network)
-    _joined = Cluster(spread, network)
+    network = Network(partial(MpiTransport, started), timeout=seconds, any_order=reduction == "any")
+    processors = own_processors()
+    all = started.call(lambda: started.world.allgather((network.endpoint, processors)))
+    share_processors([other for _, other in all], processors)
+    per_rank = (devices or ranks) // ranks
+    names = [_name(other, per_rank) for other in range(ranks)]
+    # MPI's messages cannot come from another job, so that the token can be the same for all.
+    network.join(rank, [endpoint for endpoint, _ in all], names, bytes(range(TOKEN_BYTES)))
+    atexit.register(_leave, network, started)
+    _joined = Cluster(rank, ranks, per_rank, network)
     return _joined
 
 
-def _share_processors(started: mpi.Mpi) -> None:
-    """Let the processes of one machine share its processors, unless the number of threads is set."""
-    node = started.call(lambda: started.world.Split_type(started.api.COMM_TYPE_SHARED))
-    if "XLAKIT_THREADS" not in os.environ and hasattr(os, "sched_getaffinity"):
-        # A launcher that binds processes to processors has divided them already.
-        mine = sorted(os.sched_getaffinity(0))
-        gathered = started.call(lambda: node.allgather(tuple(mine)))
-        sharing = sum(1 for other in gathered if set(other) & set(mine))
-        os.environ["XLAKIT_THREADS"] = str(max(1, len(mine) // sharing))
-    started.call(node.Free)
+def _name(rank: int, per_rank: int) -> str:
+    first, many = rank * per_rank, per_rank > 1
+    return f"rank {rank} (device{'s' * many} {first}{f' to {first + per_rank - 1}' * many})"
 
 
-class _Leaving:
-    """The end of a process."""
-
-    def __init__(self, network: MpiCluster) -> None:
-        self._network = network
-        self._error = ""
-        self._before = sys.excepthook
-        sys.excepthook = self._note_error
-        atexit.register(self._leave)
-
-    def _note_error(self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        self._before(kind, error, traceback)
-        self._error = f"{kind.__name__}: {error}"
-        self._network.fail(self._error)
-
-    def _leave(self) -> None:
-        network = self._network
-        if self._error:
-            self._leave_with_error()
-        network.leave()
-        if not self._await_others():
-            network.mpi.abort()
-        network.watch.stop()
-        network.mpi.stop()
-
-    def _leave_with_error(self) -> None:
-        """Wait for the other processes, which have been notified, to end, and then abort them."""
-        watch, since = self._network.watch, time.monotonic()
-        others = self._network.spread.ranks - 1
-        while time.monotonic() - since < _GRACE and not (watch.has_sent_all() and len(watch.failed) == others):
-            time.sleep(0.01)
-        self._network.mpi.abort()
-
-    def _await_others(self) -> bool:
-        """Wait until all processes end; False if one of them ended with an error or does not answer."""
-        network = self._network
-        request: Any = network.mpi.call(network.watch.communicator.Ibarrier)
-        neighbor = (network.spread.rank + 1) % network.spread.ranks
-        asked = heard = time.monotonic()
-        while not network.mpi.call(request.Test):
-            time.sleep(0.001)
-            now = time.monotonic()
-            if network.watch.failed:
-                return False
-            # Each process watches its neighbor, so that every process is watched.
-            state = network.watch.states.get(neighbor)
-            heard = max(heard, state.when if state is not None else 0.0)
-            if now - heard > network.timeout:
-                print(f"xlakit: {network.name_of(neighbor)} does not answer", file=sys.stderr)
-                return False
-            if now - asked > 0.5:
-                asked = now
-                network.watch.ask(neighbor)
-        return True
+def _leave(network: Network, started: mpi.Mpi) -> None:
+    if network.has_failed:
+        # The others have been notified: they may say so.
+        network.await_ends(_GRACE)
+        started.abort()
+    network.leave()

@@ -1,12 +1,13 @@
-"""LocalPart: what a run on several processes is in one of them, whatever carries its messages."""
+"""LocalPart: the devices of a run on several processes that are in this process."""
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from xlakit.distributed.fingerprint import Fingerprint, name_of
+from xlakit.distributed.messages import Progress
 from xlakit.execution.channels import Message
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.run import Run
@@ -17,28 +18,22 @@ from xlakit.ir.operation import Value
 class LocalPart:
     """The devices of a run that are in this process: when they begin and end, and where they wait for other processes.
 
-    number: of the run, among those of its processes. program: the fingerprint of its program. devices: how many.
+    devices: how many there are.
     """
 
-    def __init__(self, run: Run, execution_context: ExecutionContext, number: int, program: int, devices: int) -> None:
+    def __init__(self, run: Run, execution_context: ExecutionContext, fingerprint: Fingerprint, devices: int) -> None:
         self.run = run
+        self.fingerprint = fingerprint
         self._execution_context = execution_context
-        self.number = number
-        self.program = program
         self._lock = threading.Lock()
-        self._begun = threading.Lock()
-        self._is_ready = False
         self._devices = devices
         self._running = self._done = 0
         self._is_over = False
-        # Where devices of this process wait for other processes: marks of rendezvous, and words.
-        self._waits: dict[int, tuple[int, str]] = {}
+        # By thread, where devices of this process wait for other processes.
+        self._waits: dict[int, RendezvousKey] = {}
         # Whether another process has reported the failure of the run, and whether this one has.
         self.failed_elsewhere = False
         self.is_reported = False
-
-    def begin(self) -> None:
-        """Called once, before the first device runs; may wait for other processes."""
 
     def end(self) -> None:
         """Called once, when the run is over in this process."""
@@ -47,15 +42,11 @@ class LocalPart:
 
     @contextmanager
     def taking_part(self) -> Generator[None]:
-        """Run one device during the block, which begins when all processes take part."""
+        """Run one device during the block; raises Stopped if the run has failed."""
         with self._lock:
             self.run.check()
             self._running += 1
         try:
-            with self._begun:
-                if not self._is_ready:
-                    self.begin()
-                    self._is_ready = True
             yield
         finally:
             with self._lock:
@@ -72,11 +63,6 @@ class LocalPart:
             self._is_over = True
         self.end()
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether all processes take part."""
-        return self._is_ready
-
     def deliver(self, channel_id: int, sender: int, receiver: int, value: Value) -> None:
         """Put a message from another process into a channel here."""
         with self.run.changing():
@@ -84,38 +70,34 @@ class LocalPart:
                 channel = self.run.channels[None if channel_id < 0 else channel_id]
                 channel.send(Message(sender, receiver, value))
 
-    # -- positions in the program -----------------------------------------------------------------------
+    # -- positions in the program ----------------------------------------------------------------
 
-    def mark(self, rendezvous: RendezvousKey, kind: str) -> int:
-        """A number that stands for a rendezvous' instruction in the program, the same in all processes."""
-        instruction = rendezvous.instruction
-        # Not the layouts: a program that comes from the compile cache says them where a fresh one need not.
-        text = f"{kind} {instruction.opcode} {instruction.name} {rendezvous.channel_id} {rendezvous.members}"
-        text += " ".join(shapes_of(rendezvous))
-        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+    @property
+    def has_begun(self) -> bool:
+        """Whether a device has begun to run here."""
+        return bool(self._running or self._done)
 
-    def words(self, rendezvous: RendezvousKey) -> str:
-        """The name of a rendezvous in errors."""
-        instruction = rendezvous.instruction
-        location = self.run.program.module.location_of(instruction)
-        where = f" at {location}" if location else ""
-        times = f", for the {rendezvous.number}th time" if rendezvous.number > 3 else ""
-        return f"{instruction.opcode} '{instruction.name}'{where}{times}"
+    def location(self, rendezvous: RendezvousKey, kind: str) -> tuple[int, str]:
+        """A number for the location of a rendezvous in the program, the same in all processes; and its name in
+        errors.
+        """
+        mark, text = self.fingerprint.location(self.run.program, rendezvous, kind)
+        return mark, text + _times(rendezvous)
 
-    def whereabouts(self) -> tuple[frozenset[int], str, bool]:
-        """The rendezvous with other processes that devices here wait at; in words; whether all devices wait."""
+    def progress(self) -> tuple[Progress, str]:
+        """Whether all devices here wait, some for other processes; if so, where."""
         with self._lock:
             waits = list(self._waits.values())
-        text = "; ".join(words for _, words in waits)
-        idle = len(waits) + self._execution_context.count_waiting(self.run) >= self._running
-        return frozenset(mark for mark, _ in waits), text, bool(waits) and idle
+        if not waits or len(waits) + self._execution_context.count_waiting(self.run) < self._running:
+            return Progress.RUNNING, ""
+        return Progress.WAITING, "; ".join(name_of(self.run.program, wait) + _times(wait) for wait in waits)
 
     @contextmanager
-    def waiting(self, mark: int, rendezvous: RendezvousKey) -> Generator[None]:
+    def waiting(self, rendezvous: RendezvousKey) -> Generator[None]:
         """Note during the block that this thread waits for other processes at a rendezvous."""
         thread = threading.get_ident()
         with self._lock:
-            self._waits[thread] = (mark ^ rendezvous.number, self.words(rendezvous))
+            self._waits[thread] = rendezvous
         try:
             yield
         finally:
@@ -123,6 +105,5 @@ class LocalPart:
                 del self._waits[thread]
 
 
-def shapes_of(rendezvous: RendezvousKey) -> list[str]:
-    """The shapes that the members bring."""
-    return [operand.shape.to_string(with_layout=False) for operand in rendezvous.instruction.operands]
+def _times(rendezvous: RendezvousKey) -> str:
+    return f", for the {rendezvous.number}th time" if rendezvous.number > 3 else ""

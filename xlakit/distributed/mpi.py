@@ -26,12 +26,9 @@ _T = TypeVar("_T")
 _LAUNCHERS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 _LEVELS = ("single", "funneled", "serialized", "multiple")
 
-# A waiting thread polls, then sleeps for ever longer times, in seconds. While data moves it polls longer, because MPI
-# makes progress when it is polled.
-_AWAKE, _MOVING, _NAPPING = 0.0002, 1.0, 0.05
+# For so many seconds a waiting thread polls; then it sleeps in between, until the second time for the shorter interval.
+_AWAKE, _NAPPING = 0.0002, 0.05
 _NAP, _SLEEP = 5e-5, 1e-3
-# How often a request is polled before other threads may run: until all processes have arrived, and while data moves.
-_TESTS, _MOVING_TESTS = 8, 100
 
 
 def is_launched() -> bool:
@@ -42,14 +39,13 @@ def is_launched() -> bool:
 class Pause:
     """The pause between two polls, which becomes longer."""
 
-    def __init__(self, awake: float = _AWAKE) -> None:
-        self._awake = awake
+    def __init__(self) -> None:
         self._since = time.monotonic()
 
     def __call__(self) -> None:
         """Pause."""
         waited = time.monotonic() - self._since
-        if waited >= self._awake:
+        if waited >= _AWAKE:
             time.sleep(_NAP if waited < _NAPPING else _SLEEP)
         elif hasattr(os, "sched_yield"):
             os.sched_yield()
@@ -126,13 +122,10 @@ class Mpi:
         except self.api.Exception as error:
             raise ResourceError(f"MPI says: {error.Get_error_string()}") from None
 
-    def finish(self, request: Any, check: Callable[[], None], *, moves: bool = False) -> None:
-        """Wait until a request is done; ``check`` is called repeatedly meanwhile, and may raise.
-
-        moves: whether all processes have arrived, so that only data has to move.
-        """
-        pause, tests = (Pause(_MOVING), _MOVING_TESTS) if moves else (Pause(), _TESTS)
-        while not self.call(lambda: any(request.Test() for _ in range(tests))):
+    def finish(self, request: Any, check: Callable[[], None]) -> None:
+        """Wait until a request is done; ``check`` is called repeatedly meanwhile, and may raise."""
+        pause = Pause()
+        while not self.call(request.Test):
             check()
             pause()
 

@@ -1,29 +1,23 @@
-"""Session: one run on several processes.
+"""NetworkSession: one run on several processes, whose collectives are made of messages.
 
-A rendezvous between processes begins with a slot of fixed size from each process: its position in the
-program, the size of its value, and the value itself if it is small. So processes that are at different points of the
-program are detected before any data is misinterpreted. A value that is too large for a slot follows by MPI's own
-collectives.
+In a rendezvous the last member that arrives in a process sends what the members there have for those in other
+processes, to each process once, and then waits for what these send. A message says at which location in the program its
+sender is, so processes that are at different ones are found out at once.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from xlakit.distributed.local_part import LocalPart, shapes_of
-from xlakit.distributed.mailbox import Mailbox
+from xlakit.distributed.fingerprint import Fingerprint, digest
+from xlakit.distributed.local_part import LocalPart
+from xlakit.distributed.messages import Address, Header, Kind, RunKey
 from xlakit.distributed.packing import Bytes, pack, packed_size, unpack
-from xlakit.distributed.patience import Patience
-from xlakit.distributed.processes import Processes
-from xlakit.distributed.reductions import combine, datatype, mpi_operation
-from xlakit.distributed.slots import HEAD, inline_limit, open_rendezvous, slot_bytes
-from xlakit.distributed.spread import Link
+from xlakit.distributed.reductions import combine, reordered
 from xlakit.errors import InternalError, RankError
 from xlakit.execution.channels import Message
 from xlakit.execution.context import ExecutionContext
@@ -34,315 +28,311 @@ from xlakit.ir.operation import Array, Value
 if TYPE_CHECKING:
     from xlakit.ir.instruction import Computation
 
-_NOTE = 512
-# How long a failed run waits for transfers that all processes have begun, in seconds; if they end, the communicators
-# stay usable.
-_GRACE = 2.0
+# What the address of a value begins with. Then follow: the group and the number of the exchange in it; the location of
+# the rendezvous and its number, and the number of the pair with its receiver; channel, sender and receiver.
+_GROUP, _PERMUTE, CHANNEL = 1, 2, 3
+# Up to so many processes send what all get to each other; more of them do so in rounds.
+_DIRECT = 4
+# And so do they with what they have for each other, up to so many bytes.
+_SMALL = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class _Slots:
-    """The contents of the slots of the processes of a link, in its order."""
+class Peers(Protocol):
+    """The other processes, as a run sees them.
 
-    sizes: list[int]
-    # The values themselves, where all of them fit.
-    inline: list[Bytes] | None
+    any_order: whether processes may combine floating point numbers in an order of their own.
+    """
+
+    any_order: bool
+
+    @property
+    def rank(self) -> int:
+        """The number of this process."""
+        ...
+
+    def name_of(self, rank: int) -> str:
+        """The name of a process in errors."""
+        ...
+
+    def send_value(self, session: NetworkSession, rank: int, header: Header, body: Bytes) -> None:
+        """Send a value; waits where the other process has too much that it has not asked for yet."""
+        ...
+
+    def receive(
+        self, session: NetworkSession, ranks: Sequence[int], address: Address
+    ) -> dict[int, tuple[Header, Bytes]]:
+        """Wait for a value from each of some processes."""
+        ...
+
+    def watch(
+        self, session: NetworkSession, ranks: Collection[int], ready: Callable[[], bool]
+    ) -> Callable[[float], None]:
+        """A function that receives for a moment, and raises RankError where nothing will come from the processes."""
+        ...
+
+    def end(self, session: NetworkSession) -> None:
+        """Forget a run that is over in this process."""
+        ...
 
 
-class MpiSession(LocalPart):
+class NetworkSession(LocalPart):
     """See :class:`xlakit.execution.session.Session`.
 
-    begin: waits until all processes take part in the run, and gives the links of its groups. end: is called when the
-    run is over in this process.
+    ranks: for each device of the program the process that has it. key: the run, as all of these processes know it.
     """
 
     def __init__(
         self,
-        processes: Processes,
-        mailbox: Mailbox,
+        peers: Peers,
+        ranks: tuple[int, ...],
         run: Run,
         execution_context: ExecutionContext,
-        number: int,
-        program: int,
-        begin: Callable[[MpiSession], Mapping[tuple[int, ...], Link]],
-        end: Callable[[MpiSession], None],
+        key: RunKey,
+        fingerprint: Fingerprint,
     ) -> None:
-        super().__init__(run, execution_context, number, program, len(processes.spread.local))
-        self.processes = processes
-        self._mailbox = mailbox
-        self._begin = begin
-        self._end = end
-        self._mpi = processes.mpi
-        self._links: Mapping[tuple[int, ...], Link] = {}
-
-    def begin(self) -> None:
-        """Wait until all processes take part."""
-        self._links = self._begin(self)
+        super().__init__(run, execution_context, fingerprint, ranks.count(peers.rank))
+        self.key = key
+        self._peers = peers
+        self._ranks = ranks
+        self.others = sorted(set(ranks) - {peers.rank})
+        # By group, how many exchanges there were between its processes.
+        self._exchanges = Counter[tuple[int, ...]]()
+        # The bytes that this run has sent to each process.
+        self.sent = Counter[int]()
 
     def end(self) -> None:
         """Leave the run."""
-        self._end(self)
+        self._peers.end(self)
 
     def is_local(self, device: int) -> bool:
         """Whether a device runs in this process."""
-        return device in self.processes.spread.local
+        return self._ranks[device] == self._peers.rank
 
-    # -- rendezvous --------------------------------------------------------------------------------
+    # -- rendezvous ------------------------------------------------------------------------------
 
     def all_gather(self, rendezvous: RendezvousKey, contributions: Mapping[int, Value]) -> dict[int, Value]:
         """The payloads of all members."""
-        with self._at(rendezvous, "all_gather") as operation:
-            link = operation.link
-            payload = pack([contributions[m] for m in link.here])
-            slots = self._announce(operation, payload)
-            received = slots.inline
-            if received is None:
-                counts = slots.sizes
-                buffer = np.empty(sum(counts), np.uint8)
-                starts = _starts(counts)
-                operation.do(
-                    lambda: link.communicator.Iallgatherv([payload, self._byte], [buffer, counts, starts, self._byte])
-                )
-                received = [buffer[s : s + c] for s, c in zip(starts, counts, strict=True)]
-            values: dict[int, Value] = {}
-            for part, data in zip(link.parts, received, strict=True):
-                values.update(zip(part, unpack(data, len(part)), strict=True))
-            values.update(contributions)
-            return values
+        parts = self._parts(rendezvous.members)
+        payload = pack([contributions[m] for m in parts[self._peers.rank]])
+        values = dict(contributions)
+        for rank, data in self._share(rendezvous, "all_gather", payload).items():
+            values.update(zip(parts[rank], unpack(data, len(parts[rank])), strict=True))
+        return values
 
     def all_to_all(
         self, rendezvous: RendezvousKey, contributions: Mapping[int, Sequence[Value]], *, alike: bool
     ) -> dict[int, list[Value]]:
         """The payloads that all members have addressed to the members here."""
-        with self._at(rendezvous, "all_to_all") as operation:
-            link = operation.link
-            # For each process all that the members here have for the members there.
-            parcels = [
-                () if i == link.own else tuple(contributions[s][link.indices[t]] for s in link.here for t in part)
-                for i, part in enumerate(link.parts)
-            ]
-            payload = pack(parcels)
-            slots = self._announce(operation, payload)
-            if slots.inline is not None:
-                arrived = [unpack(data, len(link.parts))[link.own] for data in slots.inline]
-            else:
-                arrived = self._all_to_all(operation, payload, parcels, contributions if alike else None)
-            values: dict[int, list[Value]] = {member: list(parts) for member, parts in contributions.items()}
-            for i, (part, parcel) in enumerate(zip(link.parts, arrived, strict=True)):
-                if i == link.own:
-                    continue
-                pieces = iter(parcel)
-                for member in part:
-                    row: list[Value] = [None] * len(link.members)
-                    for target in link.here:
-                        row[link.indices[target]] = next(pieces)
-                    values[member] = row
-            return values
-
-    def _all_to_all(
-        self,
-        operation: _Operation,
-        payload: Bytes,
-        parcels: Sequence[Value],
-        alike: Mapping[int, Sequence[Value]] | None,
-    ) -> list[Value]:
-        """The parcels for this process; where those of all have the sizes of ``alike`` no sizes are exchanged first."""
-        link = operation.link
-        sent = [packed_size(parcel) for parcel in parcels]
-        if alike is not None:
-            own = alike[link.here[0]]
-            one = sum(packed_size(own[link.indices[t]]) for t in link.here)
-            empty = packed_size(())
-            counts = [empty + (one * len(part) if i != link.own else 0) for i, part in enumerate(link.parts)]
-        else:
-            sizes, found = np.array(sent, np.int64), np.empty(len(sent), np.int64)
-            operation.do(lambda: link.communicator.Ialltoall([sizes, self._word], [found, self._word]))
-            counts = found.tolist()
-        buffer = np.empty(sum(counts), np.uint8)
-        starts = _starts(counts)
-        operation.do(
-            lambda: link.communicator.Ialltoallv(
-                [payload, sent, _starts(sent), self._byte], [buffer, counts, starts, self._byte]
-            )
-        )
-        return [unpack(buffer[s : s + c], 1)[0] for s, c in zip(starts, counts, strict=True)]
+        members = rendezvous.members
+        parts = self._parts(members)
+        index = {member: number for number, member in enumerate(members)}
+        here = parts[self._peers.rank]
+        parcels = {
+            rank: pack([contributions[source][index[target]] for source in here for target in part])
+            for rank, part in parts.items()
+            if rank != self._peers.rank
+        }
+        least = packed_size(contributions[here[0]][0]) if alike else None
+        arrived = self._deal(rendezvous, "all_to_all", parcels, least)
+        values: dict[int, list[Value]] = {member: list(given) for member, given in contributions.items()}
+        for rank, data in arrived.items():
+            pieces = iter(unpack(data, len(parts[rank]) * len(here)))
+            for source in parts[rank]:
+                row: list[Value] = [None] * len(members)
+                for target in here:
+                    row[index[target]] = next(pieces)
+                values[source] = row
+        return values
 
     def broadcast(self, rendezvous: RendezvousKey, contributions: Mapping[int, Value], root: int) -> Value:
         """The payload of the member with index ``root``."""
-        with self._at(rendezvous, f"broadcast from {root}") as operation:
-            link = operation.link
-            sender = link.members[root]
-            source = next(i for i, part in enumerate(link.parts) if sender in part)
-            payload = pack([contributions[sender]] if sender in contributions else [])
-            slots = self._announce(operation, payload)
-            if sender in contributions:
-                buffer = payload
-            elif slots.inline is not None:
-                buffer = slots.inline[source]
-            else:
-                buffer = np.empty(slots.sizes[source], np.uint8)
-            if slots.inline is None:
-                operation.do(lambda: link.communicator.Ibcast([buffer, self._byte], source))
-            return contributions[sender] if sender in contributions else unpack(buffer, 1)[0]
+        sender = rendezvous.members[root]
+        kind, number = f"broadcast from {root}", self._next_number(rendezvous.members)
+        source, targets = _tree(sorted(self._parts(rendezvous.members)), self._ranks[sender], self._peers.rank)
+        if source is None:
+            payload = pack([contributions[sender]])
+        else:
+            payload = self._exchange(rendezvous, kind, {}, [source], number)[source]
+        self._exchange(rendezvous, kind, dict.fromkeys(targets, payload), [], number)
+        return contributions[sender] if source is None else unpack(payload, 1)[0]
 
     def reduces(self, computation: Computation, arrays: Sequence[Array]) -> bool:
-        """Whether MPI combines such arrays itself."""
-        return all(mpi_operation(computation, a, any_order=self.processes.any_order) is not None for a in arrays)
+        """Whether the processes may combine such arrays in an order of their own."""
+        return all(reordered(computation, array, any_order=self._peers.any_order) is not None for array in arrays)
 
     def reduce(
         self, rendezvous: RendezvousKey, contributions: Mapping[int, Sequence[Array]], computation: Computation
     ) -> list[Array]:
-        """The arrays of all members, combined by MPI."""
-        with self._at(rendezvous, "reduce") as operation:
-            link = operation.link
-            self._announce(operation, np.empty(0, np.uint8))
-            columns = zip(*(contributions[m] for m in link.here), strict=True)
-            return [self._reduce_one(operation, column, computation) for column in columns]
+        """The arrays of all members, combined.
 
-    def _reduce_one(self, operation: _Operation, arrays: Sequence[Array], computation: Computation) -> Array:
-        """Combine the arrays of the members here, then those of all processes by MPI's all-reduce."""
-        found = mpi_operation(computation, arrays[0], any_order=self.processes.any_order)
-        if found is None:
-            raise InternalError(f"MPI has no operation for {computation.name}")
-        (name, dtype), api = found, self._mpi.api
-        total = combine(name, [array.view(dtype) for array in arrays])
-        parts = [total, datatype(api, dtype)]
-        operation.do(lambda: operation.link.communicator.Iallreduce(api.IN_PLACE, parts, getattr(api, name)))
-        return total.view(arrays[0].dtype)
+        Each process combines those of its members, then one part of the elements for all processes: first in the
+        order of its members, then in that of the processes.
+        """
+        ranks = sorted(self._parts(rendezvous.members))
+        totals: list[Array] = []
+        functions: list[np.ufunc] = []
+        for column in zip(*contributions.values(), strict=True):
+            found = reordered(computation, column[0], any_order=self._peers.any_order)
+            if found is None:
+                raise InternalError(f"{computation.name} cannot be reordered")
+            functions.append(found[0])
+            totals.append(combine(found[0], [array.view(found[1]).reshape(-1) for array in column]))
+        pieces = [np.array_split(total, len(ranks)) for total in totals]
+        parcels = {
+            rank: pack([piece[index] for piece in pieces])
+            for index, rank in enumerate(ranks)
+            if rank != self._peers.rank
+        }
+        arrived = self._deal(rendezvous, "reduce", parcels, sum(piece[0].nbytes for piece in pieces))
+        rows = {rank: unpack(data, len(totals)) for rank, data in arrived.items()}
+        rows[self._peers.rank] = [piece[ranks.index(self._peers.rank)] for piece in pieces]
+        own = [combine(function, [rows[rank][k] for rank in ranks]) for k, function in enumerate(functions)]
+        parts = {rank: unpack(data, len(own)) for rank, data in self._share(rendezvous, "reduced", pack(own)).items()}
+        parts[self._peers.rank] = own
+        given = next(iter(contributions.values()))
+        return [
+            np.concatenate([parts[rank][k] for rank in ranks]).view(array.dtype).reshape(array.shape)
+            for k, array in enumerate(given)
+        ]
+
+    def _parts(self, members: Sequence[int]) -> dict[int, list[int]]:
+        """The members in each process, in the order of the group."""
+        parts: dict[int, list[int]] = {}
+        for member in members:
+            parts.setdefault(self._ranks[member], []).append(member)
+        return parts
+
+    def _share(self, rendezvous: RendezvousKey, kind: str, payload: Bytes) -> dict[int, Bytes]:
+        """Send something to all other processes of a group, and wait for what they send.
+
+        In rounds (Bruck's all-gather), a process gets from another one what it lacks and that one has, in the first
+        one payload and then twice as many in each.
+        """
+        ranks = sorted(self._parts(rendezvous.members))
+        count = len(ranks)
+        if count <= _DIRECT:
+            others = [rank for rank in ranks if rank != self._peers.rank]
+            return self._exchange(rendezvous, kind, dict.fromkeys(others, payload), others)
+        own, held = ranks.index(self._peers.rank), [payload]
+        while len(held) < count:
+            distance = len(held)
+            width = min(distance, count - distance)
+            target, source = ranks[(own - distance) % count], ranks[(own + distance) % count]
+            parcel = {target: pack(held[:width])}
+            arrived = self._exchange(rendezvous, f"{kind} of {distance}", parcel, [source])
+            held += unpack(arrived[source], width)
+        return {ranks[(own + index) % count]: held[index] for index in range(1, count)}
+
+    def _deal(
+        self, rendezvous: RendezvousKey, kind: str, parcels: Mapping[int, Bytes], size: int | None
+    ) -> dict[int, Bytes]:
+        """Send each other process of a group what is for it, and wait for what these have for this one.
+
+        size: about how large all parcels of all processes are; None where they may differ. In rounds (Bruck's
+        all-to-all) a parcel for the process that is so many further travels by the powers of two in that number.
+        """
+        ranks = sorted([*parcels, self._peers.rank])
+        count, own = len(ranks), ranks.index(self._peers.rank)
+        if count <= _DIRECT or size is None or size > _SMALL:
+            return self._exchange(rendezvous, kind, parcels, list(parcels))
+        held = [parcels.get(ranks[(own + index) % count], pack([])) for index in range(count)]
+        distance = 1
+        while distance < count:
+            moved = [index for index in range(count) if index & distance]
+            target, source = ranks[(own + distance) % count], ranks[(own - distance) % count]
+            parcel = {target: pack([held[index] for index in moved])}
+            arrived = self._exchange(rendezvous, f"{kind} of {distance}", parcel, [source])
+            for index, data in zip(moved, unpack(arrived[source], len(moved)), strict=True):
+                held[index] = data
+            distance *= 2
+        return {ranks[(own - index) % count]: held[index] for index in range(1, count)}
+
+    def _next_number(self, members: tuple[int, ...]) -> int:
+        """The number of the next exchange of a group."""
+        with self._lock:
+            self._exchanges[members] += 1
+            return self._exchanges[members]
+
+    def _exchange(
+        self,
+        rendezvous: RendezvousKey,
+        kind: str,
+        parcels: Mapping[int, Bytes],
+        sources: Sequence[int],
+        number: int | None = None,
+    ) -> dict[int, Bytes]:
+        """Send a parcel to each of some processes, and wait for those of others.
+
+        number: of the exchange in its group; by default the next one.
+        """
+        members = rendezvous.members
+        number = self._next_number(members) if number is None else number
+        mark, text = self.location(rendezvous, kind)
+        address: Address = (_GROUP, digest(repr(members)), number, 0)
+        header = self._header(mark, address, text)
+        with self.waiting(rendezvous):
+            for rank, parcel in parcels.items():
+                self._peers.send_value(self, rank, header, parcel)
+            found = self._peers.receive(self, sources, address)
+        if any(theirs.mark != mark for theirs, _ in found.values()):
+            texts = {rank: theirs.text.partition("\n")[2] for rank, (theirs, _) in found.items()}
+            texts[self._peers.rank] = text
+            lines = "".join(f"\n  {self._peers.name_of(rank)}: {texts[rank]}" for rank in sorted(texts))
+            raise RankError(
+                f"the processes of a group are at different collectives:{lines}",
+                hint="all devices of a group must run the same collectives in the same order",
+            )
+        return {rank: body for rank, (_, body) in found.items()}
+
+    def _header(self, mark: int, address: Address, text: str) -> Header:
+        text = f"{self.fingerprint.text}\n{text}"
+        return Header(Kind.VALUE, self._peers.rank, self.key, self.fingerprint.number, mark, address, text)
 
     # -- from one device to another --------------------------------------------------------------
 
     def send(self, key: tuple[RendezvousKey, int], target: int, value: Value) -> None:
-        """Send a value to a device in another process. Does not wait."""
-        rendezvous, number = key
-        address = (self.number, self.mark(rendezvous, "permute"), rendezvous.number, number, target)
-        self._mailbox.send(self.processes.spread.rank_of(target), address, value)
+        """Send a value to a device in another process. Waits only for room there."""
+        header = self._permute_header(key, target)
+        with self.waiting(key[0]):
+            self._peers.send_value(self, self._ranks[target], header, pack([value]))
 
     def receive(self, key: tuple[RendezvousKey, int], source: int, receiver: int) -> Value:
         """Wait for a value that a device in another process sends."""
-        rendezvous, number = key
-        mark = self.mark(rendezvous, "permute")
-        patience = Patience(
-            self.processes, self.run, self.number, mark ^ rendezvous.number, [self.processes.spread.rank_of(source)]
-        )
-        with self.waiting(mark, rendezvous), self.processes.watch.expecting():
-            address = (self.number, mark, rendezvous.number, number, receiver)
-            return self._mailbox.receive(address, patience)
+        rank, header = self._ranks[source], self._permute_header(key, receiver)
+        with self.waiting(key[0]):
+            _, body = self._peers.receive(self, [rank], header.address)[rank]
+        return unpack(body, 1)[0]
 
     def post(self, channel_id: int | None, message: Message) -> None:
         """Put a message into a channel of the process where its receiver runs."""
         receiver = message.receiver
         if receiver is None:
             raise InternalError("a message without a receiver stays in its process")
-        address = (self.number, -1 if channel_id is None else channel_id, message.sender, receiver)
-        self._mailbox.send(self.processes.spread.rank_of(receiver), address, message.value)
+        channel = -1 if channel_id is None else channel_id
+        header = self._header(0, (CHANNEL, channel, message.sender, receiver), f"a send on channel {channel}")
+        self._peers.send_value(self, self._ranks[receiver], header, pack([message.value]))
 
-    def expecting(self) -> AbstractContextManager[object]:
-        """Poll for messages more often during the block."""
-        return self.processes.watch.expecting()
+    def watch(self, sources: Sequence[int], ready: Callable[[], bool]) -> Callable[[float], None]:
+        """What a device does instead of sleeping while it waits for messages on a channel of devices elsewhere."""
+        return self._peers.watch(self, {self._ranks[source] for source in sources}, ready)
 
-    @contextmanager
-    def _at(self, rendezvous: RendezvousKey, kind: str) -> Generator[_Operation]:
-        link = self._links.get(rendezvous.members)
-        if link is None:
-            raise InternalError(f"no communicator was made for the group {list(rendezvous.members)}")
-        mark = self.mark(rendezvous, kind)
-        others = [rank for rank in link.ranks if rank != self.processes.spread.rank]
-        patience = Patience(self.processes, self.run, self.number, mark ^ rendezvous.number, others)
-        with self.waiting(mark, rendezvous):
-            yield _Operation(self, rendezvous, link, mark, patience)
-
-    # -- how they begin --------------------------------------------------------------------------
-
-    @property
-    def _byte(self) -> Any:
-        return self._mpi.api.BYTE
-
-    @property
-    def _word(self) -> Any:
-        return self._mpi.api.INT64_T
-
-    def _announce(self, operation: _Operation, payload: Bytes) -> _Slots:
-        """Exchange slots; raises RankError if other processes are at another point of the program."""
-        link = operation.link
-        limit = inline_limit(len(link.ranks))
-        slot = np.zeros(slot_bytes(len(link.ranks)), np.uint8)
-        slot[:HEAD].view(np.int64)[...] = (operation.mark, operation.rendezvous.number, len(payload))
-        if len(payload) <= limit:
-            slot[HEAD : HEAD + len(payload)] = payload
-        slots = operation.open(slot)
-        heads = slots[:, :HEAD].view(np.int64)
-        if (heads[:, :2] != heads[0, :2]).any():
-            self._explain(operation)
-        sizes = heads[:, 2].tolist()
-        inline = [row[HEAD : HEAD + size] for row, size in zip(slots, sizes, strict=True)]
-        return _Slots(sizes, inline if max(sizes) <= limit else None)
-
-    def _explain(self, operation: _Operation) -> None:
-        """Exchange positions, after all processes have seen that they are at different points of the program."""
-        link = operation.link
-        text = f"{self.words(operation.rendezvous)} with {', '.join(shapes_of(operation.rendezvous))}"
-        note = np.zeros(_NOTE, np.uint8)
-        data = np.frombuffer(text.encode()[:_NOTE], np.uint8)
-        note[: len(data)] = data
-        notes = np.empty((len(link.ranks), _NOTE), np.uint8)
-        operation.do(lambda: link.communicator.Iallgather([note, self._byte], [notes, self._byte]))
-        lines = "".join(
-            f"\n  rank {rank}: {row.tobytes().rstrip(bytes(1)).decode('utf-8', 'replace')}"
-            for rank, row in zip(link.ranks, notes, strict=True)
-        )
-        raise RankError(
-            f"the processes of a group are at different collectives:{lines}",
-            hint="all devices of a group must run the same collectives in the same order",
-        )
+    def _permute_header(self, key: tuple[RendezvousKey, int], receiver: int) -> Header:
+        rendezvous, number = key
+        mark, text = self.location(rendezvous, "permute")
+        return self._header(mark, (_PERMUTE, mark, rendezvous.number, number << 32 | receiver), text)
 
 
-@dataclass(frozen=True, slots=True)
-class _Operation:
-    """A collective operation that this process takes part in."""
-
-    session: MpiSession
-    rendezvous: RendezvousKey
-    link: Link
-    mark: int
-    patience: Patience
-
-    def open(self, slot: Bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """Wait until all processes have arrived; gives their slots."""
-        self.session.run.check()
-        mpi = self.session.processes.mpi
-        opening = open_rendezvous(mpi, self.link, slot)
-        mpi.finish(opening.request, self.patience.check)
-        self.link.open.remove(opening)
-        return opening.slots
-
-    def do(self, start: Callable[[], Any]) -> None:
-        """Start an operation of MPI after all processes have arrived, and wait until it is done."""
-        mpi = self.session.processes.mpi
-        request = mpi.call(start)
-        try:
-            mpi.finish(request, self._progress_check(), moves=True)
-        except BaseException:
-            self.link.is_spoilt = True
-            # MPI still uses the memory.
-            self.session.processes.abandon(request, start)
-            raise
-
-    def _progress_check(self) -> Callable[[], None]:
-        """A check for the time while data moves: after a failure of the run it raises when a grace period is over."""
-        since: float | None = None
-
-        def check() -> None:
-            nonlocal since
-            if self.session.run.failure is None:
-                self.patience.check()
-                return
-            since = since or time.monotonic()
-            if time.monotonic() - since > _GRACE:
-                self.session.run.check()
-
-        return check
-
-
-def _starts(counts: Sequence[int]) -> list[int]:
-    return [0, *np.cumsum(counts[:-1], dtype=np.int64).tolist()] if counts else []
+def _tree(ranks: Sequence[int], root: int, own: int) -> tuple[int | None, list[int]]:
+    """From which process one gets what the root has for all, and to which ones it sends it: a binomial tree, or all
+    directly where they are few.
+    """
+    others = [rank for rank in ranks if rank != root]
+    if len(ranks) <= _DIRECT:
+        return (None, others) if own == root else (root, [])
+    order = [root, *others]
+    position, count = order.index(own), len(ranks)
+    # The lowest bit of its position says to which process one sends; the root has all bits.
+    lowest = position & -position if position else 1 << (count - 1).bit_length()
+    steps = [1 << bit for bit in range(lowest.bit_length() - 1)]
+    targets = [order[position + step] for step in reversed(steps) if position + step < count]
+    return (order[position - lowest] if position else None), targets

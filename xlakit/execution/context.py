@@ -54,14 +54,14 @@ class _Queues:
 
 
 class Network(Protocol):
-    """The processes that run a program together; :mod:`xlakit.distributed` implements it on MPI."""
+    """The processes that run a program together; implemented by :mod:`xlakit.distributed`."""
 
     def local_devices(self, num_devices: int) -> Sequence[int]:
         """The devices, of a program of so many, that run in this process; raises ArgumentError if that cannot be."""
         ...
 
     def session(self, run: Run, execution_context: ExecutionContext) -> Session | None:
-        """Promise to take part in a run; None for one that this process runs alone."""
+        """Take part in a run; None for one that this process runs alone."""
         ...
 
 

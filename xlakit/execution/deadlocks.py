@@ -35,7 +35,7 @@ class Wait:
     second_choice: Callable[[], bool] | None = None
     # Whether another program that runs in this execution context could bring it.
     from_programs: bool = False
-    # Sleeps for at most so many seconds without the lock, for a wait that native code ends.
+    # Sleeps for at most so many seconds without the lock, for a wait that native code or another process ends.
     sleep: Callable[[float], None] | None = None
     # Whether it waits for the queue of a device, which continues when the execution before has ended or failed.
     for_queue: bool = False

@@ -50,7 +50,7 @@ class Device(Participant):
 
     @contextmanager
     def taking_part(self) -> Generator[None]:
-        """Take part in the run during the block, once the devices of other processes do; raises if that cannot be."""
+        """Take part in the run during the block; raises if that cannot be."""
         run = self.run
         with nullcontext() if run.session is None else run.session.taking_part():
             if not run.shares_context or not self.program.channel_ends:

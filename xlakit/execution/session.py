@@ -7,7 +7,7 @@ local members, through the :class:`Session` of the run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -41,9 +41,7 @@ class Session(Protocol):
     """
 
     def taking_part(self) -> AbstractContextManager[None]:
-        """Run one device during the block, which begins when all processes take part; raises Stopped if the run has
-        failed.
-        """
+        """Run one device during the block; raises Stopped if the run has failed."""
         ...
 
     def is_local(self, device: int) -> bool:
@@ -70,17 +68,17 @@ class Session(Protocol):
         ...
 
     def reduces(self, computation: Computation, arrays: Sequence[Array]) -> bool:
-        """Whether the network combines such arrays itself."""
+        """Whether :meth:`reduce` combines such arrays."""
         ...
 
     def reduce(
         self, rendezvous: RendezvousKey, contributions: Mapping[int, Sequence[Array]], computation: Computation
     ) -> list[Array]:
-        """The arrays of all members, combined."""
+        """The arrays of all members, combined in any order."""
         ...
 
     def send(self, key: tuple[RendezvousKey, int], target: int, value: Value) -> None:
-        """Send a value, known by its key, to a device elsewhere. Does not wait."""
+        """Send a value, known by its key, to a device elsewhere. Waits for nothing but room there."""
         ...
 
     def receive(self, key: tuple[RendezvousKey, int], source: int, receiver: int) -> Value:
@@ -88,9 +86,13 @@ class Session(Protocol):
         ...
 
     def post(self, channel_id: int | None, message: Message) -> None:
-        """Put a message into a channel of the process where its receiver runs."""
+        """Put a message into a channel of the process where its receiver runs. Waits for nothing but room there."""
         ...
 
-    def expecting(self) -> AbstractContextManager[object]:
-        """Poll for messages more often during the block: a device waits for a message on a channel."""
+    def watch(self, sources: Sequence[int], ready: Callable[[], bool]) -> Callable[[float], None]:
+        """What a device does instead of sleeping while it waits for messages on a channel of devices elsewhere: it
+        receives, and raises RankError where none will come.
+
+        ready: whether it need not wait any longer.
+        """
         ...

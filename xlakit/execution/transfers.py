@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, cast
 
 from xlakit.dataclass import dataclass
@@ -33,11 +32,15 @@ class _Send:
 
 @dataclass(slots=True)
 class _Recv:
-    """A recv that has begun, with its posted receive; None if the host sends it, or no device does."""
+    """A recv that has begun, with its posted receive; None if the host sends it, or no device does.
+
+    sources: the devices that may send it, where these are known.
+    """
 
     channel_id: int | None
     shape: Shape
     is_host_transfer: bool
+    sources: Sequence[int]
     posted: PostedReceive | None = None
 
 
@@ -77,15 +80,17 @@ class Transfers:
             self._context.append_to_host(self._device, instruction, channel_id or 0, value)
         else:
             messages = [Message(self._device.index, r, value, self._run) for r in self._receivers(instruction)]
+        self._run.check()
         session = self._run.session
+        for message in messages:
+            if session is not None and message.receiver is not None and not session.is_local(message.receiver):
+                # Without the lock, since it may wait for room. A message to another process counts as arrived.
+                session.post(channel_id, message)
+                message.has_arrived = True
         with self._context.changing():
             self._run.check()
             for message in messages:
-                if session is not None and message.receiver is not None and not session.is_local(message.receiver):
-                    # A message to another process counts as arrived.
-                    session.post(channel_id, message)
-                    message.has_arrived = True
-                else:
+                if not message.has_arrived:
                     self._run.channels[channel_id].send(message)
         number = self._next_request()
         self._sends[number] = _Send(channel_id, messages)
@@ -118,8 +123,10 @@ class Transfers:
         self, instruction: Instruction, channel_id: int | None, shape: Shape, *, is_host_transfer: bool
     ) -> int:
         """Post a receive for a value; the number of the request goes through the program to its recv-done."""
-        recv = _Recv(channel_id, shape, is_host_transfer)
-        if not is_host_transfer and self._is_sent_to(instruction):
+        pairs, (members, own) = _source_target_pairs(instruction), self._peers()
+        senders = [source for source, target in pairs or () if target == own]
+        recv = _Recv(channel_id, shape, is_host_transfer, [members[s] for s in senders if s < len(members)])
+        if not is_host_transfer and (pairs is None or senders):
             recv.posted = PostedReceive(self._device.index, self._run)
             with self._context.changing():
                 self._run.check()
@@ -127,11 +134,6 @@ class Transfers:
         number = self._next_request()
         self._recvs[number] = recv
         return number
-
-    def _is_sent_to(self, instruction: Instruction) -> bool:
-        """Whether the source-target pairs, where there are some, send something to this device."""
-        pairs = _source_target_pairs(instruction)
-        return pairs is None or any(target == self._peers()[1] for _, target in pairs)
 
     def finish_recv(self, instruction: Instruction, number: int) -> Value:
         """Wait for the value of a request; zeros where the source-target pairs send nothing to this device."""
@@ -144,16 +146,25 @@ class Transfers:
         if posted is None:
             return zero_value(recv.shape)
         if posted.message is None:
-            self._wait(instruction, channel_id, lambda: posted.message is not None, f"a send on channel {channel_id}")
+            what = f"a send on channel {channel_id}"
+            self._wait(instruction, channel_id, lambda: posted.message is not None, what, recv.sources)
         message = cast("Message", posted.message)
         return to_device(message.value, recv.shape, f"the value from channel {channel_id}")
 
     # -- waiting ---------------------------------------------------------------------------------
 
-    def _wait(self, instruction: Instruction, channel_id: int | None, ready: Callable[[], bool], what: str) -> None:
-        """Wait until something has come through a channel."""
+    def _wait(
+        self,
+        instruction: Instruction,
+        channel_id: int | None,
+        ready: Callable[[], bool],
+        what: str,
+        sources: Sequence[int] = (),
+    ) -> None:
+        """Wait until something has come through a channel; from one of the sources, where these are known."""
         session, shared = self._run.session, self._run.shares_context
         outside = shared or session is not None
+        elsewhere = [] if session is None else [source for source in sources if not session.is_local(source)]
         second_choice = self._run.channels[channel_id].join_others
         wait = Wait(
             self._device,
@@ -163,8 +174,9 @@ class Transfers:
             from_outside=outside,
             second_choice=second_choice,
             from_programs=shared,
+            sleep=session.watch(elsewhere, ready) if session is not None and elsewhere else None,
         )
-        with nullcontext() if session is None else session.expecting(), self._context.condition:
+        with self._context.condition:
             self._context.wait(wait)
 
     def _next_request(self) -> int:

@@ -24,8 +24,8 @@ from xlakit.settings import default_timeout
 
 if TYPE_CHECKING:
     from xlakit.distributed.mpi import Mpi
-    from xlakit.distributed.peers.network import Network
-    from xlakit.distributed.peers.transport import Open
+    from xlakit.distributed.network import Network
+    from xlakit.distributed.transport import Open
 
 # How long a process waits for the others to say who they are, in seconds, where XLAKIT_TIMEOUT does not say it: as
 # long as JAX does.
@@ -84,9 +84,10 @@ def join(platform: str, count: int) -> Processes:
 
 
 def _exchange(state: Any, key: str, count: int) -> Processes:
-    from xlakit.distributed.peers.network import Network
+    from xlakit.distributed.network import Network
+    from xlakit.distributed.processors import own_processors, share_processors
 
-    processors = _processors()
+    processors = own_processors()
     mpi, reason = _start_mpi(state.num_processes)
     own = {"devices": count, "processors": processors, "mpi": mpi is not None, "reason": reason}
     all = _tell(state, f"{key}/who", own)
@@ -98,7 +99,7 @@ def _exchange(state: Any, key: str, count: int) -> Processes:
     token = bytes.fromhex(where[0]["token"])
     network.join(state.process_id, [said["endpoint"] for said in where], names, token)
     atexit.register(network.leave)
-    _share_processors([said["processors"] for said in all], processors)
+    share_processors([said["processors"] for said in all], processors)
     return Processes(state.process_id, counts, network)
 
 
@@ -133,7 +134,7 @@ def _transport(state: Any, mpi: Mpi | None, all: Sequence[dict[str, Any]]) -> Op
     """How messages travel: all processes decide the same."""
     without = [f"process {rank}: {said['reason']}" for rank, said in enumerate(all) if not said["mpi"]]
     if mpi is not None and not without:
-        from xlakit.distributed.peers.mpi_transport import MpiTransport
+        from xlakit.distributed.mpi_transport import MpiTransport
 
         return partial(MpiTransport, mpi)
     if os.environ.get(_TRANSPORT) == "mpi":
@@ -141,7 +142,7 @@ def _transport(state: Any, mpi: Mpi | None, all: Sequence[dict[str, Any]]) -> Op
             f"{_TRANSPORT} is mpi, which cannot carry the messages:\n  " + "\n  ".join(without),
             hint="start all processes with one mpiexec or srun, with mpi4py installed, or unset it",
         )
-    from xlakit.distributed.peers.zeromq import ZeroMqTransport
+    from xlakit.distributed.zeromq import ZeroMqTransport
 
     return partial(ZeroMqTransport, _address(state.coordinator_address))
 
@@ -176,17 +177,3 @@ def _address(coordinator: str) -> str:
     with socket.socket(family, kind) as probe:
         probe.connect(place)
         return probe.getsockname()[0]
-
-
-def _processors() -> list[Any]:
-    """The machine, and the processors that this process may run on."""
-    numbers = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    return [socket.gethostname(), numbers]
-
-
-def _share_processors(all: Sequence[list[Any]], own: list[Any]) -> None:
-    """Let the processes of one machine share its processors, unless the number of threads is set."""
-    host, mine = own
-    if "XLAKIT_THREADS" not in os.environ and mine:
-        sharing = sum(1 for other, numbers in all if other == host and set(numbers) & set(mine))
-        os.environ["XLAKIT_THREADS"] = str(max(1, len(mine) // sharing))

@@ -34,7 +34,7 @@ def main(fault: str, rank: int, count: int, coordinator: str, timeout: str) -> N
     if fault == "never joins":
         # What the answer takes is to be the waiting alone.
         importlib.import_module("xlakit.jax.devices")
-        importlib.import_module("xlakit.distributed.peers.zeromq")
+        importlib.import_module("xlakit.distributed.zeromq")
         _say(rank, f"is process {os.getpid()}")
         sys.stdin.readline()
         os.environ["XLAKIT_TIMEOUT"] = timeout

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from xlakit.distributed.packing import Bytes
-from xlakit.distributed.peers.transport import Lost, Receive
+from xlakit.distributed.transport import Lost, Receive
 from xlakit.errors import ResourceError, UnsupportedError
 
 # How long the end waits for the last messages to leave, in milliseconds. Whoever sent them knows what has arrived.
@@ -41,10 +41,12 @@ def _zmq() -> Any:
 
 
 class ZeroMqTransport:
-    """See :class:`xlakit.distributed.peers.transport.Transport`.
+    """See :class:`xlakit.distributed.transport.Transport`.
 
     host: the address of this machine at which the others reach it.
     """
+
+    ends_together = False
 
     def __init__(self, host: str, receive: Receive, lost: Lost) -> None:
         zmq = self._zmq = _zmq()

@@ -8,7 +8,6 @@ MPI is polled, ever less often while nothing comes.
 from __future__ import annotations
 
 import struct
-import sys
 import threading
 import time
 from collections import deque
@@ -19,7 +18,7 @@ import numpy as np
 
 from xlakit.distributed.mpi import Mpi, Pause
 from xlakit.distributed.packing import Bytes
-from xlakit.distributed.peers.transport import Lost, Receive
+from xlakit.distributed.transport import Lost, Receive
 from xlakit.errors import RankError, ResourceError
 
 _PACKET_TAG, _BODY_TAG = 1, 2
@@ -47,7 +46,9 @@ class _Packet:
 
 
 class MpiTransport:
-    """See :class:`xlakit.distributed.peers.transport.Transport`. All processes make one at the same time."""
+    """See :class:`xlakit.distributed.transport.Transport`. All processes make one at the same time."""
+
+    ends_together = True
 
     def __init__(self, mpi: Mpi, receive: Receive, lost: Lost) -> None:
         self._mpi = mpi
@@ -61,7 +62,8 @@ class MpiTransport:
             if time.monotonic() - begun > _JOIN_SECONDS:
                 raise RankError(
                     f"MPI made no communicator in {_JOIN_SECONDS:g} seconds",
-                    hint="all processes that MPI has started must call jax.devices()",
+                    hint="all processes that MPI has started must call xlakit.distributed.initialize(), or "
+                    "jax.devices()",
                 )
 
         mpi.finish(request, check)
@@ -173,7 +175,6 @@ class MpiTransport:
     def close(self, *, deserted: bool) -> None:
         """Wait for the last messages to leave. Where a process does not answer, MPI could not end: end all of them."""
         if deserted:
-            print("xlakit: a process does not answer at the end; MPI ends the others", file=sys.stderr)
             self._mpi.abort()
         end = time.monotonic() + _LINGER
         while self._sending and time.monotonic() < end:

@@ -12,19 +12,22 @@ from xlakit.execution.context import ExecutionContext
 
 pytest.importorskip("zmq")
 
-from xlakit.distributed.peers.network import Network
-from xlakit.distributed.peers.zeromq import ZeroMqTransport
+from xlakit.distributed import session
+from xlakit.distributed.messages import Header, Kind
+from xlakit.distributed.network import Network
+from xlakit.distributed.zeromq import ZeroMqTransport
 
 _TOKEN = bytes(range(16))
 
 
 @pytest.fixture
-def networks(monkeypatch):
-    made = [Network(partial(ZeroMqTransport, "127.0.0.1")) for _ in range(2)]
+def networks(monkeypatch, request):
+    made = [Network(partial(ZeroMqTransport, "127.0.0.1")) for _ in range(getattr(request, "param", 2))]
     ends = [network.endpoint for network in made]
+    names = [f"process {rank} (device {rank})" for rank in range(len(made))]
     monkeypatch.setattr("sys.excepthook", lambda *_: None)
     for rank, network in enumerate(made):
-        network.join(rank, ends, ["process 0 (device 0)", "process 1 (device 1)"], _TOKEN)
+        network.join(rank, ends, names, _TOKEN)
     yield made
     threads = [threading.Thread(target=network.leave) for network in made]
     for thread in threads:
@@ -96,6 +99,43 @@ def test_collectives_are_those_of_one_process(networks, ranks):
             assert np.array_equal(found[index], expected[index]), (name, index)
 
 
+@pytest.mark.parametrize("networks", [5], indirect=True)
+@pytest.mark.parametrize("small", [session._SMALL, 0])
+def test_rounds_among_more_processes(networks, monkeypatch, small):
+    monkeypatch.setattr(session, "_SMALL", small)
+    arguments = _arguments(5)
+    makes = {
+        "sum": lambda x: xla.all_reduce(x, xla.add),
+        "large sum": lambda x: xla.all_reduce(xla.exp(xla.broadcast_in_dim(x, (700, 5, 3), (1, 2))), xla.add),
+        "sum of integers": lambda x: xla.all_reduce(
+            xla.convert_element_type(xla.broadcast_in_dim(x * 99.0, (700, 5, 3), (1, 2)), xla.S32), xla.add
+        ),
+        "gather": lambda x: xla.all_gather(x, 0, 5),
+        **{
+            f"broadcast from {root}": lambda x, root=root: xla.collective_broadcast(
+                x, [[(root + i) % 5 for i in range(5)]]
+            )
+            for root in range(5)
+        },
+    }
+    for name, make in makes.items():
+        expected = xla.compile(_module(make, 5), num_replicas=5).execute_replicated([[a] for a in arguments])
+
+        def part(rank, make=make):
+            return _on(networks[rank], make, range(5)).execute_replicated([[arguments[rank]]])[0]
+
+        found = _together(*[lambda part=part, rank=rank: part(rank) for rank in range(5)])
+        assert all(map(np.array_equal, found, expected)), name
+    networks[2].leave()
+    errors = _together(
+        *[
+            lambda rank=rank: _on(networks[rank], makes["gather"], range(5)).execute_replicated([[arguments[rank]]])
+            for rank in (0, 1, 3, 4)
+        ]
+    )
+    assert all("process 2 (device 2) has ended, after" in str(error) for error in errors), errors
+
+
 def test_large_sums_have_the_bits_of_one_process(networks):
     rng = np.random.default_rng(0)
     arguments = [rng.normal(size=(2, 3)).astype(np.float32) for _ in range(2)]
@@ -125,7 +165,7 @@ def test_different_programs(networks):
 
 
 def test_a_process_that_has_left(networks):
-    networks[1]._transport.connect(0, networks[0].endpoint)
+    networks[1]._connections.connect(0)
     networks[1].leave()
     begin = time.monotonic()
     program = _on(networks[0], _COLLECTIVES["all-reduce"])
@@ -141,17 +181,16 @@ def test_a_process_that_does_not_come(networks, monkeypatch):
         program.execute_replicated([[np.ones((2, 3), np.float32)]])
 
 
-def test_letters_of_another_job_are_dropped(networks):
+def test_messages_of_another_job_are_dropped(networks):
     stranger = Network(partial(ZeroMqTransport, "127.0.0.1"))
     stranger.join(1, [network.endpoint for network in networks], ["a", "b"], bytes(16))
-    stranger._transport.connect(0, networks[0].endpoint)
-    stranger.ask(0, (1, 1))
+    stranger._connections.answer(0, Header(Kind.LEAVE, 1, text="has ended"))
     time.sleep(0.2)
-    assert networks[0].gone(1) is None
-    assert networks[0]._heard == {}
-    stranger._is_closing = True
-    stranger._thread.join()
-    stranger._transport.close(deserted=True)
+    assert not networks[0].gone([1])
+    assert networks[0]._connections._heard == {}
+    stranger._connections._is_closing = True
+    stranger._connections._thread.join()
+    stranger._connections._transport.close(deserted=True)
 
 
 _RUNS = 30
@@ -159,7 +198,7 @@ _RUNS = 30
 
 def _held(network):
     """The bytes of values that a process keeps for programs that it has not begun."""
-    bodies = [body for letters in network._letters.values() for entries in letters.values() for _, body in entries]
+    bodies = [body for inbox in network._inbox.values() for values in inbox.values() for _, body in values]
     return sum(map(len, bodies))
 
 
@@ -217,7 +256,7 @@ def test_values_larger_than_the_limit_travel_alone(monkeypatch, request):
 def test_a_process_that_waits_for_room_hears_that_the_other_has_left(monkeypatch, request):
     monkeypatch.setenv("XLAKIT_RECEIVE_LIMIT", "1")
     networks = request.getfixturevalue("networks")
-    networks[1]._transport.connect(0, networks[0].endpoint)
+    networks[1]._connections.connect(0)
     program = _on(
         networks[0], lambda x: xla.collective_permute(xla.broadcast_in_dim(x, (9000, 2, 3), (1, 2)), [(0, 1)])
     )
@@ -226,3 +265,60 @@ def test_a_process_that_waits_for_room_hears_that_the_other_has_left(monkeypatch
     networks[1].leave()
     with pytest.raises(xla.RankError, match=r"process 1 \(device 1\) has ended, after"):
         program.execute_replicated([[ones]])
+
+
+_CHANNEL = """HloModule channel, replica_count=2
+ENTRY main {
+  x = f32[2,3] parameter(0)
+  t = token[] after-all()
+  s = (f32[2,3], u32[], token[]) send(x, t), channel_id=7,
+    frontend_attributes={_xla_send_recv_source_target_pairs="{{1,0}}"}
+  r = (f32[2,3], u32[], token[]) recv(t), channel_id=7,
+    frontend_attributes={_xla_send_recv_source_target_pairs="{{1,0}}"}, control-predecessors={s}
+  d = (f32[2,3], token[]) recv-done(r), channel_id=7
+  e = token[] send-done(s), channel_id=7, control-predecessors={r}
+  ROOT v = f32[2,3] get-tuple-element(d), index=0
+}
+"""
+
+
+def test_a_recv_hears_that_no_send_will_come(networks):
+    networks[1]._connections.connect(0)
+    programs = []
+    for network in networks:
+        context = ExecutionContext()
+        context.network = network.on((0, 1))
+        programs.append(xla.compile(xla.HloModule.from_text(_CHANNEL), execution_context=context))
+    ones = [[np.ones((2, 3), np.float32)]]
+    received, _ = _together(*[lambda p=p: p.execute_replicated(ones)[0] for p in programs])
+    assert (received == 1).all()
+    networks[1].leave()
+    with pytest.raises(xla.RankError, match=r"process 1 \(device 1\) has ended, after") as caught:
+        programs[0].execute_replicated(ones)
+    assert "recv-done" in str(caught.value)
+
+
+def test_a_process_that_computes_something_else_first_is_waited_for(networks, monkeypatch):
+    monkeypatch.setenv("XLAKIT_TIMEOUT", "0.2")
+    begun = threading.Event()
+
+    def think(x):
+        begun.set()
+        time.sleep(0.6)
+        return x
+
+    builder = xla.XlaBuilder("alone")
+    x = xla.parameter(builder, 0, xla.make_shape(xla.F32, (3,)))
+    xla.custom_call(builder, "think", [x], xla.make_shape(xla.F32, (3,)), has_side_effect=True)
+    context = ExecutionContext()
+    context.network = networks[1].on((1,))
+    alone = xla.compile(builder.build(), execution_context=context, custom_calls={"think": think})
+    first, second = [_on(network, _COLLECTIVES["all-reduce"]) for network in networks]
+    ones = [[np.ones((2, 3), np.float32)]]
+
+    def late():
+        alone.execute_replicated([[np.ones(3, np.float32)]])
+        return second.execute_replicated(ones)[0]
+
+    results = _together(lambda: begun.wait(10) and first.execute_replicated(ones)[0], late)
+    assert all((result == 2).all() for result in results), results

@@ -1,6 +1,6 @@
-"""Transport: the interface of what carries letters between processes.
+"""Transport: the interface of what carries messages between processes.
 
-It keeps the order of the letters from one process to another. Letters arrive while :meth:`Transport.pump` is called,
+It keeps the order of the messages from one process to another. They arrive while :meth:`Transport.pump` is called,
 by one thread at a time.
 """
 
@@ -22,6 +22,8 @@ class Transport(Protocol):
 
     endpoint: str
     """Where the others reach this process, in the transport's own words."""
+    ends_together: bool
+    """Whether a process can end only when all do."""
 
     def connect(self, rank: int, endpoint: str) -> None:
         """Connect to a process, once; does not wait for it."""
@@ -48,7 +50,7 @@ class Transport(Protocol):
     def close(self, *, deserted: bool) -> None:
         """Close the connections, when the last messages have left.
 
-        deserted: whether a process does not say that it knows that this one ends.
+        deserted: whether a process does not acknowledge that this one ends.
         """
         ...
 

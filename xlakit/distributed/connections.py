@@ -1,0 +1,256 @@
+"""Connections: the messages of a process to and from the others, and what it knows of these.
+
+Messages are received by a thread that waits for one, so that no other one has to wake it; while none waits, by a thread
+of the connections. ``_pumping`` is held by the one that does it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+
+from xlakit.distributed.messages import Header, Kind
+from xlakit.distributed.packing import Bytes
+from xlakit.distributed.transport import Open
+
+# How long a thread sleeps before it looks for changes without notification, in seconds.
+_PAUSE = 0.05
+# How long the thread of the connections sleeps while others wait for messages, and for how long after they have: they
+# are likely to wait again, and are quicker if they receive themselves.
+_ASIDE, _LATELY = 0.005, 0.02
+# How long the end of a process waits for the others to acknowledge it, in seconds, where they may go on without it.
+_LEAVE_SECONDS = 5.0
+# How often a process that ends asks its neighbor whether it is there, in seconds.
+_NEIGHBOR_SECONDS = 0.5
+# What is still on its way from a process whose connection has ended arrives within so many seconds.
+_DRAIN = 1.0
+
+
+class Connections:
+    """The connections of a process.
+
+    open: opens them. handle: is called with what arrives, once the process has joined. After :attr:`endpoint` has been
+    exchanged with the others, :meth:`join` is called once.
+    """
+
+    def __init__(self, open: Open, handle: Callable[[Header, Bytes], None]) -> None:
+        self.rank = 0
+        # The error with which this process ends; empty where there is none.
+        self.error = ""
+        # Held for all that follows, and by users; notified when anything has arrived.
+        self.condition = threading.Condition()
+        self._handle = handle
+        self._token = b""
+        self._endpoints: Sequence[str] = ()
+        self._names: Sequence[str] = ()
+        # When each process was last heard of; those that have ended, and how; and those whose connection has.
+        self._heard: dict[int, float] = {}
+        self._left: dict[int, str] = {}
+        self._disconnected: set[int] = set()
+        # The processes that know that this one ends.
+        self._acknowledged: set[int] = set()
+        # What has arrived before this process has joined.
+        self._unread: list[tuple[bytes, Bytes]] = []
+        self._pumping = threading.Lock()
+        # How many threads wait for messages, and when the last one ended to.
+        self._awaiting = 0
+        self._last_awaited = 0.0
+        self._is_closing = False
+        self._transport = open(self._arrived, self._lost)
+        self.endpoint = self._transport.endpoint
+        self._thread = threading.Thread(target=self._serve, name="xlakit-network", daemon=True)
+        self._thread.start()
+
+    def join(self, rank: int, endpoints: Sequence[str], names: Sequence[str], token: bytes) -> None:
+        """Set what the processes have exchanged: which one this is, where all are, and what they are called in errors.
+
+        token: the same random bytes in all processes of the job.
+        """
+        self.rank, self._endpoints, self._names = rank, endpoints, names
+        if self._transport.ends_together:
+            for other in range(len(endpoints)):
+                self.connect(other)
+        before = sys.excepthook
+
+        def note_error(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+            before(kind, error, traceback)
+            self.error = f"{kind.__name__}: {error}"
+            self._announce_end()
+
+        sys.excepthook = note_error
+        with self.condition:
+            self._token = token
+            unread, self._unread = self._unread, []
+        for head, body in unread:
+            self._arrived(head, body)
+
+    def name_of(self, rank: int) -> str:
+        """The name of a process in errors."""
+        return self._names[rank]
+
+    # -- sending ---------------------------------------------------------------------------------
+
+    def connect(self, rank: int) -> None:
+        """Connect to a process, once."""
+        if rank != self.rank:
+            self._transport.connect(rank, self._endpoints[rank])
+
+    def send(self, rank: int, header: Header, body: Bytes | None = None) -> None:
+        """Send a message to a process that is connected, without waiting."""
+        if rank != self.rank:
+            self._transport.send(rank, header.packed(self._token), body)
+
+    def answer(self, rank: int, header: Header) -> None:
+        """Send a message to a process that no run here may have to do with yet."""
+        self.connect(rank)
+        self.send(rank, header)
+
+    # -- receiving -------------------------------------------------------------------------------
+
+    @contextmanager
+    def awaited(self) -> Generator[None]:
+        """Hold the lock during the block, in which this thread waits for messages."""
+        with self.condition:
+            self._awaiting += 1
+            try:
+                yield
+            finally:
+                self._awaiting -= 1
+                self._last_awaited = time.monotonic()
+                if self._awaiting:
+                    # Another one receives from here on.
+                    self.condition.notify_all()
+
+    def pump_or_wait(self) -> None:
+        """Receive what arrives, or wait, with the lock held, for the thread that does."""
+        if not self._pumping.acquire(blocking=False):
+            self.condition.wait(_PAUSE)
+            return
+        try:
+            self.condition.release()
+            try:
+                self._transport.pump(_PAUSE)
+            finally:
+                self.condition.acquire()
+        finally:
+            self._pumping.release()
+
+    def _serve(self) -> None:
+        while not self._is_closing:
+            self._transport.look()
+            if self._awaiting:
+                # A thread that waits may have found this one receiving.
+                with self.condition:
+                    self.condition.notify_all()
+                time.sleep(_ASIDE)
+            elif time.monotonic() - self._last_awaited < _LATELY or not self._pumping.acquire(blocking=False):
+                time.sleep(_ASIDE)
+            else:
+                try:
+                    self._transport.pump(_PAUSE)
+                finally:
+                    self._pumping.release()
+
+    def _arrived(self, head: bytes, body: Bytes) -> None:
+        if not self._token:
+            with self.condition:
+                if not self._token:
+                    self._unread.append((head, body))
+                    return
+        header = Header.unpacked(head, self._token)
+        if header is None:
+            return
+        self._heard[header.rank] = time.monotonic()
+        if header.kind is Kind.LEAVE_ACK:
+            self._acknowledged.add(header.rank)
+        elif header.kind is Kind.LEAVE:
+            with self.condition:
+                self._left[header.rank] = header.text
+            self.answer(header.rank, Header(Kind.LEAVE_ACK, self.rank))
+        self._handle(header, body)
+        with self.condition:
+            self.condition.notify_all()
+
+    # -- the others ------------------------------------------------------------------------------
+
+    def gone(self, ranks: Collection[int]) -> Mapping[int, str]:
+        """How those of some processes ended of which nothing can arrive any more."""
+        if not self._left and not self._disconnected:
+            return {}
+        now = time.monotonic()
+        return {
+            rank: self._left.get(rank, "is gone: its connection has ended")
+            for rank in ranks
+            # A message that says so comes after all others.
+            if rank in self._left or (rank in self._disconnected and now - self._heard[rank] > _DRAIN)
+        }
+
+    def is_connected(self, rank: int) -> bool:
+        """Whether the connection to a process has not ended."""
+        return rank not in self._disconnected
+
+    def _has_ended(self, rank: int) -> bool:
+        return rank in self._left or rank in self._disconnected
+
+    def _lost(self, rank: int) -> None:
+        with self.condition:
+            self._heard[rank] = time.monotonic()
+            self._disconnected.add(rank)
+            self.condition.notify_all()
+
+    # -- the end of the process ------------------------------------------------------------------
+
+    def leave(self, timeout: float) -> None:
+        """Tell the others that this process ends, and wait until they know it. Where the transport makes all end
+        together, wait until all do.
+
+        timeout: how many seconds one of them may not answer.
+        """
+        others = self._announce_end()
+        if self._transport.ends_together:
+            known = self._await_all(others, timeout)
+        else:
+            with self.condition:
+                known = self.condition.wait_for(
+                    lambda: all(rank in self._acknowledged or self._has_ended(rank) for rank in others), _LEAVE_SECONDS
+                )
+        self._is_closing = True
+        self._thread.join()
+        self._transport.close(deserted=not known)
+
+    def await_ends(self, seconds: float) -> None:
+        """Wait until all others end, so many seconds at most."""
+        others = self._transport.connected()
+        with self.condition:
+            self.condition.wait_for(lambda: all(map(self._has_ended, others)), seconds)
+
+    def _announce_end(self) -> list[int]:
+        """Tell the other processes that this one ends; gives them."""
+        others = self._transport.connected()
+        text = f"has ended with an error: {self.error}" if self.error else "has ended"
+        for rank in others:
+            self.send(rank, Header(Kind.LEAVE, self.rank, text=text))
+        return others
+
+    def _await_all(self, others: Sequence[int], timeout: float) -> bool:
+        """Wait until all processes end; False where one does not answer.
+
+        Each asks the next one whether it is there, so that every process is watched.
+        """
+        neighbor = min(others, key=lambda rank: (rank < self.rank, rank), default=self.rank)
+        begin = asked = time.monotonic()
+        with self.condition:
+            while not all(map(self._has_ended, others)):
+                now = time.monotonic()
+                if now - max(begin, self._heard.get(neighbor, 0.0)) > timeout:
+                    print(f"xlakit: {self.name_of(neighbor)} does not answer", file=sys.stderr)
+                    return False
+                if now - asked > _NEIGHBOR_SECONDS:
+                    asked = now
+                    self.send(neighbor, Header(Kind.QUERY, self.rank))
+                self.condition.wait(_PAUSE)
+        return True

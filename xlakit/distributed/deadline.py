@@ -1,0 +1,145 @@
+"""Deadline: how long a process waits for others at one point of a run, and the error when it gives up.
+
+The others are asked what they do. A process that computes is waited for without limit. One that has ended the run, or
+whose connection has ended, will not come, and one that runs another program will not either. One that does not answer
+is given up after the timeout; so is one that answers but neither comes nor computes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from xlakit.distributed.messages import Progress, RunKey
+from xlakit.errors import RankError
+from xlakit.execution.run import Run
+
+# Seconds until the first query, the most between two, and the factor by which intervals grow.
+_FIRST, _MOST, _LATER = 0.25, 2.0, 1.5
+# How much longer than others a process is waited for that waits itself.
+_LONGER = 1.25
+_MOST_LINES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a process has answered about a run, and when. program: its fingerprint there, 0 where it knows none."""
+
+    progress: Progress
+    program: int
+    text: str
+    when: float
+
+
+class Others(Protocol):
+    """The other processes, as a wait sees them."""
+
+    def name_of(self, rank: int) -> str:
+        """The name of a process in errors."""
+        ...
+
+    def query(self, ranks: Collection[int], run: RunKey) -> None:
+        """Ask some processes for their progress in a run."""
+        ...
+
+    def status(self, rank: int, run: RunKey) -> Status | None:
+        """The last answer of a process."""
+        ...
+
+    def gone(self, ranks: Collection[int]) -> Mapping[int, str]:
+        """How those of some processes ended of which nothing can arrive any more."""
+        ...
+
+    def is_connected(self, rank: int) -> bool:
+        """Whether the connection to a process has not ended."""
+        ...
+
+    def program_error(self, run: RunKey, rank: int, text: str) -> RankError:
+        """The error where a process runs another program than this one."""
+        ...
+
+
+class Deadline:
+    """A wait for some processes.
+
+    program: the fingerprint of the program of the run. timeout: how many seconds a process may not answer. alive: how
+    many seconds one that answers may neither come nor compute.
+    """
+
+    def __init__(self, others: Others, run: Run, key: RunKey, program: int, timeout: float, alive: float) -> None:
+        self._others = others
+        self._run = run
+        self._key = key
+        self._program = program
+        self._timeout = timeout
+        self._alive = alive
+        self._since = self._change = time.monotonic()
+        self._interval = min(_FIRST, timeout / 8)
+        self._next = self._since + self._interval
+
+    def check(self, missing: Collection[int]) -> None:
+        """To be called repeatedly while nothing has come from the missing processes. Raises RankError where nothing
+        will, Stopped if the run has failed.
+        """
+        self._run.check()
+        gone = self._others.gone(missing)
+        if gone:
+            raise self._error([f"{self._others.name_of(rank)} {how}" for rank, how in gone.items()])
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._interval = min(_LATER * self._interval, _MOST, self._timeout / 8)
+        self._next = now + self._interval
+        self._judge(missing, now)
+        self._others.query(missing, self._key)
+
+    def _judge(self, missing: Collection[int], now: float) -> None:
+        """Raise if some processes cannot come any more, or have not for too long."""
+        lost: list[str] = []
+        idle: list[str] = []
+        waiting: list[str] = []
+        is_computing = False
+        # Of those whose connection has ended messages may still be on their way; then they are gone.
+        for rank in sorted(filter(self._others.is_connected, missing)):
+            name, status = self._others.name_of(rank), self._others.status(rank, self._key)
+            if status is None or status.when < self._since:
+                if now - self._since > self._timeout:
+                    lost.append(f"{name} does not answer")
+                continue
+            if status.program not in (0, self._program):
+                raise self._others.program_error(self._key, rank, status.text)
+            if status.progress is Progress.OVER:
+                lost.append(f"{name} has ended the program")
+            elif now - status.when > self._timeout:
+                lost.append(f"{name} no longer answers; it {_words(status)}")
+            elif status.progress is Progress.RUNNING:
+                is_computing = True
+            else:
+                (waiting if status.progress is Progress.WAITING else idle).append(f"{name} {_words(status)}")
+        if is_computing:
+            self._change = now
+        if lost:
+            raise self._error(lost)
+        if idle and now - self._change > self._alive:
+            raise self._error(idle + waiting)
+        # What these wait for is more likely to be the cause: the process that waits for it says so first.
+        if waiting and now - self._change > _LONGER * self._alive:
+            raise self._error(waiting)
+
+    def _error(self, lines: Sequence[str]) -> RankError:
+        after = f"after {time.monotonic() - self._since:.1f} seconds of waiting"
+        if len(lines) == 1:
+            rule = f"{lines[0]}, {after}"
+        else:
+            shown = "".join(f"\n  {line}" for line in lines[:_MOST_LINES])
+            more = f"\n  and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
+            rule = f"{len(lines)} processes do not come, {after}:{shown}{more}"
+        return RankError(rule, hint="XLAKIT_TIMEOUT says how many seconds to wait for a process that does not come")
+
+
+def _words(status: Status) -> str:
+    if status.progress is Progress.NOT_BEGUN:
+        return "has not begun the program" + (f" ({status.text})" if status.text else "")
+    return f"waits in {status.text}" if status.progress is Progress.WAITING else "computes"

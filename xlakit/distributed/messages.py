@@ -1,0 +1,85 @@
+"""Messages: what processes send each other.
+
+A message has a header: the token of the job, numbers, and a text. The token keeps out messages of other jobs. A value
+follows as the body; see :mod:`xlakit.distributed.packing`.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+TOKEN_BYTES = 16
+_WORDS = struct.Struct(f"={TOKEN_BYTES}s10q")
+_LONGEST_TEXT = 4000
+
+
+class Kind(IntEnum):
+    """The kinds of messages."""
+
+    # A value for a run.
+    VALUE = 0
+    # Asks for the status of a run, and the answer.
+    QUERY = 1
+    STATUS = 2
+    # A run has failed in the sender.
+    FAILED = 3
+    # The sender ends; and the acknowledgement, which says that all that was sent before has arrived.
+    LEAVE = 4
+    LEAVE_ACK = 5
+    # The sender waits for room to send a value; and how much of what the receiver has sent is used.
+    CREDIT_REQUEST = 6
+    CREDIT = 7
+
+
+class Progress(IntEnum):
+    """How far a run is in a process."""
+
+    NOT_BEGUN = 0
+    # It computes, or another program does that the process has to end first.
+    RUNNING = 1
+    # All of its devices there wait, some of them for other processes.
+    WAITING = 2
+    OVER = 3
+
+
+# A set of processes (by a number that all of them find for it), and the number of a run among those of the set.
+RunKey = tuple[int, int]
+# What a value is for, within its run.
+Address = tuple[int, int, int, int]
+NO_ADDRESS: Address = (0, 0, 0, 0)
+NO_RUN: RunKey = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The header of a message.
+
+    rank: the sender. program: the fingerprint of the program of the run, 0 where the sender knows none. mark: of a
+    value, the location in the program; of a status, the progress; of a credit, a number of bytes. text: the location,
+    the status or the error, in words.
+    """
+
+    kind: Kind
+    rank: int
+    run: RunKey = NO_RUN
+    program: int = 0
+    mark: int = 0
+    address: Address = NO_ADDRESS
+    text: str = ""
+
+    def packed(self, token: bytes) -> bytes:
+        """The header as bytes."""
+        text = self.text.encode("utf-8", "replace")[:_LONGEST_TEXT]
+        return _WORDS.pack(token, self.kind, self.rank, *self.run, self.program, self.mark, *self.address) + text
+
+    @staticmethod
+    def unpacked(data: bytes, token: bytes) -> Header | None:
+        """The inverse of :meth:`packed`; None for what is no message of this job."""
+        if len(data) < _WORDS.size or data[:TOKEN_BYTES] != token:
+            return None
+        _, kind, rank, a, b, program, mark, *address = _WORDS.unpack_from(data)
+        text = data[_WORDS.size :].decode("utf-8", "replace")
+        first, second, third, fourth = address
+        return Header(Kind(kind), rank, (a, b), program, mark, (first, second, third, fourth), text)

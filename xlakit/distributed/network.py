@@ -1,0 +1,400 @@
+"""Network: the runs that this process takes part in, together with others.
+
+A program concerns the processes that have its devices, in any order, and no others. Runs are counted for each set of
+processes, so that all of the set find the same number for a run, as long as they call the same programs in the same
+order. The messages of a run have its number: what a failed run has left behind is not taken for that of a later one.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from weakref import WeakKeyDictionary
+
+from xlakit.distributed.connections import Connections
+from xlakit.distributed.credits import Credits
+from xlakit.distributed.deadline import Deadline, Status
+from xlakit.distributed.fingerprint import Fingerprint, digest
+from xlakit.distributed.messages import Address, Header, Kind, Progress, RunKey
+from xlakit.distributed.packing import Bytes, unpack
+from xlakit.distributed.session import CHANNEL, NetworkSession
+from xlakit.distributed.transport import Open
+from xlakit.errors import ExecutionError, InternalError, RankError
+from xlakit.execution.context import ExecutionContext
+from xlakit.execution.program import Program
+from xlakit.execution.run import Run
+from xlakit.ir.operation import Value
+from xlakit.settings import default_timeout, receive_limit
+
+# How long the end of a process waits for its runs before it looks again, in seconds.
+_PAUSE = 0.05
+# The fewest bytes that may be on their way from one process to another.
+_LEAST_AHEAD = 1 << 16
+# A process that answers may be reading a checkpoint, or compiling, for long: so many seconds, where no timeout is set.
+_ALIVE = 300.0
+# The number of runs that are over whose programs are known, for the errors of processes that are behind.
+_REMEMBERED = 64
+
+
+class Network:
+    """The processes, and the runs that this one takes part in.
+
+    open: opens the connections. After :attr:`endpoint` has been exchanged with the others, :meth:`join` is called once.
+    timeout: how many seconds to wait for a process that does not answer or does not come; by default what
+    ``XLAKIT_TIMEOUT`` says, or 30, and 300 for one that answers. any_order: whether processes may combine floating
+    point numbers in an order of their own.
+    """
+
+    def __init__(self, open: Open, *, timeout: float | None = None, any_order: bool = False) -> None:
+        self.any_order = any_order
+        self._timeout = timeout
+        self._sessions: dict[RunKey, NetworkSession] = {}
+        # By set of processes, the number of its last run.
+        self._last_runs: dict[int, int] = {}
+        # The fingerprints of runs that are over.
+        self._over: OrderedDict[RunKey, Fingerprint] = OrderedDict()
+        # Values that no device has taken yet, by what they are for.
+        self._inbox: dict[RunKey, dict[Address, list[tuple[Header, Bytes]]]] = {}
+        # Failures that other processes have reported of runs that have not begun here.
+        self._early_failures: dict[RunKey, tuple[int, str]] = {}
+        self._statuses: dict[tuple[int, RunKey], Status] = {}
+        self._fingerprints: WeakKeyDictionary[Program, Fingerprint] = WeakKeyDictionary()
+        self._credits = Credits(receive_limit())
+        self._has_left = False
+        self._connections = Connections(open, self._handle)
+        self._condition = self._connections.condition
+        self.endpoint = self._connections.endpoint
+        self.name_of = self._connections.name_of
+        self.gone = self._connections.gone
+        self.is_connected = self._connections.is_connected
+
+    def join(self, rank: int, endpoints: Sequence[str], names: Sequence[str], token: bytes) -> None:
+        """Set what the processes have exchanged: which one this is, where all are, and what they are called in errors.
+
+        token: the same random bytes in all processes of the job.
+        """
+        self._credits = Credits(max(_LEAST_AHEAD, receive_limit() // max(1, len(endpoints) - 1)))
+        self._connections.join(rank, endpoints, names, token)
+
+    @property
+    def rank(self) -> int:
+        """The number of this process."""
+        return self._connections.rank
+
+    @property
+    def timeout(self) -> float:
+        """How many seconds to wait for a process that does not answer."""
+        return default_timeout() if self._timeout is None else self._timeout
+
+    def on(self, ranks: Sequence[int]) -> Placement:
+        """The devices of a program: for each the process that has it."""
+        return Placement(self, tuple(ranks))
+
+    # -- the end of the process ------------------------------------------------------------------
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether an error ends this process."""
+        return bool(self._connections.error)
+
+    def leave(self) -> None:
+        """End when the runs that this process takes part in are over."""
+        if not self.has_failed:
+            self._await_runs()
+        self._has_left = True
+        self._connections.leave(self.timeout)
+
+    def await_ends(self, seconds: float) -> None:
+        """Wait until all other processes end, so many seconds at most."""
+        self._connections.await_ends(seconds)
+
+    def _await_runs(self) -> None:
+        """Wait until all runs are over, apart from those that do not begin within the timeout."""
+        begin = time.monotonic()
+        with self._condition:
+            while any(s.has_begun or time.monotonic() - begin < self.timeout for s in self._sessions.values()):
+                self._condition.wait(_PAUSE)
+
+    # -- runs ------------------------------------------------------------------------------------
+
+    def begin(self, ranks: tuple[int, ...], run: Run, execution_context: ExecutionContext) -> NetworkSession:
+        """The next run of the processes that have the devices; does not wait for them."""
+        if self._has_left:
+            raise ExecutionError("this process has left the others", hint="run programs before the end of the process")
+        members = tuple(sorted(set(ranks)))
+        name = digest(repr(members))
+        fingerprint = self._fingerprints.get(run.program)
+        if fingerprint is None:
+            fingerprint = self._fingerprints[run.program] = Fingerprint.of(run.program)
+        for rank in members:
+            self._connections.connect(rank)
+        with self._condition:
+            number = self._last_runs[name] = self._last_runs.get(name, 0) + 1
+            key = name, number
+            session = NetworkSession(self, ranks, run, execution_context, key, fingerprint)
+            self._sessions[key] = session
+            early = self._early_failures.pop(key, None)
+            inbox = self._inbox.setdefault(key, {})
+            channels = [address for address in inbox if address[0] == CHANNEL]
+            waiting = [value for address in channels for value in inbox.pop(address)]
+        for header, body in waiting:
+            self._deliver(session, header, body)
+        run.when_failed(lambda: self._report(session))
+        if early is not None:
+            _fail(session, f"{self.name_of(early[0])} failed: {early[1]}")
+        return session
+
+    def end(self, session: NetworkSession) -> None:
+        """Forget a run that is over in this process."""
+        with self._condition:
+            self._sessions.pop(session.key, None)
+            self._over[session.key] = session.fingerprint
+            if len(self._over) > _REMEMBERED:
+                self._over.popitem(last=False)
+            left = self._inbox.pop(session.key, {})
+            for pair in [pair for pair in self._statuses if pair[1] == session.key]:
+                del self._statuses[pair]
+        for values in left.values():
+            for header, body in values:
+                self._use(header.rank, body)
+
+    def receive(
+        self, session: NetworkSession, ranks: Sequence[int], address: Address
+    ) -> dict[int, tuple[Header, Bytes]]:
+        """Wait for a value from each of some processes. Raises RankError where one will not come, or is of another
+        program.
+        """
+        deadline, missing = self._deadline(session), set(ranks)
+        found: dict[int, tuple[Header, Bytes]] = {}
+        with self._connections.awaited():
+            while missing:
+                for header, body in self._inbox[session.key].pop(address, ()):
+                    found[header.rank] = header, body
+                    missing.discard(header.rank)
+                if missing:
+                    deadline.check(missing)
+                    self._connections.pump_or_wait()
+        for rank, (header, body) in found.items():
+            self._use(rank, body)
+            if header.program != session.fingerprint.number:
+                raise self._program_error(session, rank, header.text)
+        return found
+
+    def watch(
+        self, session: NetworkSession, ranks: Collection[int], ready: Callable[[], bool]
+    ) -> Callable[[float], None]:
+        """A function that receives for a moment, unless it is ready; raises RankError where nothing will come from the
+        processes.
+        """
+        deadline = self._deadline(session)
+
+        def sleep(seconds: float) -> None:
+            with self._connections.awaited():
+                if not ready():
+                    deadline.check(ranks)
+                    self._connections.pump_or_wait()
+
+        return sleep
+
+    def send_value(self, session: NetworkSession, rank: int, header: Header, body: Bytes) -> None:
+        """Send a value; waits where the other process has too much that it has not asked for yet.
+
+        Raises RankError where that process is gone, or does not answer.
+        """
+        size = len(body)
+        # Values of channels come in any order, so they do not wait for those of their own run.
+        exempt = session.sent[rank] if header.address[0] == CHANNEL else 0
+        with self._condition:
+            has_room = self._credits.has_room(rank, size, exempt)
+        if not has_room:
+            self._await_room(session, rank, size, exempt)
+        with self._condition:
+            session.sent[rank] += self._credits.note_sent(rank, size)
+        self._connections.send(rank, header, body)
+
+    def _await_room(self, session: NetworkSession, rank: int, size: int, exempt: int) -> None:
+        """Wait until a process has used what it has, or has ended the run, and drops what comes."""
+        deadline = self._deadline(session)
+        heard = None
+        with self._connections.awaited():
+            while not self._credits.has_room(rank, size, exempt):
+                status = self.status(rank, session.key)
+                if status is not None and status.progress is Progress.OVER:
+                    return
+                deadline.check([rank])
+                if heard != self._credits.heard(rank):
+                    heard = self._credits.heard(rank)
+                    self._connections.send(rank, Header(Kind.CREDIT_REQUEST, self.rank))
+                self._connections.pump_or_wait()
+
+    def _use(self, rank: int, body: Bytes) -> None:
+        """Count a value that is used, and tell its sender so from time to time."""
+        with self._condition:
+            is_due = self._credits.note_used(rank, len(body))
+            used = self._credits.tell(rank) if is_due else 0
+        if is_due:
+            self._connections.answer(rank, Header(Kind.CREDIT, self.rank, mark=used))
+
+    def _deadline(self, session: NetworkSession) -> Deadline:
+        timeout = self.timeout
+        is_set = self._timeout is not None or "XLAKIT_TIMEOUT" in os.environ
+        alive = timeout if is_set else _ALIVE
+        return Deadline(self, session.run, session.key, session.fingerprint.number, timeout, alive)
+
+    # -- the progress of runs --------------------------------------------------------------------
+
+    def query(self, ranks: Collection[int], run: RunKey) -> None:
+        """Ask some processes for their progress in a run."""
+        header = Header(Kind.QUERY, self.rank, run, self._sessions[run].fingerprint.number)
+        for rank in ranks:
+            self._connections.send(rank, header)
+
+    def status(self, rank: int, run: RunKey) -> Status | None:
+        """The last answer of a process."""
+        return self._statuses.get((rank, run))
+
+    def program_error(self, run: RunKey, rank: int, text: str) -> RankError:
+        """The error where a process runs another program than this one; ``text`` begins with it."""
+        return self._program_error(self._sessions[run], rank, text)
+
+    def _program_error(self, session: NetworkSession, rank: int, text: str) -> RankError:
+        programs = {self.rank: session.fingerprint.text, rank: text.partition("\n")[0]}
+        lines = "".join(f"\n  {self.name_of(r)}: run {session.key[1]} is {programs[r]}" for r in sorted(programs))
+        return RankError(
+            f"the processes run different programs:{lines}",
+            hint="processes that have devices in common must call the programs on them in the same order",
+        )
+
+    def _progress(self, key: RunKey) -> tuple[Progress, str, Fingerprint | None]:
+        """How far a run is in this process, in words, and its program."""
+        session = self._sessions.get(key)
+        if session is not None and session.has_begun:
+            return *session.progress(), session.fingerprint
+        if session is None and self._is_over(key):
+            return Progress.OVER, "", self._over.get(key)
+        # This process may come when it has ended what it does.
+        texts: list[str] = []
+        is_computing = False
+        for other in [other for other in list(self._sessions.values()) if other.has_begun]:
+            name = f"'{other.run.program.module.name}'"
+            progress, location = other.progress()
+            is_computing = is_computing or progress is Progress.RUNNING
+            texts.append(f"it runs {name}" if progress is Progress.RUNNING else f"it waits in {location} of {name}")
+        progress = Progress.RUNNING if is_computing else Progress.NOT_BEGUN
+        return progress, "; ".join(texts) or "it runs no program", None if session is None else session.fingerprint
+
+    def _is_over(self, key: RunKey) -> bool:
+        return key[1] <= self._last_runs.get(key[0], 0) and key not in self._sessions
+
+    # -- what arrives ----------------------------------------------------------------------------
+
+    def _handle(self, header: Header, body: Bytes) -> None:
+        handler = _HANDLERS.get(header.kind)
+        if handler is not None:
+            handler(self, header, body)
+
+    def _value(self, header: Header, body: Bytes) -> None:
+        with self._condition:
+            session = self._sessions.get(header.run)
+            is_over = session is None and self._is_over(header.run)
+            if not is_over and (session is None or header.address[0] != CHANNEL):
+                inbox = self._inbox.setdefault(header.run, {})
+                inbox.setdefault(header.address, []).append((header, body))
+                return
+        if session is None:
+            self._use(header.rank, body)
+        else:
+            self._deliver(session, header, body)
+
+    def _deliver(self, session: NetworkSession, header: Header, body: Bytes) -> None:
+        self._use(header.rank, body)
+        if header.program != session.fingerprint.number:
+            session.run.fail(self._program_error(session, header.rank, header.text))
+            return
+        _, channel, sender, receiver = header.address
+        value: Value = unpack(body, 1)[0]
+        session.deliver(channel, sender, receiver, value)
+
+    def _query(self, header: Header, body: Bytes) -> None:
+        progress, text, fingerprint = self._progress(header.run)
+        program = 0 if fingerprint is None else fingerprint.number
+        if fingerprint is not None and program != header.program:
+            text = fingerprint.text
+        self._connections.answer(header.rank, Header(Kind.STATUS, self.rank, header.run, program, progress, text=text))
+
+    def _status(self, header: Header, body: Bytes) -> None:
+        with self._condition:
+            if header.run in self._sessions:
+                status = Status(Progress(header.mark), header.program, header.text, time.monotonic())
+                self._statuses[header.rank, header.run] = status
+
+    def _credit_request(self, header: Header, body: Bytes) -> None:
+        """Tell a process that waits for room what is used, now and when more is."""
+        with self._condition:
+            used = self._credits.tell(header.rank)
+            self._credits.note_waiting(header.rank)
+        self._connections.answer(header.rank, Header(Kind.CREDIT, self.rank, mark=used))
+
+    def _credit(self, header: Header, body: Bytes) -> None:
+        with self._condition:
+            self._credits.hear(header.rank, header.mark)
+
+    # -- failures --------------------------------------------------------------------------------
+
+    def _report(self, session: NetworkSession) -> None:
+        """Report that a run has failed here; the caller holds the lock of its execution context."""
+        if session.is_reported:
+            return
+        session.is_reported = True
+        if not session.failed_elsewhere:
+            error = session.run.failure
+            text = f"{type(error).__name__}: {error}"
+            for rank in session.others:
+                self._connections.send(rank, Header(Kind.FAILED, self.rank, session.key, text=text))
+        session.end_if_over()
+
+    def _failure(self, header: Header, body: Bytes) -> None:
+        with self._condition:
+            session = self._sessions.get(header.run)
+            if session is None:
+                if not self._is_over(header.run):
+                    self._early_failures.setdefault(header.run, (header.rank, header.text))
+                return
+        _fail(session, f"{self.name_of(header.rank)} failed: {header.text}")
+
+
+def _fail(session: NetworkSession, text: str) -> None:
+    """Fail a run because of another process."""
+    session.failed_elsewhere = True
+    session.run.fail(RankError(text))
+
+
+_HANDLERS: dict[Kind, Callable[[Network, Header, Bytes], None]] = {
+    Kind.VALUE: Network._value,  # pyright: ignore[reportPrivateUsage]
+    Kind.QUERY: Network._query,  # pyright: ignore[reportPrivateUsage]
+    Kind.STATUS: Network._status,  # pyright: ignore[reportPrivateUsage]
+    Kind.FAILED: Network._failure,  # pyright: ignore[reportPrivateUsage]
+    Kind.CREDIT_REQUEST: Network._credit_request,  # pyright: ignore[reportPrivateUsage]
+    Kind.CREDIT: Network._credit,  # pyright: ignore[reportPrivateUsage]
+}
+
+
+class Placement:
+    """The devices of a program, for each the process that has it; see :class:`xlakit.execution.context.Network`."""
+
+    def __init__(self, network: Network, ranks: tuple[int, ...]) -> None:
+        self._network = network
+        self._ranks = ranks
+        self._here = [index for index, rank in enumerate(ranks) if rank == network.rank]
+
+    def local_devices(self, num_devices: int) -> Sequence[int]:
+        """The devices that run in this process."""
+        if num_devices != len(self._ranks):
+            raise InternalError(f"a program for {num_devices} devices is placed on {len(self._ranks)}")
+        return self._here
+
+    def session(self, run: Run, execution_context: ExecutionContext) -> NetworkSession:
+        """Take part in a run."""
+        return self._network.begin(self._ranks, run, execution_context)
