@@ -29,6 +29,7 @@ from xlakit.passes.loops.pack_invariants import PackInvariants
 from xlakit.passes.loops.ranges import WhileRanges
 from xlakit.passes.loops.sums import WhileSums
 from xlakit.passes.loops.unroll import UnrollLoops
+from xlakit.passes.scheduling.combine_collectives import CombineCollectives
 from xlakit.passes.scheduling.rematerialize import Rematerialize
 from xlakit.passes.scheduling.schedule import Schedule
 from xlakit.passes.simplify.arithmetic import ARITHMETIC
@@ -102,6 +103,7 @@ PIPELINE: tuple[Pass, ...] = (
     WhileElements(),
     PoolingGradients(),
     BatchMinor(),
+    CombineCollectives(),
     Fuse(),
     Epilogues(),
     # Fusions have constants of their own.

@@ -1,0 +1,116 @@
+"""Collectives that become one: the same bits, in loops too, and never across what must stay between them."""
+
+import numpy as np
+import pytest
+
+import xlakit as xla
+from xlakit.options import compiling
+from xlakit.passes.core.framework import PassContext
+from xlakit.passes.pipeline import run_pipeline
+
+ADD = """
+add { x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT r = f32[] add(x, y) }
+"""
+LOOP = f"""
+HloModule m, replica_count=4
+{ADD}
+body {{ p = (s32[], f32[3], f32[2,4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  v = f32[3] get-tuple-element(p), index=1
+  w = f32[2,4] get-tuple-element(p), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  a = f32[3] all-reduce(v), replica_groups={{{{0,2}},{{3,1}}}}, to_apply=add
+  b = f32[2,4] all-reduce(w), replica_groups={{{{0,2}},{{3,1}}}}, to_apply=add
+  c = f32[2,4] tanh(b)
+  ROOT t = (s32[], f32[3], f32[2,4]) tuple(j, a, c) }}
+condition {{ p = (s32[], f32[3], f32[2,4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(5)
+  ROOT q = pred[] compare(i, n), direction=LT }}
+ENTRY e {{
+  x = f32[3] parameter(0)
+  y = f32[2,4] parameter(1)
+  zero = s32[] constant(0)
+  t = (s32[], f32[3], f32[2,4]) tuple(zero, x, y)
+  l = (s32[], f32[3], f32[2,4]) while(t), condition=condition, body=body
+  v = f32[3] get-tuple-element(l), index=1
+  w = f32[2,4] get-tuple-element(l), index=2
+  ROOT r = (f32[3], f32[2,4]) tuple(v, w) }}
+"""
+
+
+def combined(text):
+    return run_pipeline(xla.HloModule.from_text(text), ["combine-collectives"], context=PassContext(check=True))
+
+
+def collectives(module):
+    return [i for c in module.computations for i in c.instructions if i.opcode == "all-reduce"]
+
+
+def straight(lines):
+    return f"HloModule m, replica_count=2\n{ADD}ENTRY e {{\n{lines}\n}}\n"
+
+
+def test_collectives_in_a_loop_give_the_same_bits():
+    module = xla.HloModule.from_text(LOOP)
+    (one,) = collectives(combined(LOOP))
+    assert len(one.operands) == 2
+    rng = np.random.default_rng(3)
+    given = [
+        [rng.standard_normal(3).astype(np.float32), rng.standard_normal((2, 4)).astype(np.float32)] for _ in "1234"
+    ]
+    expected = xla.compile(module, backend="interpreter").execute_replicated(given)
+    executable = xla.compile(module, backend="cpu", cache=False)
+    assert len(collectives(executable.optimized_module())) == 1
+    for own, right in zip(executable.execute_replicated(given), expected, strict=True):
+        for a, b in zip(own, right, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+    plain = xla.compile(combined(LOOP), backend="interpreter").execute_replicated(given)
+    for own, right in zip(plain, expected, strict=True):
+        for a, b in zip(own, right, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_what_has_an_effect_stays_between_them():
+    module = combined(
+        straight(
+            """
+            x = f32[3] parameter(0)
+            a = f32[3] all-reduce(x), replica_groups={}, to_apply=add
+            k = token[] after-all()
+            f = (f32[3], token[]) infeed(k)
+            v = f32[3] get-tuple-element(f), index=0
+            b = f32[3] all-reduce(v), replica_groups={}, to_apply=add
+            c = f32[3] all-reduce(x), replica_groups={}, to_apply=add
+            ROOT r = (f32[3], f32[3], f32[3]) tuple(a, b, c)
+            """
+        )
+    )
+    assert [len(i.operands) for i in collectives(module)] == [1, 2]
+
+
+@pytest.mark.parametrize(("bytes", "counts"), [(0, [1, 1, 1]), (12, [1, 1, 1]), (24, [2, 1]), (1 << 20, [3])])
+def test_only_so_much_becomes_one(bytes, counts):
+    lines = [
+        f"x{n} = f32[3] parameter({n})\n a{n} = f32[3] all-reduce(x{n}), replica_groups={{}}, to_apply=add"
+        for n in range(3)
+    ]
+    text = straight("\n".join([*lines, "ROOT r = (f32[3], f32[3], f32[3]) tuple(a0, a1, a2)"]))
+    with compiling(knobs={"combine_collectives.most_bytes": bytes}):
+        assert [len(i.operands) for i in collectives(combined(text))] == counts
+
+
+def test_control_dependencies_keep_them_apart():
+    text = straight(
+        """
+        x = f32[3] parameter(0)
+        a = f32[3] all-reduce(x), replica_groups={}, to_apply=add
+        n = f32[3] negate(x), control-predecessors={a}
+        b = f32[3] all-reduce(n), replica_groups={}, to_apply=add
+        ROOT r = (f32[3], f32[3]) tuple(a, b)
+        """
+    )
+    assert [len(i.operands) for i in collectives(combined(text))] == [1, 1]

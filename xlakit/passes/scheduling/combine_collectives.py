@@ -1,0 +1,191 @@
+"""Collectives that do not wait for each other become one on several arrays, so that devices meet once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+
+from xlakit import machine
+from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.operation import Op
+from xlakit.ops.communication.collective import Collective
+from xlakit.ops.communication.collectives import AllGather, AllReduce, ReduceScatter
+from xlakit.options import knob
+from xlakit.passes.core.computation_builder import ComputationCloner
+from xlakit.passes.core.framework import Pass, PassContext, change_computations
+
+
+def _most_bytes() -> int:
+    # What memory moves while a thread wakes up: to keep more for later costs more than the meeting that is spared.
+    own = machine.current()
+    return int(own.wake_nanoseconds * own.bandwidth(4 * own.l3))
+
+
+_MOST_BYTES = knob("combine_collectives.most_bytes", _most_bytes, 0, 1 << 40)
+# Each operand has code of its own.
+_MOST_OPERANDS = knob("combine_collectives.most_operands", 64, 3)
+
+_KINDS = (AllGather, AllReduce, ReduceScatter)
+
+
+class CombineCollectives(Pass):
+    """Replace small collectives of one kind in the same groups by one on all of their operands.
+
+    ``all-reduce(a), all-reduce(b)`` is ``all-reduce(a, b)`` where neither needs the other's result; each element is
+    combined in the same order as before. A collective stays on its side of each instruction with another effect: a
+    feed, a call, a loop with a collective in it. Those on a channel that occurs several times stay: devices may meet at
+    different ones of them.
+    """
+
+    name = "combine-collectives"
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """Change every computation."""
+        channels = Counter(
+            _channel(i.op)
+            for computation in module.computations
+            for i in computation.instructions
+            if isinstance(i.op, Collective)
+        )
+        if channels.total() < 2:
+            return module
+        return change_computations(module, lambda computation: _changed(computation, channels, context))
+
+
+def _channel(op: Op) -> Hashable:
+    """What collectives have in common that are one for the devices."""
+    channel: int | None = getattr(op, "channel_id", None)
+    return None if channel is None else (op.opcode, channel)
+
+
+def _changed(computation: Computation, channels: Counter[Hashable], context: PassContext) -> Computation:
+    """The computation with its collectives combined."""
+    seen: set[Hashable] = set()
+    while True:
+        # In the order of the program, whatever the keys' hashes are. What has been combined changes who waits for whom.
+        keys = {i: key for i in computation.instructions if (key := _key(i, channels)) is not None}
+        repeated = [key for key, count in Counter(keys.values()).items() if count > 1 and key not in seen]
+        if not repeated:
+            return computation
+        seen.add(repeated[0])
+        predecessors = {p for i in computation.instructions for p in i.control_predecessors}
+        own = {i for i, key in keys.items() if key == repeated[0] and i not in predecessors}
+        groups = [g for g in _groups(computation.instructions, own) if context.spend("combine", len(g) - 1)]
+        if groups:
+            computation = _rebuilt(computation, groups, context)
+
+
+def _key(instruction: Instruction, channels: Counter[Hashable]) -> Hashable:
+    """What two collectives have in common that may be one; None for what stays as it is."""
+    op = instruction.op
+    if type(op) not in _KINDS or not isinstance(op, Collective) or instruction.control_predecessors:
+        return None
+    shapes = [o.shape for o in instruction.operands]
+    if any(not s.is_array or s.is_dynamic for s in shapes) or len({s.element_type for s in shapes}) != 1:
+        return None
+    channel = _channel(op)
+    is_single = channel is None or channels[channel] == 1
+    if not is_single or sum(s.byte_size for s in shapes) > _MOST_BYTES.value:
+        return None
+    annotations = instruction.annotations
+    kind = dataclasses.replace(op, channel_id=None if channel is None else 0)
+    return kind, shapes[0].element_type, annotations.frontend_attributes, annotations.backend_config
+
+
+def _is_fence(instruction: Instruction) -> bool:
+    """Whether effects before it stay before it."""
+    op = instruction.op
+    return op.can_have_effect and op.has_side_effect and not isinstance(op, Collective)
+
+
+def _groups(order: Sequence[Instruction], own: set[Instruction]) -> Iterator[list[Instruction]]:
+    """Collectives none of which needs another one's result, without an effect in between.
+
+    ``order`` has operands before users. Those that the same number of the others precede are independent.
+    """
+    depths: dict[Instruction, int] = {}
+    levels: dict[tuple[int, int], list[Instruction]] = defaultdict(list)
+    fences = 0
+    for instruction in order:
+        needed = (*instruction.operands, *instruction.control_predecessors)
+        depth = max((depths.get(o, 0) for o in needed), default=0)
+        fences += _is_fence(instruction)
+        if instruction in own:
+            levels[fences, depth].append(instruction)
+            depth += 1
+        depths[instruction] = depth
+    for level in levels.values():
+        yield from (group for group in _small_groups(level) if len(group) > 1)
+
+
+def _small_groups(level: Sequence[Instruction]) -> Iterator[list[Instruction]]:
+    group: list[Instruction] = []
+    bytes = operands = 0
+    for instruction in level:
+        own = sum(o.shape.byte_size for o in instruction.operands)
+        count = len(instruction.operands)
+        if group and (bytes + own > _MOST_BYTES.value or operands + count > _MOST_OPERANDS.value):
+            yield group
+            group, bytes, operands = [], 0, 0
+        group.append(instruction)
+        bytes, operands = bytes + own, operands + count
+    yield group
+
+
+def _ordered(order: Sequence[Instruction], groups: Sequence[Sequence[Instruction]]) -> list[Instruction]:
+    """The instructions, those that the members of a group need before the last of these."""
+    members = {i: group for group in groups for i in group}
+    done: set[Instruction] = set()
+    result: list[Instruction] = []
+    for start in order:
+        waiting = [start]
+        while waiting:
+            own = members.get(waiting[-1], waiting[-1:])
+            if own[0] in done:
+                waiting.pop()
+                continue
+            needed = [p for i in own for p in (*i.operands, *i.control_predecessors) if p not in done]
+            if needed:
+                waiting.extend(reversed(needed))
+                continue
+            own = tuple(own)
+            done.update(own)
+            result.extend(own)
+            waiting.pop()
+    return result
+
+
+def _rebuilt(computation: Computation, groups: Sequence[Sequence[Instruction]], context: PassContext) -> Computation:
+    """The computation with one collective for each group."""
+    whole = {i: group for group in groups for i in group}
+    cloner = ComputationCloner(computation, context)
+    for old in _ordered(computation.instructions, groups):
+        group = whole.get(old)
+        if group is None:
+            cloner.clone(old)
+        elif old is group[-1]:
+            _combine(cloner, group)
+    return cloner.build()
+
+
+def _combine(cloner: ComputationCloner, group: Sequence[Instruction]) -> None:
+    """Append one collective for a group, and what takes its results apart."""
+    first = group[0]
+    operands = [cloner.clones[o] for old in group for o in old.operands]
+    shape = make_tuple_shape([s for old in group for s in _results(old)])
+    whole = first.replace(operands=operands, shape=shape, name=cloner.names.new(first.opcode))
+    cloner.append(whole)
+    number = 0
+    for old in group:
+        parts: list[Instruction] = []
+        for _ in _results(old):
+            parts.append(cloner.at(old).element(whole, number))
+            number += 1
+        cloner.substitute(old, cloner.at(old).tuple(*parts) if old.shape.is_tuple else parts[0])
+
+
+def _results(collective: Instruction) -> Sequence[Shape]:
+    shape = collective.shape
+    return shape.tuple_shapes if shape.is_tuple else (shape,)
