@@ -46,8 +46,8 @@ def combined(text):
     return run_pipeline(xla.HloModule.from_text(text), ["combine-collectives"], context=PassContext(check=True))
 
 
-def collectives(module):
-    return [i for c in module.computations for i in c.instructions if i.opcode == "all-reduce"]
+def collectives(module, opcode="all-reduce"):
+    return [i for c in module.computations for i in c.instructions if i.opcode == opcode]
 
 
 def straight(lines):
@@ -70,6 +70,32 @@ def test_collectives_in_a_loop_give_the_same_bits():
             np.testing.assert_allclose(a, b, rtol=1e-6)
     plain = xla.compile(combined(LOOP), backend="interpreter").execute_replicated(given)
     for own, right in zip(plain, expected, strict=True):
+        for a, b in zip(own, right, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_arrays_of_several_types_are_gathered_at_once():
+    text = straight(
+        """
+        x = f32[3] parameter(0)
+        y = s8[2,1] parameter(1)
+        z = bf16[1,5] parameter(2)
+        a = f32[6] all-gather(x), replica_groups={}, dimensions={0}
+        b = s8[4,1] all-gather(y), replica_groups={}, dimensions={0}
+        c = bf16[2,5] all-gather(z), replica_groups={}, dimensions={0}
+        ROOT r = (f32[6], s8[4,1], bf16[2,5]) tuple(a, b, c)
+        """
+    )
+    assert [len(i.operands) for i in collectives(combined(text), "all-gather")] == [3]
+    module = xla.HloModule.from_text(text)
+    given = [
+        [v.astype(t) for v, t in zip(row, (np.float32, np.int8, "bfloat16"), strict=True)]
+        for row in ([np.full(s, n) for s in ((3,), (2, 1), (1, 5))] for n in (3, -4))
+    ]
+    expected = xla.compile(module, backend="interpreter").execute_replicated(given)
+    for own, right in zip(
+        xla.compile(module, backend="cpu", cache=False).execute_replicated(given), expected, strict=True
+    ):
         for a, b in zip(own, right, strict=True):
             np.testing.assert_array_equal(a, b)
 

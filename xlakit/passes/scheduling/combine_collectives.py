@@ -83,7 +83,7 @@ def _key(instruction: Instruction, channels: Counter[Hashable]) -> Hashable:
     if type(op) not in _KINDS or not isinstance(op, Collective) or instruction.control_predecessors:
         return None
     shapes = [o.shape for o in instruction.operands]
-    if any(not s.is_array or s.is_dynamic for s in shapes) or len({s.element_type for s in shapes}) != 1:
+    if any(not s.is_array or s.is_dynamic for s in shapes):
         return None
     channel = _channel(op)
     is_single = channel is None or channels[channel] == 1
@@ -91,7 +91,9 @@ def _key(instruction: Instruction, channels: Counter[Hashable]) -> Hashable:
         return None
     annotations = instruction.annotations
     kind = dataclasses.replace(op, channel_id=None if channel is None else 0)
-    return kind, shapes[0].element_type, annotations.frontend_attributes, annotations.backend_config
+    # Any arrays can be gathered together; those that are reduced have the type of the computation.
+    types = () if isinstance(op, AllGather) else tuple(s.element_type for s in shapes)
+    return kind, frozenset(types), annotations.frontend_attributes, annotations.backend_config
 
 
 def _is_fence(instruction: Instruction) -> bool:

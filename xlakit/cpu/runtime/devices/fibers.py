@@ -50,7 +50,7 @@ FIBER = Record(
 _FREE = Record(first=1, count=1, _line=6, mutex=8)
 
 # A stack with its record at the upper end. Pages of all systems divide the guard at the lower end.
-_STACK_BYTES: Final = 1 << 20
+_STACK_BYTES: Final = 1 << 21
 _GUARD_BYTES: Final = 1 << 16
 _MOST_FREE: Final = 256
 
