@@ -124,6 +124,17 @@ def test_versions_that_were_not_tested_are_refused(factories, monkeypatch):
         plugin.take_over("cpu")
 
 
+def test_each_version_has_what_the_platform_asks_for():
+    import importlib
+
+    from xlakit.jax import versions
+
+    wanted = {name for name in vars(versions.Version) if not name.startswith("_")}
+    for file in versions._FILES.values():
+        module = importlib.import_module(f"xlakit.jax.versions.{file}")
+        assert {name for name, value in vars(module).items() if callable(value)} >= wanted
+
+
 @pytest.mark.parametrize(
     ("variables", "sentence"),
     [

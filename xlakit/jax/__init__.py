@@ -19,6 +19,7 @@ queue.py                whether calls may run later, and what becomes of them at
 lowerings/              lowering rules of JAX's operations for this platform
 serialized.py           executables as bytes, for files
 patches.py              functions of JAX that are replaced, because PJRT has no means for what they do
+versions/               what differs between JAX's versions
 records.py              records of words that native code reads; named_values.py those that JAX reads by names
 plugin.py               the table of functions, and its registration
 """

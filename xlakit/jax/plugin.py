@@ -6,16 +6,15 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, Final
 
-from xlakit.errors import ExecutionError, UnsupportedError
+from xlakit.errors import ExecutionError
 from xlakit.jax.api import slots as interface
 from xlakit.jax.identity import CPU
 from xlakit.jax.native.library import Native
 from xlakit.jax.patches import replace
 from xlakit.jax.records import keep_for_ever, words_of
 from xlakit.jax.slots import State, callbacks, failure_callback
+from xlakit.jax.versions import VERSIONS, unsupported
 
-# The versions of jax and jaxlib that are tested. The parts of JAX that lowerings and patches use change with each.
-VERSIONS: Final = ("0.10.2",)
 _CAPSULE_NAME: Final = b"pjrt_c_api"
 # JAX takes the platform of the highest priority where none is asked for. As ``cpu`` it is jaxlib's own, below all
 # accelerators; a plugin's is above.
@@ -92,10 +91,7 @@ def _check_versions() -> None:
 
     for name, version in (("jax", jax.__version__), ("jaxlib", jaxlib.version.__version__)):
         if version not in VERSIONS:
-            raise UnsupportedError(
-                f"xlakit runs programs of jax {', '.join(VERSIONS)}; this is {name} {version}",
-                hint="pip install 'xlakit[jax]' installs the versions that fit together",
-            )
+            raise unsupported(name, version, VERSIONS)
 
 
 def _refusing(error: Exception) -> Callable[[], Any]:

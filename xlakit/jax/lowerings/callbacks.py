@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from xlakit.errors import ExecutionError
+from xlakit.jax.versions import of_jax
 
 if TYPE_CHECKING:
     from xlakit.ir.operation import Array, Evaluation
@@ -69,14 +70,6 @@ def answer(context: Evaluation, *operands: Any) -> Any:
     return results if context.shape.is_tuple else results[0]
 
 
-def _types(ctx: Any, aval: Any) -> Sequence[Any]:
-    """The MLIR types of a value; JAX represents some values by several."""
-    from jax._src.interpreters import mlir
-
-    flat, _ = mlir.ir_tree_registry.flatten(mlir.aval_to_ir_types(ctx.module_context, aval))
-    return flat
-
-
 def emit_call(
     ctx: Any,
     callback: Callback,
@@ -93,7 +86,7 @@ def emit_call(
 
     # JAX does not write programs with such an object to files: the number has no meaning in other processes.
     ctx.module_context.add_host_callback(callback)
-    types = [type for aval in result_avals for type in _types(ctx, aval)]
+    types = [type for aval in result_avals for type in of_jax().mlir_types(ctx.module_context, aval)]
     given = list(operands)
     if token is not None:
         types, given = [stablehlo.TokenType.get(), *types], [token, *given]

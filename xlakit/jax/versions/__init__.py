@@ -1,0 +1,42 @@
+"""What JAX's versions do not have in common, as far as the platform uses it: one file for each version.
+
+All of them have the same functions; :func:`of_jax` gives those of the version that runs. A version is here if the tests
+of the platform pass with it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol, cast
+
+from xlakit.errors import UnsupportedError
+
+_FILES: Final[Mapping[str, str]] = {"0.10.2": "jax_0_10_2", "0.10.1": "jax_0_10_1"}
+VERSIONS: Final = tuple(_FILES)
+"""The versions of jax and jaxlib that are tested, the newest first."""
+
+
+class Version(Protocol):
+    """What each file has."""
+
+    def mlir_types(self, context: Any, aval: Any) -> Sequence[Any]:
+        """The MLIR types of a value, given JAX's context of the module; JAX represents some values by several."""
+        ...
+
+
+def of_jax() -> Version:
+    """The functions of the version that runs. Raises UnsupportedError for another one."""
+    import jax
+
+    if jax.__version__ not in _FILES:
+        raise unsupported("jax", jax.__version__, VERSIONS)
+    return cast("Version", importlib.import_module(f"{__name__}.{_FILES[jax.__version__]}"))
+
+
+def unsupported(name: str, version: str, supported: Sequence[str]) -> UnsupportedError:
+    """The error for a version that is not supported."""
+    return UnsupportedError(
+        f"xlakit runs programs of jax {', '.join(supported)}; this is {name} {version}",
+        hint="pip install 'xlakit[jax]' installs the versions that fit together",
+    )
