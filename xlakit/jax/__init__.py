@@ -20,6 +20,7 @@ lowerings/              lowering rules of JAX's operations for this platform
 serialized.py           executables as bytes, for files
 patches.py              functions of JAX that are replaced, because PJRT has no means for what they do
 versions/               what differs between JAX's versions
+profiler.py             steps of programs in JAX's traces
 records.py              records of words that native code reads; named_values.py those that JAX reads by names
 plugin.py               the table of functions, and its registration
 """

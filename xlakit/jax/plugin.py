@@ -14,6 +14,7 @@ from xlakit.jax.patches import replace
 from xlakit.jax.records import keep_for_ever, words_of
 from xlakit.jax.slots import State, callbacks, failure_callback
 from xlakit.jax.versions import VERSIONS, unsupported
+from xlakit.settings import profile_folder
 
 _CAPSULE_NAME: Final = b"pjrt_c_api"
 # JAX takes the platform of the highest priority where none is asked for. As ``cpu`` it is jaxlib's own, below all
@@ -77,6 +78,10 @@ def _register(platform: str, *, is_default: bool) -> None:
     # There are no topologies without devices, which JAX then says itself.
     bridge._topology_factories.pop(platform)
     _registered[platform] = state, capsule
+    if profile_folder() is not None:
+        from xlakit.jax.profiler import announce
+
+        announce(capsule)
     from xlakit.jax.lowerings import register_lowerings
     from xlakit.jax.lowerings.calls import take_handlers
 
@@ -110,8 +115,14 @@ def _table(state: State) -> Any:
     addresses.update({name: ctypes.cast(f, ctypes.c_void_p).value or 0 for name, f in of_python.items()})
     version = interface.MAJOR | interface.MINOR << 32
     functions = [addresses[name] for name in interface.LAYOUTS]
+    folder = profile_folder()
+    following = 0
+    if folder is not None:
+        from xlakit.jax.profiler import Profiler
+
+        following = ctypes.addressof(Profiler(folder).extension(0))
     # The last two would tell the layouts of a program, which jaxlib then takes from the program itself.
-    layouts = words_of([8 * (len(functions) + 5), interface.LAYOUTS_NUMBER, 0, *functions, 0, 0])
+    layouts = words_of([8 * (len(functions) + 5), interface.LAYOUTS_NUMBER, following, *functions, 0, 0])
     head = [interface.TABLE_BYTES, ctypes.addressof(layouts), interface.VERSION_BYTES, 0, version]
     table = words_of([*head, *(addresses[name] for name in interface.SLOTS)])
     for part in (table, layouts, failure, of_python, state):

@@ -96,6 +96,12 @@ class ProfiledPrograms:
             if program.recorder is not None:
                 program.recorder.clear()
 
+    def make_room(self) -> None:
+        """Forget the events of programs that have no room for more; their totals stay."""
+        for program in self._programs:
+            if program.recorder is not None:
+                program.recorder.make_room()
+
     def profiles(self) -> list[Profile]:
         """The profiles of the programs that were called, the most expensive first."""
         programs = [(program, program.recorder) for program in self._programs]

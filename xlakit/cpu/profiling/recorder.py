@@ -106,6 +106,12 @@ class Recorder:
         for row in range(self._rows):
             self._words[self._row(row) + _TOTALS.index("least")] = _NEVER
 
+    def make_room(self) -> None:
+        """Forget the events where there is no room for more, so that none is being written. Totals stay."""
+        if self._kept == self._capacity:
+            self._words[self._first_event :] = 0
+            self._words[_HEADER.index("next")] = 0
+
     def _row(self, number: int) -> int:
         return (_HEADER.size + number * _TOTALS.size) // 8
 

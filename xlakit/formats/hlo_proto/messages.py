@@ -291,6 +291,22 @@ message PyTreeNodeDefProto
   arity:uint32=1 type:int32=2 dict_node:DictNodeProto=3
 message DictNodeProto
   str_id:uint32*=1
+message XSpace
+  planes:XPlane*=1 errors:string*=2 warnings:string*=3 hostnames:string*=4
+message XPlane
+  id:int64=1 name:string=2 lines:XLine*=3 event_metadata:{int64,XEventMetadata}=4 stat_metadata:{int64,XStatMetadata}=5
+message XLine
+  id:int64=1 display_id:int64=10 name:string=2 display_name:string=11 timestamp_ns:int64=3 duration_ps:int64=9
+  events:XEvent*=4
+message XEvent
+  metadata_id:int64=1 offset_ps:int64|data=2 num_occurrences:int64|data=5 duration_ps:int64=3 stats:XStat*=4
+message XStat
+  metadata_id:int64=1 double_value:double|value=2 uint64_value:uint64|value=3 int64_value:int64|value=4
+  str_value:string|value=5 bytes_value:bytes|value=6 ref_value:uint64|value=7
+message XEventMetadata
+  id:int64=1 name:string=2 display_name:string=4
+message XStatMetadata
+  id:int64=1 name:string=2
 message OptionOverrideProto
   string_field:string|value=1 bool_field:bool|value=2 int_field:int64|value=3 double_field:double|value=4
 message ExecutableBuildOptionsProto

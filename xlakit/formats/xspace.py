@@ -1,0 +1,78 @@
+"""XSpace: profiles as TensorBoard, XProf and JAX's profiler keep them.
+
+Source: ``xplane.proto``, whose names and numbers are facts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from xlakit.dataclass import dataclass
+from xlakit.formats.hlo_proto import schema
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Something that took time, in nanoseconds of the monotonic clock; ``stats`` is what is known of it."""
+
+    name: str
+    begin: int
+    end: int
+    stats: Mapping[str, str | int | float]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The spans of a thread."""
+
+    number: int
+    name: str
+    spans: Sequence[Span]
+
+
+def write_xspace(plane_name: str, lines: Iterable[Line], warnings: Sequence[str] = ()) -> bytes:
+    """A serialized XSpace of one plane. Its times are those of the wall clock, by its distance to the monotonic one."""
+    space = schema.new("XSpace")
+    plane = space.planes.add(name=plane_name)
+    space.warnings.extend(warnings)
+    distance = time.time_ns() - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    names = _Names(plane.event_metadata)
+    stats = _Names(plane.stat_metadata)
+    for line in lines:
+        written = plane.lines.add(id=line.number, name=line.name)
+        start = min((span.begin for span in line.spans), default=0)
+        written.timestamp_ns = start + distance
+        for span in sorted(line.spans, key=lambda span: (span.begin, -span.end)):
+            event = written.events.add(metadata_id=names.number(span.name))
+            event.offset_ps = (span.begin - start) * 1000
+            event.duration_ps = (span.end - span.begin) * 1000
+            for name, value in span.stats.items():
+                _set(event.stats.add(metadata_id=stats.number(name)), value)
+    return space.SerializeToString()
+
+
+class _Names:
+    """Names that events refer to by numbers from 1."""
+
+    def __init__(self, metadata: Any) -> None:
+        self._metadata = metadata
+        self._numbers: dict[str, int] = {}
+
+    def number(self, name: str) -> int:
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self._numbers) + 1
+            entry = self._metadata[number]
+            entry.id, entry.name = number, name
+        return number
+
+
+def _set(stat: Any, value: str | int | float) -> None:
+    if isinstance(value, str):
+        stat.str_value = value
+    elif isinstance(value, int):
+        stat.int64_value = value
+    else:
+        stat.double_value = value

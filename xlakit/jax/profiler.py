@@ -1,0 +1,156 @@
+"""The steps of programs in the traces of ``jax.profiler``, where ``XLAKIT_PROFILE`` has programs take times.
+
+PJRT's extension for profilers points at a table of functions: a profiler is made, started, stopped, and asked for its
+data, an XSpace: first for its size, then for its bytes. Source: PJRT_Profiler_Extension, PLUGIN_Profiler_Api.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from xlakit.cpu.profiling.process import profiled_programs
+from xlakit.cpu.profiling.spans import thread_lines
+from xlakit.formats.xspace import write_xspace
+from xlakit.jax.records import keep_for_ever, words_of
+
+_NUMBER: Final = 1
+# TensorBoard shows the planes of this prefix as devices of their own.
+_PLANE: Final = "/device:CUSTOM:xlakit"
+
+_CREATED, _PROFILER, _BUFFER, _SIZE = 3, 1, 2, 3
+"""Which word of a call's structure a field is; the first one is its size."""
+
+
+class _Session:
+    """A trace from its start to its stop, in nanoseconds of the monotonic clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self._programs = profiled_programs(folder)
+        self._begin = self._end = 0
+        self._data: bytes | None = None
+        self._buffer: Any = None
+
+    def start(self) -> None:
+        self._begin, self._end, self._data = _now(), 0, None
+        self._programs.make_room()
+
+    def stop(self) -> None:
+        self._end = _now()
+
+    def data(self) -> bytes:
+        """The XSpace of what ran; empty where nothing did."""
+        if self._data is None:
+            profiles = self._programs.profiles()
+            lines = thread_lines(profiles, self._begin, self._end or _now())
+            dropped = sum(profile.dropped for profile in profiles)
+            warnings = [f"there was no room for {dropped} events of xlakit's programs"] if dropped else []
+            self._data = write_xspace(_PLANE, lines, warnings) if lines else b""
+        return self._data
+
+    def address(self) -> int:
+        """Where the data lies, as long as the session."""
+        self._buffer = ctypes.create_string_buffer(self.data())
+        return ctypes.addressof(self._buffer)
+
+
+def _now() -> int:
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+
+class Profiler:
+    """The functions behind the extension; errors become texts that jaxlib asks for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._sessions: dict[int, _Session] = {}
+        self._errors: dict[int, Any] = {}
+        self._made = 0
+
+    def extension(self, following: int) -> Any:
+        """The extension's structure, before another one, whose address is ``following`` or 0."""
+        functions = [
+            self._function(self._destroy_error, fails=False),
+            self._function(self._error_message, fails=False),
+            self._function(self._error_code),
+            *(self._function(f) for f in (self._create, self._destroy, self._start, self._stop, self._collect)),
+        ]
+        addresses = [ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions]
+        table = words_of([8 * (len(addresses) + 2), 0, *addresses])
+        made = words_of([40, _NUMBER, following, ctypes.addressof(table), 0])
+        for part in (functions, table, made, self):
+            keep_for_ever(part)
+        return made
+
+    def _function(self, function: Callable[[Any], None], *, fails: bool = True) -> Any:
+        def call(arguments: int) -> int:
+            try:
+                function(ctypes.cast(arguments, ctypes.POINTER(ctypes.c_int64)))
+            except Exception as error:
+                return self._new_error(f"{type(error).__name__}: {error}")
+            return 0
+
+        if not fails:
+            # What jaxlib asks of errors cannot fail itself.
+            return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda arguments: _ignore(call(arguments)))
+        return ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(call)
+
+    # -- errors: their handles are addresses of their texts ----------------------------------------
+
+    def _new_error(self, message: str) -> int:
+        text = ctypes.create_string_buffer(message.encode())
+        self._errors[ctypes.addressof(text)] = text
+        return ctypes.addressof(text)
+
+    def _destroy_error(self, words: Any) -> None:
+        self._errors.pop(words[1], None)
+
+    def _error_message(self, words: Any) -> None:
+        words[2], words[3] = words[1], len(self._errors[words[1]].value)
+
+    def _error_code(self, words: Any) -> None:
+        words[2] = _INTERNAL
+
+    # -- sessions ----------------------------------------------------------------------------------
+
+    def _create(self, words: Any) -> None:
+        self._made += 1
+        self._sessions[self._made] = _Session(self._folder)
+        words[_CREATED] = self._made
+
+    def _destroy(self, words: Any) -> None:
+        del self._sessions[words[_PROFILER]]
+
+    def _start(self, words: Any) -> None:
+        self._sessions[words[_PROFILER]].start()
+
+    def _stop(self, words: Any) -> None:
+        self._sessions[words[_PROFILER]].stop()
+
+    def _collect(self, words: Any) -> None:
+        session = self._sessions[words[_PROFILER]]
+        data = session.data()
+        if words[_BUFFER]:
+            ctypes.memmove(words[_BUFFER], data, min(len(data), words[_SIZE]))
+        elif data:
+            # Those who ask without memory of their own may read ours.
+            words[_BUFFER] = session.address()
+        words[_SIZE] = len(data)
+
+
+_INTERNAL: Final = 13
+
+
+def _ignore(_: int) -> None:
+    return None
+
+
+def announce(capsule: Any) -> None:
+    """Tell jaxlib that the platform has a profiler; ``capsule`` holds its table of functions."""
+    from jax._src import lib
+
+    bindings: Any = lib
+    bindings._profiler.register_plugin_profiler(capsule)
