@@ -50,6 +50,8 @@ Body = Callable[[Sequence[Scalar]], Sequence[Scalar]]
 # What processors do to one element at a time, or with a call.
 _ALONE = (Remainder, StochasticConvert, Mulhi)
 _ALONE_OF_INTEGERS = (Divide, Power)
+# Fewer iterations than this are not worth a vector of their own at the end of a loop.
+_LEAST_LANES = 4
 # Functions that read from tables in double precision, and those of complex numbers that are made of them.
 _WITH_TABLES = (Sine, Cosine, Tan)
 _ALONE_OF_COMPLEX = (
@@ -146,14 +148,15 @@ class _Cut:
     that fill no vector; None where there are none.
     """
 
-    def __init__(self, emitter: Emitter, level: Level, wanted: int) -> None:
+    def __init__(self, emitter: Emitter, level: Level, wanted: int, least: int) -> None:
+        """``least``: the lanes of the narrowest piece."""
         fn, lanes = emitter.fn, emitter.lanes
         begin, end = (fn.i64(n) if isinstance(n, int) else n for n in (level.begin, level.end))
         self.origin, self.begin, self.end = fn.i64(0), begin, end
         self.pieces: list[tuple[Value, int]] = []
         self.width = wanted
         if level.iterations:
-            self._known(fn, begin, level.iterations, lanes)
+            self._known(fn, begin, level.iterations, lanes, least)
             return
         while self.width > lanes and level.factor % self.width and level.factor % lanes == 0:
             self.width //= 2
@@ -162,14 +165,14 @@ class _Cut:
         if level.factor % self.width:
             self.rest = self.whole = end - ((end - begin) & (self.width - 1))
 
-    def _known(self, fn: Function, begin: Value, count: int, lanes: int) -> None:
+    def _known(self, fn: Function, begin: Value, count: int, lanes: int, least: int) -> None:
         self.origin, self.begin, self.end = begin, fn.i64(0), fn.i64(count)
         while self.width > max(lanes, count):
             self.width //= 2
         position = count - count % self.width
         self.whole = fn.i64(position)
         width = self.width // 2
-        while width >= lanes:
+        while width >= least:
             if position + width <= count:
                 self.pieces.append((fn.i64(position), width))
                 position += width
@@ -228,7 +231,8 @@ def reduce_iterations(
 ) -> list[Scalar]:
     """A loop that combines what each iteration gives with ``running``, as ``body`` does for one iteration.
 
-    running: each reduction, and its value before the loop; the values after the loop are given back.
+    running: each reduction, and its value before the loop; the values after the loop are given back. A body with some
+    stores nothing but ``outputs``.
     width: how many lanes its vectors should have. LLVM makes several of what is longer than a register, and computes
     them side by side: none waits for another.
     """
@@ -250,17 +254,45 @@ def reduce_iterations(
     reducers = [reducer for reducer, _ in running]
     results: Sequence[Value] = [as_real(before) for _, before in running]
     with emitter.scope():
-        cut = _Cut(emitter, level, width)
+        # A last vector that overlaps others, or narrower ones.
+        overlaps = bool(running) and not outputs and level.iterations >= emitter.lanes
+        cut = _Cut(emitter, level, width, emitter.lanes if overlaps else min(emitter.lanes, _LEAST_LANES))
         _prepare(emitter, group, cut.width, nodes, outputs)
         start = [_neutral(emitter, f, cut.width) for f in reducers]
         sums = _repeated(emitter, (cut.begin, cut.whole, cut.width), start, vectors(cut.width))
-        results = [_together(emitter, f, r, s) for f, r, s in zip(reducers, results, sums, strict=True)]
         for position, lanes in cut.pieces:
-            sums = vectors(lanes)(position, [_neutral(emitter, f, lanes) for f in reducers])
-            results = [_together(emitter, f, r, s) for f, r, s in zip(reducers, results, sums, strict=True)]
-        if cut.rest is not None:
-            results = _repeated(emitter, (cut.rest, cut.end, 1), results, single)
+            made = vectors(lanes)(position, [_neutral(emitter, f, lanes) for f in reducers])
+            sums = [_wider(emitter, f, a, b) for f, a, b in zip(reducers, sums, made, strict=True)]
+        rest = cut.rest
+        if rest is not None and overlaps:
+            made = _last(emitter, level.iterations, reducers, vectors(emitter.lanes), rest)
+            sums = [_wider(emitter, f, a, b) for f, a, b in zip(reducers, sums, made, strict=True)]
+            rest = None
+        results = [_together(emitter, f, r, s) for f, r, s in zip(reducers, results, sums, strict=True)]
+        if rest is not None:
+            results = _repeated(emitter, (rest, cut.end, 1), results, single)
     return list(results)
+
+
+def _last(
+    emitter: Emitter,
+    count: int,
+    reducers: Sequence[Reducer],
+    iteration: Callable[[Value, Sequence[Value]], Sequence[Value]],
+    rest: Value,
+) -> list[Value]:
+    """What the iterations from ``rest`` on give, by a vector of the last ones; what those before give is cleared.
+
+    It computes some iterations again, so none of them may store what others read.
+    """
+    fn, lanes = emitter.fn, emitter.lanes
+    neutral = [_neutral(emitter, f, lanes) for f in reducers]
+    made = iteration(fn.i64(count - lanes), neutral)
+    known = lanes - (count - int(rest.constant or 0))
+    return [
+        fn.shuffle(new, nothing, [n + lanes * (n < known) for n in range(lanes)])
+        for new, nothing in zip(made, neutral, strict=True)
+    ]
 
 
 def _neutral(emitter: Emitter, reducer: Reducer, lanes: int) -> Value:
@@ -272,15 +304,26 @@ def _neutral(emitter: Emitter, reducer: Reducer, lanes: int) -> Value:
     return emitter.fn.constant(vector(register_type(kind), lanes), neutral_number(op, kind))
 
 
+def _both(emitter: Emitter, reducer: Reducer, a: Value, b: Value) -> Value:
+    return as_real(emitter.combined(reducer.computation, [a], [b])[0])
+
+
+def _narrowed(emitter: Emitter, reducer: Reducer, sums: Value, lanes: int) -> Value:
+    """The lanes of a vector, reduced to so many, two at least."""
+    while sums.type.lanes > lanes:
+        half = sums.type.lanes // 2
+        sums = _both(emitter, reducer, *(emitter.fn.shuffle(sums, sums, range(k, k + half)) for k in (0, half)))
+    return sums
+
+
+def _wider(emitter: Emitter, reducer: Reducer, sums: Value, more: Value) -> Value:
+    """Two vectors reduced to one, which has as few lanes as fill a register, or as the narrower one has."""
+    lanes = min(sums.type.lanes, more.type.lanes)
+    return _both(emitter, reducer, *(_narrowed(emitter, reducer, v, lanes) for v in (sums, more)))
+
+
 def _together(emitter: Emitter, reducer: Reducer, running: Value, sums: Value) -> Value:
     """What comes before, and all lanes of a vector, reduced to one."""
-    fn = emitter.fn
-
-    def both(a: Value, b: Value) -> Value:
-        return as_real(emitter.combined(reducer.computation, [a], [b])[0])
-
-    while sums.type.lanes > 2:
-        half = sums.type.lanes // 2
-        sums = both(*(fn.shuffle(sums, sums, range(k, k + half)) for k in (0, half)))
-    # The last two as vectors, too: of a maximum of two numbers LLVM makes a branch.
-    return both(running, fn.lane(both(sums, fn.shuffle(sums, sums, (1, 0))), 0))
+    pair = _narrowed(emitter, reducer, sums, 2)
+    first, second = (emitter.fn.lane(pair, number) for number in (0, 1))
+    return _both(emitter, reducer, running, _both(emitter, reducer, first, second))
