@@ -49,10 +49,11 @@ FIBER = Record(
 # The fibers that are free, and how many.
 _FREE = Record(first=1, count=1, _line=6, mutex=8)
 
-# A stack with its record at the upper end. Pages of all systems divide the guard at the lower end.
-_STACK_BYTES: Final = 1 << 21
+# A stack with its record at the upper end, as large as that of a thread: C functions of custom calls run on it, too.
+# Pages of all systems divide the guard at the lower end.
+_STACK_BYTES: Final = 1 << 23
 _GUARD_BYTES: Final = 1 << 16
-_MOST_FREE: Final = 256
+_MOST_FREE: Final = 128
 
 _PROTECTED: Final = 0
 _WRITABLE: Final = mmap.PROT_READ | mmap.PROT_WRITE
