@@ -96,7 +96,7 @@ def _is_chosen(workload: Workload, pattern: str | None, group: str | None) -> bo
 def _run(chosen: Sequence[Workload], options: argparse.Namespace) -> int:
     from benchmarks.harness import Plan, measure_all
     from benchmarks.peers import make_peers
-    from benchmarks.report import Report, to_markdown, write
+    from benchmarks.reports.report import Report, to_markdown, write
 
     machine = describe(measure=not options.quick)
     xla, xlakit, others, notes = make_peers(options.peers, options.backend, quick=options.quick)
@@ -114,7 +114,7 @@ def _run(chosen: Sequence[Workload], options: argparse.Namespace) -> int:
 
 
 def _draw(report: Mapping[str, Any], path: Path) -> int:
-    from benchmarks.picture import picture
+    from benchmarks.reports.picture import picture
 
     try:
         path.write_text(picture(report), encoding="utf-8")

@@ -19,9 +19,9 @@ from benchmarks.check import difference
 from benchmarks.harness import Plan, Row, Status, Timing, geometric_mean, measure
 from benchmarks.machine import Machine
 from benchmarks.peers import NumpyPeer, Prepared, XlakitPeer, XlaPeer
-from benchmarks.picture import picture
 from benchmarks.program import Bound, Program
-from benchmarks.report import Report, to_markdown, write
+from benchmarks.reports.picture import picture
+from benchmarks.reports.report import Report, to_markdown, write
 from benchmarks.workloads import GROUPS, WORKLOADS
 
 MACHINE = Machine("processor", "system", 2, bandwidth=10e9, flops=100e9)

@@ -227,7 +227,7 @@ def write(report: Report, folder: Path) -> list[Path]:
     files[0].write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
     files[1].write_text(to_markdown(report), encoding="utf-8")
     if any(row.ratio_to_xla is not None for row in report.rows):
-        from benchmarks.chart import draw
+        from benchmarks.reports.chart import draw
 
         files.append(folder / "report.png")
         draw(report.rows, files[-1])
