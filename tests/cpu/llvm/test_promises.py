@@ -23,15 +23,16 @@ WORDS = (
     "|nuw|nsw|exact|disjoint|nneg|samesign|inbounds|nusw|fast|nnan|ninf|nsz|arcp|afn|reassoc|contract"
     r"|invariant\.load|invariant\.group|invariant\.start|range|alias\.scope|tbaa|access\.group|nontemporal"
     "|parallel_accesses|mem_parallel_loop_access|assume|tail|musttail|unnamed_addr|dso_local|unreachable|convergent"
-    "|alwaysinline|noinline|cold|poison|undef|dead_on_return|initializes|sret|byval|allocsize|allockind"
+    "|alwaysinline|noinline|cold|naked|poison|undef|dead_on_return|initializes|sret|byval|allocsize|allockind"
 )
 _WORD = re.compile(rf"(?<![\w.@%])(?:!?\"?(?:llvm\.(?:loop\.)?)?)({WORDS})\b(?!\.)")
-_STRINGS = re.compile(r'c"[^"]*"|@[\w.$-]+')
+_STRINGS = re.compile(r'c"[^"]*"|asm sideeffect "[^"]*", "[^"]*"|@[\w.$-]+')
 # Those that sentences have, too.
 PROSE = {"range", "memory", "exact", "fast", "tail", "cold", "returned"}
 # What is promised, and for noalias where.
 PROMISED = {
     *(promises.NO_UNWIND, promises.NO_ALIAS, promises.INLINED, promises.APART, promises.SELDOM),
+    *(promises.ASSEMBLY, promises.BEHIND_ASSEMBLY),
     *("access.group", "parallel_accesses", "nontemporal"),
     *(promises.COUNTS, promises.REASSOCIATES, promises.CONTRACTS, promises.UNDEFINED),
 }

@@ -374,7 +374,7 @@ class Function:
         text = "\\0A".join(line.replace("$", "$$") for line in lines)
         self._is_assembly = True
         self.emit_void(f'call void asm sideeffect "{text}", "~{{memory}}"()')
-        self.emit_void("unreachable")
+        self.emit_void(promises.BEHIND_ASSEMBLY)
         self._ended = True
 
     def return_if(self, condition: Value, value: Value | None = None) -> None:

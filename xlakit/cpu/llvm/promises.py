@@ -31,6 +31,8 @@ _ATTRIBUTES: Final = frozenset({INLINED, APART, SELDOM})
 # A function is its assembly alone (Function.is_assembly), which keeps the rules of calls itself. It may do anything to
 # memory.
 ASSEMBLY: Final = "naked"
+# What is behind such assembly, whose last instruction returns.
+BEHIND_ASSEMBLY: Final = "unreachable"
 
 # What a parameter points at is reached through it alone while the function runs. Said by functions that are given
 # memory of a task for one of them: the transpose of a block into a buffer on the stack, and passes of Fourier
