@@ -1,5 +1,7 @@
 """What JAX's own tests have found: operations on xlakit against jaxlib's CPU and NumPy."""
 
+import math
+
 import numpy as np
 from test_jax_programs import both
 
@@ -67,6 +69,28 @@ def check_subnormal_constants_are_kept():
     np.testing.assert_array_equal(jax.jit(lambda x: x * tiny)(x), x * tiny)
     np.testing.assert_array_equal(jax.jit(lambda x: x * np.float64(1e-310).astype(x.dtype) + tiny)(x), x * 0 + tiny)
     np.testing.assert_array_equal(jax.jit(lambda: jax.numpy.asarray(x) * tiny)(), x * tiny)
+
+
+def check_functions_of_narrow_floats():
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    every = np.arange(256, dtype=np.uint8)
+    for kind in (jnp.float8_e4m3fn, jnp.float8_e5m2, jnp.float8_e4m3b11fnuz, jnp.float8_e3m4):
+        x = every.view(kind)
+        # Of all numbers at once, and in a batch; NaN has several forms.
+        given, expected = (np.asarray(f(x)).astype(np.float32) for f in (jax.jit(lax.erf), _erf))
+        np.testing.assert_array_equal(given, expected)
+        np.testing.assert_array_equal(np.asarray(jax.vmap(lax.erf)(x)).astype(np.float32), expected)
+    # These not even jaxlib's CPU has.
+    one = jnp.ones(3, jnp.float8_e5m2)
+    np.testing.assert_array_equal(jax.nn.gelu(one, approximate=False), jnp.float8_e5m2(0.875))
+    np.testing.assert_array_equal(jax.jit(lax.bessel_i1e)(one), jnp.float8_e5m2(0.2079))
+
+
+def _erf(x):
+    return np.vectorize(math.erf)(x.astype(np.float64)).astype(x.dtype)
 
 
 def test_on_xlakit(check, on_xlakit):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Set as AbstractSet
 from typing import Any, Final
 
 from xlakit.jax.identity import CPU
+from xlakit.jax.lowerings.narrow import wide_rule
 from xlakit.jax.lowerings.sparse import solve_rule
 
 Makers = Mapping[str, Callable[[Any], Any]]
@@ -31,9 +32,14 @@ def _buffer_rule(primitive: Any) -> Any:
     return buffer_rule(primitive)
 
 
-# Names of primitives, and what makes the rule of each: functions that write into buffers; and, where JAX has no rules
-# for the platform, checkify's checks and systems of sparse matrices.
-OURS: Final[Makers] = {"buffer_callback": _buffer_rule}
+# Names of primitives, and what makes the rule of each: functions that write into buffers, and those whose rule for all
+# platforms lacks types; and, where JAX has no rules for the platform, checkify's checks and systems of sparse matrices.
+OURS: Final[Makers] = {
+    "buffer_callback": _buffer_rule,
+    "bessel_i1e": wide_rule,
+    "erf": wide_rule,
+    "erfc": wide_rule,
+}
 WITHOUT_JAX: Final[Makers] = {"check": _rule_for_processors, "spsolve": solve_rule}
 
 
