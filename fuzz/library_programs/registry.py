@@ -39,6 +39,8 @@ FILES: Final = (
     "jax_alone.scientific",
     "jax_alone.outside",
     "jax_alone.algorithms",
+    "jax_alone.recipes",
+    "jax_alone.solvers",
     "jax_alone.many_devices",
 )
 # Of files whose programs are for several devices: how many.

@@ -107,6 +107,20 @@ def four_bits_and_float8(key):
     )
 
 
+@program("precision/functions_of_float8", tolerance=0.13, why="so far apart are neighbors in float8")
+def functions_of_float8(key):
+    every = jnp.arange(256, dtype=jnp.uint8)
+    functions = (lax.erf, lax.tanh, lax.exp, lax.log1p, lax.rsqrt, lax.logistic, lax.floor, jnp.sort)
+
+    def of(kind):
+        x = lax.bitcast_convert_type(every, kind)
+        numbers = jnp.where(jnp.isfinite(x) & (jnp.abs(x) < 4), x, jnp.ones_like(x))
+        made = [f(numbers) for f in functions] + [numbers + numbers[::-1], jnp.maximum(numbers, numbers[::-1])]
+        return [m.astype(jnp.float32) for m in made]
+
+    return of(jnp.float8_e4m3fn), of(jnp.float8_e5m2)
+
+
 @program("precision/complex_signals", tolerance=1e-4, why="logarithms and powers of complex numbers near 1")
 def complex_signals(key):
     a, b = jax.random.normal(key, (2, 6, 6), jnp.complex64)
