@@ -17,6 +17,8 @@ _SELDOM = (
     "xlakit.passes.spmd.splitting",
     "xlakit.cpu.kernels.fft.fft",
     "google.protobuf.json_format",
+    "xlakit.builder",
+    "xlakit.execution.calls.foreign.meaning",
 )
 _PLATFORMS = ({"JAX_PLATFORMS": "xlakit", "XLAKIT_AS": ""}, {"JAX_PLATFORMS": "cpu", "XLAKIT_AS": "cpu"})
 
