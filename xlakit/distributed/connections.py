@@ -1,4 +1,4 @@
-"""Connections: the messages of a process to and from the others, and what it knows of these.
+"""Connections: the messages of a process to and from the others, and which of these have ended.
 
 Messages are received by a thread that waits for one, so that no other one has to wake it; while none waits, by a thread
 of the connections. ``_pumping`` is held by the one that does it.
@@ -28,6 +28,12 @@ _LEAVE_SECONDS = 5.0
 _NEIGHBOR_SECONDS = 0.5
 # What is still on its way from a process whose connection has ended arrives within so many seconds.
 _DRAIN = 1.0
+
+
+def process_name(noun: str, rank: int, devices: range) -> str:
+    """The name of a process in errors, with the devices that it has."""
+    many = len(devices) > 1
+    return f"{noun} {rank} (device{'s' * many} {devices.start}{f' to {devices.stop - 1}' * many})"
 
 
 class Connections:

@@ -1,18 +1,18 @@
-"""Credits: how many bytes of values a process may send to another one that this one has not asked for yet.
+"""Credits: flow control by how many bytes of values a process may send to another one ahead of their use there.
 
 A process that runs ahead would fill the memory of one that is behind. So each counts, for each other process, the bytes
-of all values that it has sent there, and is told how many of them have been used: have been received by a device, or
-dropped. It waits where more than the limit would be on their way. A value larger than the limit travels alone.
+of all values that it has sent there, and gets acknowledged how many of them are used: have been received by a device,
+or dropped. It waits where more than the limit would be on their way. A value larger than the limit travels alone.
 
-The receiver tells what it has used after a quarter of the limit, and at once to a process that waits.
+The receiver acknowledges after a quarter of the limit, and at once to a process that waits.
 
     sent ........................|
     used there ..........|         the process may send while sent - used <= limit
-    told ........|                 what it knows of used
+    acknowledged |                 the sender's last information about used
 
-Where collectives come in one order that all devices agree on, nothing waits for ever: of all that wait, the one whose
-collective comes first in that order has room, since what it has sent before belongs to collectives that are over.
-Values of channels have no such order; they wait only for those of earlier runs.
+Where collectives come in one order on all devices, no wait is endless: of all that wait, the one whose collective comes
+first in that order has room, since what it has sent before belongs to collectives that are over. Values of channels
+have no such order; they wait only for those of earlier runs.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ OVERHEAD: Final = 512
 
 
 class Credits:
-    """The accounts of one process; the caller holds a lock.
+    """The byte counts of one process, by the other process; the caller holds a lock.
 
     limit: how many bytes may be on their way to one process.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        # As the sender: the bytes sent, and of these the acknowledged ones.
         self._sent = Counter[int]()
-        self._heard = Counter[int]()
+        self._acknowledged = Counter[int]()
+        # As the receiver: the bytes used, and of these the ones that have been acknowledged.
         self._used = Counter[int]()
-        self._told = Counter[int]()
+        self._reported = Counter[int]()
         self._waiting: set[int] = set()
 
     # -- of the sender ---------------------------------------------------------------------------
@@ -45,35 +47,35 @@ class Credits:
 
         exempt: how many bytes that are on their way do not count.
         """
-        ahead = max(0, self._sent[rank] - self._heard[rank] - exempt)
+        ahead = max(0, self._sent[rank] - self._acknowledged[rank] - exempt)
         return not ahead or ahead + size + OVERHEAD <= self._limit
 
-    def note_sent(self, rank: int, size: int) -> int:
+    def add_sent(self, rank: int, size: int) -> int:
         """Count a value that is sent; gives the bytes that it counts."""
         self._sent[rank] += size + OVERHEAD
         return size + OVERHEAD
 
-    def hear(self, rank: int, used: int) -> None:
-        """Note what a process says that it has used."""
-        self._heard[rank] = max(self._heard[rank], used)
+    def acknowledge(self, rank: int, used: int) -> None:
+        """Take an acknowledgement of a process of all that it has used so far."""
+        self._acknowledged[rank] = max(self._acknowledged[rank], used)
 
-    def heard(self, rank: int) -> int:
-        """What a process has said that it has used."""
-        return self._heard[rank]
+    def acknowledged(self, rank: int) -> int:
+        """The bytes that a process has acknowledged."""
+        return self._acknowledged[rank]
 
     # -- of the receiver -------------------------------------------------------------------------
 
-    def note_used(self, rank: int, size: int) -> bool:
-        """Count a value of a process that is used; gives whether that process is to be told now."""
+    def add_used(self, rank: int, size: int) -> bool:
+        """Count a value of a process that is used; gives whether to acknowledge now."""
         self._used[rank] += size + OVERHEAD
-        return rank in self._waiting or self._used[rank] - self._told[rank] > self._limit // 4
+        return rank in self._waiting or self._used[rank] - self._reported[rank] > self._limit // 4
 
-    def note_waiting(self, rank: int) -> None:
-        """Note that a process waits for room."""
+    def add_waiting(self, rank: int) -> None:
+        """Note that a process waits for room: the next value used is acknowledged at once."""
         self._waiting.add(rank)
 
-    def tell(self, rank: int) -> int:
-        """What a process is to be told that is used of its values."""
+    def take_used(self, rank: int) -> int:
+        """The bytes to acknowledge to a process now."""
         self._waiting.discard(rank)
-        self._told[rank] = self._used[rank]
+        self._reported[rank] = self._used[rank]
         return self._used[rank]

@@ -13,6 +13,7 @@ from functools import partial
 from xlakit.arguments import converting, name_type
 from xlakit.deprecation import warn_renamed
 from xlakit.distributed import mpi
+from xlakit.distributed.connections import process_name
 from xlakit.distributed.messages import TOKEN_BYTES
 from xlakit.distributed.mpi_transport import MpiTransport
 from xlakit.distributed.network import Network
@@ -161,17 +162,12 @@ def initialize(
     all = started.call(lambda: started.world.allgather((network.endpoint, processors)))
     share_processors([other for _, other in all], processors)
     per_rank = (devices or ranks) // ranks
-    names = [_name(other, per_rank) for other in range(ranks)]
+    names = [process_name("rank", r, range(r * per_rank, (r + 1) * per_rank)) for r in range(ranks)]
     # MPI's messages cannot come from another job, so that the token can be the same for all.
     network.join(rank, [endpoint for endpoint, _ in all], names, bytes(range(TOKEN_BYTES)))
     atexit.register(_leave, network, started)
     _joined = Cluster(rank, ranks, per_rank, network)
     return _joined
-
-
-def _name(rank: int, per_rank: int) -> str:
-    first, many = rank * per_rank, per_rank > 1
-    return f"rank {rank} (device{'s' * many} {first}{f' to {first + per_rank - 1}' * many})"
 
 
 def _leave(network: Network, started: mpi.Mpi) -> None:

@@ -211,29 +211,29 @@ class Network:
         if not has_room:
             self._await_room(session, rank, size, exempt)
         with self._condition:
-            session.sent[rank] += self._credits.note_sent(rank, size)
+            session.sent[rank] += self._credits.add_sent(rank, size)
         self._connections.send(rank, header, body)
 
     def _await_room(self, session: NetworkSession, rank: int, size: int, exempt: int) -> None:
         """Wait until a process has used what it has, or has ended the run, and drops what comes."""
         deadline = self._deadline(session)
-        heard = None
+        acknowledged = None
         with self._connections.awaited():
             while not self._credits.has_room(rank, size, exempt):
                 status = self.status(rank, session.key)
                 if status is not None and status.progress is Progress.OVER:
                     return
                 deadline.check([rank])
-                if heard != self._credits.heard(rank):
-                    heard = self._credits.heard(rank)
+                if acknowledged != self._credits.acknowledged(rank):
+                    acknowledged = self._credits.acknowledged(rank)
                     self._connections.send(rank, Header(Kind.CREDIT_REQUEST, self.rank))
                 self._connections.pump_or_wait()
 
     def _use(self, rank: int, body: Bytes) -> None:
-        """Count a value that is used, and tell its sender so from time to time."""
+        """Count a value that is used, and acknowledge that to its sender from time to time."""
         with self._condition:
-            is_due = self._credits.note_used(rank, len(body))
-            used = self._credits.tell(rank) if is_due else 0
+            is_due = self._credits.add_used(rank, len(body))
+            used = self._credits.take_used(rank) if is_due else 0
         if is_due:
             self._connections.answer(rank, Header(Kind.CREDIT, self.rank, mark=used))
 
@@ -331,15 +331,15 @@ class Network:
                 self._statuses[header.rank, header.run] = status
 
     def _credit_request(self, header: Header, body: Bytes) -> None:
-        """Tell a process that waits for room what is used, now and when more is."""
+        """Acknowledge to a process that waits for room what is used, now and when more is."""
         with self._condition:
-            used = self._credits.tell(header.rank)
-            self._credits.note_waiting(header.rank)
+            used = self._credits.take_used(header.rank)
+            self._credits.add_waiting(header.rank)
         self._connections.answer(header.rank, Header(Kind.CREDIT, self.rank, mark=used))
 
     def _credit(self, header: Header, body: Bytes) -> None:
         with self._condition:
-            self._credits.hear(header.rank, header.mark)
+            self._credits.acknowledge(header.rank, header.mark)
 
     # -- failures --------------------------------------------------------------------------------
 

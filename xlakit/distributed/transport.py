@@ -36,7 +36,7 @@ class Transport(Protocol):
         ...
 
     def connected(self) -> list[int]:
-        """The processes that are to be told when this one ends."""
+        """The processes to notify when this one ends."""
         ...
 
     def pump(self, seconds: float) -> None:

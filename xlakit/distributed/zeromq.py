@@ -22,7 +22,7 @@ from xlakit.distributed.packing import Bytes
 from xlakit.distributed.transport import Lost, Receive
 from xlakit.errors import ResourceError, UnsupportedError
 
-# How long the end waits for the last messages to leave, in milliseconds. Whoever sent them knows what has arrived.
+# How long the end waits for the last messages to leave, in milliseconds. Arrival is acknowledged by messages.
 _LINGER = 200
 # How often connections are looked at, in seconds: there may be many.
 _LOOK = 0.2
@@ -136,7 +136,7 @@ class ZeroMqTransport:
         if now < self._next_look:
             return
         self._next_look = now + _LOOK
-        # What a monitor says does not matter: it is about the end of the connection.
+        # Whatever event a monitor has is the end of the connection.
         ended = [rank for rank, monitor in list(self._monitors.items()) if monitor.poll(0)]
         for rank in ended:
             del self._monitors[rank]

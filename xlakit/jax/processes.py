@@ -1,7 +1,7 @@
-"""The processes of ``jax.distributed``, and what they tell each other through its key-value store.
+"""The processes of ``jax.distributed``, and what they exchange through its key-value store.
 
-Each process says how many devices it has, and whether MPI has started it; then where it takes messages: by MPI, where
-it has started all of them, or else by ZeroMQ. Devices are numbered by process. With one process, or none that
+Each process publishes how many devices it has, and whether MPI has started it; then its address for messages: by MPI,
+where it has started all of them, or else by ZeroMQ. Devices are numbered by process. With one process, or none that
 jax.distributed knows of, there is nothing to exchange.
 """
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from xlakit.distributed.network import Network
     from xlakit.distributed.transport import Open
 
-# How long a process waits for the others to say who they are, in seconds, where XLAKIT_TIMEOUT does not say it: as
-# long as JAX does.
-_PATIENCE: Final = 300.0
+# How long a process waits for the others to publish their devices, in seconds, where XLAKIT_TIMEOUT is not set: as long
+# as JAX does.
+_JOIN_SECONDS: Final = 300.0
 _ADDRESS: Final = "XLAKIT_ADDRESS"
 _TRANSPORT: Final = "XLAKIT_TRANSPORT"
 _TRANSPORTS: Final = ("mpi", "zeromq")
@@ -84,29 +84,33 @@ def join(platform: str, count: int) -> Processes:
 
 
 def _exchange(state: Any, key: str, count: int) -> Processes:
+    from xlakit.distributed.connections import process_name
     from xlakit.distributed.network import Network
     from xlakit.distributed.processors import own_processors, share_processors
 
     processors = own_processors()
     mpi, reason = _start_mpi(state.num_processes)
     own = {"devices": count, "processors": processors, "mpi": mpi is not None, "reason": reason}
-    all = _tell(state, f"{key}/who", own)
-    counts = tuple(said["devices"] for said in all)
+    all = _all_gather(state, f"{key}/devices", own)
+    counts = tuple(other["devices"] for other in all)
     network = Network(_transport(state, mpi, all))
-    where = _tell(state, f"{key}/where", {"endpoint": network.endpoint, "token": secrets.token_hex(16)})
+    addresses = _all_gather(state, f"{key}/address", {"endpoint": network.endpoint, "token": secrets.token_hex(16)})
     ends = list(accumulate(counts))
-    names = [_name(rank, end - size, end) for rank, (size, end) in enumerate(zip(counts, ends, strict=True))]
-    token = bytes.fromhex(where[0]["token"])
-    network.join(state.process_id, [said["endpoint"] for said in where], names, token)
+    names = [
+        process_name("process", rank, range(end - size, end))
+        for rank, (size, end) in enumerate(zip(counts, ends, strict=True))
+    ]
+    token = bytes.fromhex(addresses[0]["token"])
+    network.join(state.process_id, [address["endpoint"] for address in addresses], names, token)
     atexit.register(network.leave)
-    share_processors([said["processors"] for said in all], processors)
+    share_processors([other["processors"] for other in all], processors)
     return Processes(state.process_id, counts, network)
 
 
-def _tell(state: Any, key: str, own: dict[str, Any]) -> list[dict[str, Any]]:
-    """What all processes say, given what this one does."""
+def _all_gather(state: Any, key: str, own: dict[str, Any]) -> list[dict[str, Any]]:
+    """What all processes publish under a key, given what this one does."""
     state.client.key_value_set(f"{key}/{state.process_id}", json.dumps(own))
-    return [_said(state.client, f"{key}/{rank}", rank) for rank in range(state.num_processes)]
+    return [_published(state.client, f"{key}/{rank}", rank) for rank in range(state.num_processes)]
 
 
 def _start_mpi(count: int) -> tuple[Mpi | None, str]:
@@ -132,7 +136,7 @@ def _start_mpi(count: int) -> tuple[Mpi | None, str]:
 
 def _transport(state: Any, mpi: Mpi | None, all: Sequence[dict[str, Any]]) -> Open:
     """How messages travel: all processes decide the same."""
-    without = [f"process {rank}: {said['reason']}" for rank, said in enumerate(all) if not said["mpi"]]
+    without = [f"process {rank}: {other['reason']}" for rank, other in enumerate(all) if not other["mpi"]]
     if mpi is not None and not without:
         from xlakit.distributed.mpi_transport import MpiTransport
 
@@ -147,8 +151,8 @@ def _transport(state: Any, mpi: Mpi | None, all: Sequence[dict[str, Any]]) -> Op
     return partial(ZeroMqTransport, _address(state.coordinator_address))
 
 
-def _said(client: Any, key: str, rank: int) -> dict[str, Any]:
-    seconds = default_timeout() if "XLAKIT_TIMEOUT" in os.environ else _PATIENCE
+def _published(client: Any, key: str, rank: int) -> dict[str, Any]:
+    seconds = default_timeout() if "XLAKIT_TIMEOUT" in os.environ else _JOIN_SECONDS
     begun = time.monotonic()
     try:
         return json.loads(client.blocking_key_value_get(key, int(seconds * 1000)))
@@ -159,11 +163,6 @@ def _said(client: Any, key: str, rank: int) -> dict[str, Any]:
             f"waiting: {error}",
             hint="all processes must use the same platform, and reach the coordinator of jax.distributed",
         ) from None
-
-
-def _name(rank: int, first: int, end: int) -> str:
-    many = end - first > 1
-    return f"process {rank} (device{'s' * many} {first}{f' to {end - 1}' * many})"
 
 
 def _address(coordinator: str) -> str:
