@@ -1,6 +1,6 @@
 """DLPack: arrays that other libraries hold, and arrays for them, in the same memory.
 
-NumPy does the work. It knows no bfloat16 and no 8-bit floats; those travel as integers of their size, and the type is
+NumPy does the work. It has no bfloat16 and no 8-bit floats; those travel as integers of their size, and the type is
 put right in the capsule. The offsets in the capsule are those of DLPack's ``dlpack.h``, version 1.
 """
 

@@ -1,4 +1,4 @@
-"""How much a program costs, roughly: whether another thread would take longer to begin with it than it takes."""
+"""Whether a program costs so little that handing it to another thread would take longer than running it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xlakit.ops.custom_call import CustomCall
 from xlakit.passes.analysis.cost import cost_of
 from xlakit.passes.analysis.loops import loop_of, trip_count
 
-# Some ten microseconds of one processor, mostly: to ask another thread takes the caller as long, and its answer longer.
+# About ten microseconds of one processor: waking another thread costs the caller as much, and waiting for it more.
 _LIGHT = 250_000
 _MOST_INSTRUCTIONS = 500
 # What an elementary function costs next to an addition, and a byte that is moved.
@@ -17,7 +17,7 @@ _BYTE = 0.125
 
 
 def is_light(module: HloModule) -> bool:
-    """Whether it costs less than handing it to another thread does. A loop of unknown length does not."""
+    """Whether a program costs less than handing it to another thread. One with a loop of unknown length does not."""
     instructions = [i for computation in module.computations for i in computation.instructions]
     if len(instructions) > _MOST_INSTRUCTIONS:
         return False

@@ -8,17 +8,17 @@ from queue import SimpleQueue
 
 from xlakit.execution.context import ExecutionContext
 
-# What a worker does, and what is to be called then.
-_Order = tuple[Callable[[], None], Callable[[], None]]
+# What a worker calls: the work, and what follows its end.
+_Task = tuple[Callable[[], None], Callable[[], None]]
 
 
 class Worker:
-    """A thread that does what it is given, in order. It holds on to nothing else while it waits."""
+    """A thread that runs tasks in their order. It keeps no reference to the last one while it waits."""
 
     def __init__(self, number: int, execution_context: ExecutionContext) -> None:
-        self._inbox: SimpleQueue[_Order | None] = SimpleQueue()
+        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._thread = threading.Thread(
-            target=_serve, args=(self._inbox, execution_context), name=f"xlakit-device-{number}", daemon=True
+            target=_serve, args=(self._tasks, execution_context), name=f"xlakit-device-{number}", daemon=True
         )
         self._thread.start()
 
@@ -28,12 +28,12 @@ class Worker:
         return self._thread.ident
 
     def put(self, run: Callable[[], None], finish: Callable[[], None]) -> None:
-        """Have ``run`` called, and ``finish`` then."""
-        self._inbox.put((run, finish))
+        """Add a task: call ``run``, then ``finish``."""
+        self._tasks.put((run, finish))
 
     def stop(self) -> None:
-        """Let the thread end when it has done what it was given."""
-        self._inbox.put(None)
+        """End the thread when it has run its tasks."""
+        self._tasks.put(None)
 
     def join(self, seconds: float) -> None:
         """Wait for the end of the thread, so long at most."""
@@ -41,18 +41,18 @@ class Worker:
             self._thread.join(seconds)
 
 
-def _serve(inbox: SimpleQueue[_Order | None], execution_context: ExecutionContext) -> None:
-    # Whatever it runs is a device of this execution_context: nothing comes from outside.
+def _serve(tasks: SimpleQueue[_Task | None], execution_context: ExecutionContext) -> None:
+    # All that it runs are devices of this execution context: the thread feeds none.
     with execution_context.bound():
-        while _serve_one(inbox.get()):
+        while _serve_one(tasks.get()):
             pass
 
 
-def _serve_one(order: _Order | None) -> bool:
-    # A function of its own, so that nothing of the last order stays alive in variables.
-    if order is None:
+def _serve_one(task: _Task | None) -> bool:
+    # A function of its own, so that nothing of the last task stays alive in variables.
+    if task is None:
         return False
-    run, finish = order
+    run, finish = task
     run()
     finish()
     return True
