@@ -12,6 +12,8 @@ from device_programs import SUM, Held, add, all_reduced, floats, module
 
 import xlakit as xla
 from xlakit.cpu.runtime.call import raise_status
+from xlakit.cpu.runtime.context import Status
+from xlakit.cpu.runtime.host import take_error
 
 
 @pytest.fixture
@@ -335,6 +337,28 @@ def test_the_entry_of_several_devices_takes_the_arrays_of_one_after_the_other(cl
         rows = [(ctypes.c_void_p * 3)(*[row.ctypes.data for row in array]) for array in (given, made)]
         assert call(context, *rows) == 0
         np.testing.assert_array_equal(made, [given.sum(0)] * 3)
+
+
+def test_the_entry_of_several_devices_tells_why_none_can_go_on(client):
+    body = """
+      a = f32[4] parameter(0)
+      id = u32[] replica-id()
+      one = u32[] constant(1)
+      c = pred[] compare(id, one), direction=LT
+      ROOT r = f32[4] conditional(c, a, a), true_computation=meets, false_computation=passes
+    """
+    meets = "meets {\n  x = f32[4] parameter(0)\n  ROOT y = f32[4] all-reduce(x), replica_groups={}, to_apply=sum\n}\n"
+    passes = "passes {\n  ROOT x = f32[4] parameter(0)\n}\n"
+    program = client.compile(module(body, extra=SUM + meets + passes), num_replicas=3, backend="cpu")
+    function, context = program.native_entry
+    call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 3)(function)
+    given, made = (np.zeros((3, 4), np.float32) for _ in range(2))
+    rows = [(ctypes.c_void_p * 3)(*[row.ctypes.data for row in array]) for array in (given, made)]
+    for _ in range(2):
+        assert call(context, *rows) == Status.RAISED
+        error = take_error()
+        assert isinstance(error, xla.DeadlockError)
+        assert "replica 0 of m waits in all-reduce 'y' for replica 1; replica 2" in str(error)
 
 
 CHECKED = """

@@ -58,6 +58,7 @@ _MOST_FREE: Final = 128
 _PROTECTED: Final = 0
 _WRITABLE: Final = mmap.PROT_READ | mmap.PROT_WRITE
 _RESERVED: Final = 0x4000 if sys.platform == "linux" else 0
+_SMALL_PAGES: Final[int | None] = getattr(mmap, "MADV_NOHUGEPAGE", None)
 
 # Save the registers that a function leaves as they are, exchange the stacks, and restore those of the other one. The
 # first argument is where to store the stack pointer, the second one the stack to go to. The floating-point environment
@@ -200,6 +201,10 @@ def _emit_take(module: Module) -> None:
     bytes = fn.i64(_STACK_BYTES)
     stack = fn.call("mmap", PTR, fn.null(), bytes, fn.i32(_WRITABLE), fn.i32(flags), fn.i32(-1), fn.i64(0))
     fn.return_if(stack.cast("ptrtoint", I64).eq(-1), fn.null())
+    if _SMALL_PAGES is not None:
+        # Most fibers use a few pages of their stacks.
+        module.declare("madvise", I32, [PTR, I64, I32])
+        fn.call("madvise", I32, stack, bytes, fn.i32(_SMALL_PAGES))
     is_guarded = fn.call("mprotect", I32, stack, fn.i64(_GUARD_BYTES), fn.i32(_PROTECTED)).eq(0)
     with fn.if_(~is_guarded):
         fn.call("munmap", I32, stack, bytes)
