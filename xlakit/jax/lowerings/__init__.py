@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from xlakit.jax.identity import CPU
+from xlakit.jax.versions import of_jax
 
 # Of these JAX has rules for processors that end in calls of LAPACK; see execution/calls/lapack.py. All others end in
 # HLO.
@@ -50,7 +51,8 @@ def register_lowerings(platform: str) -> None:
         register_rules(platform, OURS, _COMMON)
     else:
         mlir._platforms_with_donation.append(platform)
-        for name in _FROM_CPU:
+        missing = of_jax().missing_primitives()
+        for name in (name for name in _FROM_CPU if name not in missing):
             primitive = getattr(linalg, name)
             entry = mlir._platform_specific_lowerings[CPU][primitive]
             mlir.register_lowering(primitive, entry.rule, platform=platform, inline=entry.inline)

@@ -114,7 +114,6 @@ def _emit(
     sharding: Any = None,
 ) -> tuple[Sequence[Any], Any, Any]:
     """Emit a callback as a custom call in MLIR; signature and result are those of JAX's function for its platforms."""
-    from jax._src.interpreters import mlir
     from jax._src.named_sharding import SdyArray
     from jax._src.sharding_impls import SdyArrayList
 
@@ -127,7 +126,7 @@ def _emit(
             devices = sharding.shardings[0].logical_device_ids
             of_token = SdyArray(mesh_shape=(), dim_shardings=(), logical_device_ids=devices)
             sharding = SdyArrayList((of_token, *sharding.shardings))
-        mlir.set_sharding(ctx.module_context, made, sharding)
+        of_jax().set_sharding(ctx.module_context, made, sharding)
     results = list(made.results)
     if token is not None:
         token = results.pop(0)

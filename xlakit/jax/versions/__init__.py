@@ -12,7 +12,12 @@ from typing import Any, Final, Protocol, cast
 
 from xlakit.errors import UnsupportedError
 
-_FILES: Final[Mapping[str, str]] = {"0.10.2": "jax_0_10_2", "0.10.1": "jax_0_10_1"}
+_FILES: Final[Mapping[str, str]] = {
+    "0.10.2": "jax_0_10_2",
+    "0.10.1": "jax_0_10_1",
+    "0.10.0": "jax_0_10_0",
+    "0.9.2": "jax_0_9_2",
+}
 VERSIONS: Final = tuple(_FILES)
 """The versions of jax and jaxlib that are tested, the newest first."""
 
@@ -22,6 +27,14 @@ class Version(Protocol):
 
     def mlir_types(self, context: Any, aval: Any) -> Sequence[Any]:
         """The MLIR types of a value, given JAX's context of the module; JAX represents some values by several."""
+        ...
+
+    def set_sharding(self, context: Any, op: Any, sharding: Any) -> None:
+        """Write the sharding of an operation, given JAX's context of the module."""
+        ...
+
+    def missing_primitives(self) -> frozenset[str]:
+        """Operations of JAX's linear algebra that later versions have."""
         ...
 
 

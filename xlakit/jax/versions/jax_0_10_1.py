@@ -11,3 +11,15 @@ def mlir_types(context: Any, aval: Any) -> Sequence[Any]:
     from jax._src.interpreters import mlir
 
     return mlir.aval_to_ir_types(context, aval)
+
+
+def set_sharding(context: Any, op: Any, sharding: Any) -> None:
+    """Write the sharding of an operation."""
+    from jax._src.interpreters import mlir
+
+    mlir.set_sharding(context, op, sharding)
+
+
+def missing_primitives() -> frozenset[str]:
+    """Operations of JAX's linear algebra that are not there yet."""
+    return frozenset()

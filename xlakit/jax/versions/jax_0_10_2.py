@@ -12,3 +12,15 @@ def mlir_types(context: Any, aval: Any) -> Sequence[Any]:
 
     flat, _ = mlir.ir_tree_registry.flatten(mlir.aval_to_ir_types(context, aval))
     return flat
+
+
+def set_sharding(context: Any, op: Any, sharding: Any) -> None:
+    """Write the sharding of an operation."""
+    from jax._src.interpreters import mlir
+
+    mlir.set_sharding(context, op, sharding)
+
+
+def missing_primitives() -> frozenset[str]:
+    """Operations of JAX's linear algebra that are not there yet."""
+    return frozenset()
