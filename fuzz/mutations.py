@@ -2,7 +2,8 @@
 
 Each mutant is read, verified if it can be read, and printed back; what is printed must read as the same module. The
 outcome must be success or an XlakitError, within a second and without memory growing. Anything else is printed with
-its reproducer, and the exit status is 1.
+its reproducer, and the exit status is 1. Mutants that are legal are unusual programs: texts among them are checked by
+the linter, too, and go through the passes and the code generator.
 """
 
 from __future__ import annotations
@@ -23,12 +24,19 @@ import numpy as np
 from fuzz.support.mutation_seeds import seed_texts
 from fuzz.support.mutators import mutate_bytes, mutate_message, mutate_text
 from xlakit.api import compile
-from xlakit.errors import XlakitError
+from xlakit.cpu.compile import generate
+from xlakit.cpu.program import Target
+from xlakit.errors import InternalError, XlakitError
+from xlakit.execution.groups import Grid
 from xlakit.formats.hlo_proto import schema
 from xlakit.formats.hlo_text.faults import check_text as all_faults
 from xlakit.ir.instruction import HloModule
+from xlakit.passes.pipeline import run_pipeline
+from xlakit.tools.lint.linter import lint
 
 _SECONDS = 1.0
+# For passes and code of a program.
+_SECONDS_OF_CODE = 4.0
 _GROWTH_BYTES = 256 << 20
 # More than any mutant may have, and less than what would make the machine swap.
 _ADDRESS_SPACE_BYTES = 16 << 30
@@ -94,6 +102,16 @@ def _check_printed(module: HloModule) -> None:
         raise AssertionError("what was printed reads as another module")
 
 
+def check_use(text: str) -> None:
+    """Warnings, passes and code of a legal program: an internal error is a fault."""
+    module = HloModule.from_text(text)
+    lint(module)
+    try:
+        generate(run_pipeline(module), Target(Grid(module.replica_count, module.num_partitions)))
+    except InternalError as error:
+        raise AssertionError(str(error)) from None
+
+
 def check_too_large(text: str) -> None:
     """Compile and run without arguments: it must be refused."""
     module = HloModule.from_text(text)
@@ -101,10 +119,10 @@ def check_too_large(text: str) -> None:
     raise AssertionError("this program was not refused")
 
 
-def attempt(tally: Tally, name: str, check: Callable[[], None], reproducer: str) -> None:
-    """One check, with its limits."""
+def attempt(tally: Tally, name: str, check: Callable[[], None], reproducer: str, most: float = _SECONDS) -> bool:
+    """One check, with its limits; whether it ended without an error."""
     before, start = _peak_memory(), time.process_time()
-    signal.setitimer(signal.ITIMER_VIRTUAL, 5 * _SECONDS)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 5 * most)
     fault = ""
     try:
         check()
@@ -115,19 +133,20 @@ def attempt(tally: Tally, name: str, check: Callable[[], None], reproducer: str)
             fault = "an error without a word"
         str(error)
     except _TooSlowError:
-        outcome = fault = f"stopped after {5 * _SECONDS:.0f} s"
+        outcome = fault = f"stopped after {5 * most:.0f} s"
     except Exception as error:  # whatever it is, it is what this command looks for
         outcome = fault = f"{type(error).__name__}: {error}"
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     seconds, growth = time.process_time() - start, _peak_memory() - before
-    if not fault and seconds > _SECONDS:
+    if not fault and seconds > most:
         fault = f"took {seconds:.1f} s ({outcome})"
     if not fault and growth > _GROWTH_BYTES:
         fault = f"took {growth >> 20} MiB ({outcome})"
     tally.outcomes["FAILED" if fault else f"{name}: {outcome}"] += 1
     if fault:
         tally.failures.append(f"{fault[:2000]}\n{reproducer}")
+    return not fault and outcome == "accepted"
 
 
 def _peak_memory() -> int:
@@ -165,7 +184,8 @@ def _one_mutant(tally: Tally, texts: list[str], protos: list[bytes], seed: int, 
     if number % 3 < 2:
         mutant = mutate_text(texts[int(rng.integers(len(texts)))], rng)
         shown = mutant if len(mutant) <= 4000 else f"{mutant[:4000]}... ({len(mutant)} characters)"
-        attempt(tally, "text", lambda: check_text(mutant), f"{reproduce}\n{shown}")
+        if attempt(tally, "text", lambda: check_text(mutant), f"{reproduce}\n{shown}"):
+            attempt(tally, "use", lambda: check_use(mutant), f"{reproduce}\n{shown}", _SECONDS_OF_CODE)
         if show:
             print(mutant)
         return

@@ -13,6 +13,7 @@ from fuzz.support.differences import CANNOT_RUN
 from fuzz.support.mutators import mutate_bytes, mutate_text
 from fuzz.support.sensitivity import spread
 from fuzz.support.tolerances import EXACT, SUMS, Measure, Tolerance, mismatches
+from xlakit.errors import InternalError
 from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.executable import compile_module
 from xlakit.ir.operation import OPERATIONS
@@ -108,6 +109,8 @@ def test_mutants_are_refused_in_an_orderly_way_or_legal():
     tally = mutations.run(150, seed=5)
     assert tally.failures == []
     assert sum(tally.outcomes.values()) >= 150
+    # Some are legal programs, which are compiled, too.
+    assert 0 < tally.outcomes["use: accepted"] < tally.outcomes["text: accepted"] + 1
 
 
 def test_a_mutant_is_the_same_for_the_same_seed():
@@ -125,6 +128,17 @@ def test_a_crash_is_a_failure():
     mutations.attempt(tally, "text", crash, "how to reproduce it")
     assert tally.outcomes["FAILED"] == 1
     assert "how to reproduce it" in tally.failures[0]
+
+
+def test_an_internal_error_of_a_legal_program_is_a_failure(monkeypatch):
+    def broken(module):
+        raise InternalError("a pass broke it")
+
+    monkeypatch.setattr(mutations, "run_pipeline", broken)
+    tally = mutations.Tally()
+    text = "HloModule m\nENTRY e { ROOT p = f32[2] parameter(0) }"
+    assert not mutations.attempt(tally, "use", lambda: mutations.check_use(text), "how to reproduce it")
+    assert "broke it" in tally.failures[0]
 
 
 def test_what_hangs_on_roundings_is_told_from_what_does_not():
