@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from xlakit.compat import xla_client as xc
+from xlakit.formats.hlo_proto import schema
 
 ops = xc.ops
 
@@ -287,5 +288,9 @@ def test_traces_lie_where_tensorboard_looks(tmp_path):
         pass
     session.stop_and_export(str(tmp_path))
     (trace,) = tmp_path.glob("plugins/profile/*/*.trace.json.gz")
-    (event,) = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    (event,) = (e for e in json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"] if e["ph"] == "X")
     assert event["name"] == "a block"
+    (plane,) = schema.parse("XSpace", next(tmp_path.glob("plugins/profile/*/*.xplane.pb")).read_bytes()).planes
+    assert (plane.name, [m.name for m in plane.event_metadata.values()]) == ("/host:CPU", ["a block"])
+    with pytest.raises(xc.XlaRuntimeError, match="XSpace"):
+        session.export(b"\xff", str(tmp_path))

@@ -53,6 +53,31 @@ def write_xspace(plane_name: str, lines: Iterable[Line], warnings: Sequence[str]
     return space.SerializeToString()
 
 
+def chrome_events(xspace: bytes) -> list[dict[str, Any]]:
+    """The events of an XSpace in the form of Chrome's traces, in microseconds from the first one.
+
+    Raises FormatError for other bytes.
+    """
+    space = schema.parse("XSpace", xspace)
+    lines = [(number, plane, line) for number, plane in enumerate(space.planes, start=1) for line in plane.lines]
+    start = min((line.timestamp_ns for _, _, line in lines), default=0)
+    made: list[dict[str, Any]] = []
+    for number, plane, line in lines:
+        place = {"pid": number, "tid": line.id}
+        for event in line.events:
+            begin = (line.timestamp_ns - start) / 1e3 + event.offset_ps / 1e6
+            stats = {plane.stat_metadata[s.metadata_id].name: str(_value(s)) for s in event.stats}
+            name = plane.event_metadata[event.metadata_id].name
+            made.append({"ph": "X", "name": name, **place, "ts": begin, "dur": event.duration_ps / 1e6, "args": stats})
+        made.append({"ph": "M", "name": "thread_name", **place, "args": {"name": line.name}})
+    names = enumerate(space.planes, start=1)
+    return made + [{"ph": "M", "name": "process_name", "pid": n, "args": {"name": plane.name}} for n, plane in names]
+
+
+def _value(stat: Any) -> Any:
+    return getattr(stat, stat.WhichOneof("value") or "int64_value")
+
+
 class _Names:
     """Names that events refer to by numbers from 1."""
 

@@ -12,8 +12,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from xlakit.compat.xla_client.binding import bound
-from xlakit.compat.xla_client.errors import as_status
+from xlakit.compat.xla_client.errors import as_status, with_status
 from xlakit.errors import ExecutionError, UnsupportedError
+from xlakit.formats.xspace import Line, Span, chrome_events, write_xspace
 
 
 class ProfileOptions:
@@ -49,7 +50,7 @@ class ProfilerSession:
 
     def __init__(self, options: ProfileOptions | None = None) -> None:
         self.options = options or ProfileOptions()
-        self._events: list[dict[str, Any]] = []
+        self._spans: dict[int, list[Span]] = {}
         with ProfilerSession._lock:
             if ProfilerSession.current is not None:
                 raise as_status(
@@ -57,29 +58,42 @@ class ProfilerSession:
                 )
             ProfilerSession.current = self
 
-    def add(self, event: dict[str, Any]) -> None:
-        """Add an event in the form of Chrome's traces."""
-        self._events.append(event)
+    def add(self, span: Span) -> None:
+        """Add a block of this thread."""
+        self._spans.setdefault(threading.get_ident(), []).append(span)
 
     def stop(self) -> bytes:
-        """End the session; gives the events as JSON, in the form of Chrome's traces, and no XSpace."""
+        """End the session; gives its events as an XSpace."""
         with ProfilerSession._lock:
             if ProfilerSession.current is not self:
                 raise as_status(ExecutionError("the profiler session is stopped already", hint="start another one"))
             ProfilerSession.current = None
-        return json.dumps({"traceEvents": self._events}).encode()
+        lines = [Line(thread, f"python {number}", spans) for number, (thread, spans) in enumerate(self._spans.items())]
+        return write_xspace("/host:CPU", lines)
 
-    def export(self, xspace: bytes, tensorboard_dir: str) -> None:
-        """Write what :meth:`stop` gave where TensorBoard looks for it: ``plugins/profile/TIME/HOST.trace.json.gz``."""
+    @with_status
+    def export(self, xspace: bytes, tensorboard_dir: str, /) -> None:
+        """Write an XSpace where TensorBoard looks for it: ``HOST.xplane.pb`` in ``plugins/profile/TIME``.
+
+        ``HOST.trace.json.gz`` beside it is for Chrome and Perfetto.
+        """
+        events = chrome_events(xspace)
         run = time.strftime("%Y_%m_%d_%H_%M_%S")
         folder = os.path.join(tensorboard_dir, "plugins", "profile", run)
         os.makedirs(folder, exist_ok=True)
-        with gzip.open(os.path.join(folder, f"{platform.node() or 'localhost'}.trace.json.gz"), "wb") as file:
+        stem = os.path.join(folder, platform.node() or "localhost")
+        with open(f"{stem}.xplane.pb", "wb") as file:
             file.write(xspace)
+        with gzip.open(f"{stem}.trace.json.gz", "wt", encoding="utf-8") as file:
+            json.dump({"displayTimeUnit": "ns", "traceEvents": events}, file)
 
-    def stop_and_export(self, tensorboard_dir: str) -> None:
+    def stop_and_export(self, tensorboard_dir: str, /) -> None:
         """End the session and write its events into a folder."""
         self.export(self.stop(), tensorboard_dir)
+
+
+def _now() -> int:
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
 
 class TraceMe:
@@ -93,7 +107,7 @@ class TraceMe:
         self._start = 0
 
     def __enter__(self) -> Self:
-        self._start = time.perf_counter_ns()
+        self._start = _now()
         return self
 
     def __exit__(
@@ -101,10 +115,8 @@ class TraceMe:
     ) -> None:
         session = ProfilerSession.current
         if session is not None:
-            end = time.perf_counter_ns()
-            event = {"name": self._name, "ph": "X", "ts": self._start / 1000, "dur": (end - self._start) / 1000}
-            arguments = {name: str(value) for name, value in self._metadata.items()}
-            session.add({**event, "pid": os.getpid(), "tid": threading.get_ident(), "args": arguments})
+            metadata = {name: str(value) for name, value in self._metadata.items()}
+            session.add(Span(self._name, self._start, _now(), metadata))
 
     def set_metadata(self, **kwargs: Any) -> None:
         """Add metadata."""
