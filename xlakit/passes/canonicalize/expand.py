@@ -26,7 +26,7 @@ from xlakit.passes.canonicalize.expand_algebra import (
     widened,
 )
 from xlakit.passes.canonicalize.expand_arrays import shuffle, sparse_convolution
-from xlakit.passes.canonicalize.expand_dots import long_dot
+from xlakit.passes.canonicalize.expand_dots import dot_of_vectors, is_of_vectors
 from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner
 from xlakit.passes.core.framework import CalleesPass, PassContext
 from xlakit.passes.core.rewriter import same_layouts
@@ -82,7 +82,7 @@ def _may_expand(instruction: Instruction) -> bool:
     """Whether it is worth a look; most products are not."""
     op = instruction.op
     if isinstance(op, Dot):
-        return instruction.shape.num_elements == 1
+        return is_of_vectors(instruction)
     expanded = isinstance(op, (AsyncDone, CopyDone)) or op.opcode in _EXPANSIONS
     return expanded and (not isinstance(op, Convolution) or len(instruction.operands) > 2)
 
@@ -313,7 +313,7 @@ _EXPANSIONS: dict[str, _Expansion] = {
     "convolution": sparse_convolution,
     "custom-call": _custom_call,
     "domain": _domain,
-    "dot": long_dot,
+    "dot": dot_of_vectors,
     "scaled-dot": scaled_dot,
     "scan": _scan,
     "shuffle": shuffle,

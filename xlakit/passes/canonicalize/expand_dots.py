@@ -1,4 +1,4 @@
-"""Expansion of a dot of two long vectors: its only element is a sum, which many threads can share."""
+"""Expansion of dots of vectors: sums that many threads share and outer products, as plain loops over their elements."""
 
 from __future__ import annotations
 
@@ -10,39 +10,71 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.dot import Dot
 from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.reduction import Reduce
+from xlakit.ops.shared.contraction import free_dimensions
 from xlakit.options import knob
 from xlakit.passes.core.computation_builder import ComputationCloner, binary_computation
 from xlakit.passes.core.framework import PassContext
 
-# Fewer products take less time than handing them to another thread.
+# Fewer products of a single sum take less time than handing them to another thread.
 _LEAST_PRODUCTS = knob("expand_dots.least_products", 1 << 17, 8)
 
 
-def long_dot(
+def is_of_vectors(dot: Instruction) -> bool:
+    """Whether no element of a dot's operands is used twice, or each of its results is one product.
+
+    A product of matrices has nothing to gain then. The first is one sum for each member of a batch.
+    """
+    op, count = dot.op_as(Dot), dot.shape.num_elements
+    lhs, rhs = (o.shape for o in dot.operands)
+    depth = math.prod(lhs.dimensions[d] for d in op.lhs_contracting_dims)
+    if not count or not depth:
+        return False
+    if lhs.num_elements == rhs.num_elements == count * depth:
+        return count > 1 or depth >= _LEAST_PRODUCTS.value
+    return depth == 1
+
+
+def dot_of_vectors(
     old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
-    """The sum of the products, in the type that a dot sums in."""
-    op, sizes = old.op_as(Dot), operands[0].shape.dimensions
+    """The sums of the products, in the type that a dot sums in. Like a dot's, they begin with 0, so that none is -0."""
+    op = old.op_as(Dot)
     kind = _sum_type(*(x.shape.element_type for x in (*operands, old)))
-    depth = math.prod(sizes[d] for d in op.lhs_contracting_dims)
-    plain = old.shape.num_elements == 1 and math.prod(sizes) == depth
-    if kind is None or not plain or depth < _LEAST_PRODUCTS.value or not context.spend("long-dot"):
+    if kind is None or not is_of_vectors(old) or not context.spend("dot-of-vectors"):
         return None
-    make = cloner.at(old)
+    make, lhs = cloner.at(old), operands[0].shape.dimensions
+    # Batch and contracting dimensions stay in the order in which they lie in the left operand.
+    pairs = zip(
+        (*op.lhs_batch_dims, *op.lhs_contracting_dims), (*op.rhs_batch_dims, *op.rhs_contracting_dims), strict=True
+    )
+    shared = sorted(pairs)
+    sizes = [lhs[d] for d, _ in shared]
 
-    def factor(operand: Instruction, along: Sequence[int]) -> Instruction:
-        """An operand with the contracting dimensions in order, and no others, which have size 1."""
-        rest = [d for d in range(operand.shape.rank) if d not in along]
-        order = (*rest, *along)
-        operand = make.transpose(operand, order)
-        return make.convert(make.reshape(operand, operand.shape.dimensions[len(rest) :]), kind)
+    def factor(operand: Instruction, first: Sequence[int]) -> tuple[Instruction, list[int]]:
+        """An operand with some dimensions first, in the type of the sum, and the sizes of the others."""
+        free = free_dimensions(operand.shape.rank, first, ())
+        turned = make.transpose(make.convert(operand, kind), [*first, *free])
+        return turned, [operand.shape.dimensions[d] for d in free]
 
-    pairs = zip(operands, (op.lhs_contracting_dims, op.rhs_contracting_dims), strict=True)
-    products = make.apply("multiply", *(factor(x, along) for x, along in pairs))
-    total = binary_computation("sum", Add(), kind, context)
-    sum = Reduce(dimensions=tuple(range(products.shape.rank)), to_apply=total)
-    found = make.convert(make.add(sum, products, make.scalar(0, kind)), old.shape.element_type)
-    return make.reshape(found, old.shape.dimensions)
+    left, rows = factor(operands[0], [d for d, _ in shared])
+    right, columns = factor(operands[1], [d for _, d in shared])
+    whole, ahead = [*sizes, *rows, *columns], range(len(shared))
+    middle = len(shared) + len(rows)
+    products = make.apply(
+        "multiply",
+        make.broadcast(left, whole, [*ahead, *range(len(shared), middle)]),
+        make.broadcast(right, whole, [*ahead, *range(middle, len(whole))]),
+    )
+    summed = [n for n, (d, _) in enumerate(shared) if d in op.lhs_contracting_dims]
+    if summed:
+        total = binary_computation("sum", Add(), kind, context)
+        products = make.add(Reduce(dimensions=tuple(summed), to_apply=total), products, make.scalar(0, kind))
+    elif kind.is_floating:
+        products = make.apply("add", products, make.full(0, products.shape))
+    batch = [d for d, _ in shared if d in op.lhs_batch_dims]
+    order = [batch.index(d) for d in op.lhs_batch_dims]
+    found = make.transpose(products, [*order, *range(len(order), products.shape.rank)])
+    return make.convert(found, old.shape.element_type)
 
 
 def _sum_type(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> PrimitiveType | None:
