@@ -157,8 +157,8 @@ class Schedule:
             except RuntimeError as error:
                 raise ResourceError(
                     f"there is no thread for device {queue.number}: {error}",
-                    hint="use fewer devices, or allow the process more threads; at the end of a process, Python from "
-                    "3.12 on starts none",
+                    hint="use fewer devices, or allow the process more threads; at the end of a process, Python 3.12 "
+                    "starts none",
                 ) from None
         return queue.worker
 
