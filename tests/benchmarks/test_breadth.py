@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("jax")
 
-from benchmarks import breadth
-from benchmarks.families import FAMILIES
+from benchmarks.breadth import __main__ as breadth
+from benchmarks.breadth.families import FAMILIES
 
 
 def test_rows_have_names_of_their_own():

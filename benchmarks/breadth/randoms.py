@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.families.row import row
+from benchmarks.breadth.row import row
 from benchmarks.program import Workload
 
 _DRAWS: dict[str, Callable[[Any, int], Any]] = {

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from benchmarks.families.row import Draw, array, row
+from benchmarks.breadth.row import Draw, array, row
 from benchmarks.program import Workload
 
 # (rows of the table, columns, indices)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from benchmarks.families.row import COMPLEX, FLOATS, SIZES, array, row
+from benchmarks.breadth.row import COMPLEX, FLOATS, SIZES, array, row
 from benchmarks.program import Workload
 
 _ANY, _POSITIVE, _WITHIN_ONE, _ABOVE_ONE = (-3.0, 3.0), (0.1, 5.0), (-0.95, 0.95), (1.1, 5.0)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import jax.numpy as jnp
 
-from benchmarks.families.row import array, row
+from benchmarks.breadth.row import array, row
 from benchmarks.program import Workload
 
 _LENGTHS = (

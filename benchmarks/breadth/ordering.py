@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import jax.numpy as jnp
 from jax import lax
 
-from benchmarks.families.row import array, row
+from benchmarks.breadth.row import array, row
 from benchmarks.program import Workload
 
 _SHAPES = {

@@ -1,8 +1,8 @@
 """``python -m benchmarks.breadth``: small programs of all families, timed against XLA in turns, sorted by their ratio.
 
 The workloads of ``python -m benchmarks`` are programs that people run. The rows here are generated instead
-(:mod:`benchmarks.families`): every operation at many types, sizes, and positions of a dimension. They find operations
-that are slow, or wrong, at a type or shape that no workload has.
+(:mod:`benchmarks.breadth.families`): every operation at many types, sizes, and positions of a dimension. They find
+operations that are slow, or wrong, at a type or shape that no workload has.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def chosen(options: argparse.Namespace) -> list[Workload]:
     """The rows that the options ask for; raises SystemExit for a family that does not exist."""
-    from benchmarks.families import FAMILIES
+    from benchmarks.breadth.families import FAMILIES
 
     families = options.family.split(",") if options.family else list(FAMILIES)
     unknown = [name for name in families if name not in FAMILIES]

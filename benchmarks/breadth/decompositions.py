@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 
-from benchmarks.families.row import array, row
+from benchmarks.breadth.row import array, row
 from benchmarks.program import Workload
 
 

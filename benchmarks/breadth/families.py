@@ -1,4 +1,4 @@
-"""Families of small programs, generated: one operation at many types, sizes, positions. A module here is a family."""
+"""Families of small programs, generated: one operation at many types, sizes, positions. Each is a module here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from types import MappingProxyType
 from typing import Final
 
-from benchmarks.families import (
+from benchmarks.breadth import (
     convolutions,
     decompositions,
     elementwise,

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from benchmarks.families.row import array, row
+from benchmarks.breadth.row import array, row
 from benchmarks.program import Workload
 
 

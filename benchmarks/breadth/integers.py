@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from benchmarks.families.row import DTYPES, INTEGERS, SIZES, array, row
+from benchmarks.breadth.row import DTYPES, INTEGERS, SIZES, array, row
 from benchmarks.program import Workload
 
 _UNARY: dict[str, Callable[..., Any]] = {

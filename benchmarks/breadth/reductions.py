@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from benchmarks.families.row import array, row
+from benchmarks.breadth.row import array, row
 from benchmarks.program import Workload
 
 _KINDS: dict[str, Callable[..., Any]] = {

@@ -1,0 +1,1 @@
+"""Small programs of all families, generated and timed against XLA: ``python -m benchmarks.breadth``."""
