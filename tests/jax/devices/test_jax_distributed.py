@@ -104,7 +104,7 @@ def _start(code, count, launcher=None):
         probe.bind(("localhost", 0))
         port = 0 if launcher else probe.getsockname()[1]
     devices = f"--xla_force_host_platform_device_count={4 // count}"
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[3])
     environment = {**os.environ, "XLAKIT_AS": "cpu", "XLA_FLAGS": devices, "PYTHONPATH": root, "JAX_PLATFORMS": ""}
     prefix = [launcher, "-n", str(count)] if launcher else []
     return [
