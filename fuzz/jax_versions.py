@@ -55,7 +55,7 @@ def tested(python: Path, tests: Sequence[str]) -> tuple[bool, str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Test versions; gives the exit status."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser = argparse.ArgumentParser(allow_abbrev=False, description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--environments", type=Path, required=True, help="where the environments are or will be made")
     parser.add_argument("--version", action="append", help=f"one of {', '.join(VERSIONS)}; by default all")
     parser.add_argument("--tests", nargs="+", default=[f"tests/jax/test_jax_{name}.py" for name in _TESTS])
