@@ -134,6 +134,13 @@ _GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
 def rows() -> Iterator[Workload]:
     """Each at small and moderate sizes."""
+    yield from _sequences()
+    yield from _elements()
+    yield from _matrices()
+    yield from _control()
+
+
+def _sequences() -> Iterator[Workload]:
     for name, function in _SEQUENCES.items():
         for steps, batch, width in ((50, 1, 16), (50, 8, 32), (100, 32, 64), (30, 64, 128)):
             draws = [
@@ -149,6 +156,9 @@ def rows() -> Iterator[Workload]:
                 *draws,
                 tolerance=1000,
             )
+
+
+def _elements() -> Iterator[Workload]:
     for count in (1, 16, 1000, 100_000):
         yield row("loops", f"newton {count}", _newton, array("f32", count, low=1, high=9))
         yield row("loops", f"bisection {count}", _bisection, array("f32", count, low=1, high=9))
@@ -163,6 +173,9 @@ def rows() -> Iterator[Workload]:
                 array("f32", 500, count),
                 tolerance=100,
             )
+
+
+def _matrices() -> Iterator[Workload]:
     for states in (4, 20, 64):
         yield row("loops", f"viterbi {states}", _viterbi, array("f32", 100, states), array("f32", states, states))
     for side in (16, 128, 512):
@@ -192,6 +205,9 @@ def rows() -> Iterator[Workload]:
             array("f32", 16),
             tolerance=100,
         )
+
+
+def _control() -> Iterator[Workload]:
     yield row("loops", "cond", lambda x: lax.cond(x[0] > 0, jnp.sin, jnp.cos, x), array("f32", 1000))
     yield row(
         "loops",

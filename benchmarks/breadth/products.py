@@ -62,6 +62,12 @@ _EINSUMS: dict[str, tuple[tuple[int, ...], ...]] = {
 
 def rows() -> Iterator[Workload]:
     """F32 at all shapes, other types at some."""
+    yield from _matrices()
+    yield from _batches()
+    yield from _compositions()
+
+
+def _matrices() -> Iterator[Workload]:
     for m, k, n in _SHAPES:
         for kind in ("f32", "f64", "bf16", "f16", "c64", "s32", "s8"):
             if kind in ("c64", "s32", "f16") and m * k * n > 300**3:
@@ -85,6 +91,9 @@ def rows() -> Iterator[Workload]:
             array("s8", m, k, low=-100, high=100),
             array("s8", k, n, low=-100, high=100),
         )
+
+
+def _batches() -> Iterator[Workload]:
     for side in _BATCHED:
         for batch in (16, 1000):
             for kind in ("f32", "f64", "c64") if side <= 32 else ("f32",):
@@ -113,6 +122,9 @@ def rows() -> Iterator[Workload]:
                 array("f32", batch, side, 2 * side),
                 tolerance=100,
             )
+
+
+def _compositions() -> Iterator[Workload]:
     for text, (left, right) in _EINSUMS.items():
         for kind in ("f32", "bf16"):
             name = f"einsum {kind} {text}"

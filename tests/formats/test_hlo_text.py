@@ -343,21 +343,6 @@ def test_an_update_keeps_its_own_aliasing():
     check_round_trip(print_module(module))
 
 
-def test_what_old_texts_leave_out_or_call_otherwise():
-    text = """HloModule m
-    ENTRY e (a f32[4], n: s32[]) -> f32[<=8] {
-      a = f32[4] parameter(0), original_value={{"a"}}
-      n = s32[] parameter(1)
-      b = f32[<=4] set-dimension-size(a, n), dimensions={0}
-      ROOT c = f32[<=8] concatenate(f32[4] b, f32[<=4] a), dimensions={0}
-    }"""
-    module = parse_module(text)
-    assert 'origin={{"a"}}' in print_module(module)
-    check_round_trip(print_module(module))
-    with pytest.raises(ParseError, match=r"'b' is said to be f32\[5\], it is f32\[<=4\]"):
-        parse_module(text.replace("f32[4] b", "f32[5] b"))
-
-
 # -- faults ------------------------------------------------------------------------------------------
 
 FAULTS = [
@@ -500,23 +485,3 @@ ENTRY main {
 """
     (called,) = HloModule.from_text(text).entry.root.op.called_computations
     assert called.name == "f"
-
-
-def test_old_texts_say_more_than_they_need():
-    text = """HloModule m
-f {
-  ROOT p = f32[] parameter(0)
-}, execution_thread="side"
-ENTRY main {
-  x = f32[] parameter(0), sharding={mesh['a'=2] [], replicated={'a'}}
-  t = token[] after-all()
-  c = f32[2,2] {0,1} constant(f32[2,2] { { 1, 2 }, { 3, 4 } })
-  o = () outfeed(x, t)
-  s = ((f32[]), f32[], u32[]) async-start(x), async_execution_thread="side", calls=f
-  ROOT d = f32[] async-done(s), async_execution_thread="side", calls=f
-}
-"""
-    module = HloModule.from_text(text)
-    module.verify()
-    outfeed = next(i for i in module.entry.instructions if i.opcode == "outfeed")
-    assert outfeed.shape.is_token

@@ -1,6 +1,6 @@
 """Exported programs that two processes make and run: one on xlakit, and the one that it starts, on jaxlib.
 
-Programs travel as the bytes of their modules, which stand in the place of the same program's own: that needs no
+Programs travel as the bytes of their modules, which replace the same program's own: that needs no
 package for what JAX writes around them.
 """
 

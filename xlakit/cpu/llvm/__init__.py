@@ -18,37 +18,16 @@ if TYPE_CHECKING:
     from xlakit.cpu.llvm.types import BF16, F16, F32, F64, I1, I8, I16, I32, I64, I128, PTR, VOID, Type, integer, vector
     from xlakit.cpu.llvm.values import Value
 else:
-    _HOMES = {
-        "effort": ("Effort",),
-        "function": ("Function", "Loop"),
-        "module": ("Module",),
-        "types": (
-            "BF16",
-            "F16",
-            "F32",
-            "F64",
-            "I1",
-            "I8",
-            "I16",
-            "I32",
-            "I64",
-            "I128",
-            "PTR",
-            "VOID",
-            "Type",
-            "integer",
-            "vector",
-        ),
-        "values": ("Value",),
-    }
+    # The modules of all names but the types.
+    _HOMES = {"Effort": "effort", "Function": "function", "Loop": "function", "Module": "module", "Value": "values"}
 
     def __getattr__(name: str) -> Any:
         from importlib import import_module
 
-        for home, names in _HOMES.items():
-            if name in names:
-                value = globals()[name] = getattr(import_module(f"xlakit.cpu.llvm.{home}"), name)
-                return value
+        if name in __all__:
+            home = import_module(f"xlakit.cpu.llvm.{_HOMES.get(name, 'types')}")
+            value = globals()[name] = getattr(home, name)
+            return value
         raise AttributeError(f"module 'xlakit.cpu.llvm' has no attribute '{name}'")
 
 

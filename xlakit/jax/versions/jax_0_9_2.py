@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from xlakit.jax.versions.jax_0_10_0 import mlir_types, set_sharding
 
-
-def mlir_types(context: Any, aval: Any) -> Sequence[Any]:
-    """The MLIR types of a value, which need no context of the module yet."""
-    from jax._src.interpreters import mlir
-
-    written: Any = mlir
-    return written.aval_to_ir_types(aval)
-
-
-def set_sharding(context: Any, op: Any, sharding: Any) -> None:
-    """Write the sharding of an operation, which needs no context of the module yet."""
-    from jax._src.interpreters import mlir
-
-    written: Any = mlir
-    written.set_sharding(op, sharding)
+__all__ = ["missing_primitives", "mlir_types", "set_sharding"]
 
 
 def missing_primitives() -> frozenset[str]:

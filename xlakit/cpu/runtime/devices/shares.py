@@ -188,7 +188,7 @@ def _emit_idle(module: Module) -> None:
     def stuck() -> Value:
         return fn.call("share_is_stuck", I1, run, worker)
 
-    # Nobody else could change anything where this is all of the devices.
+    # No other thread could change anything where this share has all of the devices.
     with fn.if_(RUN.load(fn, run, "workers") > 1):
         look(fn, run, stuck)
         with fn.if_(stuck()):
