@@ -308,6 +308,18 @@ def test_a_buffer_is_pinned_written_and_unpinned():
     module(f"x = f32[4] parameter(0)\n{PIN}w = b(f32[4]) custom-call(p), {WRITE}\nROOT y = f32[4] {UNPIN}").verify()
 
 
+# One buffer in two elements of a tuple, which two operations write to, and in two operands of one operation.
+TWICE = (
+    "t = (b(f32[4]), b(f32[4])) tuple(p, p)\n"
+    "first = b(f32[4]) get-tuple-element(t), index=0\nsecond = b(f32[4]) get-tuple-element(t), index=1\n"
+    f"v = b(f32[4]) custom-call(first), {WRITE}\nROOT w = b(f32[4]) custom-call(second), {WRITE}"
+)
+BOTH = (
+    'ROOT w = (b(f32[4]), b(f32[4])) custom-call(p, p), custom_call_target="write",'
+    " output_to_operand_aliasing={{0}: (0, {}), {1}: (1, {})}"
+)
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -315,6 +327,8 @@ def test_a_buffer_is_pinned_written_and_unpinned():
         ('ROOT w = f32[4] custom-call(p), custom_call_target="read"', "in operand 0 must be"),
         ('ROOT w = b(f32[4]) custom-call(x), custom_call_target="make"', "of the result must be"),
         (f"v = b(f32[4]) custom-call(p), {WRITE}\nROOT w = b(f32[4]) custom-call(p), {WRITE}", "both write"),
+        (TWICE, "'w' and 'v' both write"),
+        (BOTH, "'w' takes its buffer twice"),
         ('ROOT w = b(f32[4]) custom-call(x), custom_call_target="Pin"', "has one pair"),
         ('ROOT w = b(f32[3]) custom-call(x), custom_call_target="Pin"', "a buffer of it"),
         ('ROOT w = b(f32[4]) custom-call(x), custom_call_target="CreateBuffer"', "takes nothing"),

@@ -113,27 +113,30 @@ def _cast_fault(call: Instruction, target: str, aliases: int) -> str:
 def _writers_fault(program: Program, source: Instruction) -> str:
     for index in _buffers_in(source.shape):
         writers = _writers(program, source, index)
+        if len(writers) > 1 and writers[0] is writers[1]:
+            return f"'{writers[0].name}' takes its buffer twice and writes to it"
         if len(writers) > 1:
             return f"'{writers[0].name}' and '{writers[1].name}' both write to its buffer"
     return ""
 
 
 def _writers(program: Program, source: Instruction, index: _Index) -> list[Instruction]:
-    """The instructions that may write to, or free, the buffer at a tuple index of a value."""
+    """The instructions that may write to, or free, the buffer at a tuple index of a value, once for each operand."""
     found: list[Instruction] = []
     stack = [(source, index)]
     while stack:
         node, index = stack.pop()
         for user in program.users.get(node, []):
+            places = [i for i, operand in enumerate(user.operands) if operand is node]
             if isinstance(user.op, _WRITERS):
-                found.append(user)
+                found.extend(user for _ in places)
             elif isinstance(user.op, GetTupleElement) and index and user.op.index == index[0]:
                 stack.append((user, index[1:]))
             elif isinstance(user.op, Tuple):
                 computation = program.computation_of[user]
                 if user is not computation.root:
-                    stack.append((user, (user.operands.index(node), *index)))
+                    stack.extend((user, (place, *index)) for place in places)
                 elif any(isinstance(c.op, While) for c in program.callers.get(computation, [])):
                     # The next iteration of the loop writes to it.
-                    found.append(user)
+                    found.extend(user for _ in places)
     return found
