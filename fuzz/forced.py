@@ -31,7 +31,6 @@ from fuzz.programs.large.drafts import large_program
 from fuzz.programs.operations.elementwise import BINARY, ELEMENTARY_UNARY, UNARY
 from fuzz.programs.plan import Entry
 from fuzz.support import numbered
-from xlakit.cpu.llvm import target
 from xlakit.cpu.llvm.target import levels
 from xlakit.options import KNOBS, Options, compiling
 
@@ -40,15 +39,11 @@ for _package in (xlakit.cpu, xlakit.passes):
     for _info in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
         import_module(_info.name)
 
+# Where registers are narrower than vectors, LLVM splits them: code for wide vectors is tested on each machine.
+WIDTHS = (16, 32, 64)
 # Of sixteen programs these are products and convolutions, which most knobs are about, of so many multiplications.
 _CUT = {2: "filter", 6: "product", 10: "filter", 14: "filter"}
 _MULTIPLICATIONS = (50_000, 1_000_000)
-
-
-def widths() -> list[int]:
-    """The widths of vectors that this machine runs."""
-    with compiling(vector_bytes=0, cpu="native"):
-        return [width for width in (16, 32, 64) if width <= target.vector_bytes()]
 
 
 def draw(seed: int, number: int) -> Options:
@@ -62,7 +57,7 @@ def draw(seed: int, number: int) -> Options:
     share_of = {module: rng.choice([share, share, float(rng.random() < share)]) for module in sorted(_modules())}
     chosen = {name: rng.choice(KNOBS[name].others) for name in sorted(KNOBS) if rng.random() < share_of[_module(name)]}
     # A level brings the width of its vectors; the drawn one is this machine's with all of its features.
-    width, level = rng.choice([*((w, "") for w in widths()), *((0, name) for name in levels())])
+    width, level = rng.choice([*((w, "") for w in WIDTHS), *((0, name) for name in levels())])
     left_out = rng.choice([(), (), (), ("rewrites",), ("rewrites",), ("rewrites", "fusion"), ("fusion",), ("inline",)])
     return Options(frozenset(left_out), width, knobs=chosen, cpu=level)
 

@@ -12,7 +12,6 @@ from fuzz.plain import fault_of, judge
 from fuzz.programs.composed.modules import module as generated
 from xlakit.cpu.cache_key import program_key
 from xlakit.cpu.executable import CpuExecutable
-from xlakit.cpu.llvm import target
 from xlakit.errors import InternalError
 from xlakit.memory.coalescing import Coalescing
 from xlakit.options import DEFAULT, PLAIN, compiling, current
@@ -139,23 +138,13 @@ def test_the_environment_says_options(monkeypatch: pytest.MonkeyPatch):
         current()
 
 
-def widths() -> list[int]:
-    return [width for width in (16, 32, 64) if width <= target.vector_bytes()]
-
-
-@pytest.mark.parametrize("width", widths())
+@pytest.mark.parametrize("width", [16, 32, 64])
 def test_vectors_of_every_width(width: int):
     text = "HloModule m\ne { p = f32[640] parameter(0)  ROOT r = f32[640] sqrt(p) }"
     ir = compiled(text, vector_bytes=width).llvm_ir(optimized=False)
     assert {int(n) for n in re.findall(r"<(\d+) x float>", ir)} == {width // 4}
     with compiling(vector_bytes=width):
         assert [judge(generated(12, number)) for number in range(4)] == [""] * 4
-
-
-def test_wider_vectors_than_the_machine_has(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(target, "host", lambda: target.Processor("any", ("+avx2",)))
-    with pytest.raises(xlakit.ArgumentError, match="no vectors of 64 bytes"):
-        compiled(CHAIN, cpu="native", vector_bytes=64)
 
 
 def test_a_wrong_decision_about_memory_is_found(monkeypatch: pytest.MonkeyPatch):

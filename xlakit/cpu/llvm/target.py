@@ -1,8 +1,9 @@
 """The processor that code is made for: this machine's own, or as much of it as the options let code use.
 
-``XLAKIT_CPU`` names a level of an instruction set; ``XLAKIT_VECTOR_BYTES`` takes away what needs wider vectors. A level
-is a set of features, by LLVM's names, which all processors of that level have: code for one is the same wherever it is
-made, and runs on each of them. Further features may follow a level: ``x86-64-v3+avxvnni``.
+``XLAKIT_CPU`` names a level of an instruction set; ``XLAKIT_VECTOR_BYTES`` is the width of vectors, which may be wider
+than registers, so that each machine can run what code for wider ones does. A level is a set of features, by LLVM's
+names, which all processors of that level have: code for one is the same wherever it is made, and runs on each of them.
+Further features may follow a level: ``x86-64-v3+avxvnni``.
 """
 
 from __future__ import annotations
@@ -41,11 +42,12 @@ _WITH_AVX2 = frozenset({"vaes", "vpclmulqdq", "sha512", "sm3", "sm4"})
 class Processor:
     """A processor: LLVM's name of it, and the features that it has.
 
-    features: as LLVM takes them, with a sign before each.
+    features: as LLVM takes them, with a sign before each. registers: how many registers hold a vector, a power of two.
     """
 
     name: str
     features: tuple[str, ...]
+    registers: int = 1
 
     def has(self, feature: str) -> bool:
         """Whether it has a feature, by LLVM's name."""
@@ -53,20 +55,23 @@ class Processor:
 
     @property
     def vector_bytes(self) -> int:
-        """How many bytes a vector register holds."""
-        if self.has("avx512f"):
-            return 64
-        return 32 if self.has("avx2") else 16
+        """How many bytes a vector holds: what a register does, but for ``registers``."""
+        register = 64 if self.has("avx512f") else 32 if self.has("avx2") else 16
+        return self.registers * register
 
     @property
     def text(self) -> str:
         """All features, as LLVM takes them."""
         return ",".join(self.features)
 
-    def narrowed(self, width: int) -> Processor:
-        """The same without what needs vectors that are wider than this."""
+    def with_vectors(self, width: int) -> Processor:
+        """The same with vectors of so many bytes.
+
+        Narrower ones come of leaving out what needs wider registers. Wider ones take several registers, as LLVM splits
+        them: slower, and the same code as on a processor with wider registers but for its instructions.
+        """
         if width >= self.vector_bytes:
-            return self
+            return Processor(self.name, self.features, width // self.vector_bytes)
         features = [f for f in self.features if not _is_wider(f[1:], width)]
         # What implies a feature that is taken away goes with it.
         return Processor(self.name, (*features, "-avx512f" if width == 32 else "-avx2"))
@@ -116,13 +121,7 @@ def processor() -> Processor:
 @cache
 def _processor(own: Processor, cpu: str, width: int) -> Processor:
     found = _of_level(own, cpu) if cpu else own
-    if width > found.vector_bytes:
-        machine = f"XLAKIT_CPU={cpu}" if cpu else "this machine"
-        raise ArgumentError(
-            f"{machine} has no vectors of {width} bytes",
-            hint=f"XLAKIT_VECTOR_BYTES may be {found.vector_bytes} at most",
-        )
-    return found.narrowed(width) if width else found
+    return found.with_vectors(width) if width else found
 
 
 def _of_level(own: Processor, cpu: str) -> Processor:
