@@ -72,6 +72,13 @@ def test_importing_the_package_loads_none_of_it():
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(_ROOT)})
 
 
+def test_a_name_loads_what_it_needs_alone():
+    code = (
+        "import sys, xlakit; xlakit.compile, xlakit.F32; assert 'xlakit.tools' not in sys.modules, sorted(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(_ROOT)})
+
+
 def test_a_module_of_the_package_comes_without_all_that_the_package_offers():
     code = "import sys; from xlakit import options; assert 'xlakit.face' not in sys.modules, sorted(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(_ROOT)})

@@ -1,7 +1,7 @@
 """XLA in Python: HLO programs built, read, checked, run and converted.
 
-Everything that this package offers is listed in :mod:`xlakit.face`, which is loaded when the first of its names is
-asked for, so that ``import xlakit`` costs nothing.
+Everything that this package offers is listed in :mod:`xlakit.face`. A name is imported when it is asked for first, so
+that ``import xlakit`` costs nothing, and a program nothing but what it uses.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ __version__ = "0.1.0"
 
 # Old names of what the package offers, which work for one more version.
 _RENAMED = {"World": "ExecutionContext"}
+
+# What _pages() has found.
+_found_pages: dict[str, str] = {}
 
 if TYPE_CHECKING:
     from xlakit.face import *  # noqa: F403
@@ -27,16 +30,15 @@ else:
         if _is_module(name):
             # `from xlakit import options` asks here before it imports: that is no reason to load all that is offered.
             return import_module(f"xlakit.{name}")
-        face = import_module("xlakit.face")
         if name in _RENAMED:
             from xlakit.deprecation import warn_renamed
 
             warn_renamed(f"xlakit.{name}", f"xlakit.{_RENAMED[name]}")
-            return getattr(face, _RENAMED[name])
-        try:
-            value = getattr(face, name)
-        except AttributeError:
-            raise AttributeError(f"module 'xlakit' has no attribute '{name}'{_meant(name)}") from None
+            return __getattr__(_RENAMED[name])
+        page = _pages().get(name)
+        if page is None:
+            raise AttributeError(f"module 'xlakit' has no attribute '{name}'{_meant(name)}")
+        value = getattr(import_module(page), name)
         globals()[name] = value
         return value
 
@@ -65,6 +67,16 @@ def __dir__() -> list[str]:
 
 def _offered() -> list[str]:
     """The names that the package offers."""
-    from importlib import import_module
+    return sorted(_pages())
 
-    return [name for name in dir(import_module("xlakit.face")) if not name.startswith("_")]
+
+def _pages() -> dict[str, str]:
+    """By name, the module that it comes from, as the file of all names says."""
+    if not _found_pages:
+        import ast
+        from importlib.resources import files
+
+        for line in ast.parse((files("xlakit") / "face.py").read_text("utf-8")).body:
+            if isinstance(line, ast.ImportFrom) and line.module:
+                _found_pages.update(dict.fromkeys((alias.name for alias in line.names), line.module))
+    return _found_pages

@@ -1,7 +1,8 @@
 """The names that ``xlakit`` offers, each with the page that it comes from.
 
-``import xlakit as xla`` gives all of them as ``xla.<name>``. Each is imported ``as`` itself: that is how type checkers
-know that a name is offered on, and not for this file alone.
+``import xlakit as xla`` gives all of them as ``xla.<name>``. Type checkers read this file; the package finds here where
+a name comes from, and imports that page alone. Each name is imported ``as`` itself: that is how type checkers know that
+it is offered on, and not for this file alone.
 """
 
 from xlakit.api import compile as compile, register_backend as register_backend
@@ -14,7 +15,44 @@ from xlakit.data.index_util import (
 )
 from xlakit.data.layout import Layout as Layout, SplitConfig as SplitConfig, Tile as Tile
 from xlakit.data.literal import Literal as Literal
-from xlakit.data.primitive import PrimitiveType as PrimitiveType
+from xlakit.data.primitive import (
+    PrimitiveType as PrimitiveType,
+    BF16 as BF16,
+    C128 as C128,
+    C64 as C64,
+    F16 as F16,
+    F32 as F32,
+    F4E2M1FN as F4E2M1FN,
+    F64 as F64,
+    F6E2M3FN as F6E2M3FN,
+    F6E3M2FN as F6E3M2FN,
+    F8E3M4 as F8E3M4,
+    F8E4M3 as F8E4M3,
+    F8E4M3B11FNUZ as F8E4M3B11FNUZ,
+    F8E4M3FN as F8E4M3FN,
+    F8E4M3FNUZ as F8E4M3FNUZ,
+    F8E5M2 as F8E5M2,
+    F8E5M2FNUZ as F8E5M2FNUZ,
+    F8E8M0FNU as F8E8M0FNU,
+    OPAQUE as OPAQUE,
+    PRED as PRED,
+    S1 as S1,
+    S16 as S16,
+    S2 as S2,
+    S32 as S32,
+    S4 as S4,
+    S64 as S64,
+    S8 as S8,
+    TOKEN as TOKEN,
+    TUPLE as TUPLE,
+    U1 as U1,
+    U16 as U16,
+    U2 as U2,
+    U32 as U32,
+    U4 as U4,
+    U64 as U64,
+    U8 as U8,
+)
 from xlakit.data.shape import (
     OPAQUE_SHAPE as OPAQUE_SHAPE,
     TOKEN_SHAPE as TOKEN_SHAPE,
@@ -314,16 +352,3 @@ from xlakit.tools.profile import profile as profile
 from xlakit.tools.reduce.reducer import Reduction as Reduction, reduce_module as reduce_module
 from xlakit.tools.view.comparison import view_difference as view_difference
 from xlakit.tools.view.stages import View as View, view_module as view_module
-
-PRED = PrimitiveType.PRED
-S1, S2, S4, S8 = PrimitiveType.S1, PrimitiveType.S2, PrimitiveType.S4, PrimitiveType.S8
-S16, S32, S64 = PrimitiveType.S16, PrimitiveType.S32, PrimitiveType.S64
-U1, U2, U4, U8 = PrimitiveType.U1, PrimitiveType.U2, PrimitiveType.U4, PrimitiveType.U8
-U16, U32, U64 = PrimitiveType.U16, PrimitiveType.U32, PrimitiveType.U64
-F16, BF16, F32, F64 = PrimitiveType.F16, PrimitiveType.BF16, PrimitiveType.F32, PrimitiveType.F64
-F8E5M2, F8E4M3, F8E4M3FN = PrimitiveType.F8E5M2, PrimitiveType.F8E4M3, PrimitiveType.F8E4M3FN
-F8E4M3B11FNUZ, F8E5M2FNUZ = PrimitiveType.F8E4M3B11FNUZ, PrimitiveType.F8E5M2FNUZ
-F8E4M3FNUZ, F8E3M4, F8E8M0FNU = PrimitiveType.F8E4M3FNUZ, PrimitiveType.F8E3M4, PrimitiveType.F8E8M0FNU
-F4E2M1FN, F6E2M3FN, F6E3M2FN = PrimitiveType.F4E2M1FN, PrimitiveType.F6E2M3FN, PrimitiveType.F6E3M2FN
-C64, C128 = PrimitiveType.C64, PrimitiveType.C128
-TOKEN, TUPLE, OPAQUE = PrimitiveType.TOKEN, PrimitiveType.TUPLE, PrimitiveType.OPAQUE

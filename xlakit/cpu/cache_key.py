@@ -108,9 +108,10 @@ def source_key(form: str, versions: Collection[str], parts: Sequence[bytes]) -> 
 
 
 def _with_processor(compiler: bytes) -> bytes:
-    """What tells of the compiler, with the processor that code is made for: name, features, caches and threads."""
+    """What tells of the compiler, with the processor that code is made for: features, vectors, caches and threads."""
     made_for = target.processor()
-    return compiler + f"{made_for.name} {made_for.text} {machine.current().text}\n".encode()
+    features = f"{made_for.name} {made_for.text} {made_for.vector_bytes}"
+    return compiler + f"{features} {machine.current().text}\n".encode()
 
 
 def _environment() -> list[str]:
