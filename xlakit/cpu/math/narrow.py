@@ -14,7 +14,7 @@ from xlakit.cpu.llvm.function import Function
 from xlakit.cpu.llvm.target import converts_halves
 from xlakit.cpu.llvm.types import F16, F32, F64, I8, I16, I32, Type
 from xlakit.cpu.llvm.values import Value
-from xlakit.cpu.math.arithmetic import absolute, at_most, bits_of, float_of, narrowed, where, widened
+from xlakit.cpu.math.arithmetic import DOUBLE, absolute, at_most, bits_of, float_of, narrowed, where, widened
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
@@ -244,14 +244,21 @@ def from_f64(fn: Function, primitive_type: PrimitiveType, value: Value) -> Value
         return value
     if primitive_type is PrimitiveType.F32:
         return narrowed(value)
-    return from_f32(fn, primitive_type, _rounded_to_odd(value))
+    if primitive_type is PrimitiveType.F8E8M0FNU:
+        # A positive number stays one: this type's zero is NaN.
+        value = where((value > 0.0) & (value < 2.0**-130), 2.0**-130, value)
+    kept = int(ml_dtypes.finfo(primitive_type.dtype).nmant) + 3
+    return from_f32(fn, primitive_type, _rounded_to_odd(value, kept))
 
 
-def _rounded_to_odd(value: Value) -> Value:
-    """An F64 as F32: inexact ones go towards zero and get a last bit of 1, so that a second rounding does no harm."""
-    near = narrowed(value)
-    back = widened(near)
-    bits = bits_of(near)
-    away = absolute(back) > absolute(value)
-    odd = where(away, bits - 1, bits) | 1
-    return float_of(where(back.compare("one", value), odd, bits))
+def _rounded_to_odd(value: Value, kept: int) -> Value:
+    """An F64 with ``kept`` bits of its fraction, as F32: inexact ones go towards zero and get a last bit of 1.
+
+    A second rounding, to a few bits less, then does no harm. F32 has the result unless it is far below the least
+    number of any narrow type.
+    """
+    bits = bits_of(value)
+    below = (1 << (DOUBLE.fraction - kept)) - 1
+    # The sum carries into the last bit that stays where one below it is set.
+    odd = bits | ((bits & below) + below)
+    return narrowed(float_of(odd & ~below))

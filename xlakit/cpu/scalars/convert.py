@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.llvm import F64, I8, I64, Function, Type, Value, integer
+from xlakit.cpu.llvm import F32, F64, I8, I32, I64, Function, Type, Value, integer
+from xlakit.cpu.llvm.target import is_x86
+from xlakit.cpu.math.arithmetic import at_least, at_most, format_of, where
 from xlakit.cpu.math.narrow import from_f64
 from xlakit.cpu.scalars.memory import (
     Scalar,
@@ -19,6 +21,10 @@ from xlakit.cpu.scalars.memory import (
     wrap,
 )
 from xlakit.data.primitive import PrimitiveType
+
+# Narrow types with the range of F32, and the greatest integer up to which F32 has all.
+_AS_FAR_AS_F32 = (PrimitiveType.BF16, PrimitiveType.F8E8M0FNU)
+_EXACT_IN_F32 = 1 << 24
 
 
 def convert(fn: Function, source: PrimitiveType, target: PrimitiveType, scalar: Scalar) -> Scalar:
@@ -54,20 +60,61 @@ def _float_to_float(fn: Function, target: PrimitiveType, value: Value) -> Value:
 
 
 def _float_to_integer(fn: Function, target: PrimitiveType, value: Value) -> Value:
+    """The number without its fraction, or the nearest one that the type has; 0 for NaN."""
+    low, high = _bounds(target)
+    if is_x86():
+        exact = high < 1 << (format_of(value).fraction + 1)
+        return _within(target, value, low, high) if exact else _saturated(target, value, low, high)
     type = value.type.with_element(register_type(target))
     sign = "s" if target.is_signed else "u"
     found = fn.intrinsic(f"llvm.fpto{sign}i.sat", type, value, of=value.type)
-    if target.bit_width >= 8:
-        return found
-    low = -(1 << (target.bit_width - 1)) if target.is_signed else 0
-    high = low + (1 << target.bit_width) - 1
-    found = fn.intrinsic(f"llvm.{sign}min", type, found, fn.constant(type, high))
-    return fn.intrinsic(f"llvm.{sign}max", type, found, fn.constant(type, low))
+    return found if target.bit_width >= 8 else _clamped(fn, target, found, low, high)
+
+
+def _bounds(kind: PrimitiveType) -> tuple[int, int]:
+    """The least and the greatest number of a type of integers."""
+    low = -(1 << (kind.bit_width - 1)) if kind.is_signed else 0
+    return low, low + (1 << kind.bit_width) - 1
+
+
+def _clamped(fn: Function, source: PrimitiveType, value: Value, low: int, high: int) -> Value:
+    sign = "s" if source.is_signed else "u"
+    value = fn.intrinsic(f"llvm.{sign}min", value.type, value, fn.constant(value.type, high))
+    return fn.intrinsic(f"llvm.{sign}max", value.type, value, fn.constant(value.type, low))
+
+
+def _within(target: PrimitiveType, value: Value, low: int, high: int) -> Value:
+    """A float as an integer between bounds that floats of its type have.
+
+    On x86, LLVM's own saturating conversion of a vector is one of each lane by itself.
+    """
+    # Of unsigned numbers the comparison replaces NaN, too.
+    known = where(value.is_nan(), 0.0, at_least(value, low)) if low else where(value > 0.0, value, 0.0)
+    wide = value.type.with_element(integer(max(32, target.bit_width)))
+    type = value.type.with_element(register_type(target))
+    found = at_most(known, high).cast("fptosi" if high < 1 << 31 else "fptoui", wide)
+    return found if type is wide else found.cast("trunc", type)
+
+
+def _saturated(target: PrimitiveType, value: Value, low: int, high: int) -> Value:
+    """The same where the upper bound is no float: what is beyond it, or NaN, is replaced after the conversion."""
+    type = value.type.with_element(register_type(target))
+    if low:
+        found = at_least(value, low).cast("fptosi", type)
+        return where(value.is_nan(), 0, where(value >= high + 1, high, found))
+    known = where(value > 0.0, value, 0.0)
+    return where(known >= high + 1, high, known.cast("fptoui", type))
 
 
 def _integer_to_float(fn: Function, source: PrimitiveType, target: PrimitiveType, value: Value) -> Value:
     opcode = "sitofp" if source.is_signed else "uitofp"
     if is_narrow(target) and source.bit_width >= 32:
+        if target not in _AS_FAR_AS_F32:
+            # These bounds are far beyond the type's range, and all that lies between them is exact in F32.
+            value = _clamped(fn, source, value, -_EXACT_IN_F32 if source.is_signed else 0, _EXACT_IN_F32)
+            if source.bit_width > 32:
+                value = value.cast("trunc", value.type.with_element(I32))
+            return rounded(fn, target, value.cast("sitofp", value.type.with_element(F32)))
         return from_stored(fn, target, from_f64(fn, target, value.cast(opcode, value.type.with_element(F64))))
     return rounded(fn, target, value.cast(opcode, value.type.with_element(register_type(target))))
 
