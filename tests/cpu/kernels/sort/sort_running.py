@@ -43,12 +43,12 @@ class Program:
                     function(table, begin, end)
 
 
-def make_sort(comparator, arrays, dimension, iotas=()):
+def make_sort(comparator, arrays, dimension):
     """The plan and the program of a sort of such arrays."""
     scalars = [xla.Shape(PrimitiveType.from_dtype(a.dtype)) for a in arrays for _ in range(2)]
     called = trace(comparator, scalars).computation if callable(comparator) else comparator
     op = Sort(dimension=dimension, is_stable=True, to_apply=called)
-    plan = plan_sort(op, [xla.make_shape(a.dtype, a.shape) for a in arrays], iotas)
+    plan = plan_sort(op, [xla.make_shape(a.dtype, a.shape) for a in arrays])
     module = Module("sort")
     phases = emit_sort(module, plan, comparator_less(called, plan.kinds))
     return plan, Program(module, phases, plan.scratch_bytes)

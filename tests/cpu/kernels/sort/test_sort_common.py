@@ -19,7 +19,7 @@ from xlakit.data.primitive import PrimitiveType as P
 from xlakit.passes.analysis.sort_order import NanOrder, Part, SortKey
 
 KEY = SortKey(1, P.F32, Part.IMAG, descending=True, nan=NanOrder.LOW, zeros_equal=True)
-RECORD = make_layout([KEY], [P.S8, P.C64], 1000, frozenset(), alone=False)
+RECORD = make_layout([KEY], [P.S8, P.C64], 1000, alone=False)
 
 
 @pytest.mark.parametrize(

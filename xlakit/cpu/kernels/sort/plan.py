@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
@@ -116,7 +116,7 @@ class SortPlan:
     The operands are seen as ``outer`` times rows of ``length`` elements that are ``inner`` elements apart.
     ``records``: what rows are sorted by: one record, or several where the keys do not fit in one; then rows are sorted
     by each in turn, and the last one holds the first keys. ``in_place``: which results may have the memory of their
-    operand. ``iotas``: operands that hold their own index in the row and are not read.
+    operand.
     """
 
     method: Method
@@ -126,7 +126,6 @@ class SortPlan:
     inner: int
     order: KeyOrder | None
     records: tuple[Record, ...]
-    iotas: frozenset[int]
     tasks: int
     columns: int  # rows that a task takes at a time, so that it uses whole cache lines
     in_place: tuple[bool, ...]
@@ -202,12 +201,8 @@ def _aligned(size: int) -> int:
     return -(-size // CACHE_LINE) * CACHE_LINE
 
 
-def plan_sort(op: Sort, operand_shapes: Sequence[Shape], iota_operands: Collection[int] = ()) -> SortPlan:
-    """How to sort arrays of these shapes.
-
-    iota_operands: those that are known to hold, at each element, its index in the sorted dimension. Raises ShapeError
-    for shapes without a size.
-    """
+def plan_sort(op: Sort, operand_shapes: Sequence[Shape]) -> SortPlan:
+    """How to sort arrays of these shapes. Raises ShapeError for shapes without a size."""
     shape = operand_shapes[0]
     if shape.is_dynamic:
         raise ShapeError(f"a kernel sorts arrays of known sizes, not {shape}", hint="pad the array to its bound")
@@ -216,10 +211,9 @@ def plan_sort(op: Sort, operand_shapes: Sequence[Shape], iota_operands: Collecti
     length = shape.dimensions[op.dimension]
     inner = math.prod(shape.dimensions[op.dimension + 1 :])
     order = recognize_order(op.to_apply)
-    iotas = frozenset(k for k in iota_operands if kinds[k].is_integral and kinds[k].bit_width >= 8)
     if order is not None and not _fits(order, kinds):
         order = None
-    return plan_rows(kinds, outer, length, inner, order, iotas)
+    return plan_rows(kinds, outer, length, inner, order)
 
 
 def _fits(order: KeyOrder, kinds: Sequence[PrimitiveType]) -> bool:
@@ -233,17 +227,16 @@ def plan_rows(
     length: int,
     inner: int,
     order: KeyOrder | None,
-    iotas: frozenset[int] = frozenset(),
 ) -> SortPlan:
     """How to sort ``outer * inner`` rows of elements that are ``inner`` apart, by ``order`` or else by comparing."""
     rows = outer * inner
     widest = max(raw_type(k).bytes for k in kinds)
     columns = max(1, min(inner, CACHE_LINE // min(widest, CACHE_LINE)))
     method = _method(rows, length, order)
-    records = _records(order, kinds, length, iotas)
+    records = _records(order, kinds, length)
     in_place = (True,) * len(kinds)
     if records and method in (Method.RADIX, Method.PARALLEL_RADIX):
-        in_place = tuple(carried(records[-1], k, kind) or k in iotas for k, kind in enumerate(kinds))
+        in_place = tuple(carried(records[-1], k, kind) for k, kind in enumerate(kinds))
     if method in (Method.PARALLEL_RADIX, Method.PARALLEL_MERGE):
         chunks = max(2, min(MOST_TASKS.value // rows, -(-length // CHUNK.value)))
         if method is Method.PARALLEL_MERGE:
@@ -251,7 +244,7 @@ def plan_rows(
         tasks = rows * chunks
     else:
         tasks = min(outer * -(-inner // columns), MOST_TASKS.value)
-    plan = SortPlan(method, kinds, outer, length, inner, order, records, iotas, tasks, columns, in_place, 0)
+    plan = SortPlan(method, kinds, outer, length, inner, order, records, tasks, columns, in_place, 0)
     return with_scratch(plan)
 
 
@@ -310,9 +303,7 @@ def carried(record: Record, operand: int, kind: PrimitiveType) -> bool:
     return record.find_field(operand) is not None
 
 
-def _records(
-    order: KeyOrder | None, kinds: Sequence[PrimitiveType], length: int, iotas: frozenset[int]
-) -> tuple[Record, ...]:
+def _records(order: KeyOrder | None, kinds: Sequence[PrimitiveType], length: int) -> tuple[Record, ...]:
     """The records to sort by, first those of the least significant keys; keys of 64 bits fit in one."""
     if order is None:
         return ()
@@ -323,28 +314,24 @@ def _records(
             groups.append([])
         groups[-1].append(key)
     if len(groups) == 1:
-        return (make_layout(groups[0], kinds, length, iotas, alone=True),)
-    made = [make_layout(group, kinds, length, iotas, alone=False) for group in reversed(groups)]
+        return (make_layout(groups[0], kinds, length, alone=True),)
+    made = [make_layout(group, kinds, length, alone=False) for group in reversed(groups)]
     # One is stored over the other.
     widest = max(r.bits for r in made)
     return tuple(replace(r, bits=widest) for r in made)
 
 
-def make_layout(
-    keys: Sequence[SortKey], kinds: Sequence[PrimitiveType], length: int, iotas: frozenset[int], *, alone: bool
-) -> Record:
+def make_layout(keys: Sequence[SortKey], kinds: Sequence[PrimitiveType], length: int, *, alone: bool) -> Record:
     """The record of some keys, with the other operands' elements where they fit, or else with the index."""
     parts = list(dict.fromkeys((k.operand, k.part) for k in keys))
     widths = [8 * kinds[o].real_part.byte_width for o, _ in parts]
     covered = {o for o, part in parts if part is Part.WHOLE or _both(parts, o)}
-    others = [k for k in range(len(kinds)) if k not in covered and k not in iotas]
+    others = [k for k in range(len(kinds)) if k not in covered]
     index = 32 if length <= 1 << 32 else 64
-    iota_bits = index if iotas - covered else 0
-    along = iota_bits + sum(8 * kinds[k].byte_width for k in others)
-    with_all, with_index = (_round_up(sum(widths) + along), _round_up(sum(widths) + index))
+    along = sum(8 * kinds[k].byte_width for k in others)
+    with_all, with_index = _round_up(sum(widths) + along), _round_up(sum(widths) + index)
     if alone and with_all <= max(with_index, 64):
         tail = [(k, Part.WHOLE, 8 * kinds[k].byte_width) for k in others]
-        tail += [(INDEX, Part.WHOLE, iota_bits)] if iota_bits else []
     else:
         tail = [(INDEX, Part.WHOLE, index)]
     contents = [(o, part, width) for (o, part), width in zip(parts, widths, strict=True)] + tail

@@ -98,7 +98,7 @@ def _plain(plan: SortPlan) -> _Plain | None:
     """The rows of a plan, if they are plain."""
     record = plan.records[0]
     key, later = record.keys[0], record.keys[1:]
-    if len(plan.records) > 1 or later or plan.inner > 1 or plan.iotas or len(plan.kinds) > 2:
+    if len(plan.records) > 1 or later or plan.inner > 1 or len(plan.kinds) > 2:
         return None
     others = [field for field in record.fields if field.operand != key.operand]
     if key.part is not Part.WHOLE or len(record.fields) != len(plan.kinds) or any(f.operand == INDEX for f in others):

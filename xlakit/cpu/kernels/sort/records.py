@@ -65,7 +65,6 @@ def take_apart(
     kinds: Sequence[PrimitiveType],
     value: Value,
     gather: Callable[[int, Value], Value],
-    iotas: frozenset[int] = frozenset(),
 ) -> list[Value]:
     """The bits of each operand's element, from its record; ``gather(k, index)`` gives one that is not in it."""
     index_field = record.find_field(INDEX)
@@ -81,7 +80,7 @@ def take_apart(
             real, imag = (narrowed(element_part(fn, record, part, value), type) for part in parts if part)
             found.append(real | (imag << (type.bits // 2)))
         elif index is not None:
-            found.append(narrowed(index, type) if operand in iotas else gather(operand, index))
+            found.append(gather(operand, index))
     return found
 
 
@@ -159,8 +158,6 @@ class Rows:
 
     def load(self, operand: int, base: Value, index: Value) -> Value:
         """The bits of an element of an operand."""
-        if operand in self.plan.iotas:
-            return narrowed(index, raw_type(self.plan.kinds[operand]))
         return load_raw(self.fn, self.plan.kinds[operand], self.inputs[operand], base + index * self.plan.inner)
 
     def store(self, operand: int, bits: Value, base: Value, index: Value) -> None:
@@ -174,6 +171,6 @@ class Rows:
     def unpack(self, record: Record, value: Value, base: Value, index: Value) -> None:
         """Write the element that a record stands for as element ``index`` of the results."""
         plan = self.plan
-        found = take_apart(self.fn, record, plan.kinds, value, lambda k, i: self.load(k, base, i), plan.iotas)
+        found = take_apart(self.fn, record, plan.kinds, value, lambda k, i: self.load(k, base, i))
         for operand, bits in enumerate(found):
             self.store(operand, bits, base, index)

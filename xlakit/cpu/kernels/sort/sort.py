@@ -113,7 +113,7 @@ def _keeps_what_it_reads(plan: SortPlan) -> bool:
         return True
     last = plan.records[-1] if plan.records else None
     return last is not None and all(
-        not shares or carried(last, number, kind) or number in plan.iotas
+        not shares or carried(last, number, kind)
         for number, (shares, kind) in enumerate(zip(plan.in_place, plan.kinds, strict=True))
     )
 

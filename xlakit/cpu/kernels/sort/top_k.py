@@ -135,7 +135,7 @@ class TopKPlan:
 
 
 def _record_layout(key: SortKey, length: int) -> Record:
-    return make_layout([replace(key, operand=0)], [key.kind], length, frozenset(), alone=False)
+    return make_layout([replace(key, operand=0)], [key.kind], length, alone=False)
 
 
 def plan_top_k(op: TopK, operand: Shape) -> TopKPlan:
