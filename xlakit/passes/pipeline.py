@@ -117,7 +117,7 @@ RENAMED_RULES = {
     "dynamic-slice-of-known-place": "dynamic-slice-of-known-start",
     "update-of-known-place": "update-of-known-start",
     "scatter-at-known-place": "scatter-at-known-index",
-    "extreme-of-itself": "min-max-of-itself",
+    "extreme-of-itself": "combined-with-itself",
     "extreme-that-never-wins": "min-max-with-identity",
     "extreme-that-always-wins": "min-max-with-absorbing-bound",
     "extreme-of-extreme": "min-max-twice",

@@ -14,11 +14,10 @@ import numpy as np
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Array
-from xlakit.ir.traits import Associative
-from xlakit.ops.elementwise.binary import Maximum, Minimum, Multiply, Subtract
-from xlakit.ops.elementwise.convert import Convert
+from xlakit.ir.traits import Associative, Idempotent
+from xlakit.ops.elementwise.binary import Maximum, Minimum
 from xlakit.ops.elementwise.select import Clamp
-from xlakit.ops.elementwise.unary import Abs, Ceil, Floor, Negate, RoundNearestAfz, RoundNearestEven
+from xlakit.ops.elementwise.unary import Negate
 from xlakit.ops.shared.numerics import from_double, highest, lowest, to_integer, wrap
 from xlakit.passes.core.matching import (
     as_integer,
@@ -122,15 +121,6 @@ def add_negated(x: Instruction, make: Rewriter) -> Instruction | None:
     return None
 
 
-@_rule("subtract")
-def subtract_negated(x: Instruction, make: Rewriter) -> Instruction | None:
-    """x - -y -> x + y: the sign of y is turned around twice."""
-    left, right = x.operands
-    if not one_type(x) or not _has_sign(x.shape.element_type) or not is_operation(right, Negate):
-        return None
-    return make.apply("add", left, right.operands[0])
-
-
 # -- negate and abs --------------------------------------------------------------------------------
 
 
@@ -139,15 +129,6 @@ def negate_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """-(-x) -> x: the sign is turned around twice; integers wrap there and back."""
     (inner,) = x.operands
     return inner.operands[0] if is_operation(inner, Negate) and _has_sign(x.shape.element_type) else None
-
-
-@_rule("negate")
-def negate_difference(x: Instruction, make: Rewriter) -> Instruction | None:
-    """-(x - y) -> y - x, of integers. Of floats -(x - x) is -0 where x - x is 0."""
-    (inner,) = x.operands
-    if not x.shape.element_type.is_integral or not isinstance(inner.op, Subtract):
-        return None
-    return make.apply("subtract", *reversed(inner.operands))
 
 
 @_rule("abs")
@@ -159,19 +140,12 @@ def abs_of_sign_change(x: Instruction, make: Rewriter) -> Instruction | None:
     return make.on(x, inner.operands[0])
 
 
-@_rule("abs")
-def abs_twice(x: Instruction, make: Rewriter) -> Instruction | None:
-    """||x|| -> |x|: it has no sign to lose; the absolute value of the least integer is itself, twice."""
-    (inner,) = x.operands
-    return inner if isinstance(inner.op, Abs) else None
-
-
 # -- multiply --------------------------------------------------------------------------------------
 
 
-@_rule("multiply")
+@_rule("multiply", "divide")
 def multiply_by_one(x: Instruction, make: Rewriter) -> Instruction | None:
-    """x * 1 -> x, of real numbers: exact, with every sign. Complex numbers would add 0 * infinity."""
+    """x * 1 -> x and x / 1 -> x, of real numbers: exact, with every sign. Complex ones would add 0 * infinity."""
     left, right = x.operands
     return left if is_number(uniform(right), 1) else None
 
@@ -183,28 +157,13 @@ def multiply_by_zero(x: Instruction, make: Rewriter) -> Instruction | None:
     return right if as_integer(uniform(right)) == 0 and right.shape == x.shape else None
 
 
-@_rule("multiply")
+@_rule("multiply", "divide")
 def multiply_by_minus_one(x: Instruction, make: Rewriter) -> Instruction | None:
-    """x * -1 -> -x, of real numbers: exact, with the other sign."""
+    """x * -1 -> -x and x / -1 -> -x, of real numbers: exact; the least integer is its own negation in both."""
     left, right = x.operands
     if not one_type(x) or not is_number(uniform(right), -1) or not _has_sign(x.shape.element_type):
         return None
     return make.apply("negate", left)
-
-
-@_rule("multiply", "divide")
-def both_negated(x: Instruction, make: Rewriter) -> Instruction | None:
-    """-x * -y -> x * y, and -x / -y -> x / y, of floats; products of integers, too.
-
-    The sign of a product or quotient is that of both signs together. Integer quotients have -1 / 0 = -1 / -0.
-    """
-    left, right = x.operands
-    kind = x.shape.element_type
-    if not _has_sign(kind) or not (kind.is_floating or (kind.is_integral and isinstance(x.op, Multiply))):
-        return None
-    if not (one_type(x) and is_operation(left, Negate) and is_operation(right, Negate)):
-        return None
-    return make.on(x, left.operands[0], right.operands[0])
 
 
 @_rule("multiply", "divide")
@@ -231,22 +190,6 @@ def multiply_by_power_of_two(x: Instruction, make: Rewriter) -> Instruction | No
 
 
 # -- divide and remainder --------------------------------------------------------------------------
-
-
-@_rule("divide")
-def divide_by_one(x: Instruction, make: Rewriter) -> Instruction | None:
-    """x / 1 -> x, of real numbers: exact, with every sign."""
-    left, right = x.operands
-    return left if is_number(uniform(right), 1) else None
-
-
-@_rule("divide")
-def divide_by_minus_one(x: Instruction, make: Rewriter) -> Instruction | None:
-    """x / -1 -> -x, of real numbers: exact with the other sign; the least integer is its own negation in both."""
-    left, right = x.operands
-    if not one_type(x) or not is_number(uniform(right), -1) or not _has_sign(x.shape.element_type):
-        return None
-    return make.apply("negate", left)
 
 
 @_rule("divide")
@@ -330,9 +273,9 @@ def power_of_small_exponent(x: Instruction, make: Rewriter) -> Instruction | Non
 # -- the greater and the lesser --------------------------------------------------------------------
 
 
-@_rule("maximum", "minimum")
-def min_max_of_itself(x: Instruction, make: Rewriter) -> Instruction | None:
-    """max(x, x) -> x, and min."""
+@_rule(Idempotent)
+def combined_with_itself(x: Instruction, make: Rewriter) -> Instruction | None:
+    """max(x, x) -> x, and min, and, or."""
     left, right = x.operands
     return left if left is right else None
 
@@ -385,50 +328,9 @@ def reassociate_constants(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 @_rule("clamp")
-def clamp_without_bound(x: Instruction, make: Rewriter) -> Instruction | None:
-    """clamp(lowest, x, c) -> min(x, c), clamp(c, x, highest) -> max(x, c): clamp is min(max(x, low), high)."""
-    low, value, high = x.operands
-    kind = x.shape.element_type
-    if not one_type(x) or kind.is_complex:
-        return None
-    bottom, top = lowest(kind), highest(kind)
-    least, most = uniform(low), uniform(high)
-    if least is not None and bottom is not None and same_bits(least, bottom):
-        return make.apply("minimum", value, _whole(high, x, make))
-    if most is not None and top is not None and same_bits(most, top):
-        return make.apply("maximum", value, _whole(low, x, make))
-    return None
-
-
-def _whole(bound: Instruction, x: Instruction, make: Rewriter) -> Instruction:
-    """A bound of clamp, which may be a scalar, as an array."""
-    return make.broadcast(bound, x.shape.dimensions)
-
-
-@_rule("clamp")
 def clamp_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """clamp(l, clamp(l, x, h), h) -> clamp(l, x, h): min(max(., l), h) of its own result changes nothing."""
     low, value, high = x.operands
     if not isinstance(value.op, Clamp) or not one_type(x) or not one_type(value):
         return None
     return value if value.operands[0] is low and value.operands[2] is high else None
-
-
-# -- rounding --------------------------------------------------------------------------------------
-
-_ROUNDINGS = (Floor, Ceil, RoundNearestAfz, RoundNearestEven)
-
-
-@_rule(*_ROUNDINGS)
-def round_integer(x: Instruction, make: Rewriter) -> Instruction | None:
-    """floor(ceil(x)) -> ceil(x), and all others of the kind: whole numbers, infinities and NaN stay what they are.
-
-    So it is with what was converted from integers.
-    """
-    (inner,) = x.operands
-    if not _has_sign(x.shape.element_type):
-        return None
-    if is_operation(inner, *_ROUNDINGS):
-        return inner
-    converted = isinstance(inner.op, Convert) and not inner.operands[0].shape.element_type.is_floating
-    return inner if converted and not inner.operands[0].shape.element_type.is_complex else None

@@ -10,10 +10,9 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.data import Copy
 from xlakit.ops.elementwise.binary import Complex
-from xlakit.ops.elementwise.convert import BitcastConvert, Convert
-from xlakit.ops.elementwise.unary import Imag, Negate, Real
+from xlakit.ops.elementwise.convert import Convert
+from xlakit.ops.elementwise.unary import Real
 from xlakit.ops.shared.numerics import convert, wrap
-from xlakit.passes.core.matching import one_type
 from xlakit.passes.core.rewriter import Rewriter
 from xlakit.passes.core.rules import Rules
 
@@ -101,22 +100,6 @@ def _survives(values: np.ndarray, wide: PrimitiveType) -> bool:
     return same and np.array_equal(np.signbit(a[numbers]), np.signbit(middle[numbers]))
 
 
-@_rule("bitcast-convert")
-def bitcast_twice(x: Instruction, make: Rewriter) -> Instruction | None:
-    """bits_C(bits_B(x)) -> bits_C(x), or x, between types of one width. PRED is left out: it reads any bit as true."""
-    (inner,) = x.operands
-    kind = x.shape.element_type
-    if inner.shape.element_type is kind:
-        return inner
-    if not isinstance(inner.op, BitcastConvert):
-        return None
-    (source,) = inner.operands
-    kinds = (kind, inner.shape.element_type, source.shape.element_type)
-    if PrimitiveType.PRED in kinds or len({k.bit_width for k in kinds}) > 1:
-        return None
-    return source if source.shape.element_type is kind else make.on(x, source)
-
-
 # -- complex numbers -------------------------------------------------------------------------------
 
 
@@ -127,30 +110,3 @@ def part_of_complex(x: Instruction, make: Rewriter) -> Instruction | None:
     if not isinstance(inner.op, Complex):
         return None
     return inner.operands[0 if isinstance(x.op, Real) else 1]
-
-
-@_rule("imag")
-def imag_of_real(x: Instruction, make: Rewriter) -> Instruction | None:
-    """imag(x) -> 0 of real numbers; NaN of f8e8m0fnu, which has no 0."""
-    (inner,) = x.operands
-    if inner.shape.element_type.is_complex:
-        return None
-    return make.full(0.0, x.shape)
-
-
-@_rule("complex")
-def complex_of_parts(x: Instruction, make: Rewriter) -> Instruction | None:
-    """complex(real(z), imag(z)) -> z."""
-    left, right = x.operands
-    if not isinstance(left.op, Real) or not isinstance(right.op, Imag) or left.operands[0] is not right.operands[0]:
-        return None
-    return left.operands[0]
-
-
-@_rule("real", "imag")
-def part_of_negated(x: Instruction, make: Rewriter) -> Instruction | None:
-    """real(-z) -> -real(z), imag(-z) -> -imag(z): half the work."""
-    (inner,) = x.operands
-    if not isinstance(inner.op, Negate) or not inner.shape.element_type.is_complex or not one_type(inner):
-        return None
-    return make.apply("negate", make.on(x, inner.operands[0]))

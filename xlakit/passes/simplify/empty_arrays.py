@@ -10,7 +10,6 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.communication.transfer import Domain
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Constant, GetTupleElement, OptimizationBarrier, Parameter
-from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast
 from xlakit.ops.reduction import Reduce
 from xlakit.passes.core.rewriter import ANY, Rewriter
@@ -42,12 +41,6 @@ def dot_of_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
     if 0 in x.shape.dimensions:
         return None
     return make.full(_zero(x), x.shape)
-
-
-@_rule("gather")
-def gather_of_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
-    """gather(x, i) -> 0, where slices have no element in a dimension that the result leaves out."""
-    return make.full(_zero(x), x.shape) if 0 in x.op_as(Gather).slice_sizes and 0 not in x.shape.dimensions else None
 
 
 @_rule(ANY)

@@ -7,7 +7,6 @@ import dataclasses
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Instruction
-from xlakit.ops.elementwise.binary import And
 from xlakit.ops.elementwise.compare import Compare
 from xlakit.ops.elementwise.select import Select
 from xlakit.ops.elementwise.unary import Not
@@ -45,20 +44,6 @@ _HOLDS_OF_EQUALS = (ComparisonDirection.EQ, ComparisonDirection.GE, ComparisonDi
 # -- bits ------------------------------------------------------------------------------------------
 
 
-@_rule("and", "or")
-def bits_of_itself(x: Instruction, make: Rewriter) -> Instruction | None:
-    """x and x -> x, x or x -> x."""
-    left, right = x.operands
-    return left if left is right else None
-
-
-@_rule("xor")
-def exclusive_of_itself(x: Instruction, make: Rewriter) -> Instruction | None:
-    """x xor x -> 0."""
-    left, right = x.operands
-    return make.full(_zero(x), x.shape) if left is right else None
-
-
 @_rule("and")
 def and_constant(x: Instruction, make: Rewriter) -> Instruction | None:
     """x and 0 -> 0, x and all ones -> x."""
@@ -79,45 +64,11 @@ def or_constant(x: Instruction, make: Rewriter) -> Instruction | None:
     return right if is_all_ones(number) else None
 
 
-@_rule("xor")
-def xor_constant(x: Instruction, make: Rewriter) -> Instruction | None:
-    """x xor 0 -> x, x xor all ones -> not x."""
-    left, right = x.operands
-    number = uniform(right)
-    if as_integer(number) == 0:
-        return left
-    return make.apply("not", left) if is_all_ones(number) else None
-
-
-@_rule("and", "or")
-def bits_of_opposites(x: Instruction, make: Rewriter) -> Instruction | None:
-    """x and not x -> 0, x or not x -> all ones."""
-    left, right = x.operands
-    opposite = (isinstance(right.op, Not) and right.operands[0] is left) or (
-        isinstance(left.op, Not) and left.operands[0] is right
-    )
-    if not opposite:
-        return None
-    zero = make.full(_zero(x), x.shape)
-    return zero if isinstance(x.op, And) else make.apply("not", zero)
-
-
-def _zero(x: Instruction) -> object:
-    return False if x.shape.element_type is PrimitiveType.PRED else 0
-
-
 @_rule("not")
 def not_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """not not x -> x."""
     (inner,) = x.operands
     return inner.operands[0] if isinstance(inner.op, Not) else None
-
-
-@_rule("shift-left", "shift-right-logical", "shift-right-arithmetic")
-def shift_by_zero(x: Instruction, make: Rewriter) -> Instruction | None:
-    """x shifted by 0 -> x."""
-    left, right = x.operands
-    return left if as_integer(uniform(right)) == 0 else None
 
 
 # -- comparisons -----------------------------------------------------------------------------------

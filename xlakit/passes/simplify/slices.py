@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from xlakit.ir.attributes import PaddingDimension, SliceDimension
 from xlakit.ir.instruction import Instruction
-from xlakit.ops.data import Iota
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Reverse, Slice, Transpose
 from xlakit.passes.core.matching import one_type, permutation_inverse, same_value, scalar_source
 from xlakit.passes.core.rewriter import Rewriter
@@ -63,18 +62,6 @@ def slice_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
     dimensions = inner.op_as(Broadcast).dimensions
     part = make.slice(inner.operands[0], [_ranges(x)[d] for d in dimensions])
     return make.broadcast(part, x.shape.dimensions, dimensions)
-
-
-@_rule("slice")
-def slice_iota(x: Instruction, make: Rewriter) -> Instruction | None:
-    """slice(iota) -> iota, where it takes the first numbers."""
-    (inner,) = x.operands
-    if not isinstance(inner.op, Iota):
-        return None
-    counted = _ranges(x)[inner.op_as(Iota).iota_dimension]
-    if counted.start or counted.stride != 1:
-        return None
-    return make.add(inner.op, shape=x.shape.without_layout())
 
 
 @_rule("slice")
