@@ -217,3 +217,37 @@ def test_several_devices_leave_what_they_are_given():
     first, second = executable(x, np.ones(10, np.float32), np.int32(0), donate=(0,))
     assert first.sum() == second.sum() == 10
     assert not x.any()
+
+
+OFFERED = """  x = f32[1000] parameter(0)
+  y = f32[1000] parameter(1)
+  z = f32[10] parameter(2)
+  d = f32[1000] add(x, x)
+  s = f32[1000] subtract(y, d)
+  m = f32[10] multiply(z, z)
+  ROOT r = (f32[10], f32[1000], f32[1000]) tuple(m, s, d)"""
+
+
+def test_an_argument_that_is_offered_goes_to_a_result_of_its_size():
+    donors = ", buffer_donor={ (0, {}), (1, {}), (2, {}) }"
+    x, y, z = (aligned(np.full(n, v, np.float32)) for n, v in ((1000, 3), (1000, 5), (10, 2)))
+    executable = compiled(donors, OFFERED)
+    (first, second), third = executable.in_place[:2], executable.in_place[2]
+    assert {first[1], second[1], third[1]} == {0, 1, 2} and {first[0], second[0], third[0]} == {0, 1, 2}
+    results = executable(x, y, z, donate=(0, 1, 2))
+    for result, value in zip(results, (4, -1, 6), strict=True):
+        np.testing.assert_array_equal(result, np.full(result.shape, value))
+        assert any(result is given for given in (x, y, z))
+    # With an alias for one of the results the others remain.
+    both = ", input_output_alias={ {1}: (0, {}, may-alias) }" + donors
+    assert len(dict(compiled(both, OFFERED).in_place)) == 3
+
+
+def test_an_argument_that_is_read_later_is_not_written_to():
+    body = """  x = f32[8,8] parameter(0)
+  p = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT r = (f32[8,8]) tuple(p)"""
+    executable = compiled(", buffer_donor={ (0, {}) }", body)
+    assert executable.in_place == ()
+    x = aligned(np.full((8, 8), 2, np.float32))
+    np.testing.assert_array_equal(executable(x, donate=(0,))[0], np.full((8, 8), 32))

@@ -1,6 +1,8 @@
 """What a process does first in which JAX runs on xlakit, in a module of its own name, so that the process finds it."""
 
 import os
+import subprocess
+import sys
 
 
 def start():
@@ -27,3 +29,27 @@ def _initialize():
 def start_asynchronous():
     os.environ["XLAKIT_ASYNC"] = "1"
     start_as_cpu()
+
+
+def registered():
+    """The state of the plugin."""
+    from xlakit.jax.plugin import _registered
+
+    ((state, _),) = _registered.values()
+    return state
+
+
+def loaded_program(name):
+    """The last program of a name."""
+    return [p for p in registered().programs.values() if p._name == name][-1]
+
+
+def asynchronous_process(program):
+    """Run a program's text in a process where every call that may run later does, on two devices."""
+    path = os.pathsep.join(filter(None, sys.path))
+    environment = {**os.environ, "XLAKIT_AS": "cpu", "XLAKIT_ASYNC": "1", "PYTHONPATH": path}
+    environment["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+    environment.pop("JAX_PLATFORMS", None)
+    return subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )

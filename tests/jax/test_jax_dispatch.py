@@ -1,24 +1,12 @@
 """Calls that run while Python goes on: their results, errors, memory, and what ends while they run."""
 
 import os
-import subprocess
-import sys
 import threading
 import time
 
 import numpy as np
 import pytest
-
-
-def _state():
-    from xlakit.jax.plugin import _registered
-
-    ((state, _),) = _registered.values()
-    return state
-
-
-def _program(name):
-    return [p for p in _state().programs.values() if p._name == name][-1]
+from jax_process import asynchronous_process, loaded_program, registered
 
 
 def _slow():
@@ -75,7 +63,7 @@ def check_errors_come_with_results():
     slow, double = _slow(), jax.jit(lambda x: x * 2)
     x = jax.numpy.ones(10)
     slow(1, x), double(x)
-    context = _program("jit_slowly").loaded.compiled._context
+    context = loaded_program("jit_slowly").loaded.compiled._context
     arena = context.arena_bytes
     for text, word, value in (("interrupted", "interrupt", 1), ("not enough memory", "arena_bytes", 1 << 60)):
         context._memory[CONTEXT.index(word)] = value
@@ -138,14 +126,14 @@ def check_donated_memory():
     np.testing.assert_array_equal(before, np.full(100_000, 4.0))
     # A call on Python's thread does not write to what calls in the queue are still to read.
     reader = slow(COUNT, more)
-    _state().native.set_queue_mode(Mode.LEARNED)
+    registered().native.set_queue_mode(Mode.LEARNED)
     written = add(more, jax.numpy.ones(100_000))
-    _state().native.set_queue_mode(Mode.ON)
+    registered().native.set_queue_mode(Mode.ON)
     assert reader.is_ready()
     np.testing.assert_array_equal(reader, np.full(100_000, 12.0))
     np.testing.assert_array_equal(written, np.full(100_000, 12.0))
     # Another thread cannot see what a program writes.
-    _state().native.set_queue_mode(Mode.OFF)
+    registered().native.set_queue_mode(Mode.OFF)
     taking = jax.jit(slow, donate_argnums=1)
     taking(1, jax.numpy.copy(written)), jax.numpy.copy(written)
     given = jax.numpy.copy(written)
@@ -155,7 +143,7 @@ def check_donated_memory():
         time.sleep(1e-4)
     assert thread.is_alive()
     thread.join()
-    _state().native.set_queue_mode(Mode.ON)
+    registered().native.set_queue_mode(Mode.ON)
     # NumPy has a view.
     seen = np.asarray(written)
     last = add(written, reader)
@@ -214,7 +202,7 @@ def check_what_may_run_later():
 
     def is_pure(function, *arguments):
         jax.block_until_ready(jax.jit(function)(*arguments))
-        return list(_state().programs.values())[-1].record["is_pure"]
+        return list(registered().programs.values())[-1].record["is_pure"]
 
     x = np.eye(4, dtype=np.float32)
     assert is_pure(lambda x: x @ x, x)
@@ -230,13 +218,13 @@ def check_how_much_may_wait():
     slow = _slow()
     x = jax.numpy.ones(10)
     slow(1, x)
-    native, most = _state().native, 0
+    native, most = registered().native, 0
     results = []
     for _ in range(150):
         results.append(slow(1 << 16, x))
         most = max(most, native.queue_weight())
     assert most <= 64
-    _program("jit_slowly").record["time"] = 2_000_000
+    loaded_program("jit_slowly").record["time"] = 2_000_000
     for _ in range(12):
         results.append(slow(1 << 18, x))
         most = max(most, native.queue_weight())
@@ -263,10 +251,10 @@ def check_interrupts():
         seconds = time.monotonic() - since
         timer.join()
         assert not y.is_ready(), seconds
-        _state().native.cancel_queue()
+        registered().native.cancel_queue()
         with pytest.raises(jax.errors.JaxRuntimeError, match="interrupted"):
             y.block_until_ready()
-        while _state().native.queue_weight():
+        while registered().native.queue_weight():
             time.sleep(0.001)
         np.testing.assert_array_equal(slow(1, x), np.full(10, 2.0))
 
@@ -317,7 +305,7 @@ _ENDLESS = "queue._EXIT_SECONDS = 0.2; kept.append(x); slow(2**31 - 1, slow(2**3
 
 
 def test_the_process_ends_while_calls_run(asynchronously):
-    done = _process(_AT_EXIT + _ENDLESS)
+    done = asynchronous_process(_AT_EXIT + _ENDLESS)
     assert (done.returncode, done.stdout.strip()) == (0, "saved 1.0"), done.stderr
 
 
@@ -340,17 +328,7 @@ kept.append(slow(tests.COUNT, x))
 
 
 def test_a_fork_and_an_exit_while_calls_run(asynchronously):
-    done = _process(_AT_EXIT + _FORKED)
+    done = asynchronous_process(_AT_EXIT + _FORKED)
     lines = done.stdout.splitlines()
     assert "the process was forked while the program ran" in lines[0], done.stderr
     assert lines[1:] == ["2.0", "2.0", "saved 2.0"], done.stderr
-
-
-def _process(program):
-    folder = os.path.dirname(__file__)
-    path = os.pathsep.join([folder, *filter(None, sys.path)])
-    environment = {**os.environ, "XLAKIT_AS": "cpu", "XLAKIT_ASYNC": "1", "PYTHONPATH": path}
-    environment.pop("JAX_PLATFORMS", None)
-    return subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
-    )

@@ -281,7 +281,8 @@ class CpuExecutable(Repeatable):
     def is_pure(self) -> bool:
         """Whether a call of :attr:`native_entry` reads and writes nothing but arguments and results, without Python.
 
-        Then it may run later, on another thread, beside calls of other programs.
+        Then it may run later, on another thread, beside calls of other programs. Devices that wait for each other too
+        long ask Python, but on a thread that is detached from it.
         """
         return self._linked.is_pure
 

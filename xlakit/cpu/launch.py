@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -340,10 +341,16 @@ class Replicas:
             ("num_slots", len(slots)),
         ):
             record[REPLICAS.index(name)] = value
+        _with_records.add(self)
         # The tables stay with the finalizer.
         end = weakref.finalize(self, _end, record, origins, counts)
         end.atexit = False
         return record
+
+    def forget_runs(self) -> None:
+        """Begin anew with no free runs; their memory is not given back."""
+        for name in ("held", "free"):
+            self._record[REPLICAS.index(name)] = 0
 
     def run(self, arguments: Sequence[Sequence[Array]], results: Sequence[Sequence[Array]]) -> None:
         """Run the program on all devices, from arrays into arrays for each. Raises the first error of any device."""
@@ -379,3 +386,17 @@ class Replicas:
 
 def _end(record: Any, *_tables: Any) -> None:
     runtime().call("xlakit_replicas_end", ctypes.addressof(record))
+
+
+# Those that native code may call.
+_with_records: weakref.WeakSet[Replicas] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In the child: no thread of the parent changes a list of free runs any more, which may be half changed."""
+    for replicas in _with_records:
+        replicas.forget_runs()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -45,10 +45,7 @@ class Linked:
         self._library = engine.Library(f"program{next(_numbers)}", program.objects, names, symbols)
         # Whether a call reads and writes nothing but its arguments and results, and needs no Python.
         self.is_pure = self.recorder is None and not (
-            c_functions
-            or program.host_instructions
-            or program.collectives
-            or any(name.startswith(_RANDOM) for name in program.imports)
+            c_functions or program.host_instructions or any(name.startswith(_RANDOM) for name in program.imports)
         )
         self._entry = self._library.address(program.entry)
         self._arena_bytes = program.arena_bytes

@@ -90,8 +90,7 @@ class Program:
         """Whether a call may run later, on another thread."""
         if self._machine_code is not None:
             return self._machine_code.is_pure
-        # Devices that wait long for each other ask Python.
-        return self._count == 1 and run != _python_run_address and getattr(self.loaded.compiled, "is_pure", False)
+        return run != _python_run_address and getattr(self.loaded.compiled, "is_pure", False)
 
     def text(self) -> str:
         """The program after the compiler's passes, where it goes through them."""

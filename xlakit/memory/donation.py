@@ -1,4 +1,7 @@
-"""Donation: the pairs of a module's input-output aliases that may share memory.
+"""Donation: the pairs of a result and an argument that may share memory.
+
+They are those of the module's input-output aliases, and those that arguments are offered for (``buffer_donor``): such
+an argument goes to the first result of its size that has no other memory.
 
 A caller may pass one address for an argument and a result. That is sound if the argument is not live any more when the
 first value is written to the result's memory, except at a step where the one becomes the other: then no step overwrites
@@ -20,17 +23,30 @@ def donations(
 ) -> tuple[tuple[int, int], ...]:
     """The pairs of a result's and an argument's number, among arrays, that may have the same address."""
     numbers = _numbers([module.entry.root.shape])
-    arguments = _numbers([p.shape for p in module.entry.parameters])
-    found: list[tuple[int, int]] = []
+    given = _numbers([p.shape for p in module.entry.parameters])
+
+    def may_share(result: int, argument: int) -> bool:
+        own, taken = results[result], sets.set_of(program.arguments[argument])
+        return own.bytes == taken.bytes and not sets.interfere(own, taken)
+
+    paired: dict[int, int] = {}
     for alias in module.input_output_alias:
         result = numbers.get((0, *alias.output_index))
-        argument = arguments.get((alias.parameter_number, *alias.parameter_index))
-        if result is None or argument is None:
+        argument = given.get((alias.parameter_number, *alias.parameter_index))
+        if result is not None and argument is not None:
+            paired[result] = argument
+    aliased = set(paired.values())
+    found = {result: argument for result, argument in paired.items() if may_share(result, argument)}
+    for donor in module.buffer_donor:
+        argument = given.get((donor.parameter_number, *donor.parameter_index))
+        if argument is None or argument in aliased:
             continue
-        own, given = results[result], sets.set_of(program.arguments[argument])
-        if own.bytes == given.bytes and not sets.interfere(own, given):
-            found.append((result, argument))
-    return tuple(found)
+        aliased.add(argument)
+        free = (r for r in range(len(results)) if r not in paired and r not in found)
+        result = next((r for r in free if may_share(r, argument)), None)
+        if result is not None:
+            found[result] = argument
+    return tuple(found.items())
 
 
 def _numbers(shapes: Sequence[Shape]) -> dict[tuple[int, ...], int]:

@@ -29,6 +29,8 @@ class Status(IntEnum):
     OUT_OF_MEMORY = 3
     # The values of a collective's operands are invalid; Python raises the error.
     FAULTY = 4
+    # The devices of a run wait for each other; only where Python is not asked, which raises a DeadlockError.
+    DEADLOCKED = 5
     PROGRAM = 16
 
 

@@ -49,8 +49,9 @@ _FUNCTIONS: Mapping[str, tuple[type[Any] | None, int]] = {
     "xlakit_library_reset": (None, 0),
 }
 
-# What compiled programs import.
+# What compiled programs import, and JAX's plugin.
 _FOR_PROGRAMS = (
+    "xlakit_detach_thread",
     "xlakit_parallel",
     "xlakit_scratch_acquire",
     "xlakit_scratch_release",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from xlakit.cpu.llvm import I64, VOID, Module
+from xlakit.cpu.runtime.devices.deadlocks import emit_deadlocks
 from xlakit.cpu.runtime.devices.device_threads import emit_device_threads
 from xlakit.cpu.runtime.devices.fibers import emit_fibers
 from xlakit.cpu.runtime.devices.rendezvous import emit_rendezvous, emit_rendezvous_start
@@ -41,6 +42,7 @@ def runtime_text() -> str:
     emit_fibers(module)
     emit_host(module)
     emit_rendezvous(module)
+    emit_deadlocks(module)
     emit_shares(module)
     emit_device_threads(module)
     emit_replicas(module)

@@ -14,8 +14,8 @@ SMALL_CLASSES = 60
 
 # limit: how many threads the jobs of this thread may use, 0 for the default. busy: not 0 inside a job.
 # running: the context of the program that it runs, 0 for none. cached: the bytes in ``free``. fiber: the FIBER that it
-# is on (fibers.py), 0 for none.
-THREAD = Record(limit=1, busy=1, running=1, cached=1, fiber=1, free=SMALL_CLASSES)
+# is on (fibers.py), 0 for none. detached: not 0 where it never calls Python, be it for an error.
+THREAD = Record(limit=1, busy=1, running=1, cached=1, fiber=1, detached=1, free=SMALL_CLASSES)
 
 
 def emit_thread_state(module: Module) -> None:
@@ -50,7 +50,14 @@ def thread_state(fn: Function) -> Value:
 
 
 def emit_thread_limit(module: Module) -> None:
-    """Write ``xlakit_limit_threads(i64 limit) -> i64``: set the limit of this thread, give the one before."""
+    """Write ``xlakit_limit_threads(i64 limit) -> i64``: set the limit of this thread, give the one before;
+
+    ``xlakit_detach_thread()``: this thread never calls Python from here on, and programs on it do not either.
+    """
+    fn = module.function("xlakit_detach_thread", VOID, [], external=True)
+    THREAD.store(fn, thread_state(fn), "detached", fn.i64(1))
+    fn.ret()
+
     fn = module.function("xlakit_limit_threads", I64, [I64], external=True)
     state = thread_state(fn)
     before = THREAD.load(fn, state, "limit")

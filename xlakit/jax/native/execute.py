@@ -131,8 +131,7 @@ def _emit_way(module: Module) -> None:
     given, call = fn.parameters
     executable = args.pointer(fn, given, "executable")
     here, mode = fn.i64(Way.HERE), fn.load(I64, fn.address(MODE))
-    may = EXECUTABLE.load(fn, executable, "is_pure").ne(0) & args.load(fn, given, "num_devices").eq(1)
-    fn.return_if(~may | mode.eq(Mode.OFF), here)
+    fn.return_if(EXECUTABLE.load(fn, executable, "is_pure").eq(0) | mode.eq(Mode.OFF), here)
     long, pending = is_long(fn, executable), CALL.load(fn, call, "num_pending").ne(0)
     fn.return_if(~(long | pending | mode.eq(Mode.ON)), here)
     threads = fn.call("xlakit_thread_count", I64)

@@ -276,21 +276,27 @@ def _emit_foreign(module: Module) -> None:
 
     ``has_view(given, call) -> i1``: whether an argument cannot be copied once and for all, since the memory is a
     library's, or NumPy has a view of it. ``own_foreign(given, call) -> i1``: copy it, and let the buffers have the
-    copies from now on; false where memory is out. Both are for programs of one device.
+    copies from now on; false where memory is out.
     """
     _emit_has_view(module)
     _emit_own_copy(module)
     _emit_own_foreign(module)
 
 
+def _argument(fn: Function, given: Value, num_args: Value, number: Value) -> Value:
+    """The buffer of an argument, by its number among those of all devices."""
+    lists = arguments_of("LoadedExecutable_Execute").pointer(fn, given, "argument_lists")
+    return word(fn, word(fn, lists, number // num_args), number % num_args)
+
+
 def _emit_has_view(module: Module) -> None:
     args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("has_view", I1, [PTR, PTR])
     given, call = fn.parameters
-    blocks, buffers = blocks_of(fn, call), word(fn, args.pointer(fn, given, "argument_lists"), 0)
+    blocks, num_args = blocks_of(fn, call), args.load(fn, given, "num_args")
     no = fn.constant(I1, 0)
     with fn.loop(0, CALL.load(fn, call, "num_given"), carried=[no]) as iteration:
-        block, buffer = word(fn, blocks, iteration.index), word(fn, buffers, iteration.index)
+        block, buffer = word(fn, blocks, iteration.index), _argument(fn, given, num_args, iteration.index)
 
         def is_view(block: Value = block, buffer: Value = buffer) -> tuple[Value]:
             return (BLOCK.load(fn, block, "event").eq(0) | BUFFER.load(fn, buffer, "external").ne(0),)
@@ -328,11 +334,11 @@ def _emit_own_foreign(module: Module) -> None:
     fn = module.function("own_foreign", I1, [PTR, PTR])
     given, call = fn.parameters
     blocks, data = blocks_of(fn, call), data_of(fn, call)
-    buffers = word(fn, args.pointer(fn, given, "argument_lists"), 0)
+    num_args = args.load(fn, given, "num_args")
     with fn.loop(0, CALL.load(fn, call, "num_given")) as iteration:
         block = word(fn, blocks, iteration.index)
         with fn.if_(~is_ours(fn, block), likely=False):
-            own = fn.call("own_copy", PTR, word(fn, buffers, iteration.index), block)
+            own = fn.call("own_copy", PTR, _argument(fn, given, num_args, iteration.index), block)
             fn.return_if(own.eq(fn.null()), fn.constant(I1, 0))
             fn.store(own, fn.at(blocks, PTR, iteration.index))
             fn.store(fn.load(PTR, BLOCK.at(fn, own, "data")), fn.at(data, PTR, iteration.index))

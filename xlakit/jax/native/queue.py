@@ -32,6 +32,7 @@ from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import APART, SELDOM
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT, Status
+from xlakit.cpu.runtime.devices.replicas import REPLICAS
 from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.threads import start_thread
 from xlakit.jax.api.numbers import Code
@@ -61,6 +62,11 @@ _FAULTS: Final = {
         "there is not enough memory for the program's intermediate values",
     ),
     Status.INTERRUPTED: (Code.CANCELLED, "the program was interrupted"),
+    Status.DEADLOCKED: (
+        Code.INTERNAL,
+        "the devices of the program wait for each other at collectives that not all of them come to; with "
+        "XLAKIT_ASYNC=0 the call raises this, with the instructions and lines at which they wait",
+    ),
 }
 _UNKNOWN_FAULT: Final = "the program ended with an unknown status"
 _FORKED: Final = "the process was forked while the program ran; fork before, or wait for the results first"
@@ -125,8 +131,16 @@ def _weight(fn: Function) -> Value:
 def _interrupt(fn: Function, call: Value, *, stop: bool) -> None:
     """Have all calls of a call's program end early, or not any more."""
     executable = fn.load(PTR, CALL.at(fn, call, "executable"))
-    context = fn.load(PTR, EXECUTABLE.at(fn, executable, "context"))
-    fn.atomic_store(fn.i64(int(stop)), CONTEXT.at(fn, context, "interrupt"))
+    own = EXECUTABLE.at(fn, executable, "context")
+    devices = EXECUTABLE.load(fn, executable, "num_devices")
+
+    def of_devices() -> tuple[Value]:
+        return (fn.load(PTR, REPLICAS.at(fn, fn.load(PTR, own), "origins")),)
+
+    (contexts,) = fn.if_else(devices > 1, of_devices, lambda: (own,))
+    with fn.loop(0, devices) as each:
+        context = fn.load(PTR, fn.at(contexts, PTR, each.index))
+        fn.atomic_store(fn.i64(int(stop)), CONTEXT.at(fn, context, "interrupt"))
 
 
 def _emit_start(module: Module) -> None:
@@ -255,6 +269,7 @@ def _emit_serve(module: Module) -> None:
 
     fn = module.function("serve_queue", PTR, [PTR])
     fn.call("fesetenv", I32, _QUEUE.at(fn, _queue(fn), "usual"))
+    fn.call("xlakit_detach_thread", VOID)
     with fn.while_((), lambda _: fn.constant(I1, 1)):
         waiting.lock(fn, mutex(fn))
         with fn.while_((), lambda _: _get(fn, "first").eq(fn.null())):

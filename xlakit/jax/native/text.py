@@ -25,6 +25,7 @@ from xlakit.jax.native.transfer import emit_transfer
 _FROM_RUNTIME: Final[list[tuple[str, Type, list[Type]]]] = [
     ("xlakit_allocate", PTR, [I64]),
     ("xlakit_release", VOID, [PTR]),
+    ("xlakit_detach_thread", VOID, []),
     ("xlakit_limit_threads", I64, [I64]),
     ("xlakit_thread_count", I64, []),
 ]

@@ -47,10 +47,11 @@ from xlakit.cpu.runtime.record import Record
 # with a word for each device, then the slots. asked: not 0 as soon as Python knows of the run. slots: where they begin;
 # end: where they end, from the start. left: workers that have not ended, under the mutex of the first parking slot.
 # limit: how many threads the kernels of each may use. workers: how many there are. next: the next run that is free.
+# detached: not 0 where Python is never asked; deadlocked: not 0 where that run has stopped for a deadlock.
 # origins, arguments, results, statuses: what the devices run, a word for each.
 RUN = Record(
     stop=1, asked=1, devices=1, slots=1, end=1, left=1, limit=1, workers=1,
-    origins=1, arguments=1, results=1, statuses=1, next=1, _line_2=3,
+    origins=1, arguments=1, results=1, statuses=1, next=1, detached=1, deadlocked=1, _line_2=1,
 )  # fmt: skip
 PARKING_SLOT_BYTES = -(-waiting.PARKING_SLOT.size // 64) * 64
 
@@ -77,8 +78,9 @@ FINISH = STUCK + 2
 # exception is set.
 NOTICE = Record(run=1, ordinal=1, slot=1, generation=1, site=1, raised=1)
 
-# The tables of a run: threads of the workers, fibers of the devices, and room for those that it may bring with it.
-TABLES = ("threads", "fibers", "arguments", "results", "statuses")
+# The tables of a run: threads of the workers, fibers of the devices, and room for those that it may bring with it. Of
+# each device, for deadlocks.py: how often it has begun or ended to wait for others, and at which slot and generation.
+TABLES = ("threads", "fibers", "arguments", "results", "statuses", "waits", "waiting_at", "generations")
 
 # How long a device looks for the others before it sleeps, and sleeps before it asks Python.
 SPIN_NANOSECONDS = 20_000
@@ -343,11 +345,18 @@ def look(fn: Function, run: Value, pending: Callable[[], Value]) -> None:
 
 
 def _emit_ask(module: Module) -> None:
-    """``ask(ptr context, ptr site, ptr slot, i64 generation, i64 number) -> i64``: let Python wait; its status."""
+    """``ask(ptr context, ptr site, ptr slot, i64 generation, i64 number) -> i64``: let Python wait; its status.
+
+    A run that cannot ask Python looks for a deadlock instead.
+    """
     fn = module.function("ask", I64, [PTR, PTR, PTR, I64, I64], attributes=(APART, SELDOM))
     context, site, slot, generation, number = fn.parameters
     notice = fn.alloca(I64, NOTICE.size // 8)
     run = CONTEXT.load(fn, context, "run")
+    shared = run.cast("inttoptr", PTR)
+    with fn.if_(RUN.load(fn, shared, "detached").ne(0)):
+        fn.call("stop_if_deadlocked", VOID, shared)
+        fn.ret(fn.i64(Status.DONE))
     for name, value in (
         ("run", run),
         ("ordinal", CONTEXT.load(fn, context, "ordinal")),
@@ -384,7 +393,10 @@ def _emit_await(module: Module) -> None:
     parking = parking_slot_at(fn, run, worker_of(fn, run, CONTEXT.load(fn, context, "ordinal")))
 
     # Until all members have arrived, or Python gives a status other than DONE.
-    start = (fn.call("absent", I1, run, site, slot, generation), fn.i64(Status.DONE))
+    device, waits = CONTEXT.load(fn, context, "ordinal"), fn.call("absent", I1, run, site, slot, generation)
+    with fn.if_(waits):
+        fn.call("begin_wait", VOID, run, device, slot, generation)
+    start = waits, fn.i64(Status.DONE)
     with fn.while_(start, lambda iteration: iteration.carried[0] & iteration.carried[1].eq(Status.DONE)) as iteration:
         late = fn.call("linger", I1, run, site, slot, generation, number, parking)
 
@@ -394,6 +406,8 @@ def _emit_await(module: Module) -> None:
         (status,) = fn.if_else(late, ask, lambda: (fn.i64(Status.DONE),))
         iteration.next(fn.call("absent", I1, run, site, slot, generation), status)
     status = iteration.results[1]
+    with fn.if_(waits):
+        fn.call("end_wait", VOID, run, device)
     all_arrived = _all_arrived(fn, slot, site, generation) & status.eq(Status.DONE)
     claimed = fn.call("claim", I1, slot, generation, fn.select(all_arrived, generation + 1, fn.i64(NEVER)))
 

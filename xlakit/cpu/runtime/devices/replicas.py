@@ -2,6 +2,7 @@
 
 ``xlakit_execute_replicas`` takes the REPLICAS of a program and two tables: the arrays of one device after the other. It
 may be called on any thread, and gives a Status: RAISED where Python knows the error, or a signal handler has raised.
+On a thread that is detached from Python it is another one, DEADLOCKED perhaps.
 
 It runs on as many threads as take the least time: on one, or on one for each processor, of those that the caller may
 use. One thread is enough where the program is over before others would be awake. ``calls`` counts the calls:
@@ -24,6 +25,7 @@ from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.devices.fibers import machine
 from xlakit.cpu.runtime.devices.rendezvous import FINISH, RUN, SLOT, slot_bytes_of, table_at
 from xlakit.cpu.runtime.record import Record
+from xlakit.cpu.runtime.thread_state import THREAD, thread_state
 
 # held: not 0 while ``free`` changes, the list of runs that are not in use. origins: for each device its context.
 # num_arguments, num_results: the arrays of each. slots, end: where the slots of a run begin and end; counts: for each
@@ -121,6 +123,7 @@ def _emit_make(module: Module) -> None:
             fn.store(fn.at(arrays, PTR, each.index * count), fn.at(table, PTR, each.index))
         fn.store(fn.i64(-1), fn.at(tables[2], I64, each.index))
     RUN.store(fn, run, "asked", fn.i64(0))
+    RUN.store(fn, run, "detached", THREAD.load(fn, thread_state(fn), "detached"))
     fn.ret()
 
 
@@ -171,7 +174,8 @@ def _time(fn: Function, replicas: Value, way: Value | int) -> Value:
 def _emit_finish(module: Module) -> None:
     """``finish_run(ptr run, i64 status) -> i64``: where a run has failed, or Python knows of it.
 
-    Python has the memory of a run that it knows, and gives it back.
+    Python has the memory of a run that it knows, and gives it back. ``finish_detached(ptr run) -> i64`` is for a run
+    that it cannot know.
     """
     fn = module.function("all_done", I1, [PTR])
     (run,) = fn.parameters
@@ -180,8 +184,22 @@ def _emit_finish(module: Module) -> None:
         each.next(each.carried[0] & fn.load(I64, fn.at(statuses, I64, each.index)).eq(Status.DONE))
     fn.ret(each.results[0])
 
+    fn = module.function("finish_detached", I64, [PTR], attributes=(APART, SELDOM))
+    (run,) = fn.parameters
+    statuses = fn.load(PTR, RUN.at(fn, run, "statuses"))
+    with fn.loop(0, RUN.load(fn, run, "devices"), carried=[fn.i64(Status.INTERRUPTED)]) as each:
+        status = fn.load(I64, fn.at(statuses, I64, each.index))
+        # Devices are interrupted because another one has failed, which says more.
+        says_more = status.ne(Status.DONE) & status.ne(Status.INTERRUPTED)
+        each.next(fn.select(says_more, status, each.carried[0]))
+    is_deadlocked = RUN.load(fn, run, "deadlocked").ne(0)
+    fn.call("xlakit_release", VOID, run)
+    fn.ret(fn.select(is_deadlocked, fn.i64(Status.DEADLOCKED), each.results[0]))
+
     fn = module.function("finish_run", I64, [PTR, I64], attributes=(APART, SELDOM))
     run, status = fn.parameters
+    with fn.if_(RUN.load(fn, run, "detached").ne(0)):
+        fn.ret(fn.call("finish_detached", I64, run))
     is_known = RUN.load(fn, run, "asked").ne(0)
     own = fn.call("tell", I64, run, fn.i64(0), fn.i64(FINISH), status)
     with fn.if_(~is_known):

@@ -1,0 +1,87 @@
+"""Deadlocks of a run that cannot ask Python: its devices wait for each other at collectives.
+
+A run in a queue (``detached``) has nobody but its own devices that could end a wait: a device arrives, or fails. So the
+run is over where each of its devices has ended, or waits for members of its group that have not arrived. A worker that
+has slept for a while looks at all devices, one after the other, while they may go on. It looks twice:
+
+    ===========  ======================================================================================
+    read         what follows if it is as it was the first time
+    ===========  ======================================================================================
+    ``waits``    counts the beginnings and ends of waits of a device: none has gone on between the two looks
+    ``arrived``  at the second look members are missing still, and those who could arrive all wait
+    ===========  ======================================================================================
+
+At some time between the looks all of them waited, then, and nobody was there to arrive for any.
+"""
+
+from __future__ import annotations
+
+from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.promises import APART, INLINED, SELDOM
+from xlakit.cpu.runtime.devices.rendezvous import RUN, SLOT, table_at
+
+
+def emit_deadlocks(module: Module) -> None:
+    """``begin_wait(ptr run, i64 device, ptr slot, i64 generation)``, ``end_wait(ptr run, i64 device)``,
+
+    ``stop_if_deadlocked(ptr run)``. The module has the functions of emit_rendezvous.
+    """
+    _emit_waits(module)
+    _emit_all_wait(module)
+    _emit_stop(module)
+
+
+def _word(fn: Function, run: Value, table: str, device: Value) -> Value:
+    return fn.at(table_at(fn, run, table), I64, device)
+
+
+def _emit_waits(module: Module) -> None:
+    fn = module.function("begin_wait", VOID, [PTR, I64, PTR, I64], attributes=(INLINED,))
+    run, device, slot, generation = fn.parameters
+    fn.store(slot.cast("ptrtoint", I64), _word(fn, run, "waiting_at", device))
+    fn.store(generation, _word(fn, run, "generations", device))
+    fn.call("end_wait", VOID, run, device)
+    fn.ret()
+
+    # The count is odd while the device waits.
+    fn = module.function("end_wait", VOID, [PTR, I64], attributes=(INLINED,))
+    run, device = fn.parameters
+    waits = _word(fn, run, "waits", device)
+    fn.atomic_store(fn.load(I64, waits) + 1, waits, "seq_cst")
+    fn.ret()
+
+
+def _emit_all_wait(module: Module) -> None:
+    """``wait_count(ptr run) -> i64``: over all devices; ``all_wait(ptr run) -> i1``: whether none can go on."""
+    fn = module.function("wait_count", I64, [PTR])
+    (run,) = fn.parameters
+    with fn.loop(0, RUN.load(fn, run, "devices"), carried=[fn.i64(0)]) as each:
+        each.next(each.carried[0] + fn.atomic_load(I64, _word(fn, run, "waits", each.index), "seq_cst"))
+    fn.ret(each.results[0])
+
+    fn = module.function("misses_members", I1, [PTR, I64])
+    run, device = fn.parameters
+    fn.return_if((fn.atomic_load(I64, _word(fn, run, "waits", device), "seq_cst") & 1).eq(0), fn.constant(I1, 0))
+    slot = fn.load(PTR, _word(fn, run, "waiting_at", device))
+    needed = (fn.load(I64, _word(fn, run, "generations", device)) + 1) * SLOT.load(fn, slot, "count")
+    fn.ret(fn.atomic_load(I64, SLOT.at(fn, slot, "arrived"), "seq_cst") < needed)
+
+    fn = module.function("all_wait", I1, [PTR])
+    (run,) = fn.parameters
+    statuses = fn.load(PTR, RUN.at(fn, run, "statuses"))
+    with fn.loop(0, RUN.load(fn, run, "devices"), carried=[fn.constant(I1, 1)]) as each:
+        has_ended = fn.atomic_load(I64, fn.at(statuses, I64, each.index), "seq_cst") >= 0
+        each.next(each.carried[0] & (has_ended | fn.call("misses_members", I1, run, each.index)))
+    fn.ret(each.results[0])
+
+
+def _emit_stop(module: Module) -> None:
+    fn = module.function("stop_if_deadlocked", VOID, [PTR], attributes=(APART, SELDOM))
+    (run,) = fn.parameters
+    before = fn.call("wait_count", I64, run)
+    for _ in range(2):
+        fn.return_if(~fn.call("all_wait", I1, run))
+    fn.return_if(fn.call("wait_count", I64, run).ne(before))
+    RUN.store(fn, run, "deadlocked", fn.i64(1))
+    fn.call("xlakit_run_stop", VOID, run)
+    fn.ret()
