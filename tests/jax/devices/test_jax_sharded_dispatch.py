@@ -40,11 +40,12 @@ def check_results_come_later():
 
     slow = _slow()
     x = _split(np.arange(8, dtype=np.float32))
-    slow(1, x).block_until_ready()
+    both = jax.jit(lambda y: (y * 2, y.sum()))
+    jax.block_until_ready((slow(1, x), both(x), x.addressable_shards[1].data + 1))
     y = slow(COUNT, x)
     assert not y.is_ready()
     # A program that is short waits behind it, and so does one on a single device, and what copies.
-    z = jax.jit(lambda y: (y * 2, y.sum()))(y)
+    z = both(y)
     part = y.addressable_shards[1].data + 1
     assert not y.is_ready() and not z[0].is_ready() and not part.is_ready()
     np.testing.assert_array_equal(part, np.arange(4, 8) + 3)

@@ -1,8 +1,8 @@
-"""Deadlocks of a run that cannot ask Python: its devices wait for each other at collectives.
+"""Deadlocks of a run that native code has begun: its devices wait for each other at collectives.
 
-A run in a queue (``detached``) has nobody but its own devices that could end a wait: a device arrives, or fails. So the
-run is over where each of its devices has ended, or waits for members of its group that have not arrived. A worker that
-has slept for a while looks at all devices, one after the other, while they may go on. It looks twice:
+Such a run has nobody but its own devices that could end a wait: a device arrives, or fails. So the run is over where
+each of its devices has ended, or waits for members of its group that have not arrived. A worker that has slept for a
+while looks at all devices, one after the other, while they may go on. It looks twice:
 
     ===========  ======================================================================================
     read         what follows if it is as it was the first time
@@ -11,24 +11,26 @@ has slept for a while looks at all devices, one after the other, while they may 
     ``arrived``  at the second look members are missing still, and those who could arrive all wait
     ===========  ======================================================================================
 
-At some time between the looks all of them waited, then, and nobody was there to arrive for any.
+At some time between the looks all of them waited, then, and nobody was there to arrive for any. Python makes the error
+of it, unless the run cannot ask Python (``detached``).
 """
 
 from __future__ import annotations
 
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import APART, INLINED, SELDOM
+from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.devices.rendezvous import RUN, SLOT, table_at
 
 
 def emit_deadlocks(module: Module) -> None:
     """``begin_wait(ptr run, i64 device, ptr slot, i64 generation)``, ``end_wait(ptr run, i64 device)``,
 
-    ``stop_if_deadlocked(ptr run)``. The module has the functions of emit_rendezvous.
+    ``needs_python(ptr run) -> i1``: after a wait. The module has the functions of emit_rendezvous.
     """
     _emit_waits(module)
     _emit_all_wait(module)
-    _emit_stop(module)
+    _emit_needs_python(module)
 
 
 def _word(fn: Function, run: Value, table: str, device: Value) -> Value:
@@ -75,13 +77,37 @@ def _emit_all_wait(module: Module) -> None:
     fn.ret(each.results[0])
 
 
-def _emit_stop(module: Module) -> None:
-    fn = module.function("stop_if_deadlocked", VOID, [PTR], attributes=(APART, SELDOM))
+def _emit_needs_python(module: Module) -> None:
+    """``is_deadlocked(ptr run) -> i1``, and ``needs_python``.
+
+    Python is asked for the error of a deadlock, and for all that concerns a run that Python has begun, whose devices
+    may wait there. Signals are handled here: an exception that a handler raises stays set, and the run stops.
+    """
+    fn = module.function("is_deadlocked", I1, [PTR])
     (run,) = fn.parameters
+    no = fn.constant(I1, 0)
     before = fn.call("wait_count", I64, run)
     for _ in range(2):
-        fn.return_if(~fn.call("all_wait", I1, run))
-    fn.return_if(fn.call("wait_count", I64, run).ne(before))
-    RUN.store(fn, run, "deadlocked", fn.i64(1))
-    fn.call("xlakit_run_stop", VOID, run)
-    fn.ret()
+        fn.return_if(~fn.call("all_wait", I1, run), no)
+    fn.ret(fn.call("wait_count", I64, run).eq(before))
+
+    fn = module.function("needs_python", I1, [PTR], attributes=(APART, SELDOM))
+    (run,) = fn.parameters
+    yes, no = fn.constant(I1, 1), fn.constant(I1, 0)
+    fn.return_if(RUN.load(fn, run, "origins").eq(0), yes)
+    detached = RUN.load(fn, run, "detached").ne(0)
+    with fn.if_(fn.call("is_deadlocked", I1, run)):
+        with fn.if_(detached):
+            RUN.store(fn, run, "deadlocked", fn.i64(1))
+            fn.call("xlakit_run_stop", VOID, run)
+        fn.ret(~detached)
+    with fn.if_(handles_signals(fn)):
+        with fn.if_(fn.call("run_signal_handlers", I64).ne(Status.DONE)):
+            fn.call("xlakit_run_stop", VOID, run)
+    fn.ret(no)
+
+
+def handles_signals(fn: Function) -> Value:
+    """Whether this is the thread that runs handlers of signals."""
+    fn.module.declare("pthread_self", I64, [])
+    return fn.call("pthread_self", I64).eq(fn.load(I64, fn.address("main_thread")))

@@ -14,6 +14,7 @@ from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import APART, SELDOM
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import Status
+from xlakit.cpu.runtime.devices.deadlocks import handles_signals
 from xlakit.cpu.runtime.devices.fibers import machine
 from xlakit.cpu.runtime.devices.rendezvous import RUN, parking_slot_at, table_at
 from xlakit.cpu.runtime.record import Record
@@ -207,15 +208,14 @@ def _emit_await_all(module: Module) -> None:
     (run,) = fn.parameters
     parking = parking_slot_at(fn, run, 0)
     mutex, left = waiting.PARKING_SLOT.at(fn, parking, "mutex"), RUN.at(fn, run, "left")
-    module.declare("pthread_self", I64, [])
-    handles_signals = fn.call("pthread_self", I64).eq(fn.load(I64, fn.address("main_thread")))
+    is_main = handles_signals(fn)
 
     def some_left() -> Value:
         return fn.atomic_load(I64, left).ne(0)
 
     with fn.while_((fn.i64(Status.DONE),), lambda _: some_left()) as iteration:
         waiting.sleep(fn, parking, some_left, fn.i64(_SIGNAL_NANOSECONDS))
-        looks = handles_signals & some_left() & iteration.carried[0].eq(Status.DONE)
+        looks = is_main & some_left() & iteration.carried[0].eq(Status.DONE)
 
         def look() -> tuple[Value]:
             status = fn.call("run_signal_handlers", I64)

@@ -28,8 +28,9 @@ Each group of a site has a slot of the run. No member can arrive for the next ge
 so counters that only grow tell generations apart. A kernel is ``void(ptr slot, i64 begin, i64 end)``.
 
 A device that has waited for a while lets Python wait (a host call of WAIT + number), which knows whether the missing
-members can still arrive, handles signals, and stops the run where something failed. Stopping a run claims its slots
-with NEVER: then no kernel reads the memory of a device that has returned.
+members can still arrive, handles signals, and stops the run where something failed. A run that native code has begun
+comes to that only where its devices wait for each other (deadlocks.py). Stopping a run claims its slots with NEVER:
+then no kernel reads the memory of a device that has returned.
 """
 
 from __future__ import annotations
@@ -347,16 +348,13 @@ def look(fn: Function, run: Value, pending: Callable[[], Value]) -> None:
 def _emit_ask(module: Module) -> None:
     """``ask(ptr context, ptr site, ptr slot, i64 generation, i64 number) -> i64``: let Python wait; its status.
 
-    A run that cannot ask Python looks for a deadlock instead.
+    A run that native code has begun looks for a deadlock first.
     """
     fn = module.function("ask", I64, [PTR, PTR, PTR, I64, I64], attributes=(APART, SELDOM))
     context, site, slot, generation, number = fn.parameters
     notice = fn.alloca(I64, NOTICE.size // 8)
     run = CONTEXT.load(fn, context, "run")
-    shared = run.cast("inttoptr", PTR)
-    with fn.if_(RUN.load(fn, shared, "detached").ne(0)):
-        fn.call("stop_if_deadlocked", VOID, shared)
-        fn.ret(fn.i64(Status.DONE))
+    fn.return_if(~fn.call("needs_python", I1, run.cast("inttoptr", PTR)), fn.i64(Status.DONE))
     for name, value in (
         ("run", run),
         ("ordinal", CONTEXT.load(fn, context, "ordinal")),

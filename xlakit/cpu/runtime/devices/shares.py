@@ -7,7 +7,7 @@ never sleeps, and a collective costs a change of stacks for each device.
 
 Where no device of the share can go on, the thread sleeps until devices of other shares have arrived, and after a while
 has Python look (a host call of STUCK): whether they still can, whether there are signals, whether something has failed.
-A run that cannot ask Python looks itself whether they still can (deadlocks.py).
+A run that native code has begun looks itself whether they still can (deadlocks.py).
 """
 
 from __future__ import annotations
@@ -195,9 +195,7 @@ def _emit_idle(module: Module) -> None:
         with fn.if_(stuck()):
             waiting.sleep(fn, parking_slot_at(fn, run, worker), stuck, fn.i64(ASK_NANOSECONDS))
     with fn.if_(stuck(), likely=False):
-        with fn.if_(RUN.load(fn, run, "detached").ne(0)):
-            fn.call("stop_if_deadlocked", VOID, run)
-            fn.ret()
+        fn.return_if(~fn.call("needs_python", I1, run))
         status = fn.call("tell", I64, run, first_of(fn, run, worker), fn.i64(STUCK), worker)
         with fn.if_(status.ne(Status.DONE)):
             fn.call("xlakit_run_stop", VOID, run)
