@@ -37,7 +37,8 @@ def copy_of_the_tree(folder: Path) -> None:
 def look_for(bug: Bug, nets: Mapping[Net, float], seed: int, enough: int) -> dict[str, Found | None]:
     """What each net finds of a fault; None where it finds nothing. Nets behind those that are enough are left out."""
     found: dict[str, Found | None] = {}
-    with tempfile.TemporaryDirectory(prefix="bug-bank-") as name:
+    # A net that was stopped may leave a process that still writes to the cache.
+    with tempfile.TemporaryDirectory(prefix="bug-bank-", ignore_cleanup_errors=True) as name:
         tree = Path(name)
         copy_of_the_tree(tree)
         bug.put_back(tree)
