@@ -32,6 +32,16 @@ class Value:
     def __repr__(self) -> str:
         return f"{self.type.name} {self.text}"
 
+    @property
+    def number(self) -> int | None:
+        """The integer that this value is, in all of its lanes; None where it is not known."""
+        if self.type.is_float:
+            return None
+        if self.constant is not None:
+            return int(self.constant)
+        _, splat, number = self.text.partition("splat (")
+        return int(number.rstrip(")").split()[1]) if splat else None
+
     # -- arithmetic ------------------------------------------------------------------------------
 
     def __add__(self, other: Operand) -> Value:

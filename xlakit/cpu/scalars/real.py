@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from xlakit.cpu.llvm import F32, I1, Effort, Function, Value, integer
 from xlakit.cpu.math import math_function
+from xlakit.cpu.scalars import division
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.operation import Op
 from xlakit.ops.data import Copy
@@ -33,33 +34,14 @@ def _is_bool(kind: PrimitiveType) -> bool:
 # -- integers ------------------------------------------------------------------------------------
 
 
-def _divisor(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> tuple[Value, Value, Value]:
-    """Whether b is 0, whether the division overflows, and a divisor that is safe to use."""
-    zero = b.eq(0)
-    overflow = fn.constant(zero.type, 0)
-    if kind.is_signed:
-        least = fn.constant(a.type, -(1 << (a.type.bits - 1)))
-        overflow = a.eq(least) & b.eq(-1)
-    return zero, overflow, fn.select(zero | overflow, fn.constant(b.type, 1), b)
-
-
 def _divide(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
-    if kind.is_floating:
-        return a / b
-    zero, _, safe = _divisor(fn, kind, a, b)
-    quotient = a.integer("sdiv" if kind.is_signed else "udiv", safe)
-    ones = fn.constant(a.type, -1 if kind.is_signed else (1 << kind.bit_width) - 1)
-    return fn.select(zero, ones, quotient)
+    return a / b if kind.is_floating else division.divide(fn, kind, a, b)
 
 
 def _remainder(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
     if kind.is_floating:
         return fn.call(_float_remainder(fn, a), a.type, a, b)
-    zero, overflow, safe = _divisor(fn, kind, a, b)
-    rest = a.integer("srem" if kind.is_signed else "urem", safe)
-    if kind.is_signed:
-        rest = fn.select(overflow, fn.constant(a.type, 0), rest)
-    return fn.select(zero, a, rest)
+    return division.remainder(fn, kind, a, b)
 
 
 def _float_remainder(fn: Function, like: Value) -> str:
@@ -87,7 +69,7 @@ def _power(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
 def _shift(opcode: str) -> Binary:
     def function(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
         bits = kind.bit_width
-        number = _number_of(b)
+        number = b.number
         # Random numbers are made of some hundred shifts by constants, and LLVM takes a while to find these out.
         if number is not None and 0 <= number < bits:
             return _moved(opcode, kind, a, b)
@@ -112,14 +94,6 @@ def _moved(opcode: str, kind: PrimitiveType, a: Value, amount: Value) -> Value:
         # The unused upper bits of a small signed integer repeat its sign.
         a &= (1 << kind.bit_width) - 1
     return a.integer(opcode, amount)
-
-
-def _number_of(value: Value) -> int | None:
-    """The integer that a value is, in all of its lanes; None where it is not known."""
-    if value.constant is not None:
-        return int(value.constant)
-    _, splat, number = value.text.partition("splat (")
-    return int(number.rstrip(")").split()[1]) if splat else None
 
 
 def _unsigned_ashr(kind: PrimitiveType, a: Value, amount: Value) -> Value:

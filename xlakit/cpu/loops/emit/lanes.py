@@ -18,6 +18,7 @@ from xlakit.cpu.loops.ir.reducer import neutral_number
 from xlakit.cpu.loops.ir.tracer import GuardedReduction
 from xlakit.cpu.loops.ir.walking import unconditional, walk
 from xlakit.cpu.scalars import Scalar, memory_type, register_type
+from xlakit.cpu.scalars.division import MOST_BITS_IN_VECTORS
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
@@ -48,8 +49,9 @@ if TYPE_CHECKING:
 Body = Callable[[Sequence[Scalar]], Sequence[Scalar]]
 
 # What processors do to one element at a time, or with a call.
-_ALONE = (Remainder, StochasticConvert, Mulhi)
-_ALONE_OF_INTEGERS = (Divide, Power)
+_ALONE = (StochasticConvert, Mulhi)
+_ALONE_OF_INTEGERS = (Power,)
+_DIVISIONS = (Divide, Remainder)
 # Fewer iterations than this are not worth a vector of their own at the end of a loop.
 _LEAST_LANES = 4
 # Functions that read from tables in double precision, and those of complex numbers that are made of them.
@@ -81,6 +83,8 @@ def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], red
     kinds |= {n.kind for n in varying if isinstance(n, Load)}
     if not kinds:
         return 1
+    # Small integers are divided in F32, of which two registers should do.
+    kinds |= {PrimitiveType.BF16 for n in varying if isinstance(n, Apply) and isinstance(n.op, _DIVISIONS)}
     # Only sums and products of C64 are not computed in F64.
     kinds |= {PrimitiveType.C128 for n in varying if isinstance(n, Apply) and _is_wide(n)}
     lanes = vector_bytes() // max(max(memory_type(k).bytes, register_type(k).bytes // 2) for k in kinds)
@@ -96,6 +100,8 @@ def _fits(node: Node, group: Group) -> bool:
     if isinstance(node, Apply):
         op, kind = node.op, node.arguments[0].kind
         alone = isinstance(op, _ALONE) or (isinstance(op, _ALONE_OF_INTEGERS) and not kind.is_floating)
+        if isinstance(op, _DIVISIONS):
+            alone = isinstance(op, Remainder) if kind.is_floating else kind.bit_width > MOST_BITS_IN_VECTORS
         if kind.is_complex or node.kind.is_complex:
             return not isinstance(op, _ALONE_OF_COMPLEX)
         return not (alone or (isinstance(op, _WITH_TABLES) and kind is PrimitiveType.F64))
