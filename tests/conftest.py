@@ -80,3 +80,11 @@ def backend(request, monkeypatch):
     chosen = getattr(request, "param", None) or request.config.getoption("--backend") or "interpreter"
     monkeypatch.setattr(evaluating, "BACKEND", chosen)
     return chosen
+
+
+@pytest.fixture
+def not_joined(monkeypatch):
+    """The test's process has joined no others; what it joins it leaves."""
+    from xlakit.distributed import launch
+
+    monkeypatch.setattr(launch, "_joined", None)

@@ -58,7 +58,7 @@ def test_a_backend_with_the_old_parameter_gets_it():
     assert executable(4) == 8
 
 
-def test_a_cluster_knows_the_old_name():
+def test_a_cluster_knows_the_old_name(not_joined):
     cluster = distributed.initialize(launched=False)
     with pytest.deprecated_call(match="new_execution_context"):
         assert isinstance(cluster.make_world(), xla.ExecutionContext)

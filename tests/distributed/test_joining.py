@@ -9,12 +9,11 @@ from launching import HERE, ROOT, launch, needs_mpi
 
 import xlakit as xla
 from xlakit import distributed
-from xlakit.distributed import launch as joining, mpi
+from xlakit.distributed import mpi
 
 
 @pytest.fixture(autouse=True)
-def not_joined(monkeypatch):
-    monkeypatch.setattr(joining, "_joined", None)
+def not_launched(not_joined, monkeypatch):
     for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"):
         monkeypatch.delenv(name, raising=False)
 

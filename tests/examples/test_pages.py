@@ -35,7 +35,7 @@ def test_the_page_about_devices(capsys):
     assert capsys.readouterr().out.strip() in code
 
 
-def test_the_page_about_several_processes():
+def test_the_page_about_several_processes(not_joined):
     names = run(blocks("docs/distributed.md")[0], "distributed.md")
     names["client"].close()
     assert [np.asarray(one).tolist() for one in names["results"]] == [[6, 4]] * 4
