@@ -223,6 +223,8 @@ class Function:
             raise InternalError(f"select of {yes.type} and {no.type}")
         if yes.text == no.text:
             return yes
+        if condition.constant is not None:
+            return yes if condition.constant else no
         kind = condition.type.name
         return self.emit(
             yes.type, f"select {kind} {condition.text}, {yes.type.name} {yes.text}, {no.type.name} {no.text}"
@@ -231,7 +233,9 @@ class Function:
     def if_else(
         self, condition: Value, yes: Callable[[], Sequence[Value]], no: Callable[[], Sequence[Value]]
     ) -> tuple[Value, ...]:
-        """Run one of two pieces of code; gives what it gave."""
+        """Run one of two pieces of code; gives what it gave. Only one is written where it is known which."""
+        if condition.constant is not None:
+            return tuple(yes() if condition.constant else no())
         then, other, join = self._labels("then", "else", "join")
         self.emit_void(f"br i1 {condition.text}, label %{then}, label %{other}")
         self._start(then)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Union
+import operator
+from typing import TYPE_CHECKING, Final, Union
 
 from xlakit.cpu.llvm.types import I1, Type, integer
 from xlakit.errors import InternalError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from xlakit.cpu.llvm.function import Function
 
 Operand = Union["Value", int, float]
@@ -120,7 +123,12 @@ class Value:
         return self._min_max("umax", other)
 
     def _min_max(self, name: str, other: Operand) -> Value:
-        return self.function.intrinsic(f"llvm.{name}", self.type, self, self._lift(other))
+        value = self._lift(other)
+        if self.constant is not None and value.constant is not None:
+            chosen = max if name.endswith("max") else min
+            key = _unsigned if name.startswith("u") else _signed
+            return chosen(self, value, key=key)
+        return self.function.intrinsic(f"llvm.{name}", self.type, self, value)
 
     def _arithmetic(self, of_integers: str, of_floats: str, other: Operand) -> Value:
         return self._binary(of_floats if self.type.is_float else of_integers, other)
@@ -171,6 +179,9 @@ class Value:
     def compare(self, predicate: str, other: Operand) -> Value:
         """A comparison by LLVM's name of it: ``ult``, ``ugt``, ``uno``."""
         value = self._lift(other)
+        if self.constant is not None and value.constant is not None and self.type.is_int:
+            key = _unsigned if predicate.startswith("u") else _signed
+            return self.function.constant(I1, _COMPARISONS[predicate[-2:]](key(self), key(value)))
         opcode = "fcmp" if self.type.is_float else "icmp"
         return self.function.emit(
             self.type.with_element(I1), f"{opcode} {predicate} {self.type.name} {self.text}, {value.text}"
@@ -195,14 +206,43 @@ class Value:
         return self.cast("bitcast", type)
 
 
+# By the ends of the names of predicates.
+_COMPARISONS: Final[dict[str, Callable[[int, int], bool]]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+
+
+def _signed(value: Value) -> int:
+    """The number of an integer constant, as a signed one."""
+    bits = value.type.bits
+    number = int(value.constant or 0) & ((1 << bits) - 1)
+    return number - (1 << bits) if number >> (bits - 1) else number
+
+
+def _unsigned(value: Value) -> int:
+    """The number of an integer constant, as an unsigned one."""
+    return int(value.constant or 0) & ((1 << value.type.bits) - 1)
+
+
 def _fold(opcode: str, a: Value, b: Value) -> Value | None:
     """What integer arithmetic with constants gives where that is plain: index computations are full of it."""
-    if a.type.is_float or a.type.lanes > 1 or a.type is I1:
+    if a.type is I1:
+        return _fold_conditions(opcode, a, b)
+    if a.type.is_float or a.type.lanes > 1:
         return None
     x, y = a.constant, b.constant
     if x is not None and y is not None:
         number = {"add": x + y, "sub": x - y, "mul": x * y}.get(opcode)
-        if number is None or not -(2 ** (a.type.bits - 1)) <= number < 2 ** (a.type.bits - 1):
+        least, limit = -(2 ** (a.type.bits - 1)), 2 ** (a.type.bits - 1)
+        if 0 <= x < limit and 0 < y < limit:
+            # The same for signed and unsigned numbers.
+            number = {"sdiv": x // y, "udiv": x // y, "srem": x % y, "urem": x % y}.get(opcode, number)
+        if number is None or not least <= number < limit:
             return None
         return a.function.constant(a.type, number)
     if y == 0 and opcode in ("add", "sub", "or", "xor", "shl", "lshr", "ashr"):
@@ -215,4 +255,18 @@ def _fold(opcode: str, a: Value, b: Value) -> Value | None:
         return b
     if opcode == "mul" and 0 in (x, y):
         return a if x == 0 else b
+    return None
+
+
+def _fold_conditions(opcode: str, a: Value, b: Value) -> Value | None:
+    """What a connective of conditions gives, one of which is known."""
+    known, other = (a, b) if a.constant is not None else (b, a)
+    if opcode == "and":
+        return other if known.constant else known
+    if opcode == "or":
+        return known if known.constant else other
+    if opcode == "xor" and not known.constant:
+        return other
+    if opcode == "xor" and other.constant is not None:
+        return a.function.constant(I1, not other.constant)
     return None

@@ -326,6 +326,8 @@ class Emitter:
     def reduced(self, reduction: Reduction, initial: list[Scalar], *, unrolled: bool) -> list[Scalar]:
         """The result of a reduction, whose loops are all emitted here."""
         bounds = reduction.bounds if isinstance(reduction, GuardedReduction) else ()
+        if all(variable.extent for variable in reduction.over):
+            self._hoist_bounds(bounds, set(self._bound_variables()))
         if unrolled:
             running = self._unrolled(reduction, list(reduction.over), initial, bounds)
         else:
@@ -439,6 +441,10 @@ class Emitter:
                 self.value(node)
             else:
                 stack.extend(unconditional(node))
+
+    def _hoist_bounds(self, bounds: Iterable[Bound], known: set[Variable]) -> None:
+        """Emit here what each iteration would compute again to know whether its indices are within bounds."""
+        self.hoist((atom.node for index, *_ in bounds for atom, _ in index.terms if isinstance(atom, Opaque)), known)
 
 
 def _fused(node: Apply) -> tuple[Node, Node, Node] | None:
