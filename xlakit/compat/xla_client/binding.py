@@ -18,11 +18,12 @@ from xlakit.errors import XlakitError
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_Member = TypeVar("_Member")
 
-_Convert = Callable[[Any], Any]
+Convert = Callable[[Any], Any]
 
 
-class _MisfitError(Exception):
+class MisfitError(Exception):
     """A value does not fit an annotation."""
 
 
@@ -34,9 +35,9 @@ def bound(function: Callable[_P, _R]) -> Callable[_P, _R]:
     signature = inspect.signature(function)
 
     @functools.cache
-    def converts() -> dict[str, _Convert]:
+    def converts() -> dict[str, Convert]:
         hints = typing.get_type_hints(function)
-        return {name: _convert_of(hints[name]) for name in signature.parameters if name in hints}
+        return {name: convert_of(hints[name]) for name in signature.parameters if name in hints}
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -49,7 +50,7 @@ def bound(function: Callable[_P, _R]) -> Callable[_P, _R]:
             if name in convert:
                 try:
                     given.arguments[name] = convert[name](value)
-                except _MisfitError:
+                except MisfitError:
                     raise incompatible(function.__name__, f"{name} is {_shown(value)}; it takes {signature}") from None
         try:
             return function(*given.args, **given.kwargs)
@@ -64,9 +65,9 @@ def unconstructed(init: Callable[_P, None]) -> Callable[_P, None]:
     signature = inspect.signature(init)
 
     @functools.cache
-    def converts() -> dict[str, _Convert]:
+    def converts() -> dict[str, Convert]:
         hints = typing.get_type_hints(init)
-        return {name: _convert_of(hints[name]) for name in signature.parameters if name in hints}
+        return {name: convert_of(hints[name]) for name in signature.parameters if name in hints}
 
     @functools.wraps(init)
     def construct(*args: _P.args, **kwargs: _P.kwargs) -> None:
@@ -74,7 +75,7 @@ def unconstructed(init: Callable[_P, None]) -> Callable[_P, None]:
             given = signature.bind(*args, **kwargs).arguments
             for name, convert in converts().items():
                 convert(given[name])
-        except (TypeError, KeyError, _MisfitError):
+        except (TypeError, KeyError, MisfitError):
             raise TypeError(f"{type(args[0]).__name__}: no constructor defined!") from None
         init(*args, **kwargs)
 
@@ -91,7 +92,7 @@ class TypedAttributes:
         if convert is not None:
             try:
                 value = convert(value)
-            except _MisfitError:
+            except MisfitError:
                 raise incompatible(name, f"{name} cannot be {_shown(value)}") from None
         object.__setattr__(self, name, value)
 
@@ -102,8 +103,23 @@ def incompatible(name: str, detail: str) -> TypeError:
 
 
 @functools.cache
-def _attributes(owner: type) -> dict[str, _Convert]:
-    return {name: _convert_of(hint) for name, hint in typing.get_type_hints(owner).items()}
+def _attributes(owner: type) -> dict[str, Convert]:
+    return {name: convert_of(hint) for name, hint in typing.get_type_hints(owner).items()}
+
+
+def fields_of(record: object, *names: str) -> Any:
+    """The record, if it has attributes of these names, which is all that is asked of it. Raises TypeError."""
+    missing = [name for name in names if not hasattr(record, name)]
+    if missing:
+        raise TypeError(f"incompatible function arguments: {_shown(record)} has no {', '.join(missing)}")
+    return record
+
+
+def member_of(value: object, kind: type[_Member]) -> _Member:
+    """The value, if it is a member of an enumeration. Raises TypeError."""
+    if not isinstance(value, kind):
+        raise TypeError(f"incompatible function arguments: {_shown(value)} is no {kind.__name__}")
+    return value
 
 
 def _shown(value: object) -> str:
@@ -111,16 +127,17 @@ def _shown(value: object) -> str:
     return repr(value) if value is None or isinstance(value, (bool, int, float, str)) else f"a {type(value).__name__}"
 
 
-def _convert_of(hint: Any) -> _Convert:
+def convert_of(hint: Any) -> Convert:
+    """What makes a value of an annotation of another value, or raises MisfitError."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
-        return functools.partial(_either, [_convert_of(argument) for argument in arguments])
+        return functools.partial(_either, [convert_of(argument) for argument in arguments])
     if origin is not None and isinstance(origin, type) and issubclass(origin, tuple):
         if len(arguments) == 2 and arguments[1] is ...:
-            return functools.partial(_items, _convert_of(arguments[0]), (tuple,))
-        return functools.partial(_tuple, [_convert_of(argument) for argument in arguments])
+            return functools.partial(_items, convert_of(arguments[0]), (tuple,))
+        return functools.partial(_tuple, [convert_of(argument) for argument in arguments])
     if isinstance(origin, type) and issubclass(origin, Sequence):
-        return functools.partial(_items, _convert_of(arguments[0]), ())
+        return functools.partial(_items, convert_of(arguments[0]), ())
     if hint in _SCALARS:
         return _SCALARS[hint]
     if origin is Callable:
@@ -136,72 +153,72 @@ def _anything(value: Any) -> Any:
 
 def _callable(value: Any) -> Any:
     if not callable(value):
-        raise _MisfitError
+        raise MisfitError
     return value
 
 
 def _instance(kind: type, value: Any) -> Any:
     if not isinstance(value, kind):
-        raise _MisfitError
+        raise MisfitError
     return value
 
 
-def _either(converts: Sequence[_Convert], value: Any) -> Any:
+def _either(converts: Sequence[Convert], value: Any) -> Any:
     for convert in converts:
         try:
             return convert(value)
-        except _MisfitError:
+        except MisfitError:
             continue
-    raise _MisfitError
+    raise MisfitError
 
 
-def _items(convert: _Convert, kinds: tuple[type, ...], value: Any) -> Any:
+def _items(convert: Convert, kinds: tuple[type, ...], value: Any) -> Any:
     if isinstance(value, (str, bytes, dict)) or not hasattr(cast("object", value), "__getitem__"):
-        raise _MisfitError
+        raise MisfitError
     if kinds and not isinstance(value, kinds):
-        raise _MisfitError
+        raise MisfitError
     made = [convert(item) for item in value]
     return tuple(made) if isinstance(value, tuple) else made
 
 
-def _tuple(converts: Sequence[_Convert], value: Any) -> Any:
+def _tuple(converts: Sequence[Convert], value: Any) -> Any:
     if not isinstance(value, (tuple, list)) or len(cast("Sequence[object]", value)) != len(converts):
-        raise _MisfitError
+        raise MisfitError
     return tuple(convert(item) for convert, item in zip(converts, cast("Sequence[object]", value), strict=True))
 
 
 def _none(value: Any) -> Any:
     if value is not None:
-        raise _MisfitError
+        raise MisfitError
     return value
 
 
 def _bool(value: Any) -> Any:
     if not isinstance(value, bool):
-        raise _MisfitError
+        raise MisfitError
     return value
 
 
 def _int(value: Any) -> int:
     index = getattr(cast("object", value), "__index__", None)
     if index is None or isinstance(value, type):
-        raise _MisfitError
+        raise MisfitError
     try:
         number = int(index())
     except TypeError:
-        raise _MisfitError from None
+        raise MisfitError from None
     if not -(2**63) <= number < 2**64:
-        raise _MisfitError
+        raise MisfitError
     return number
 
 
 def _float(value: Any) -> float:
     if isinstance(value, (str, bytes, complex, type)) or not hasattr(cast("object", value), "__float__"):
-        raise _MisfitError
+        raise MisfitError
     try:
         return float(value)
     except TypeError:
-        raise _MisfitError from None
+        raise MisfitError from None
 
 
-_SCALARS: dict[Any, _Convert] = {type(None): _none, bool: _bool, int: _int, float: _float}
+_SCALARS: dict[Any, Convert] = {type(None): _none, bool: _bool, int: _int, float: _float}

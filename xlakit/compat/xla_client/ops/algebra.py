@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlakit.compat.xla_client.binding import member_of
+from xlakit.compat.xla_client.enums import TriangularSolveOptions_Transpose
 from xlakit.compat.xla_client.ops.operations import Ints, Kind, Op, Pairs, Record, operation
 from xlakit.compat.xla_client.ops.records import convolution_numbers_of, dot_numbers_of, precision_of
 from xlakit.ir.enums import FftType, Transpose
@@ -69,7 +71,7 @@ def ConvGeneralDilated(
 @operation
 def Fft(operand: Op, fft_type: Record, fft_length: Ints) -> Op:
     """A Fourier transform along the last dimensions."""
-    return fft.fft(operand, FftType(fft_type.value), fft_length)
+    return fft.fft(operand, member_of(fft_type, FftType), fft_length)
 
 
 @operation
@@ -81,5 +83,5 @@ def Cholesky(a: Op, lower: bool = True) -> Op:
 @operation
 def TriangularSolve(a: Op, b: Op, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: Record) -> Op:
     """The solution of triangular systems."""
-    kind = Transpose(transpose_a.value)
+    kind = Transpose(member_of(transpose_a, TriangularSolveOptions_Transpose).value)
     return linear_algebra.triangular_solve(a, b, left_side, lower, unit_diagonal, kind)

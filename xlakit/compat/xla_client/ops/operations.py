@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+from xlakit.compat.xla_client.binding import Convert, MisfitError, convert_of
 from xlakit.compat.xla_client.computation import XlaBuilder, XlaComputation, XlaOp
 from xlakit.compat.xla_client.enums import PrimitiveType
 from xlakit.compat.xla_client.shapes import Layout, Shape, ShapeIndex
@@ -36,6 +37,16 @@ _CHECKED: dict[str, type] = {
     "Kind": PrimitiveType,
 }
 _CHECKED_ITEMS: dict[str, type] = {"Ops": XlaOp, "Computations": XlaComputation}
+_CONVERTED: dict[str, Convert] = {
+    "Ints": convert_of(Sequence[int]),
+    "Pairs": convert_of(Sequence[tuple[int, int]]),
+    "Sequence[bool]": convert_of(Sequence[bool]),
+    "bool": convert_of(bool),
+    "bytes": convert_of(bytes),
+    "float": convert_of(float),
+    "int": convert_of(int),
+    "str": convert_of(str),
+}
 
 
 # Opcodes of binary operations whose functions have other names.
@@ -65,7 +76,8 @@ def operation(function: Callable[..., Any]) -> Callable[..., Any]:
         except TypeError as error:
             raise TypeError(f"{name}(): incompatible function arguments: {error}; it takes {signature}") from None
         for parameter, value in bound.arguments.items():
-            _check(name, parameter, str(signature.parameters[parameter].annotation), value)
+            annotation = str(signature.parameters[parameter].annotation)
+            bound.arguments[parameter] = _checked(name, parameter, annotation, value)
         builder = _builder_of((*args, *kwargs.values()))
         bound.apply_defaults()
         try:
@@ -113,23 +125,32 @@ def overloaded(*forms: Callable[..., Any]) -> Callable[[Callable[..., Any]], Cal
     return decorate
 
 
-def _check(function: str, parameter: str, annotation: str, value: object) -> None:
+def _checked(function: str, parameter: str, annotation: str, value: Any) -> Any:
+    """The argument, converted by the annotation of its parameter. Raises TypeError for one that does not fit."""
     wanted = annotation.removesuffix(" | None")
     if value is None and wanted != annotation:
-        return
+        return None
+    if wanted in _CONVERTED:
+        try:
+            return _CONVERTED[wanted](value)
+        except MisfitError:
+            raise _misfit(function, parameter, f"of type {wanted}", value) from None
+    if wanted == "Kind" and type(value) is int and value in PrimitiveType.__members__.values():
+        return PrimitiveType(value)
     if wanted in _CHECKED and not isinstance(value, _CHECKED[wanted]):
-        raise TypeError(
-            f"{function}(): incompatible function arguments: {parameter} is of type {_CHECKED[wanted].__name__}, "
-            f"got {type(value).__name__}"
-        )
+        raise _misfit(function, parameter, f"of type {_CHECKED[wanted].__name__}", value)
     if wanted in _CHECKED_ITEMS:
         kind = _CHECKED_ITEMS[wanted]
         items = list(cast("Sequence[object]", value)) if isinstance(value, (list, tuple)) else [None]
         if not all(isinstance(item, kind) for item in items):
-            raise TypeError(
-                f"{function}(): incompatible function arguments: {parameter} is a sequence of {kind.__name__}, "
-                f"got {value!r}"
-            )
+            raise _misfit(function, parameter, f"a sequence of {kind.__name__}", value)
+    return value
+
+
+def _misfit(function: str, parameter: str, wanted: str, value: object) -> TypeError:
+    return TypeError(
+        f"{function}(): incompatible function arguments: {parameter} is {wanted}, got {type(value).__name__}"
+    )
 
 
 def _handles(values: object) -> Iterator[XlaOp | XlaBuilder]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from xlakit.compat.xla_client.binding import fields_of
 from xlakit.errors import ArgumentError
 from xlakit.ir.attributes import ConvolutionDimensionNumbers, PaddingDimension, ResultAccuracy
 from xlakit.ir.enums import Precision
@@ -19,7 +20,7 @@ def precision_of(config: Any, operands: int = 2) -> PrecisionConfig | None:
         return None
     given: Sequence[Any] = getattr(config, "operand_precision", None) or ()
     if not hasattr(config, "operand_precision"):
-        given = [config] * operands
+        given = [fields_of(config, "value")] * operands
     return PrecisionConfig(tuple(Precision(p.value) for p in given)) if given else None
 
 
@@ -27,6 +28,7 @@ def accuracy_of(accuracy: Any) -> ResultAccuracy | None:
     """A ResultAccuracy: tolerances where one is set, and otherwise the mode."""
     if accuracy is None:
         return None
+    fields_of(accuracy, "atol", "rtol", "ulps", "mode")
     if accuracy.atol or accuracy.rtol or accuracy.ulps:
         return ResultAccuracy(tolerance=(float(accuracy.atol), float(accuracy.rtol), int(accuracy.ulps)))
     return ResultAccuracy(accuracy.mode.name)
@@ -34,6 +36,13 @@ def accuracy_of(accuracy: Any) -> ResultAccuracy | None:
 
 def dot_numbers_of(numbers: Any) -> DotDimensionNumbers:
     """The dimension numbers of a product."""
+    fields_of(
+        numbers,
+        "lhs_contracting_dimensions",
+        "rhs_contracting_dimensions",
+        "lhs_batch_dimensions",
+        "rhs_batch_dimensions",
+    )
     return DotDimensionNumbers(
         tuple(numbers.lhs_contracting_dimensions),
         tuple(numbers.rhs_contracting_dimensions),
@@ -44,6 +53,13 @@ def dot_numbers_of(numbers: Any) -> DotDimensionNumbers:
 
 def convolution_numbers_of(numbers: Any) -> ConvolutionDimensionNumbers:
     """The dimension numbers of a convolution."""
+    fields_of(
+        numbers,
+        *(f"{kind}_spatial_dimensions" for kind in ("input", "kernel", "output")),
+        *(f"{kind}_feature_dimension" for kind in ("input", "kernel_input", "kernel_output", "output")),
+        "input_batch_dimension",
+        "output_batch_dimension",
+    )
     return ConvolutionDimensionNumbers(
         numbers.input_batch_dimension,
         numbers.input_feature_dimension,
@@ -59,6 +75,7 @@ def convolution_numbers_of(numbers: Any) -> ConvolutionDimensionNumbers:
 
 def gather_numbers_of(numbers: Any) -> GatherDimensionNumbers:
     """The dimension numbers of a gather."""
+    fields_of(numbers, "offset_dims", "collapsed_slice_dims", "start_index_map", "index_vector_dim")
     return GatherDimensionNumbers(
         offset_dims=tuple(numbers.offset_dims),
         collapsed_slice_dims=tuple(numbers.collapsed_slice_dims),
@@ -69,6 +86,7 @@ def gather_numbers_of(numbers: Any) -> GatherDimensionNumbers:
 
 def scatter_numbers_of(numbers: Any) -> ScatterDimensionNumbers:
     """The dimension numbers of a scatter."""
+    fields_of(numbers, "update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "index_vector_dim")
     return ScatterDimensionNumbers(
         update_window_dims=tuple(numbers.update_window_dims),
         inserted_window_dims=tuple(numbers.inserted_window_dims),
@@ -79,6 +97,8 @@ def scatter_numbers_of(numbers: Any) -> ScatterDimensionNumbers:
 
 def padding_of(config: Any) -> list[PaddingDimension]:
     """The padding of each dimension."""
+    for dimension in fields_of(config, "dimensions").dimensions:
+        fields_of(dimension, "edge_padding_low", "edge_padding_high", "interior_padding")
     return [PaddingDimension(d.edge_padding_low, d.edge_padding_high, d.interior_padding) for d in config.dimensions]
 
 

@@ -1,0 +1,152 @@
+"""``python -m fuzz.xla_client --reference PYTHON``: ``xlakit.compat.xla_client`` against jaxlib 0.6.0.
+
+PYTHON is that of an environment with jaxlib 0.6.0, NumPy and ml_dtypes::
+
+    python -m venv ENVIRONMENT && ENVIRONMENT/bin/pip install jaxlib==0.6.0
+    python -m fuzz.xla_client --reference ENVIRONMENT/bin/python --count 2000
+
+Compares the parameters of all functions and methods, then drawn calls of the functions of ``ops``: shapes and results
+of those that both accept, types of exceptions of the others. Every second call has a fault. Each module answers in a
+process of its own; a call that ends jaxlib's process, or does not end, is counted and left out. ``--seed N --count 1``
+repeats one call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fuzz.xla_client.calls import DRAWS, Call, drawn, spoiled
+from fuzz.xla_client.compared import difference
+from fuzz.xla_client.probe import DIED
+
+_ROOT = Path(__file__).parents[2]
+# How long an answer may take: a few iterations of jaxlib's do not end.
+_SECONDS = 60.0
+
+
+class Answers:
+    """The answers of one module, from a process that is started again when a question ends it."""
+
+    def __init__(self, python: str, side: str) -> None:
+        self._command = [python, "-m", "fuzz.xla_client.probe", side]
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self, question: Call) -> dict[str, Any]:
+        """The answer; ``{"error": DIED}`` where there is none in time. Raises RuntimeError if none comes at all."""
+        if self._process is None:
+            environment = {**os.environ, "PYTHONPATH": str(_ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                env=environment, cwd=_ROOT,
+            )  # fmt: skip
+            if not self._exchange({"ready": True}):
+                raise RuntimeError(f"{' '.join(self._command)} does not start")
+        line = self._exchange(question)
+        if line:
+            return json.loads(line)
+        self.close()
+        return {"error": DIED}
+
+    def _exchange(self, question: Call) -> str:
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            return ""
+        try:
+            process.stdin.write(json.dumps(question) + "\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            return ""
+        there, _, _ = select.select([process.stdout], [], [], _SECONDS)
+        return process.stdout.readline() if there else ""
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+def compare_signatures(ours: Answers, reference: Answers) -> list[str]:
+    """The functions and methods whose parameters differ. What is not there is in tests/compat/test_names.py."""
+    mine, theirs = ours.ask({"signatures": True}), reference.ask({"signatures": True})
+    lines: list[str] = []
+    for name, parameters in sorted(theirs.items()):
+        found = mine.get(name, ["?"])
+        # Overloads and classes without a constructor take anything.
+        if any("?" in p or "*args" in p for p in (found, parameters)):
+            continue
+        if _given_by_name(found) != _given_by_name(parameters):
+            lines.append(f"{name}({', '.join(found)}) instead of ({', '.join(parameters)})")
+    return lines
+
+
+def _given_by_name(parameters: Sequence[str]) -> list[str]:
+    """The parameters, without the names of those that have none for callers."""
+    unnamed = parameters.index("/") if "/" in parameters else 0
+    return [f"argument {number}" for number in range(unnamed)] + [
+        p for p in parameters[unnamed:] if p not in ("/", "*")
+    ]
+
+
+def compare_calls(ours: Answers, reference: Answers, seeds: Sequence[int], ops: list[str]) -> int:
+    """Print the calls whose answers differ; gives their number."""
+    differing = died = refused = 0
+    for seed in seeds:
+        call = drawn(seed, ops)
+        if seed % 2:
+            call = spoiled(seed, call)
+        theirs = reference.ask(call)
+        died += theirs.get("error") == DIED
+        refused += "error" in theirs and theirs["error"] != DIED
+        found = difference(call, ours.ask(call), theirs)
+        if found:
+            differing += 1
+            print(f"seed {seed}: {shown(call)}: {found}", flush=True)
+    good = len(seeds) - died - refused
+    print(
+        f"{len(seeds)} calls, {good} with results, {refused} refused, {died} end jaxlib's process; {differing} differ"
+    )
+    return differing
+
+
+def shown(call: Call) -> str:
+    """A call as one line."""
+    operands = [f"{dtype}{dimensions}" for dtype, dimensions, _ in call["operands"]]
+    given = [json.dumps(value) for value in call["arguments"]]
+    given += [f"{name}={json.dumps(value)}" for name, value in call["keywords"].items()]
+    return f"{call['op']}({', '.join(given)}) of {', '.join(operands) or 'no operands'}"[:400]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare; gives the exit status, 1 where something differs."""
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--reference", required=True, help="the Python of an environment with jaxlib 0.6.0")
+    parser.add_argument("--count", type=int, default=500, help="how many calls")
+    parser.add_argument("--seed", type=int, default=0, help="that of the first call")
+    parser.add_argument("--ops", nargs="+", choices=sorted(DRAWS), default=sorted(DRAWS), metavar="OP")
+    parser.add_argument("--signatures", action="store_true", help="compare parameters of functions, too")
+    asked = parser.parse_args(arguments)
+    ours, reference = Answers(sys.executable, "ours"), Answers(asked.reference, "reference")
+    try:
+        lines = compare_signatures(ours, reference) if asked.signatures else []
+        print("\n".join(lines))
+        seeds = range(asked.seed, asked.seed + asked.count)
+        return 1 if compare_calls(ours, reference, seeds, asked.ops) + len(lines) else 0
+    finally:
+        ours.close()
+        reference.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""Whether two answers are the same, but for roundings and for what is meant to differ."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fuzz.xla_client.calls import Call
+from fuzz.xla_client.probe import DIED
+
+Answer = dict[str, Any]
+
+# Random numbers; and vectors and factors that are as right with the other sign.
+_ANY_VALUES = frozenset({"RngNormal", "RngUniform"})
+_EITHER_SIGN = frozenset({"Eigh", "QR", "QrDecomposition", "SVD"})
+# jaxlib's iterations end at an epsilon that is their argument.
+_LOOSE = frozenset({"Eigh", "SVD"})
+# By type: relative to the number, or to the largest one of the result.
+_TOLERANCES = {
+    "float32": 2e-5,
+    "float64": 1e-11,
+    "bfloat16": 2e-2,
+    "float16": 2e-3,
+    "complex64": 2e-5,
+    "complex128": 1e-11,
+}
+
+
+def difference(call: Call, ours: Answer, reference: Answer) -> str:
+    """What differs, in words; empty where nothing does that counts."""
+    if reference.get("error") == DIED:
+        return ""
+    if "error" in reference and "error" not in ours and is_left_out(call):
+        return ""
+    if ("error" in ours) != ("error" in reference):
+        return f"{_short(ours)} instead of {_short(reference)}"
+    if "error" in ours:
+        return "" if ours["error"] == reference["error"] else f"{_short(ours)} instead of {_short(reference)}"
+    if "value" in ours or "value" in reference or ours["shape"] != reference["shape"]:
+        return "" if ours == reference else f"{_short(ours)} instead of {_short(reference)}"
+    if call["op"] in _ANY_VALUES:
+        return ""
+    pairs = zip(ours["results"], reference["results"], strict=True)
+    return next((found for pair in pairs if (found := _values(call["op"], *pair))), "")
+
+
+def is_left_out(call: Call) -> bool:
+    """Whether jaxlib refuses a call that is right: slices of scalars have no text in StableHLO."""
+    return call["op"] in ("DynamicSlice", "DynamicUpdateSlice") and not call["operands"][0][1]
+
+
+def _short(answer: Answer) -> str:
+    if "error" in answer:
+        return f"{answer['error']} ({answer.get('message', '')[:160]})"
+    return f"a result of shape {answer['shape']}" if "shape" in answer else str(answer["value"])
+
+
+def _values(op: str, ours: Answer, reference: Answer) -> str:
+    if (ours["dtype"], ours["shape"]) != (reference["dtype"], reference["shape"]):
+        return f"{ours['dtype']}{ours['shape']} instead of {reference['dtype']}{reference['shape']}"
+    tolerance = 1e-4 if op in _LOOSE else _TOLERANCES.get(ours["dtype"], 0.0)
+    mine, theirs = _flat(ours["values"]), _flat(reference["values"])
+    largest = max((abs(x) for x in theirs if math.isfinite(x)), default=0.0)
+    for number, (x, y) in enumerate(zip(mine, theirs, strict=True)):
+        if op in _EITHER_SIGN:
+            x, y = abs(x), abs(y)
+        if not _near(x, y, tolerance, largest):
+            return f"element {number} is {x!r} instead of {y!r}"
+    return ""
+
+
+def _flat(values: list[Any]) -> list[float]:
+    return [part for value in values for part in (value if isinstance(value, list) else [value])]
+
+
+def _near(x: float, y: float, tolerance: float, largest: float) -> bool:
+    if x == y or (math.isnan(x) and math.isnan(y)):
+        return True
+    return math.isfinite(x) and math.isfinite(y) and abs(x - y) <= tolerance * max(abs(y), largest)
