@@ -198,7 +198,7 @@ def _save(key: str, program: Program, module: HloModule, tuning: Tuning | None) 
         entry = program.to_entry(module)
         if program.host_module is not None:
             # What cannot be read back would be taken for damage by the next process.
-            Program.from_entry(entry, lambda: module)
+            tuple(Program.from_entry(entry, lambda: module).collectives)
         if tuning is not None:
             entry = compile_cache.Entry({**entry.fields, "tuned": True}, entry.sections)
     except (FormatError, UnsupportedError):

@@ -14,7 +14,7 @@ from xlakit import options
 from xlakit.arguments import converting
 from xlakit.cpu.donation import Pair, arrays_of, donated_pairs, pairs_among, reuse_memory
 from xlakit.cpu.dynamic_arrays import DynamicArrays
-from xlakit.cpu.host_steps import HostRun, register_steps
+from xlakit.cpu.host_steps import HostRun
 from xlakit.cpu.launch import Replicas
 from xlakit.cpu.linked import Linked, readable
 from xlakit.cpu.program import Program, Target
@@ -22,7 +22,7 @@ from xlakit.cpu.runtime import Context, runtime_symbols
 from xlakit.cpu.runtime.call import execute, make_caller, nest, raise_status, result_arrays
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.devices.rendezvous import WAIT
-from xlakit.cpu.runtime.host import failed_call
+from xlakit.cpu.runtime.host import failed_call, register_steps
 from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ExecutionError, XlakitError
 from xlakit.execution.analysis import Fallback, MemoryAnalysis, fallback_of
@@ -78,7 +78,7 @@ class CpuExecutable(Repeatable):
         self._new_context = new_context
         self._context = new_context()
         parameters = [p.shape for p in self.module.entry.parameters]
-        self._replicas = Replicas(program, reference, new_context)
+        self._replicas = Replicas(program, self.num_devices, reference.begin, new_context)
         self._watch: Callable[[int, Sequence[Array]], None] | None = None
         self._native_call: Callable[..., Any] | None = None
         # Whether native code may call the program on its devices without Python.
@@ -225,9 +225,15 @@ class CpuExecutable(Repeatable):
         return self._slow_call(*arguments) if self._native_call is None else self._native_call(*arguments)
 
     @property
+    def _needs_no_python(self) -> bool:
+        """Whether the program runs on several devices, all in this process, and Python does no step of it."""
+        is_here = self.num_devices > 1 and not self.execution_context.spans_processes
+        return is_here and not self._program.host_instructions
+
+    @property
     def _can_run_alone(self) -> bool:
         # Programs that run together end together, wherever they are.
-        return self._replicas.can_run_alone and not has_group()
+        return self._needs_no_python and not has_group()
 
     @converting
     def execute_replicated(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
@@ -268,7 +274,7 @@ class CpuExecutable(Repeatable):
             return None
         if self.num_devices > 1:
             parameters = [p.shape for p in self.module.entry.parameters]
-            is_native = self._runs_natively and self._replicas.can_run_alone and self._dynamic is None
+            is_native = self._runs_natively and self._needs_no_python and self._dynamic is None
             if not is_native or not all(s.is_array for s in parameters):
                 return None
             address = self._replicas.address(len(parameters), len(results))

@@ -3,39 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import weakref
-from collections.abc import Callable
-from typing import TypeVar
 
 import numpy as np
 
-from xlakit.cpu.runtime.host import register_host, release_host
 from xlakit.data.shape import Shape
 from xlakit.execution.device import Device
 from xlakit.execution.values import to_device
 from xlakit.interpreter.evaluate import run_instruction
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
-
-_Owner = TypeVar("_Owner")
-
-
-def register_steps(owner: _Owner, step: Callable[[_Owner, int, int], None]) -> int:
-    """Have the host calls of a program answered by ``step(owner, number, address)``; returns the key of these calls.
-
-    The registration holds no reference to the owner, and ends with it: machine code runs only while its owner lives.
-    """
-    reference = weakref.ref(owner)
-
-    def answer(number: int, address: int) -> None:
-        alive = reference()
-        if alive is not None:
-            step(alive, number, address)
-
-    key = register_host(answer)
-    # Programs may still run when the process ends.
-    weakref.finalize(owner, release_host, key).atexit = False
-    return key
 
 
 class HostRun:

@@ -7,11 +7,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlakit.cpu.program import Program
 from xlakit.cpu.runtime import Context, Status, runtime
 from xlakit.cpu.runtime.call import execute_member, execute_replicas, raise_status
 from xlakit.cpu.runtime.devices.fibers import FIBER, FiberState
@@ -32,18 +31,21 @@ from xlakit.cpu.runtime.devices.rendezvous import (
 )
 from xlakit.cpu.runtime.devices.replicas import REPLICAS
 from xlakit.errors import UnsupportedError
-from xlakit.execution.context import ExecutionContext
-from xlakit.execution.deadlocks import Wait
-from xlakit.execution.device import Device
-from xlakit.execution.run import Participant
-from xlakit.interpreter.executable import InterpreterExecutable
-from xlakit.ir.instruction import Instruction
-from xlakit.ir.operation import Array
+
+if TYPE_CHECKING:
+    from xlakit.cpu.program import Program
+    from xlakit.execution.context import ExecutionContext
+    from xlakit.execution.deadlocks import Wait
+    from xlakit.execution.device import Device
+    from xlakit.execution.run import Participant
+    from xlakit.ir.instruction import Instruction
+    from xlakit.ir.operation import Array
+
+    # The execution context of a run that Python knows, and its devices.
+    _Registered = tuple[ExecutionContext, Sequence[Participant]]
 
 _WORD = 8
 _LINE = 64
-# The execution context of a run that Python knows, and its devices.
-_Registered = tuple[ExecutionContext, Sequence[Participant]]
 
 
 class RunRecord:
@@ -184,6 +186,9 @@ class Launch:
     def _wait_of(
         self, device: Participant, number: int, rendezvous: _Rendezvous, sleep: Callable[[float], None]
     ) -> Wait:
+        # Few runs come here; programs of the cache load without.
+        from xlakit.execution.deadlocks import Wait
+
         instruction = self._instructions[number]
         return Wait(
             device, instruction, rendezvous.absent_names, rendezvous.is_complete, rendezvous.absent, sleep=sleep
@@ -238,12 +243,16 @@ class _Rendezvous:
 class Replicas:
     """The devices of one executable in machine code: on threads of the runtime, or on those that Python has for them.
 
-    contexts: makes the origin of a device's contexts.
+    begin: makes the devices of a run for the interpreter, where Python is asked of one. contexts: makes the origin of a
+    device's contexts.
     """
 
-    def __init__(self, program: Program, reference: InterpreterExecutable, contexts: Callable[[int], Context]) -> None:
+    def __init__(
+        self, program: Program, num_devices: int, begin: Callable[[], list[Device]], contexts: Callable[[int], Context]
+    ) -> None:
         self._program = program
-        self._reference = reference
+        self._num_devices = num_devices
+        self._begin = begin
         self._make_context = contexts
         self._record: Any = None
         self._contexts: list[Context] = []
@@ -252,12 +261,6 @@ class Replicas:
         self._launches: weakref.WeakValueDictionary[int, Launch] = weakref.WeakValueDictionary()
         # Those of runs in native code, from when Python first hears of one until it ends.
         self._native: dict[int, Launch] = {}
-
-    @property
-    def can_run_alone(self) -> bool:
-        """Whether all devices are in this process, and need no Python unless an error occurs."""
-        is_here = self._reference.num_devices > 1 and not self._reference.execution_context.spans_processes
-        return is_here and not self._program.host_instructions
 
     def answer(self, number: int, address: int) -> None:
         """Handle a host call: a wait at a rendezvous, that of a share, or the end of a device or a run."""
@@ -281,9 +284,7 @@ class Replicas:
                 launch = self._launches.get(run)
                 if launch is None:
                     record = RunRecord(run)
-                    launch = Launch(
-                        record, self._program.collectives, self._reference.begin, lambda n: record.status(n) >= 0
-                    )
+                    launch = Launch(record, self._program.collectives, self._begin, lambda n: record.status(n) >= 0)
                     self._launches[run] = self._native[run] = launch
         return launch
 
@@ -310,7 +311,7 @@ class Replicas:
         if not self._contexts:
             with self._lock:
                 if not self._contexts:
-                    self._contexts = [self._make_context(n) for n in range(self._reference.num_devices)]
+                    self._contexts = [self._make_context(n) for n in range(self._num_devices)]
         return self._contexts[number]
 
     def address(self, num_arguments: int, num_results: int) -> int:
@@ -325,7 +326,7 @@ class Replicas:
         return ctypes.addressof(self._record)
 
     def _made_record(self, num_arguments: int, num_results: int) -> Any:
-        devices, slots = self._reference.num_devices, self._program.slots
+        devices, slots = self._num_devices, self._program.slots
         origins = (ctypes.c_int64 * devices)(*[context.address for context in self._contexts])
         counts = (ctypes.c_int64 * max(1, len(slots)))(*slots)
         record = (ctypes.c_int64 * (REPLICAS.size // _WORD))()
@@ -381,7 +382,7 @@ class Replicas:
         try:
             return self._free_records.pop()
         except IndexError:
-            return RunRecord.made(self._reference.num_devices, self._program.slots)
+            return RunRecord.made(self._num_devices, self._program.slots)
 
 
 def _end(record: Any, *_tables: Any) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -54,8 +55,8 @@ class Program:
     from the runtime and from libraries. constants: arrays whose addresses it is given. host_instructions: what Python
     does for it, by the numbers of its host calls; they are instructions of ``host_module``, the optimized program,
     which is None where there are none. in_place: for each result that may lie in the memory of an argument, its number
-    and the argument's, among arrays. collectives: instructions of ``host_module`` at which machine code meets other
-    devices, by their numbers. slots: how many devices meet in each of the slots that a run has.
+    and the argument's, among arrays. collectives: instructions of the optimized program at which machine code meets
+    other devices, by their numbers. slots: how many devices meet in each of the slots that a run has.
     """
 
     objects: tuple[bytes, ...]
@@ -66,7 +67,7 @@ class Program:
     host_instructions: tuple[Instruction, ...] = ()
     host_module: HloModule | None = None
     in_place: tuple[tuple[int, int], ...] = ()
-    collectives: tuple[Instruction, ...] = ()
+    collectives: Sequence[Instruction] = ()
     slots: tuple[int, ...] = ()
 
     def to_entry(self, module: HloModule) -> Entry:
@@ -108,8 +109,9 @@ class Program:
         fields, sections = entry.fields, entry.sections
         try:
             constants = tuple(_constant(sections, module, *c) for c in fields["constants"])
-            host_module = _module_of(sections["host module"]) if "host module" in sections else None
+            collectives = _Deferred(sections.get("host module"), fields["collectives"])
             locations = fields["host_instructions"]
+            host_module = collectives.module if locations else None
             return Program(
                 tuple(bytes(sections[f"object {number}"]) for number in range(fields["objects"])),
                 fields["entry"],
@@ -119,18 +121,40 @@ class Program:
                 () if host_module is None else tuple(_at(host_module, *location) for location in locations),
                 host_module,
                 tuple((result, argument) for result, argument in fields["in_place"]),
-                () if host_module is None else tuple(_at(host_module, *position) for position in fields["collectives"]),
+                collectives,
                 tuple(fields["slots"]),
             )
         except (KeyError, IndexError, TypeError, ValueError, XlakitError) as error:
             raise FormatError(f"it does not fit the program: {error}") from error
 
 
-def _module_of(proto: bytes | memoryview) -> HloModule:
-    # Most programs are all machine code: loading one takes no instructions.
-    from xlakit.ir.instruction import HloModule
+class _Deferred(Sequence["Instruction"]):
+    """Instructions of a module that is read when one of them is asked for: only errors tell of them."""
 
-    return HloModule.from_proto(bytes(proto))
+    def __init__(self, proto: bytes | memoryview | None, positions: Sequence[Sequence[int]]) -> None:
+        self._proto = b"" if proto is None else bytes(proto)
+        self._positions = positions
+
+    @cached_property
+    def module(self) -> HloModule:
+        """The module."""
+        from xlakit.ir.instruction import HloModule
+
+        return HloModule.from_proto(self._proto)
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    @overload
+    def __getitem__(self, number: int) -> Instruction: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Instruction]: ...
+
+    def __getitem__(self, number: int | slice) -> Instruction | Sequence[Instruction]:
+        if isinstance(number, slice):
+            return [self[n] for n in range(len(self))[number]]
+        return _at(self.module, *self._positions[number])
 
 
 def _constant_locations(module: HloModule) -> dict[int, list[int]]:

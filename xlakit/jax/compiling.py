@@ -39,13 +39,12 @@ def compile_program(devices: Devices, code: bytes, format: str, serialized_optio
     given = build.device_assignment or wanted.device_assignment
     placed = _placed(devices, grid, b"" if given is None else given.serialize())
 
-    def on_device(module: HloModule, device: int) -> LoadedExecutable:
-        return _client(devices).compile(
-            in_memory_order(module), num_replicas=1, num_partitions=1, device_assignment=[[device]]
-        )
+    def on_devices(module: HloModule) -> LoadedExecutable:
+        return _compiled_for(devices, module, grid, placed.local)
 
-    key = program_cache.key_of(code, format, str(placed.local).encode()) if grid == (1, 1) else None
-    program = None if key is None else program_cache.load(key, devices, serialized_options, on_device)
+    assignment = None if placed.local is None else str((grid, placed.local)).encode()
+    key = None if assignment is None else program_cache.key_of(code, format, assignment)
+    program = None if key is None else program_cache.load(key, devices, serialized_options, on_devices)
     if program is not None:
         return program
     loaded, module, description = _compiled(devices, code, format, grid, placed)
@@ -91,22 +90,31 @@ def _compiled(
     if format == "mlir" and asks_for_layouts(code):
         module = in_asked_layouts(module, code)
         proto = module.to_proto()
-    compiled = in_memory_order(module)
-    client = _client(devices)
     loaded = (
-        SpanningExecutable(devices, compiled, replicas, partitions, placed.ids)
+        SpanningExecutable(_registered(devices), in_memory_order(module), replicas, partitions, placed.ids)
         if placed.local is None
-        else client.compile(compiled, num_replicas=replicas, num_partitions=partitions, device_assignment=placed.local)
+        else _compiled_for(devices, module, grid, placed.local)
     )
     return loaded, module, describe_program(proto, module)
 
 
-def _client(devices: Devices) -> Any:
-    """The client, after the functions that JAX's programs call are registered."""
+def _compiled_for(
+    devices: Devices, module: HloModule, grid: tuple[int, int], assignment: Sequence[Sequence[int]] | None
+) -> LoadedExecutable:
+    """A module, in the layouts that JAX sees, compiled for devices of this process."""
+    replicas, partitions = grid
+    client: Any = _registered(devices).client
+    return client.compile(
+        in_memory_order(module), num_replicas=replicas, num_partitions=partitions, device_assignment=assignment
+    )
+
+
+def _registered(devices: Devices) -> Devices:
+    """The devices, after the functions that JAX's programs call are registered."""
     from xlakit.jax.lowerings.calls import register_calls
 
     register_calls()
-    return devices.client
+    return devices
 
 
 def _check_overrides(overrides: Sequence[tuple[str, Any]]) -> None:

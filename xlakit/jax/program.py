@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlakit.cpu.runtime import runtime_symbols
 from xlakit.jax.devices import MEMORY_KINDS
 from xlakit.jax.executable_metadata import ExecutableMetadata, bytes_of
 from xlakit.jax.named_values import NamedFloats
@@ -19,7 +18,7 @@ from xlakit.jax.records import Words, keep_for_ever, words_of
 from xlakit.jax.spanning import SpanningExecutable
 
 if TYPE_CHECKING:
-    from xlakit.cpu.linked import Linked
+    from xlakit.cpu.native_program import NativeProgram
     from xlakit.data.shape import Shape
     from xlakit.ir.operation import Array
     from xlakit.jax.devices import Devices
@@ -41,17 +40,16 @@ class Program:
         description: Description,
         options: bytes,
         load: Callable[[], LoadedExecutable | SpanningExecutable],
-        machine_code: Linked | None = None,
+        native: NativeProgram | None = None,
     ) -> None:
-        """``load`` gives the program; with ``machine_code`` it is called when more than running it is asked for."""
+        """``load`` gives the program; with ``native`` it is called when more than running it is asked for."""
         self._load = load
         self.description = description
         self.options = options
         self.fingerprint = metadata.fingerprint
         self._name, self._count = metadata.name, len(metadata.devices)
-        # They stay as long as native code may run them.
-        self._machine_code = machine_code
-        self._context = None if machine_code is None else machine_code.new_context()
+        # It stays as long as native code may run it.
+        self._native = native
         run, context = self._entry()
         self.record = Words(
             EXECUTABLE,
@@ -80,16 +78,16 @@ class Program:
 
     def _entry(self) -> tuple[int, int]:
         """The function that runs it, and what that takes first."""
-        if self._context is not None:
-            return runtime_symbols()["xlakit_execute"], self._context.address
+        if self._native is not None:
+            return self._native.entry
         # Where none of its devices is here, Python answers.
         entry = self.loaded.native_entry if self._count else None
         return (_python_run_address, id(self)) if entry is None else entry
 
     def _is_pure(self, run: int) -> bool:
         """Whether a call may run later, on another thread."""
-        if self._machine_code is not None:
-            return self._machine_code.is_pure
+        if self._native is not None:
+            return self._native.is_pure
         return run != _python_run_address and getattr(self.loaded.compiled, "is_pure", False)
 
     def text(self) -> str:

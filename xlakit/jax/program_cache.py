@@ -4,20 +4,22 @@ The key of machine code derives from the HLO module, and converting JAX's bytes 
 code. So each program has a second entry whose key derives from the bytes: it contains the key of the machine code and
 the metadata that JAX asks of every program. Anything else is computed from the module when it is asked for.
 
-Only programs of one device that run without Python, and of whose custom calls none is registered, have such entries:
-they depend on nothing but their bytes, their device, and what :func:`source_key` covers of the compiler.
+Only programs that run without Python in this process, and of whose custom calls none is registered, have such entries:
+they depend on nothing but their bytes, their devices, and what :func:`source_key` covers of the compiler. Programs that
+ask Python how they are to be split, or tell it how they are, have none.
 """
 
 from __future__ import annotations
 
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from xlakit import compile_cache as cache, options as _options
 from xlakit.cpu.cache_key import compiler_has_changed, source_key
-from xlakit.cpu.linked import Linked
+from xlakit.cpu.native_program import NativeProgram
 from xlakit.cpu.program import Program as MachineCode
-from xlakit.errors import FormatError
+from xlakit.errors import ExecutionError, FormatError
 from xlakit.jax.executable_metadata import ExecutableMetadata
 from xlakit.jax.program import Program
 from xlakit.jax.sources import Description, described_module
@@ -26,21 +28,26 @@ from xlakit.settings import debugged, dump_request
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from xlakit.execution.device import Device
     from xlakit.ir.instruction import HloModule
     from xlakit.jax.devices import Devices
     from xlakit.runtime.executable import LoadedExecutable
 
 _WHOLE, _OUTLINE = "description", "outline"
+# Custom calls by which the partitioner meets Python.
+_OF_PARTITIONER = b"InspectSharding", b"CustomSPMDPartitioning"
 
 
 def key_of(code: bytes, format: str, assignment: bytes) -> str | None:
-    """The key of a program for one device, given by ``assignment``; None if the program cannot be cached.
+    """The key of a program for the devices that ``assignment`` says; None if the program cannot be cached.
 
     No other option of JAX changes the program. Their bytes are not part of the key, since they differ between
     processes.
     """
     import jaxlib.version
 
+    if any(name in code for name in _OF_PARTITIONER):
+        return None
     # Debug output needs passes that run, a dump needs compilation, verification compiles a program twice, and a profile
     # needs the program.
     current = _options.current()
@@ -51,11 +58,11 @@ def key_of(code: bytes, format: str, assignment: bytes) -> str | None:
 
 
 def load(
-    key: str, devices: Devices, options: bytes, compile: Callable[[HloModule, int], LoadedExecutable]
+    key: str, devices: Devices, options: bytes, compile: Callable[[HloModule], LoadedExecutable]
 ) -> Program | None:
     """The cached program of a key; None if there is none, or if it cannot run here.
 
-    compile: compiles the module for the device of a number; called only when something is asked of the program that
+    compile: compiles the module for the devices of the key; called only when something is asked of the program that
     its machine code and metadata do not have.
     """
     found = cache.load(key)
@@ -84,9 +91,21 @@ def load(
     except FormatError as error:
         cache.discard(machine_key, error.rule)
         return None
-    return Program(
-        devices, metadata, description, options, lambda: compile(module(), metadata.devices[0]), Linked(code)
-    )
+
+    # The program holds its code, which does not hold the program.
+    owner: list[weakref.ref[Program]] = []
+
+    def begin() -> list[Device]:
+        running = owner[0]()
+        if running is None:
+            raise ExecutionError("this run's program is gone", hint="keep a program as long as it runs")
+        compiled: Any = running.loaded.compiled
+        return compiled.begin()
+
+    native = NativeProgram(code, len(metadata.devices), len(metadata.orders), len(metadata.results), begin)
+    program = Program(devices, metadata, description, options, lambda: compile(module()), native)
+    owner.append(weakref.ref(program))
+    return program
 
 
 def store(key: str, metadata: ExecutableMetadata, program: Program) -> None:
@@ -94,7 +113,7 @@ def store(key: str, metadata: ExecutableMetadata, program: Program) -> None:
     loaded = program.loaded
     compiled: Any = loaded.compiled
     machine_key: str | None = getattr(compiled, "cache_key", None)
-    if machine_key is None or loaded.num_devices != 1 or loaded.native_entry is None or compiler_has_changed():
+    if machine_key is None or loaded.native_entry is None or compiler_has_changed():
         return
     if compiled.host_instructions:
         return

@@ -12,11 +12,14 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
+import weakref
 from collections.abc import Callable
+from typing import TypeVar
 
 from xlakit.cpu.runtime.context import Status
 
 HostFunction = Callable[[int, int], None]
+_Owner = TypeVar("_Owner")
 
 _PYTHON_FUNCTIONS = (
     "PyGILState_Ensure",
@@ -83,3 +86,21 @@ def host_symbols() -> dict[str, int]:
 
 def _address_of(function: object) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0  # pyright: ignore[reportArgumentType]
+
+
+def register_steps(owner: _Owner, step: Callable[[_Owner, int, int], None]) -> int:
+    """Have the host calls of a program answered by ``step(owner, number, address)``; returns the key of these calls.
+
+    The registration holds no reference to the owner, and ends with it: machine code runs only while its owner lives.
+    """
+    reference = weakref.ref(owner)
+
+    def answer(number: int, address: int) -> None:
+        alive = reference()
+        if alive is not None:
+            step(alive, number, address)
+
+    key = register_host(answer)
+    # Programs may still run when the process ends.
+    weakref.finalize(owner, release_host, key).atexit = False
+    return key

@@ -1,0 +1,53 @@
+"""A program of the compile cache as native code calls it, without the module that it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from xlakit.cpu.linked import Linked
+from xlakit.cpu.runtime import Context, runtime_symbols
+
+if TYPE_CHECKING:
+    from xlakit.cpu.program import Program
+    from xlakit.execution.device import Device
+
+
+class NativeProgram:
+    """Machine code that does no step in Python. It must stay as long as it may be called.
+
+    entry: the address of a function and that of what it takes first, as in LoadedExecutable.native_entry. is_pure: as
+    in CpuExecutable.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        num_devices: int,
+        num_arguments: int,
+        num_results: int,
+        begin: Callable[[], list[Device]],
+    ) -> None:
+        """num_arguments, num_results: the arrays of each device. begin: makes the devices of a run, for an error."""
+        linked = Linked(program)
+        self._linked = linked
+        self.is_pure = linked.is_pure
+        if num_devices == 1:
+            self._context = linked.new_context()
+            self.entry = runtime_symbols()["xlakit_execute"], self._context.address
+            return
+        # Programs on one device load faster without.
+        from xlakit.cpu.launch import Replicas
+        from xlakit.cpu.runtime.host import register_steps
+
+        key = register_steps(self, NativeProgram._answer)
+
+        def new_context(device: int) -> Context:
+            return linked.new_context(ordinal=device, host=key)
+
+        self._replicas = Replicas(program, num_devices, begin, new_context)
+        address = self._replicas.address(num_arguments, num_results)
+        self.entry = runtime_symbols()["xlakit_execute_replicas"], address
+
+    def _answer(self, number: int, address: int) -> None:
+        self._replicas.answer(number, address)
