@@ -335,7 +335,8 @@ except KeyboardInterrupt:
     out, errors = child.communicate(timeout=30)
     assert (out, errors) == ("interrupted\n", "")
     assert child.returncode == 0
-    assert time.perf_counter() - start < 1
+    # Without the signal it would run for ever; a loaded machine takes its time to end a process.
+    assert time.perf_counter() - start < 10
 
 
 def test_a_build_that_native_code_does_not_know():
