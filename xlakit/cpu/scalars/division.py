@@ -38,7 +38,9 @@ def remainder(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
 
 def _is_plain_divisor(b: Value) -> bool:
     """Whether a divisor is a known number without edges; LLVM multiplies by what is nearly its inverse."""
-    return b.number not in (None, 0, -1)
+    ones = (1 << b.type.bits) - 1
+    # The bits of -1 may be known as an unsigned number.
+    return b.number is not None and b.number & ones not in (0, ones)
 
 
 def _fits(a: Value) -> bool:
