@@ -256,7 +256,8 @@ class Shape:
     def with_default_layout(self) -> Shape:
         """The same shape, every array in it laid out major to minor."""
         if self.is_array:
-            return replace(self, layout=Layout.default(self.rank))
+            layout = Layout.default(self.rank)
+            return self if self.layout == layout else replace(self, layout=layout)
         return replace(self, tuple_shapes=tuple(s.with_default_layout() for s in self.tuple_shapes))
 
     def without_layout(self) -> Shape:

@@ -74,8 +74,8 @@ class Description:
 
 def describe_program(proto: bytes, module: HloModule) -> Description:
     """The description of a program, with the layouts that the module says."""
-    outline = _outline(module)
-    return Description(_with_layouts(proto, module), _with_layouts(outline.to_proto(), module))
+    config = written(_CONFIG, _config(module))
+    return Description(*(written(_MODULE, whole) + config for whole in (proto, _outline(module).to_proto())))
 
 
 def _outline(module: HloModule) -> HloModule:
@@ -98,7 +98,8 @@ def _outline(module: HloModule) -> HloModule:
     )
 
 
-def _with_layouts(proto: bytes, module: HloModule) -> bytes:
+def _config(module: HloModule) -> bytes:
+    """A HloModuleConfigProto with the layouts that the module says."""
     from xlakit.data.layout import Layout
     from xlakit.data.shape import ProgramShape
     from xlakit.formats.hlo_proto.schema import new
@@ -114,8 +115,7 @@ def _with_layouts(proto: bytes, module: HloModule) -> bytes:
     write_program_shape(ProgramShape(parameters, shape.result.with_leaves(in_order)), layout)
     counts = new("HloModuleConfigProto")
     counts.replica_count, counts.num_partitions = module.replica_count, module.num_partitions
-    config = written(_ENTRY_LAYOUT, layout.SerializeToString()) + counts.SerializeToString()
-    return written(_MODULE, proto) + written(_CONFIG, config)
+    return written(_ENTRY_LAYOUT, layout.SerializeToString()) + counts.SerializeToString()
 
 
 def described_proto(description: bytes) -> bytes:

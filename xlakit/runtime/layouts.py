@@ -142,7 +142,9 @@ def _major_to_minor(shape: Shape) -> tuple[int, ...]:
 
 def _laid_out(shape: Shape, order: Sequence[int]) -> Shape:
     """The shape with an order of its dimensions, from the major one on; the kind of memory stays."""
-    return shape.with_layout(replace(shape.layout_or_default, minor_to_major=tuple(order)[::-1]))
+    layout = replace(shape.layout_or_default, minor_to_major=tuple(order)[::-1])
+    # Most shapes say it already, and small programs are made of little else.
+    return shape if shape.layout == layout else shape.with_layout(layout)
 
 
 def _is_plain(shape: Shape) -> bool:
