@@ -151,9 +151,9 @@ def test_config_that_is_not_json():
         xlakit.compile(xlakit.HloModule.from_text(text))
 
 
-def test_eight_bit_products_are_named():
-    text = program(TWO, "f32[4,5]", "__cublas$lt$matmul$f8", config())
-    with pytest.raises(UnsupportedError, match="8-bit floats and their scales"):
+def test_eight_bit_results_are_named():
+    text = program(TWO, "f8e4m3fn[4,5]", "__cublas$lt$matmul$f8", config())
+    with pytest.raises(UnsupportedError, match="a result of f8e4m3fn and its scale"):
         xlakit.compile(xlakit.HloModule.from_text(text))
 
 

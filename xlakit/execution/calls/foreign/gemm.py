@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.execution.calls.foreign.activations import Activation, gelu_tanh, need_floats, relu, swish
@@ -13,7 +14,7 @@ from xlakit.ops.dot import DotDimensionNumbers, dot_general
 from xlakit.ops.elementwise.binary import add, mul
 from xlakit.ops.elementwise.convert import convert_element_type
 from xlakit.ops.handle import XlaOp
-from xlakit.ops.movement import broadcast_in_dim
+from xlakit.ops.movement import broadcast_in_dim, reshape, slice_in_dim
 
 # What follows the product: whether a bias is added, and the function then.
 _EPILOGUES: Final[dict[str, tuple[bool, Activation | None]]] = {
@@ -26,7 +27,7 @@ _EPILOGUES: Final[dict[str, tuple[bool, Activation | None]]] = {
     "SILU": (False, swish),
     "BIAS_SILU": (True, swish),
 }
-EIGHT_BITS: Final = "products of 8-bit floats and their scales are not supported"
+_WIDE: Final = (PrimitiveType.F16, PrimitiveType.BF16, PrimitiveType.F32)
 
 
 def gemm(foreign: Foreign) -> XlaOp:
@@ -54,8 +55,73 @@ def gemm(foreign: Foreign) -> XlaOp:
 
 
 def eight_bit_gemm(foreign: Foreign) -> XlaOp:
-    """Raise UnsupportedError."""
-    raise UnsupportedError(EIGHT_BITS, hint="register a function for the call with xlakit.register_custom_call")
+    """The product of 8-bit floats, each times its scale, an f32 scalar: alpha lhs rhs + beta c + bias.
+
+    Raises UnsupportedError for a result in 8 bits, which has a scale of its own.
+    """
+    config = foreign.config
+    config.refuse("damax_output", "grad_x", "grad_y", "alpha_imag")
+    if foreign.result.element_type not in _WIDE:
+        raise UnsupportedError(
+            f"a result of {foreign.result.element_type.hlo_name} and its scale have no meaning here",
+            hint="register a function for the call with xlakit.register_custom_call",
+        )
+    biased, activation = _EPILOGUES[config.choice("epilogue", tuple(_EPILOGUES))]
+    beta = config.number("beta")
+    names = ["lhs", "rhs", *(["c"] if beta else []), "scale of lhs", "scale of rhs", *(["bias"] if biased else [])]
+    operands = {
+        name: convert_element_type(operand, PrimitiveType.F32)
+        for name, operand in zip(names, foreign.need_operands(names), strict=True)
+    }
+    value = dot_general(operands["lhs"], operands["rhs"], _numbers(config))
+    for name in ("scale of lhs", "scale of rhs"):
+        if operands[name].shape.num_elements != 1:
+            raise ShapeError(f"the {name} has shape {operands[name].shape}", hint="a scale is one number")
+        value = mul(value, broadcast_in_dim(reshape(operands[name], new_sizes=[]), value.shape.dimensions, []))
+    value = _scaled(foreign, "alpha_real", config.number("alpha_real"), value)
+    if beta:
+        value = add(value, _scaled(foreign, "beta", beta, operands["c"]))
+    if biased:
+        value = add(value, _spread(foreign, operands["bias"], value.shape))
+    return foreign.finished(value if activation is None else activation(foreign, value))
+
+
+def block_scaled_dot(foreign: Foreign) -> XlaOp:
+    """The product along the last dimensions of operands whose blocks along that dimension have scales.
+
+    A first dimension of three is a batch. The right operand may have no scales. Scales behind the last block do not
+    count.
+    """
+    names = ["lhs", "rhs", "scales of lhs", *(["scales of rhs"] if len(foreign.operands) > 3 else [])]
+    lhs, rhs, *scales = foreign.need_operands(names)
+    size = foreign.config.integer("block_size")
+    lhs = _dequantized(lhs, scales[0], size)
+    rhs = _dequantized(rhs, scales[1], size) if len(scales) > 1 else convert_element_type(rhs, PrimitiveType.F32)
+    last, batch = lhs.shape.rank - 1, tuple(range(lhs.shape.rank - 2))
+    return foreign.finished(dot_general(lhs, rhs, DotDimensionNumbers((last,), (last,), batch, batch)))
+
+
+def dequantize(foreign: Foreign) -> XlaOp:
+    """The elements times the scales of their blocks along the last dimension."""
+    value, scales = foreign.need_operands(["value", "scales"])
+    return foreign.finished(_dequantized(value, scales, foreign.config.integer("block_size")))
+
+
+def _dequantized(value: XlaOp, scales: XlaOp, size: int) -> XlaOp:
+    """The elements in f32, times the scales of their blocks. size: of a block; 0 where scales are not padded."""
+    sizes, counts = value.shape.dimensions, scales.shape.dimensions
+    fits = len(sizes) in (2, 3) and sizes[:-1] == counts[:-1] and counts[-1] > 0
+    size = size or (sizes[-1] // counts[-1] if fits else 0)
+    blocks = -(-sizes[-1] // size) if fits and size > 0 else 0
+    if not fits or size <= 0 or blocks * size != sizes[-1] or blocks > counts[-1]:
+        raise ShapeError(
+            f"{value.shape} cannot have the scales {scales.shape} of blocks of {size or 'an unknown size'}",
+            hint="values have two or three dimensions, scales the same but the last, which counts blocks; block_size "
+            "is needed where they are padded",
+        )
+    used = slice_in_dim(convert_element_type(scales, PrimitiveType.F32), 0, blocks, 1, len(sizes) - 1)
+    spread = broadcast_in_dim(used, [*sizes[:-1], blocks, size], range(len(sizes)))
+    return mul(convert_element_type(value, PrimitiveType.F32), reshape(spread, new_sizes=sizes))
 
 
 def _numbers(config: Config) -> DotDimensionNumbers:

@@ -99,6 +99,26 @@ class Foreign:
         zeros = [self._zeros(shape) for shape in self.results[1 : len(self.results) - len(others)]]
         return tuple_([value, *zeros, *others])
 
+    def all_finished(self, values: Sequence[XlaOp]) -> XlaOp:
+        """Several values in the types of the first results, with zeros for the others.
+
+        Raises ShapeError where the declared shapes are others.
+        """
+        if not self.declared.is_tuple or len(values) > len(self.results):
+            raise ShapeError(
+                f"it has {len(values)} results, the declared shape is {self.declared}",
+                hint="compare it with the text that XLA printed",
+            )
+        made: list[XlaOp] = []
+        for number, (value, shape) in enumerate(zip(values, self.results, strict=False)):
+            if not shape.is_array or value.shape.dimensions != shape.dimensions:
+                raise ShapeError(
+                    f"result {number} has the dimensions {list(value.shape.dimensions)}, the declared shape is {shape}",
+                    hint="compare shapes and dimension numbers with the text that XLA printed",
+                )
+            made.append(convert_element_type(value, shape.element_type))
+        return tuple_([*made, *(self._zeros(shape) for shape in self.results[len(values) :])])
+
     def _zeros(self, shape: Shape) -> XlaOp:
         if not shape.is_array:
             raise UnsupportedError(f"a result of shape {shape} has no meaning here", hint="results may be arrays")

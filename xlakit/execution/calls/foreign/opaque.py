@@ -7,7 +7,6 @@ from typing import Final
 _TRITON: Final = "a kernel of Triton's, which the program has as code for a GPU"
 _MOSAIC: Final = "a kernel of Mosaic's (Pallas), which the program has as code for a TPU or GPU"
 _CALLBACK: Final = "a callback: a function of the Python process that made the program"
-_ATTENTION: Final = "cuDNN's attention"
 
 # By the name of the target, or by how it begins.
 _WHAT: Final = {
@@ -18,7 +17,6 @@ _WHAT: Final = {
     "xla_python_": _CALLBACK,
     "xla_ffi_python_": _CALLBACK,
     "xla_ffi_partitioned_python_": _CALLBACK,
-    "__cudnn$fmha": _ATTENTION,
     "__cudnn$fusion": "a graph of cuDNN's, which the program has in another form than HLO",
     "__cub$DeviceRadixSort": "a sort of CUB's",
     "X64Combine": "a number of 64 bits made of two of 32, as a TPU has it",

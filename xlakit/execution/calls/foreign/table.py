@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from xlakit.ops.handle import XlaOp
 
 _GEMM = "gemm_backend_config"
+_ATTENTION, _BLOCKS = "cudnn_fmha_backend_config", "block_scaled_dot_backend_config"
 _CONVOLUTION = "cudnn_conv_backend_config"
 
 
@@ -76,8 +77,19 @@ def foreign_calls() -> dict[str, ForeignCall]:
         "__cudnn$convBackwardInput": ForeignCall(_CONVOLUTION, "cudnn", "backward_input"),
         "__cudnn$convBiasActivationForward": ForeignCall(_CONVOLUTION, "cudnn", "with_bias"),
         "__cudnn$convForward": ForeignCall(_CONVOLUTION, "cudnn", "forward"),
+        **{
+            f"__cudnn$fmha{bias}Softmax{dropout}{side}": ForeignCall(_ATTENTION, "attention", build)
+            for bias in ("", "ScaleBias")
+            for dropout in ("", "Dropout")
+            for side, build in (("", "forward"), ("Backward", "backward"))
+        },
+        "__cudnn$norm": ForeignCall("cudnn_norm_backend_config", "norms", "norm"),
+        "__cudnn$fmhaSoftmaxF8": ForeignCall(_ATTENTION, "attention", "eight_bits"),
+        "__cudnn$fmhaSoftmaxBackwardF8": ForeignCall(_ATTENTION, "attention", "eight_bits"),
         "__cudnn$convForwardGraph": ForeignCall(_CONVOLUTION, "cudnn", "graph"),
         "__cusolver$cholesky": ForeignCall("cholesky_options", "cusolver", "cholesky"),
+        "__op$block_scaled_dot": ForeignCall(_BLOCKS, "gemm", "block_scaled_dot"),
+        "__op$dequantize": ForeignCall(_BLOCKS, "gemm", "dequantize"),
         "__onednn$matmul": ForeignCall("onednn_matmul_config", "onednn", "matmul"),
         "__onednn$softmax": ForeignCall("onednn_softmax_config", "onednn", "softmax"),
     }
