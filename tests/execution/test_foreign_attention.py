@@ -79,6 +79,22 @@ def test_a_window_and_a_bias():
     check(text, [q, k, v, bias], attention(wide(q), wide(k), wide(v), mask, bias), "f32")
 
 
+def test_a_head_of_keys_serves_several_of_queries():
+    q, k, v, gradient = (drawn((B, n, S, D), "f32", seed) for seed, n in enumerate((4, 2, 2, 4)))
+    many, few = f"f32[{B},4,{S},{D}]", f"f32[{B},2,{S},{D}]"
+    text = text_of([many, few, few], [many, "u8[0]"], "__cudnn$fmhaSoftmax", config(1))
+    mask = np.ones((S, S), bool)
+    output = attention(wide(q), wide(k).repeat(2, 1), wide(v).repeat(2, 1), mask)
+    check(text, [q, k, v], output, "f32")
+    scores = 0.5 * wide(q) @ wide(k).repeat(2, 1).swapaxes(2, 3)
+    statistics = np.log(np.exp(scores).sum(-1))
+    shapes = [many, few, few, f"f32[{B},4,{S}]", many, many]
+    text = text_of(shapes, [many, few, few, "u8[0]"], "__cudnn$fmhaSoftmaxBackward", config(1), 2)
+    weights = np.exp(scores - statistics[..., None])
+    wanted = (weights.swapaxes(2, 3) @ wide(gradient)).reshape(B, 2, 2, S, D).sum(2)
+    check(text, [q, k, v, statistics.astype("f4"), gradient, output.astype("f4")], wanted, "f32")
+
+
 def test_gradients_are_those_of_the_attention():
     mask = MASKS["CAUSAL"]
     q, k, v = (drawn((B, N, n, D), "f64", seed) for seed, n in enumerate((S, T, T)))
@@ -137,17 +153,16 @@ def test_eight_bit_products_and_their_scales():
     check(text, [a, b, np.float32(0.5), np.float32(3), bias], wanted, "bf16")
 
 
-@pytest.mark.parametrize("scaled", [1, 2])
+@pytest.mark.parametrize("scaled", [1, 2, 3])
 def test_products_with_scales_of_blocks(scaled):
     a, b = drawn((2, 4, 64), "f32", 0).astype(E4M3), drawn((2, 3, 64), "f32", 1).astype(E4M3)
     scales = [np.exp2(np.arange(n).reshape(2, -1, 2) % 3 - 1).astype(E8M0) for n in (16, 12)][:scaled]
-    shapes = ["f8e4m3fn[2,4,64]", "f8e4m3fn[2,3,64]", "f8e8m0fnu[2,4,2]", "f8e8m0fnu[2,3,2]"][: 2 + scaled]
+    of_all = [np.float32(3)] if scaled == 3 else []
+    shapes = ["f8e4m3fn[2,4,64]", "f8e4m3fn[2,3,64]", "f8e8m0fnu[2,4,2]", "f8e8m0fnu[2,3,2]", "f32[]"][: 2 + scaled]
     text = program(shapes, "f32[2,4,3]", "__op$block_scaled_dot", {})
-    lhs, rhs = (
-        wide(x) * (wide(s).repeat(32, -1) if s is not None else 1)
-        for x, s in zip((a, b), (*scales, None)[:2], strict=True)
-    )
-    check(text, [a, b, *scales], np.einsum("bmk,bnk->bmn", lhs, rhs), "f32")
+    lhs, rhs = wide(a) * wide(scales[0]).repeat(32, -1), wide(b) * (wide(scales[1]).repeat(32, -1) if scales[1:] else 1)
+    wanted = np.einsum("bmk,bnk->bmn", lhs, rhs) * (3 if of_all else 1)
+    check(text, [a, b, *scales, *of_all], wanted, "f32")
 
 
 def test_padded_scales_need_the_size_of_a_block():

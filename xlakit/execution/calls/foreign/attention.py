@@ -35,8 +35,9 @@ def forward(foreign: Foreign) -> XlaOp:
     operands = dict(zip(names, foreign.need_operands(names), strict=True))
     first, second = (_numbers(foreign.config, f"bmm{number}_dot_dimension_numbers") for number in (1, 2))
     query = _by_head(foreign, operands["query"], first, "lhs")
-    key = _by_head(foreign, operands["key"], first, "rhs")
-    value = _by_head(foreign, operands["value"], second, "rhs")
+    heads = query.shape.dimensions[1]
+    key = _repeated(_by_head(foreign, operands["key"], first, "rhs"), heads)
+    value = _repeated(_by_head(foreign, operands["value"], second, "rhs"), heads)
     scores = _Scores.of(foreign, query, key, operands)
     largest = reduce(scores.values, constant(foreign.builder, float("-inf"), scores.kind), max, [3])
     powers = scores.kept(exp(sub(scores.values, _along_rows(largest, scores.sizes))))
@@ -63,6 +64,8 @@ def backward(foreign: Foreign) -> XlaOp:
         _by_head(foreign, operands[name], numbers["bmm2_grad_gemm2"], "lhs") for name in ("gradient", "output")
     )
     value = _by_head(foreign, operands["value"], numbers["bmm2_grad_gemm2"], "rhs")
+    few, heads = key.shape.dimensions[1], query.shape.dimensions[1]
+    key, value = _repeated(key, heads), _repeated(value, heads)
     scores = _Scores.of(foreign, query, key, operands)
     zero = constant(foreign.builder, 0, scores.kind)
     statistics = convert_element_type(operands["statistics"], scores.kind)
@@ -74,12 +77,12 @@ def backward(foreign: Foreign) -> XlaOp:
     scaled = mul(of_scores, foreign.scalar(scale, of_scores))
     made = [
         _product(scaled, key, (3, 2), scores.kind),
-        _product(scaled, query, (2, 2), scores.kind),
-        _product(weights, gradient, (2, 2), scores.kind),
+        _summed(_product(scaled, query, (2, 2), scores.kind), few),
+        _summed(_product(weights, gradient, (2, 2), scores.kind), few),
     ]
     if bias and len(foreign.results) > 4:
-        sizes = operands["bias"].shape.dimensions
-        repeated = [d for d in range(4) if sizes[d] != scores.sizes[d]]
+        sizes = foreign.results[3].dimensions
+        repeated = [d for d in range(len(sizes)) if sizes[d] == 1]
         made.append(reshape(reduce(of_scores, zero, add, repeated), new_sizes=sizes))
     return foreign.all_finished(made)
 
@@ -188,6 +191,24 @@ def _by_head(foreign: Foreign, operand: XlaOp, numbers: Config, side: str) -> Xl
         )
     order = [*batch, *(d for d in range(3) if d not in batch), 3]
     return transpose(convert_element_type(operand, foreign.sum_type()), order)
+
+
+def _repeated(array: XlaOp, heads: int) -> XlaOp:
+    """Heads of keys or values, each for as many heads of queries as there are for one of them."""
+    batch, few, places, features = array.shape.dimensions
+    if few == heads or not few or heads % few:
+        return array
+    sizes = [batch, few, heads // few, places, features]
+    return reshape(broadcast_in_dim(array, sizes, [0, 1, 3, 4]), new_sizes=[batch, heads, places, features])
+
+
+def _summed(array: XlaOp, few: int) -> XlaOp:
+    """The gradient of what :func:`_repeated` repeats."""
+    batch, heads, places, features = array.shape.dimensions
+    if few == heads or not few or heads % few:
+        return array
+    parts = reshape(array, new_sizes=[batch, few, heads // few, places, features])
+    return reduce(parts, constant(array.builder, 0, array.shape.element_type), add, [2])
 
 
 def _product(lhs: XlaOp, rhs: XlaOp, contracting: tuple[int, int], kind: PrimitiveType) -> XlaOp:

@@ -75,9 +75,7 @@ def eight_bit_gemm(foreign: Foreign) -> XlaOp:
     }
     value = dot_general(operands["lhs"], operands["rhs"], _numbers(config))
     for name in ("scale of lhs", "scale of rhs"):
-        if operands[name].shape.num_elements != 1:
-            raise ShapeError(f"the {name} has shape {operands[name].shape}", hint="a scale is one number")
-        value = mul(value, broadcast_in_dim(reshape(operands[name], new_sizes=[]), value.shape.dimensions, []))
+        value = _times_scale(value, operands[name], name)
     value = _scaled(foreign, "alpha_real", config.number("alpha_real"), value)
     if beta:
         value = add(value, _scaled(foreign, "beta", beta, operands["c"]))
@@ -90,21 +88,29 @@ def block_scaled_dot(foreign: Foreign) -> XlaOp:
     """The product along the last dimensions of operands whose blocks along that dimension have scales.
 
     A first dimension of three is a batch. The right operand may have no scales. Scales behind the last block do not
-    count.
+    count. A fifth operand is a scale of the product.
     """
-    names = ["lhs", "rhs", "scales of lhs", *(["scales of rhs"] if len(foreign.operands) > 3 else [])]
+    names = ["lhs", "rhs", "scales of lhs", "scales of rhs", "scale of all"][: max(3, len(foreign.operands))]
     lhs, rhs, *scales = foreign.need_operands(names)
     size = foreign.config.integer("block_size")
     lhs = _dequantized(lhs, scales[0], size)
     rhs = _dequantized(rhs, scales[1], size) if len(scales) > 1 else convert_element_type(rhs, PrimitiveType.F32)
     last, batch = lhs.shape.rank - 1, tuple(range(lhs.shape.rank - 2))
-    return foreign.finished(dot_general(lhs, rhs, DotDimensionNumbers((last,), (last,), batch, batch)))
+    value = dot_general(lhs, rhs, DotDimensionNumbers((last,), (last,), batch, batch))
+    return foreign.finished(_times_scale(value, scales[2], names[4]) if len(scales) > 2 else value)
 
 
 def dequantize(foreign: Foreign) -> XlaOp:
     """The elements times the scales of their blocks along the last dimension."""
     value, scales = foreign.need_operands(["value", "scales"])
     return foreign.finished(_dequantized(value, scales, foreign.config.integer("block_size")))
+
+
+def _times_scale(value: XlaOp, scale: XlaOp, name: str) -> XlaOp:
+    if scale.shape.num_elements != 1:
+        raise ShapeError(f"the {name} has shape {scale.shape}", hint="a scale is one number")
+    number = reshape(convert_element_type(scale, value.shape.element_type), new_sizes=[])
+    return mul(value, broadcast_in_dim(number, value.shape.dimensions, []))
 
 
 def _dequantized(value: XlaOp, scales: XlaOp, size: int) -> XlaOp:
