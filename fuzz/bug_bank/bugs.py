@@ -154,11 +154,6 @@ BUGS: tuple[Bug, ...] = (
         "c737cee",
         "gathered slices without elements of a collapsed dimension are read from foreign memory",
         (
-            Edit(
-                "xlakit/passes/simplify/empty_arrays.py",
-                " if 0 in x.op_as(Gather).slice_sizes and 0 not in x.shape.dimensions else None",
-                " if x.op_as(Gather).slice_sizes is None else None",
-            ),
             Edit("xlakit/passes/simplify/dynamic_slices.py", " or 0 in op.slice_sizes:", ":"),
             Edit("xlakit/cpu/loops/ir/tracer.py", "if 0 in op.slice_sizes:", "if op.slice_sizes is None:"),
         ),
