@@ -19,7 +19,7 @@ from xlakit.ops.movement import Broadcast
 from xlakit.passes.core.framework import PassContext, with_callees, with_computations
 from xlakit.passes.pipeline import PIPELINE
 
-_CLEANERS = ("dead-code", "while-elements", "conditional-elements", "inline-calls")
+_CLEANERS = ("dead-code", "while-elements", "inline-calls")
 _KEPT = ("parameter", "tuple", "constant", "broadcast")
 
 

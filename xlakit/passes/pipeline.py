@@ -34,7 +34,6 @@ from xlakit.passes.scheduling.rematerialize import Rematerialize
 from xlakit.passes.scheduling.schedule import Schedule
 from xlakit.passes.simplify.arithmetic import ARITHMETIC
 from xlakit.passes.simplify.common_subexpressions import CommonSubexpressions
-from xlakit.passes.simplify.conditional_elements import ConditionalElements
 from xlakit.passes.simplify.control_flow import CONTROL_FLOW
 from xlakit.passes.simplify.conversions import CONVERSIONS
 from xlakit.passes.simplify.dead_code import DeadCode
@@ -87,7 +86,6 @@ PIPELINE: tuple[Pass, ...] = (
     DeadCode(),
     CommonSubexpressions(),
     _SIMPLIFY,
-    ConditionalElements(),
     PackInvariants(),
     WhileInvariants(),
     WhileElements(),
