@@ -34,6 +34,7 @@ FILES: Final = (
     "fields.reinforcement_learning",
     "fields.chains_and_graphs",
     "fields.geometry",
+    "fields.probability",
     "jax_alone.derivatives",
     "jax_alone.precision",
     "jax_alone.scientific",
