@@ -227,7 +227,7 @@ def _generated(module: HloModule, target: Target) -> Code:
 
         module = PlainCalls(target.c_functions).run(module, PassContext())
     if target.lapack_calls:
-        from xlakit.cpu.kernels.linalg.lapack_layouts import TransposedMatrices
+        from xlakit.cpu.c_layouts import TransposedMatrices
         from xlakit.passes.core.framework import PassContext
 
         module = TransposedMatrices(target.lapack_calls).run(module, PassContext())
