@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import xlakit as xla
+import xlakit.cpu.loops.nests.rows
+from xlakit.options import compiling
 
 PROGRAM = """HloModule reduction
 step {{
@@ -63,3 +65,55 @@ def test_constants_tell_kernels_apart():
     }"""
     x = np.ones(1000)
     assert xla.compile(xla.HloModule.from_text(text), backend="cpu")(x, x) == (1001, 1002)
+
+
+JUMPING = """HloModule jumping
+add {{
+  a = {kind}[] parameter(0)
+  b = {kind}[] parameter(1)
+  ROOT s = {kind}[] add(a, b)
+}}
+larger {{
+  a = {kind}[] parameter(0)
+  b = {kind}[] parameter(1)
+  ROOT m = {kind}[] maximum(a, b)
+}}
+ENTRY e {{
+  x = {kind}[{sizes}] parameter(0)
+  zero = {kind}[] constant(0)
+  least = {kind}[] constant({least})
+  d = {kind}[{sizes}] multiply(x, x)
+  sum = {kind}[{kept}] reduce(d, zero), dimensions={{{over}}}, to_apply=add
+  top = {kind}[{kept}] reduce(x, least), dimensions={{{over}}}, to_apply=larger
+  both = {kind}[{kept}] add(sum, top)
+  ROOT r = ({kind}[{kept}], {kind}[{kept}]) tuple(both, top)
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes", "over"),
+    [
+        ("f32", (5, 9, 33), (0, 2)),
+        ("f64", (4, 3, 5, 64), (0, 3)),
+        ("bf16", (3, 4, 5, 6, 17), (1, 4)),
+        ("s32", (7, 11, 2, 40), (0, 2, 3)),
+    ],
+)
+def test_rows_that_jump_are_reduced_run_by_run(kind, sizes, over):
+    kept = [size for d, size in enumerate(sizes) if d not in over]
+    text = JUMPING.format(
+        kind=kind,
+        sizes=",".join(map(str, sizes)),
+        kept=",".join(map(str, kept)),
+        over=",".join(map(str, over)),
+        least="-2147483648" if kind == "s32" else "-inf",
+    )
+    module = xla.HloModule.from_text(text)
+    x = np.random.default_rng(0).integers(-9, 9, sizes).astype(module.entry.parameters[0].shape.element_type.dtype)
+    if kind != "s32":
+        x[0, 0, 0] = np.nan
+    with compiling(knobs={"rows.far_bytes": 0}):
+        executable = xla.compile(module, backend="cpu")
+    assert ".parts" in executable.llvm_ir()
+    for found, expected in zip(executable(x), xla.compile(module, backend="interpreter")(x), strict=True):
+        np.testing.assert_array_equal(found.astype(np.float64), expected.astype(np.float64))

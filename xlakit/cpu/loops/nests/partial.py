@@ -28,9 +28,14 @@ _MOST_PARTS = knob("partial.most_parts", 32, 2, 5)
 
 def count_parts(reduced: Reduced, reducers: Sequence[Reducer], cost: float, extent: int) -> int:
     """Into how many parts the outer reduced loop should be cut; 1 where it cannot be."""
-    if not reduced.roots_alike() or not all(f.starts_neutral() for f in reducers):
+    if not can_be_cut(reduced, reducers):
         return 1
     return max(1, min(_MOST_PARTS.value, extent, int(cost / (2 * TASK_NANOSECONDS.value))))
+
+
+def can_be_cut(reduced: Reduced, reducers: Sequence[Reducer]) -> bool:
+    """Whether parts of the reduced range may be reduced apart, and all results follow when they are put together."""
+    return reduced.roots_alike() and all(f.starts_neutral() for f in reducers)
 
 
 def part_range(fn: Function, number: Value, parts: int, extent: int) -> tuple[Value, Value]:

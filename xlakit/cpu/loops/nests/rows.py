@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import field
 
+from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
@@ -28,27 +29,32 @@ from xlakit.cpu.loops.emit.kernel import (
 from xlakit.cpu.loops.emit.lanes import lanes_of, reduce_iterations
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.emit.non_temporal import non_temporal
-from xlakit.cpu.loops.ir.cost import element_cost, reducer_cost
+from xlakit.cpu.loops.ir.cost import bytes_of, element_cost, reducer_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, Variable, linear
 from xlakit.cpu.loops.ir.nodes import Load, Reduction
 from xlakit.cpu.loops.ir.reducer import Reducer, trace_reducer
 from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
 from xlakit.cpu.loops.ir.walking import indices_of, walk
-from xlakit.cpu.loops.nests.partial import combine, count_parts, part_range, scratch_offsets, store_parts
+from xlakit.cpu.loops.nests.partial import can_be_cut, combine, count_parts, part_range, scratch_offsets, store_parts
 from xlakit.cpu.loops.nests.reduced import Reduced, given_source, reduce_once
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import parts
 from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.traits import Expensive
-from xlakit.options import knob
+from xlakit.options import knob, times
 
 # A scratch row of at most so many bytes is on the stack.
 _STACK_BYTES = knob("rows.stack_bytes", 1 << 15, 0, 64)
 # Fewer rows than this, each long, are cut across.
 _FEW_ROWS = knob("rows.few_rows", 8, 0, 1000, tries=(0, 1000))
 _LONG_NANOSECONDS = knob("rows.long_nanoseconds", 50_000.0, 10.0)
+# Arrays of more bytes are not found in the last cache, which programs share with others.
+_FAR_BYTES = knob("rows.far_bytes", lambda: machine.current().l3 // 8, 0, tries=(times(0.25), times(4)))
+# Runs of fewer elements leave too many partial results; longer ones are fetched ahead, which ends at pages.
+_LEAST_RUN = knob("rows.least_run", 16, 2)
+_PAGE_BYTES = 4096
 # An iteration that costs more nanoseconds than this has enough to do for a processor.
 _LONG_ITERATION = 0.6
 
@@ -92,16 +98,43 @@ def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], red
     iteration = sum(stage.cost for stage in plan.stages)
     row = iteration * math.prod(v.extent for v in plan.inner_variables)
     rows = math.prod(v.extent for v in plan.row_variables)
-    if rows < _FEW_ROWS.value and row > _LONG_NANOSECONDS.value and len(plan.stages) == 1 and not plan.stages[0].stores:
-        extent = merged(plan.inner_variables, indices_of(plan.stages[0].nodes))[0].extent
-        parts = count_parts(reduced, plan.stages[0].reducers, row * rows, extent)
-        if parts > 1:
-            first = _write_parts(module, name, reduced, plan, parts, row * rows)
-            return Kernel(
-                (first, combine(module, name, sources, reduced, parts)),
-                scratch_bytes=scratch_offsets(reduced, parts)[1],
-            )
+    parts = _parts(reduced, plan, row, rows)
+    if parts > 1:
+        first = _write_parts(module, name, reduced, plan, parts, row * rows)
+        return Kernel(
+            (first, combine(module, name, sources, reduced, parts)),
+            scratch_bytes=scratch_offsets(reduced, parts)[1],
+        )
     return Kernel((_write(module, name, reduced, plan, row, rows),))
+
+
+def _parts(reduced: Reduced, plan: Plan, row: float, rows: int) -> int:
+    """Into how many parts rows are cut across, where they are few and long, or jump through memory; else 1."""
+    stage, *more = plan.stages
+    if more or stage.stores:
+        return 1
+    inner = merged(plan.inner_variables, indices_of(stage.nodes))
+    if rows < _FEW_ROWS.value and row > _LONG_NANOSECONDS.value:
+        return count_parts(reduced, stage.reducers, row * rows, inner[0].extent)
+    if can_be_cut(reduced, stage.reducers) and _jumps(plan, inner):
+        return inner[0].extent
+    return 1
+
+
+def _jumps(plan: Plan, inner: Sequence[Group]) -> bool:
+    """Whether rows are short runs of an array beyond the caches, each run as far from the next as many rows are long.
+
+    Processors fetch ahead where runs follow each other, so the first runs of all rows are read before the second ones.
+    """
+    loads = [n for n in walk(plan.stages[0].nodes) if isinstance(n, Load)]
+    if len(inner) < 2 or not plan.row_variables or bytes_of(loads) <= _FAR_BYTES.value:
+        return False
+    first, *_, run = inner
+    width = max(n.kind.byte_width for n in loads)
+    if run.extent < _LEAST_RUN.value or run.extent * width > _PAGE_BYTES:
+        return False
+    jump, near = first.variables[-1], plan.row_variables[-1]
+    return all(n.offset.factor_of(jump) > n.offset.factor_of(near) > 0 for n in loads if jump in n.variables)
 
 
 def plan_rows(space: Space, sources: dict[Instruction, Source], reduced: Reduced) -> Plan:
