@@ -247,7 +247,7 @@ def test_what_a_proto_cannot_hold_is_not_kept_and_not_called_damaged(folder, com
         'HloModule m\nENTRY e { p = f32[4] parameter(0)  ROOT r = f32[4] custom-call(p), custom_call_target="fails" }'
     )
     with monkeypatch.context() as patched, warnings.catch_warnings():
-        patched.setattr("xlakit.cpu.program._module_of", refuse)
+        patched.setattr("xlakit.cpu.program._Deferred.module", property(refuse))
         warnings.simplefilter("error")
         for _ in range(2):
             with pytest.raises(xla.ExecutionError, match="no"):
