@@ -59,6 +59,7 @@ from xlakit.lib.dynamic_shaped_ops import (
 from xlakit.lib.linear_algebra import (
     eigh as eigh,
     lu as lu,
+    lu_pivots_to_permutation as lu_pivots_to_permutation,
     product_of_elementary_householder_reflectors as product_of_elementary_householder_reflectors,
     qr as qr,
     qr_decomposition as qr_decomposition,

@@ -141,11 +141,20 @@ def lu(a: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     ]
     factors, pivots, _ = _call(f"lapack_{prefix}getrf_ffi", [a], shapes)
     zero_based = sub(pivots, constant(a.builder, np.ones((), np.int32)))
-    return factors, zero_based, _permutation(zero_based, rows)
+    return factors, zero_based, lu_pivots_to_permutation(zero_based, rows)
 
 
-def _permutation(pivots: XlaOp, rows: int) -> XlaOp:
-    """The permutation that exchanging each row with its pivot makes, for all matrices at once."""
+@building
+def lu_pivots_to_permutation(pivots: XlaOp, rows: int) -> XlaOp:
+    """The permutation S32[.., rows] that exchanging each row with its pivot makes, for all matrices at once.
+
+    pivots: S32[.., k], the rows that the first k are exchanged with in turn, counted from zero. rows: at least k.
+
+    Raises ShapeError. Source: LuDecomposition, its third result.
+    """
+    shape = pivots.shape
+    if shape.element_type != PrimitiveType.S32 or not shape.rank or shape.dimensions[-1] > rows:
+        raise ShapeError(f"takes s32[.., k] with k at most {rows}, got {shape}", hint="there is a pivot for a row")
     builder = pivots.builder
     *batch, count = pivots.shape.dimensions
     index = make_shape(PrimitiveType.S32, (*batch, rows))

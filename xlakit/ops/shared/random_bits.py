@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,16 +25,20 @@ _PHILOX_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 
 def threefry2x32(key: tuple[int, int], low: Array, high: Array) -> tuple[Array, Array]:
     """Twenty rounds of Threefry on counters of two 32-bit words; gives two words for each."""
-    first, second = np.uint32(key[0]), np.uint32(key[1])
-    schedule = (first, second, first ^ second ^ _THREEFRY_PARITY)
     with np.errstate(over="ignore"):
-        x, y = low + schedule[0], high + schedule[1]
-        for group in range(5):
-            for distance in _THREEFRY_ROTATIONS[group % 2]:
-                x = x + y
-                y = x ^ ((y << np.uint32(distance)) | (y >> np.uint32(32 - distance)))
-            x = x + schedule[(group + 1) % 3]
-            y = y + schedule[(group + 2) % 3] + np.uint32(group + 1)
+        return threefry_rounds(np.uint32(key[0]), np.uint32(key[1]), low, high)
+
+
+def threefry_rounds(first: Any, second: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    """The same on whatever has the operators of 32-bit words: arrays, or XlaOps of U32."""
+    schedule = (first, second, first ^ second ^ _THREEFRY_PARITY)
+    x, y = x + schedule[0], y + schedule[1]
+    for group in range(5):
+        for distance in _THREEFRY_ROTATIONS[group % 2]:
+            x = x + y
+            y = x ^ ((y << np.uint32(distance)) | (y >> np.uint32(32 - distance)))
+        x = x + schedule[(group + 1) % 3]
+        y = y + schedule[(group + 2) % 3] + np.uint32(group + 1)
     return x, y
 
 

@@ -6,7 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import cast
 
+import numpy as np
+
 from xlakit.errors import ShapeError, UnsupportedError
+from xlakit.execution.calls.ffi.attributes import parse_attributes
 
 _FLOATS = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
 
@@ -32,6 +35,24 @@ class Config:
             raise ShapeError(f"backend_config must be a JSON object, got {text[:80]}", hint="see docs/workbench.md")
         whole = cls(cast("dict[str, object]", found))
         return whole.section(section) if section in whole else whole
+
+    @classmethod
+    def of_attributes(cls, text: str) -> Config:
+        """The attributes of a call of the typed FFI. Raises ParseError."""
+        return cls(
+            {
+                name: value.tolist() if isinstance(value, np.ndarray) else value
+                for name, value in parse_attributes(text).items()
+            }
+        )
+
+    @classmethod
+    def of_numbers(cls, text: str, names: Sequence[str]) -> Config:
+        """Numbers with commas between them, by the names of the first of them. Raises ShapeError."""
+        parts = [part.strip() for part in text.strip().strip('"').split(",")] if text.strip() else []
+        if len(parts) > len(names):
+            raise ShapeError(f"backend_config has {len(parts)} numbers", hint=f"they are {', '.join(names)}")
+        return cls(dict(zip(names, parts, strict=False)))
 
     def __contains__(self, key: str) -> bool:
         return key in self._fields

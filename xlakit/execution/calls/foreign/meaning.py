@@ -96,7 +96,7 @@ class Foreign:
         if not self.declared.is_tuple:
             return value
         others = [] if last is None else [last]
-        zeros = [self._zeros(shape) for shape in self.results[1 : len(self.results) - len(others)]]
+        zeros = [self.zeros(shape) for shape in self.results[1 : len(self.results) - len(others)]]
         return tuple_([value, *zeros, *others])
 
     def all_finished(self, values: Sequence[XlaOp]) -> XlaOp:
@@ -117,9 +117,10 @@ class Foreign:
                     hint="compare shapes and dimension numbers with the text that XLA printed",
                 )
             made.append(convert_element_type(value, shape.element_type))
-        return tuple_([*made, *(self._zeros(shape) for shape in self.results[len(values) :])])
+        return tuple_([*made, *(self.zeros(shape) for shape in self.results[len(values) :])])
 
-    def _zeros(self, shape: Shape) -> XlaOp:
+    def zeros(self, shape: Shape) -> XlaOp:
+        """Zeros for a work space. Raises UnsupportedError for what is no array."""
         if not shape.is_array:
             raise UnsupportedError(f"a result of shape {shape} has no meaning here", hint="results may be arrays")
         return broadcast(constant(self.builder, 0, shape.element_type), shape.dimensions)

@@ -14,19 +14,47 @@ from xlakit.ir.operation import Evaluation, Value
 from xlakit.ops.custom_call import CustomCall
 
 if TYPE_CHECKING:
+    from xlakit.execution.calls.foreign.config import Config
     from xlakit.execution.calls.foreign.meaning import Foreign
     from xlakit.ops.handle import XlaOp
 
 _GEMM = "gemm_backend_config"
 _ATTENTION, _BLOCKS = "cudnn_fmha_backend_config", "block_scaled_dot_backend_config"
 _CONVOLUTION = "cudnn_conv_backend_config"
+_FFI = "attributes of the typed FFI"
+# The names of JAX's calls for GPUs behind ``cusolver_`` or ``hipsolver_``, and the functions of solvers.py for them.
+_SOLVERS = {
+    "geev": "geev",
+    "geqrf": "geqrf",
+    "gesdd": "svd",
+    "gesvd": "svd",
+    "gesvdj": "svd_with_columns",
+    "gesvdp": "svd_with_columns",
+    "getrf": "getrf",
+    "orgqr": "orgqr",
+    "ormqr": "ormqr",
+    "potrf": "potrf",
+    "syevd": "syevd",
+    "syrk": "syrk",
+    "sytrd": "sytrd",
+}
+# Those behind ``cu`` or ``hip``.
+_KERNELS = {
+    "_cholesky_update_ffi": "cholesky_update",
+    "_lu_pivots_to_permutation": "permutation",
+    "hybrid_eig_comp": "eig_complex",
+    "hybrid_eig_real": "eig_real",
+    "hybrid_geqp3": "geqp3",
+    "sparse_gtsv2_ffi": "gtsv2",
+}
 
 
 class ForeignCall:
     """The function of a target: another one builds what a call computes of its operands, instruction and config.
 
-    section: the key of backend_config that has the config. page, build: that other function, and its file in this
-    folder, which is loaded for the first call: few programs have any.
+    section: the key of backend_config that has the config; of calls of the typed FFI (``_FFI``) backend_config is a
+    dictionary of attributes, and of others a list of numbers, whose names ``section`` has. page, build: that other
+    function, and its file in this folder, which is loaded for the first call: few programs have any.
     """
 
     def __init__(self, section: str, page: str, build: str) -> None:
@@ -56,15 +84,23 @@ class ForeignCall:
 
     def _make(self, op: CustomCall, declared: Shape, shapes: Sequence[Shape], text: str) -> Computation:
         from xlakit.builder import XlaBuilder
-        from xlakit.execution.calls.foreign.config import Config
         from xlakit.execution.calls.foreign.meaning import Foreign
         from xlakit.ops.data import parameter
 
         build: Callable[[Foreign], XlaOp] = getattr(import_module(f"{__package__}.{self._page}"), self._build)
         builder = XlaBuilder("foreign_call")
         operands = tuple(parameter(builder, i, shape.without_layout()) for i, shape in enumerate(shapes))
-        root = build(Foreign(builder, op, declared, operands, Config.parse(text, self._section)))
+        root = build(Foreign(builder, op, declared, operands, self._config(text)))
         return builder.build(root).computation
+
+    def _config(self, text: str) -> Config:
+        from xlakit.execution.calls.foreign.config import Config
+
+        if self._section == _FFI:
+            return Config.of_attributes(text)
+        if "," in self._section:
+            return Config.of_numbers(text, self._section.split(","))
+        return Config.parse(text, self._section)
 
 
 def foreign_calls() -> dict[str, ForeignCall]:
@@ -90,6 +126,24 @@ def foreign_calls() -> dict[str, ForeignCall]:
         "__cusolver$cholesky": ForeignCall("cholesky_options", "cusolver", "cholesky"),
         "__op$block_scaled_dot": ForeignCall(_BLOCKS, "gemm", "block_scaled_dot"),
         "__op$dequantize": ForeignCall(_BLOCKS, "gemm", "dequantize"),
+        "ApproxTopK": ForeignCall("partial_reduce", "sorts", "partial_reduce"),
+        "Eigh": ForeignCall("lower,sort_eigenvalues,max_iter,tolerance", "factorizations", "eigh"),
+        "LuDecomposition": ForeignCall("lu", "factorizations", "lu"),
+        "PartialReduce": ForeignCall("partial_reduce", "sorts", "partial_reduce"),
+        "ProductOfElementaryHouseholderReflectors": ForeignCall("qr", "factorizations", "householder_product"),
+        "Qr": ForeignCall("qr", "factorizations", "qr"),
+        "__cub$DeviceRadixSort": ForeignCall("sort", "sorts", "radix_sort"),
+        **{
+            f"{library}solver_{name}_ffi": ForeignCall(_FFI, "solvers", build)
+            for library in ("cu", "hip")
+            for name, build in _SOLVERS.items()
+        },
+        **{
+            f"{library}{name}": ForeignCall(_FFI, "solvers", build)
+            for library in ("cu", "hip")
+            for name, build in _KERNELS.items()
+        },
+        **{f"{library}_threefry2x32_ffi": ForeignCall(_FFI, "random", "threefry2x32") for library in ("cu", "hip")},
         "__onednn$matmul": ForeignCall("onednn_matmul_config", "onednn", "matmul"),
         "__onednn$softmax": ForeignCall("onednn_softmax_config", "onednn", "softmax"),
     }
