@@ -8,7 +8,8 @@ run in the next one.
 
 With ``--keep FOLDER`` results stay: the next run does what is not done, and ``--seconds 0`` only reports. ``--again``
 has those that failed run again. So the platforms may be run apart (``--only``), and jaxlib's once for ever. ``--after``
-runs on jaxlib's CPU only the tests that failed or were skipped on xlakit, which finds all that is reported.
+runs on jaxlib's CPU only the tests that failed, were skipped, or took ten seconds of processor time on xlakit, which
+finds all that is reported: tests that pass on both and take five times as long on xlakit are named, too.
 
 JAX's tests need absl-py. FILES are names in ``tests/`` without ``_test.py``, such as ``lax lax_control_flow``. ``-k``
 chooses among the tests as pytest does. To JAX's tests all platforms are processors: none is skipped for being of
@@ -49,6 +50,8 @@ PLATFORMS = {
 }
 _ROOT = Path(__file__).parents[1]
 _TESTS_SHOWN = 3
+# Of processor time. A test that took longer is compared with jaxlib's CPU, and named if it took so many times as long.
+_SLOW_SECONDS, _SLOW_TIMES = 10, 5
 # What pytest ends with where it was interrupted, has failed itself, or was called in a wrong way.
 _NOT_RUN = (2, 3, 4)
 # What it ends with where tests passed, where some failed, and where there were none to run.
@@ -92,18 +95,27 @@ class Choice:
 def run_platforms(
     file: Path, platforms: Iterable[str], choice: Choice, *, after: bool = False, name: str = ""
 ) -> dict[str, Results]:
-    """The results of a file on platforms; ``after`` one, the others run only the tests that did not pass there."""
+    """The results of a file on platforms; ``after`` one, the others run what did not pass there or was slow."""
     found: dict[str, Results] = {}
     for platform in platforms:
         if after and found:
             first = next(iter(found.values()))
-            not_passed = tuple(test for test, (outcome, _) in first.tests.items() if outcome != "passed")
-            if not not_passed:
+            in_question = tuple(
+                test
+                for test, (outcome, text) in first.tests.items()
+                if outcome != "passed" or _seconds(text) > _SLOW_SECONDS
+            )
+            if not in_question:
                 continue
-            found[platform] = run(file, platform, replace(choice, names=not_passed), name)
+            found[platform] = run(file, platform, replace(choice, names=in_question), name)
         else:
             found[platform] = run(file, platform, choice, name)
     return found
+
+
+def _seconds(text: str) -> float:
+    """The processor time of a test that passed; older files of results do not have it."""
+    return float(text or 0)
 
 
 def run(file: Path, platform: str, choice: Choice, name: str = "") -> Results:
@@ -231,13 +243,20 @@ def report(file: str, results: Mapping[str, Results]) -> int:
                 worse += [] if accepted else [test]
     for cause, tests in sorted(causes.items(), key=lambda item: -len(item[1])):
         print(f"    {len(tests):>4}  {cause}\n          {', '.join(tests[:_TESTS_SHOWN])}")
+    for test in ours.of("passed"):
+        outcome, text = theirs.tests.get(test, ("", ""))
+        taken, there = _seconds(ours.tests[test][1]), _seconds(text)
+        if outcome == "passed" and text and taken > max(_SLOW_SECONDS, _SLOW_TIMES * there):
+            print(f"          slower: {taken:.1f} s of processor time, {there:.1f} s on jaxlib's CPU\n          {test}")
     return len(worse)
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which tests run on which platforms, and where results are kept."""
     parser.add_argument("--sample", type=int, default=0, help="how many of a file's tests, chosen by chance; 0 for all")
-    parser.add_argument("--after", action="store_true", help="on jaxlib's CPU only tests that did not pass on xlakit")
+    parser.add_argument(
+        "--after", action="store_true", help="on jaxlib's CPU only tests that did not pass on xlakit or were slow"
+    )
     parser.add_argument("-k", dest="choice", default="", help="which tests, as pytest takes it")
     add_platform_options(parser)
 

@@ -7,7 +7,7 @@ the last run stopped. Last comes a table, a line for each library: how many of i
 
 ``--share SECONDS`` takes a library's files in an order of chance (``--seed``), until so much time is over.
 
-``--after`` runs on jaxlib's CPU only the tests that failed or were skipped on xlakit: the others tell nothing more.
+``--after`` runs on jaxlib's CPU only the tests that failed, were skipped or were slow on xlakit.
 """
 
 from __future__ import annotations

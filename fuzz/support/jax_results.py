@@ -1,8 +1,8 @@
 """A pytest plugin for fuzz.jax_tests: writes down each test's outcome as it ends, so that a crash loses only one.
 
 Each line of the file that JAX_RESULTS names is JSON: the test, its outcome (``begun``, ``passed``, ``failed``,
-``skipped``), and what was said. A test whose outcome stands there already is not run again. The line of no test, with
-the outcome ``found``, says how many tests there are.
+``skipped``), and what was said; of one that passed, the seconds of processor time that it took. A test whose outcome
+stands there already is not run again. The line of no test, with the outcome ``found``, says how many tests there are.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 _PATH = Path(os.environ.get("JAX_RESULTS", os.devnull))
 _MOST_CHARACTERS = 2000
+_began: dict[str, float] = {}
 
 
 def read(path: Path) -> dict[str, tuple[str, str]]:
@@ -86,14 +88,16 @@ def _name(nodeid: str) -> str:
 
 def pytest_runtest_logstart(nodeid: str) -> None:
     """Note which test runs, for the case that it never ends."""
-    write(_PATH, _name(nodeid), "begun")
+    test = _name(nodeid)
+    _began[test] = time.process_time()
+    write(_PATH, test, "begun")
 
 
 def pytest_runtest_logreport(report: Any) -> None:
     """Note how it ended; of its three parts only what is more than a pass."""
     test = _name(report.nodeid)
     if report.when == "call" and report.passed:
-        write(_PATH, test, "passed")
+        write(_PATH, test, "passed", f"{time.process_time() - _began.pop(test):.1f}")
     elif report.skipped:
         said = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         write(_PATH, test, "skipped", str(said))

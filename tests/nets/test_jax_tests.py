@@ -81,6 +81,26 @@ def test_after_one_platform_the_other_runs_only_what_did_not_pass(crashing, monk
     assert len(crashing) == 3
 
 
+def test_after_one_platform_the_other_runs_what_was_slow_too(crashing, tmp_path):
+    file = tmp_path / "slow_test.py"
+    file.write_text("def test_a(): pass\ndef test_b(): pass\n")
+    (tmp_path / "kept").mkdir()
+    lines(tmp_path / "kept" / "slow.as-cpu.jsonl", ("test_a", "passed", "9.5"), ("test_b", "passed", "10.5"))
+    found = run_platforms(file, ["as-cpu", "cpu"], Choice(seconds=60, keep=tmp_path / "kept"), after=True)
+    assert found["as-cpu"].of("passed") == ["test_a", "test_b"]
+    assert found["cpu"].of("passed") == ["test_b"]
+    assert float(found["cpu"].tests["test_b"][1]) >= 0
+
+
+def test_what_takes_much_longer_here_is_named(capsys):
+    ours = {"T::a": ("passed", "12.5"), "T::b": ("passed", "12.5"), "T::c": ("passed", "4"), "T::d": ("passed", "99")}
+    theirs = {"T::a": ("passed", "2.1"), "T::b": ("passed", "2.9"), "T::c": ("passed", "0.1"), "T::d": ("failed", "")}
+    assert report("lax", {"as-cpu": Results(ours), "cpu": Results(theirs)}) == 0
+    said = capsys.readouterr().out
+    assert "slower: 12.5 s of processor time, 2.1 s on jaxlib's CPU" in said
+    assert said.count("slower") == 1
+
+
 def test_what_fails_here_alone_is_told_by_cause(capsys, monkeypatch):
     ours = Results(
         {f"T::{n}": ("failed", f"ValueError: {n} is not 7") for n in range(3)} | {"T::9": ("failed", "both")}
