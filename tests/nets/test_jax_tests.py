@@ -50,7 +50,7 @@ def crashing(monkeypatch, tmp_path):
 
 def test_a_run_goes_on_after_a_crash_and_where_the_last_one_ended(crashing, monkeypatch, tmp_path):
     monkeypatch.setenv("FAILS", "x")
-    choice = Choice(seconds=60, keep=tmp_path / "kept")
+    choice = Choice(seconds=600, keep=tmp_path / "kept")
     found = run(tmp_path / "three_test.py", "cpu", choice)
     assert {test: outcome for test, (outcome, _) in found.tests.items()} == {
         "test_a": "passed", "test_b": "failed", "test_c": "failed"
@@ -60,7 +60,7 @@ def test_a_run_goes_on_after_a_crash_and_where_the_last_one_ended(crashing, monk
     assert run(tmp_path / "three_test.py", "cpu", Choice(seconds=0, keep=tmp_path / "kept")) == found
     assert len(crashing) == 2
     monkeypatch.setenv("FAILS", "")
-    again = Choice(seconds=60, keep=tmp_path / "kept", again=True, tests="test_c")
+    again = Choice(seconds=600, keep=tmp_path / "kept", again=True, tests="test_c")
     assert run(tmp_path / "three_test.py", "cpu", again).of("passed") == ["test_a", "test_c"]
     assert "test_b" not in read(tmp_path / "kept" / "three.cpu.jsonl")
 
@@ -69,14 +69,14 @@ def test_after_one_platform_the_other_runs_only_what_did_not_pass(crashing, monk
     monkeypatch.setenv("FAILS", "")
     file = tmp_path / "skipping_test.py"
     file.write_text("import pytest\ndef test_a(): pass\ndef test_b(): pytest.skip('no')\ndef test_c(): assert False\n")
-    found = run_platforms(file, ["as-cpu", "cpu"], Choice(seconds=60, keep=tmp_path / "kept"), after=True)
+    found = run_platforms(file, ["as-cpu", "cpu"], Choice(seconds=600, keep=tmp_path / "kept"), after=True)
     assert found["as-cpu"].of("passed") == ["test_a"]
     assert found["cpu"].has_ended
     assert {test: outcome for test, (outcome, _) in found["cpu"].tests.items()} == {
         "test_b": "skipped", "test_c": "failed"
     }  # fmt: skip
     file.write_text("def test_a(): pass\n")
-    found = run_platforms(file, ["as-cpu", "cpu"], Choice(seconds=60, keep=tmp_path / "other"), after=True)
+    found = run_platforms(file, ["as-cpu", "cpu"], Choice(seconds=600, keep=tmp_path / "other"), after=True)
     assert list(found) == ["as-cpu"]
     assert len(crashing) == 3
 
@@ -86,7 +86,7 @@ def test_after_one_platform_the_other_runs_what_was_slow_too(crashing, tmp_path)
     file.write_text("def test_a(): pass\ndef test_b(): pass\n")
     (tmp_path / "kept").mkdir()
     lines(tmp_path / "kept" / "slow.as-cpu.jsonl", ("test_a", "passed", "9.5"), ("test_b", "passed", "10.5"))
-    found = run_platforms(file, ["as-cpu", "cpu"], Choice(seconds=60, keep=tmp_path / "kept"), after=True)
+    found = run_platforms(file, ["as-cpu", "cpu"], Choice(seconds=600, keep=tmp_path / "kept"), after=True)
     assert found["as-cpu"].of("passed") == ["test_a", "test_b"]
     assert found["cpu"].of("passed") == ["test_b"]
     assert float(found["cpu"].tests["test_b"][1]) >= 0
