@@ -60,6 +60,7 @@ NETS: tuple[Net, ...] = (
     _net("modules", "fuzz.modules", 2, "modules of many operations against the interpreter"),
     _net("modules-fused", "fuzz.modules --fused", 2, "the same with fusions as other compilers make them"),
     _net("attributes", "fuzz.attributes", 1, "attributes that are wrong, or nearly: refused, or the same twice"),
+    _net("legal-mutants", "fuzz.legal_mutants", 2, "changed programs that are still legal, on all backends"),
     _net("plain", "fuzz.plain --of modules", 1, "the same against plain code"),
     _net("plain-large", "fuzz.plain --of large", 2, "operations on large arrays against plain code"),
     _net("large", "fuzz.large", 2, "operations on large arrays against the interpreter, on several threads"),

@@ -55,11 +55,16 @@ def judge(program: Program, what: str = "all") -> str:
     return fault_of(HloModule.from_text(program.text), program.arguments[0], what)
 
 
-def fault_of(module: HloModule, arguments: Sequence[Any], what: str = "all") -> str:
-    """What is wrong with a module's code, next to that without ``what``; empty where nothing is."""
+def fault_of(
+    module: HloModule, arguments: Sequence[Any], what: str = "all", actual: Mapping[str, Any] | None = None
+) -> str:
+    """What is wrong with a module's code, next to that without ``what``; empty where nothing is.
+
+    actual: what its code gives, where it has run.
+    """
     left_out = set(PLAIN) if what == "all" else set(what.split(","))
     try:
-        actual = _results(module, arguments)
+        actual = _results(module, arguments) if actual is None else actual
         # Without FMA elementary functions have other last bits.
         with compiling(DEFAULT, plain=left_out, cpu=current().cpu):
             expected = _results(module, arguments)
