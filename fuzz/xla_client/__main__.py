@@ -23,8 +23,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fuzz.xla_client.calls import DRAWS, Call, drawn, spoiled
+from fuzz.xla_client.calls import DRAWS, drawn
 from fuzz.xla_client.compared import difference
+from fuzz.xla_client.draft import Call, spoiled
 from fuzz.xla_client.probe import DIED
 
 _ROOT = Path(__file__).parents[2]

@@ -1,77 +1,16 @@
-"""Draws calls of functions of ``ops``, as :mod:`fuzz.xla_client.probe` takes them: valid ones, and with a fault."""
+"""A function for each function of ``ops`` that draws a valid call of it; ``DRAWS`` is their table."""
 
 from __future__ import annotations
 
-import copy
 import math
 import random
 from collections.abc import Callable
-from typing import Any
 
-Call = dict[str, Any]
-Value = list[Any]
-
-_FLOATS = ("float32", "float32", "float64", "bfloat16", "float16")
-_COMPLEX = ("complex64", "complex128")
-_INTEGERS = ("int32", "int32", "int8", "uint8", "int16", "uint32", "int64", "uint64")
-_TYPES = (*_FLOATS, *_INTEGERS, *_COMPLEX, "bool")
-_ETYPES = ("F32", "S32", "F64", "BF16", "F16", "S8", "U8", "U32", "S64", "C64", "PRED", "U16")
-_SPECIAL = (0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0)
-
-
-class Draft:
-    """A call that is being drawn."""
-
-    def __init__(self, rng: random.Random, op: str) -> None:
-        self.rng = rng
-        self.call: Call = {"op": op, "operands": [], "arguments": [], "keywords": {}}
-
-    def operand(self, dtype: str, dimensions: list[int], low: float = -4, high: float = 4, values: Any = None) -> Value:
-        """A parameter of the program."""
-        drawn = self._numbers(dtype, dimensions, low, high) if values is None else values
-        self.call["operands"].append([dtype, dimensions, drawn])
-        return ["operand", len(self.call["operands"]) - 1]
-
-    def _numbers(self, dtype: str, dimensions: list[int], low: float, high: float) -> list[Any]:
-        return [self._number(dtype, low, high) for _ in range(math.prod(dimensions))]
-
-    def _number(self, dtype: str, low: float, high: float) -> Any:
-        if dtype == "bool":
-            return self.rng.random() < 0.5
-        if "int" in dtype:
-            return self.rng.randint(max(0, int(low)) if dtype.startswith("u") else int(low), int(high))
-        if dtype.startswith("complex"):
-            return [round(self.rng.uniform(low, high), 2), round(self.rng.uniform(low, high), 2)]
-        special = [s for s in _SPECIAL if low <= s <= high or (low == -4 and high == 4)]
-        if special and self.rng.random() < 0.1:
-            return self.rng.choice(special)
-        return round(self.rng.uniform(low, high), 2)
-
-    def shape(self, least: int = 0, most: int = 3) -> list[int]:
-        """Dimensions."""
-        return [
-            self.rng.choice((1, 2, 3, 3, 4, 0 if self.rng.random() < 0.2 else 5))
-            for _ in range(self.rng.randint(least, most))
-        ]
-
-    def some(self, count: int) -> list[int]:
-        """Some of the dimensions, in order."""
-        return [d for d in range(count) if self.rng.random() < 0.5]
-
-    def give(self, *arguments: Value, **keywords: Value) -> Call:
-        """The call of these arguments."""
-        self.call["arguments"], self.call["keywords"] = list(arguments), keywords
-        return self.call
-
+from fuzz.xla_client.draft import COMPLEX, FLOATS, INTEGERS, TYPES, Call, Draft, Value, plain
 
 Draw = Callable[[Draft], Call]
 
-
-def plain(value: Any) -> Value:
-    """A value of Python."""
-    return ["plain", value]
-
-
+_ETYPES = ("F32", "S32", "F64", "BF16", "F16", "S8", "U8", "U32", "S64", "C64", "PRED", "U16")
 _UNARY = (
     "Abs", "Neg", "Ceil", "Floor", "Round", "Sign", "IsFinite", "Not", "Exp", "Clz", "PopulationCount", "Square",
     "Reciprocal", "Expm1", "Log", "Log1p", "Logistic", "Sin", "Cos", "Tan", "Tanh", "Sqrt", "Rsqrt", "Cbrt",
@@ -101,14 +40,14 @@ _FLOATING = {
 
 def _type_for(draft: Draft, op: str) -> str:
     if draft.rng.random() < 0.1:
-        return draft.rng.choice(_TYPES)
+        return draft.rng.choice(TYPES)
     if op in _INTEGRAL:
-        return draft.rng.choice((*_INTEGERS, "bool"))
+        return draft.rng.choice((*INTEGERS, "bool"))
     if op == "Complex":
         return draft.rng.choice(("float32", "float64"))
     if op in _FLOATING:
-        return draft.rng.choice(_FLOATS)
-    return draft.rng.choice(_TYPES)
+        return draft.rng.choice(FLOATS)
+    return draft.rng.choice(TYPES)
 
 
 def _unary(draft: Draft) -> Call:
@@ -132,59 +71,59 @@ def _binary(draft: Draft) -> Call:
 
 
 def _clamp(draft: Draft) -> Call:
-    dtype, dimensions = draft.rng.choice((*_FLOATS, *_INTEGERS)), draft.shape()
+    dtype, dimensions = draft.rng.choice((*FLOATS, *INTEGERS)), draft.shape()
     ends = [[] if draft.rng.random() < 0.5 else dimensions for _ in range(2)]
     return draft.give(draft.operand(dtype, ends[0]), draft.operand(dtype, dimensions), draft.operand(dtype, ends[1]))
 
 
 def _select(draft: Draft) -> Call:
-    dtype, dimensions = draft.rng.choice(_TYPES), draft.shape()
+    dtype, dimensions = draft.rng.choice(TYPES), draft.shape()
     pred = draft.operand("bool", [] if draft.rng.random() < 0.3 else dimensions)
     return draft.give(pred, draft.operand(dtype, dimensions), draft.operand(dtype, dimensions))
 
 
 def _convert(draft: Draft) -> Call:
-    return draft.give(draft.operand(draft.rng.choice(_TYPES), draft.shape()), ["type", draft.rng.choice(_ETYPES)])
+    return draft.give(draft.operand(draft.rng.choice(TYPES), draft.shape()), ["type", draft.rng.choice(_ETYPES)])
 
 
 def _reduce_precision(draft: Draft) -> Call:
     bits = [plain(draft.rng.randint(1, 8)), plain(draft.rng.randint(0, 20))]
-    return draft.give(draft.operand(draft.rng.choice(_FLOATS), draft.shape()), *bits)
+    return draft.give(draft.operand(draft.rng.choice(FLOATS), draft.shape()), *bits)
 
 
 def _broadcast(draft: Draft) -> Call:
-    return draft.give(draft.operand(draft.rng.choice(_TYPES), draft.shape()), plain(draft.shape(0, 2)))
+    return draft.give(draft.operand(draft.rng.choice(TYPES), draft.shape()), plain(draft.shape(0, 2)))
 
 
 def _broadcast_in_dim(draft: Draft) -> Call:
     dimensions = draft.shape(1)
     kept = draft.some(len(dimensions))
     sizes = [1 if draft.rng.random() < 0.3 else dimensions[d] for d in kept]
-    return draft.give(draft.operand(draft.rng.choice(_TYPES), sizes), plain(dimensions), plain(kept))
+    return draft.give(draft.operand(draft.rng.choice(TYPES), sizes), plain(dimensions), plain(kept))
 
 
 def _reshape(draft: Draft) -> Call:
     dimensions = draft.rng.choice(([2, 3, 2], [12], [4, 3], [1, 12], [2, 6]))
     target = draft.rng.choice(([3, 4], [12], [2, 2, 3], [6, 2, 1], [12, 1]))
-    return draft.give(draft.operand(draft.rng.choice(_TYPES), dimensions), plain(target))
+    return draft.give(draft.operand(draft.rng.choice(TYPES), dimensions), plain(target))
 
 
 def _collapse(draft: Draft) -> Call:
     dimensions = draft.shape(1, 4)
     first = draft.rng.randrange(len(dimensions))
     last = draft.rng.randint(first, len(dimensions) - 1)
-    return draft.give(draft.operand(draft.rng.choice(_TYPES), dimensions), plain(list(range(first, last + 1))))
+    return draft.give(draft.operand(draft.rng.choice(TYPES), dimensions), plain(list(range(first, last + 1))))
 
 
 def _transpose(draft: Draft) -> Call:
     dimensions = draft.shape()
     order = draft.rng.sample(range(len(dimensions)), len(dimensions))
-    return draft.give(draft.operand(draft.rng.choice(_TYPES), dimensions), plain(order))
+    return draft.give(draft.operand(draft.rng.choice(TYPES), dimensions), plain(order))
 
 
 def _rev(draft: Draft) -> Call:
     dimensions = draft.shape()
-    return draft.give(draft.operand(draft.rng.choice(_TYPES), dimensions), plain(draft.some(len(dimensions))))
+    return draft.give(draft.operand(draft.rng.choice(TYPES), dimensions), plain(draft.some(len(dimensions))))
 
 
 def _slice(draft: Draft) -> Call:
@@ -192,7 +131,7 @@ def _slice(draft: Draft) -> Call:
     starts = [draft.rng.randint(0, d) for d in dimensions]
     limits = [draft.rng.randint(s, d) for s, d in zip(starts, dimensions, strict=True)]
     strides = [draft.rng.randint(1, 3) for _ in dimensions]
-    return draft.give(draft.operand(draft.rng.choice(_TYPES), dimensions), plain(starts), plain(limits), plain(strides))
+    return draft.give(draft.operand(draft.rng.choice(TYPES), dimensions), plain(starts), plain(limits), plain(strides))
 
 
 def _slice_in_dim(draft: Draft) -> Call:
@@ -200,14 +139,14 @@ def _slice_in_dim(draft: Draft) -> Call:
     d = draft.rng.randrange(len(dimensions))
     start = draft.rng.randint(0, dimensions[d])
     numbers = [start, draft.rng.randint(start, dimensions[d]), draft.rng.randint(1, 3), d]
-    return draft.give(draft.operand(draft.rng.choice(_TYPES), dimensions), *map(plain, numbers))
+    return draft.give(draft.operand(draft.rng.choice(TYPES), dimensions), *map(plain, numbers))
 
 
 def _dynamic_slice(draft: Draft) -> Call:
-    dimensions, dtype = draft.shape(), draft.rng.choice(_TYPES)
+    dimensions, dtype = draft.shape(), draft.rng.choice(TYPES)
     sizes = [draft.rng.randint(0, d) for d in dimensions]
     value = draft.operand(dtype, dimensions)
-    kind = draft.rng.choice(_INTEGERS)
+    kind = draft.rng.choice(INTEGERS)
     starts: Value = ["list", *[draft.operand(kind, [], -2, 5) for _ in dimensions]]
     if draft.call["op"] == "DynamicSlice":
         return draft.give(value, starts, plain(sizes))
@@ -215,14 +154,14 @@ def _dynamic_slice(draft: Draft) -> Call:
 
 
 def _concatenate(draft: Draft) -> Call:
-    dimensions, dtype = draft.shape(1), draft.rng.choice(_TYPES)
+    dimensions, dtype = draft.shape(1), draft.rng.choice(TYPES)
     d = draft.rng.randrange(len(dimensions))
     parts = [[*dimensions[:d], draft.rng.randint(0, 3), *dimensions[d + 1 :]] for _ in range(draft.rng.randint(1, 3))]
     return draft.give(["builder"], ["list", *[draft.operand(dtype, part) for part in parts]], plain(d))
 
 
 def _pad(draft: Draft) -> Call:
-    dimensions, dtype = draft.shape(), draft.rng.choice(_TYPES)
+    dimensions, dtype = draft.shape(), draft.rng.choice(TYPES)
     triples = [[draft.rng.randint(-1, 2), draft.rng.randint(-1, 2), draft.rng.randint(0, 2)] for _ in dimensions]
     return draft.give(draft.operand(dtype, dimensions), draft.operand(dtype, []), ["padding", *triples])
 
@@ -230,13 +169,13 @@ def _pad(draft: Draft) -> Call:
 def _dot(draft: Draft) -> Call:
     n, k, m = (draft.rng.randint(0, 4) for _ in range(3))
     lhs, rhs = draft.rng.choice((([n, k], [k, m]), ([k], [k, m]), ([n, k], [k]), ([k], [k]), ([], [n, k])))
-    dtype = draft.rng.choice((*_FLOATS, *_COMPLEX, "int32", "int8"))
+    dtype = draft.rng.choice((*FLOATS, *COMPLEX, "int32", "int8"))
     return draft.give(draft.operand(dtype, lhs), draft.operand(dtype, rhs))
 
 
 def _dot_general(draft: Draft) -> Call:
     b, n, k, m = (draft.rng.randint(1, 4) for _ in range(4))
-    dtype = draft.rng.choice((*_FLOATS, *_COMPLEX, "int32", "int8"))
+    dtype = draft.rng.choice((*FLOATS, *COMPLEX, "int32", "int8"))
     if draft.rng.random() < 0.5:
         lhs, rhs, contracting, batch = [b, n, k], [b, k, m], [[2], [1]], [[0], [0]]
     else:
@@ -344,13 +283,13 @@ def _iota(draft: Draft) -> Call:
 
 
 def _constant(draft: Draft) -> Call:
-    dtype, dimensions = draft.rng.choice(_TYPES), draft.shape()
+    dtype, dimensions = draft.rng.choice(TYPES), draft.shape()
     draft.operand(dtype, dimensions)
     return draft.give(["builder"], ["array", *draft.call["operands"].pop()])
 
 
 def _tuple(draft: Draft) -> Call:
-    parts = [draft.operand(draft.rng.choice(_TYPES), draft.shape()) for _ in range(draft.rng.randint(0, 3))]
+    parts = [draft.operand(draft.rng.choice(TYPES), draft.shape()) for _ in range(draft.rng.randint(0, 3))]
     return draft.give(["builder"], ["list", *parts])
 
 
@@ -358,7 +297,7 @@ def _fft(draft: Draft) -> Call:
     kind = draft.rng.choice(("FFT", "IFFT", "RFFT", "IRFFT"))
     lengths = [draft.rng.randint(1, 6) for _ in range(draft.rng.randint(1, 3))]
     inner = [*lengths[:-1], lengths[-1] // 2 + 1] if kind == "IRFFT" else lengths
-    dtype = draft.rng.choice(("float32", "float64") if kind == "RFFT" else _COMPLEX)
+    dtype = draft.rng.choice(("float32", "float64") if kind == "RFFT" else COMPLEX)
     value = draft.operand(dtype, [*draft.shape(0, 1), *inner], -3, 3)
     return draft.give(value, ["enum", "FftType", kind], plain(lengths))
 
@@ -395,7 +334,7 @@ def _triangular_solve(draft: Draft) -> Call:
 
 def _gather(draft: Draft) -> Call:
     fields = {"offset_dims": [1], "collapsed_slice_dims": [0], "start_index_map": [0], "index_vector_dim": 1}
-    value = draft.operand(draft.rng.choice(_TYPES), [5, 3])
+    value = draft.operand(draft.rng.choice(TYPES), [5, 3])
     indices = draft.operand("int32", [4, 1], -2, 6)
     return draft.give(value, indices, ["record", "GatherDimensionNumbers", fields], plain([1, draft.rng.randint(1, 3)]))
 
@@ -473,37 +412,9 @@ DRAWS: dict[str, Draw] = {
     "Tuple": _tuple,
 }
 
-_JUNK: tuple[Value, ...] = (
-    plain(None), plain("text"), plain(1.5), plain(-1), plain(7), plain(True), plain([]), plain([0, 0]), plain([-1]),
-    plain([9]), plain([1.5]), plain({"a": 1}), ["builder"], ["type", "F32"], ["shape", "f32[2]"], ["pairs", [0, 1]],
-    ["computation", "Add", ["float32", "float32"]], ["operand", 0],
-)  # fmt: skip
-
 
 def drawn(seed: int, ops: list[str]) -> Call:
     """A call of one of some functions."""
     rng = random.Random(seed)
     op = rng.choice(ops)
     return DRAWS[op](Draft(rng, op))
-
-
-def spoiled(seed: int, call: Call) -> Call:
-    """The call with a fault: another argument, one too few or too many, or an operand of another type or shape."""
-    rng, call = random.Random(seed), copy.deepcopy(call)
-    arguments, keywords, way = call["arguments"], call["keywords"], rng.random()
-    junk = rng.choice(_JUNK if call["operands"] else _JUNK[:-1])
-    if way < 0.6 and arguments:
-        arguments[rng.randrange(len(arguments))] = junk
-    elif way < 0.7 and arguments:
-        arguments.pop(rng.randrange(len(arguments)))
-    elif way < 0.8:
-        arguments.append(junk)
-    elif way < 0.85 or not call["operands"]:
-        keywords["unknown" if rng.random() < 0.5 else "operand"] = junk
-    else:
-        operand = rng.choice(call["operands"])
-        dtype, dimensions = rng.choice(_TYPES), rng.choice(([], [2], [2, 3], [3, 0]))
-        operand[:] = [dtype, dimensions, [0] * math.prod(dimensions)]
-        if dtype.startswith("complex"):
-            operand[2] = [[0, 0]] * math.prod(dimensions)
-    return call

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fuzz.xla_client.calls import Call
+from fuzz.xla_client.draft import Call
 from fuzz.xla_client.probe import DIED
 
 Answer = dict[str, Any]

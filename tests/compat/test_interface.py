@@ -100,8 +100,11 @@ class TestBuilder:
     def test_wrong_types(self):
         builder = xc.XlaBuilder("b")
         one = ops.Constant(builder, 1)
-        with pytest.raises(TypeError, match="rhs is of type XlaOp"):
+        with pytest.raises(TypeError, match="rhs is 3"):
             ops.Add(one, 3)
+        with pytest.raises(TypeError, match="new_element_type is 999"):
+            ops.ConvertElementType(one, 999)
+        assert str(builder.get_shape(ops.ConvertElementType(one, int(xc.PrimitiveType.F32)))) == "f32[]"
         with pytest.raises(TypeError):
             ops.Iota(builder, "f32", 3)
         with pytest.raises(TypeError):

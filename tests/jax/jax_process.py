@@ -53,3 +53,32 @@ def asynchronous_process(program):
     return subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
+
+
+_FORK_AND_EXIT = """
+import os
+pending = slow(8 * tests.COUNT, x)
+child = os.fork()
+if not child:
+    try:
+        np.asarray(pending)
+    except Exception as error:
+        print(str(error), flush=True)
+    print(np.asarray(slow(1, x))[5], flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print(np.asarray(pending)[5])
+# What a handler at the exit saves is there.
+kept.append(slow(tests.COUNT, x))
+"""
+
+
+def assert_fork_and_exit(setup, result):
+    """The process forks, and then ends, while a program runs whose elements are ``result``.
+
+    setup: a program that makes ``slow``, its argument ``x``, and a handler at the exit that prints what is kept.
+    """
+    done = asynchronous_process(setup + _FORK_AND_EXIT)
+    lines = done.stdout.splitlines()
+    assert "the process was forked while the program ran" in lines[0], done.stderr
+    assert lines[1:] == [result, result, f"saved {result}"], done.stderr

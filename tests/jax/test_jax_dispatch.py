@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from jax_process import asynchronous_process, loaded_program, registered
+from jax_process import assert_fork_and_exit, asynchronous_process, loaded_program, registered
 
 
 def _slow():
@@ -309,26 +309,5 @@ def test_the_process_ends_while_calls_run(asynchronously):
     assert (done.returncode, done.stdout.strip()) == (0, "saved 1.0"), done.stderr
 
 
-_FORKED = """
-import os
-pending = slow(8 * tests.COUNT, x)
-child = os.fork()
-if not child:
-    try:
-        np.asarray(pending)
-    except Exception as error:
-        print(str(error), flush=True)
-    print(np.asarray(slow(1, x))[0], flush=True)
-    os._exit(0)
-os.waitpid(child, 0)
-print(np.asarray(pending)[0])
-# What a handler at the exit saves is there.
-kept.append(slow(tests.COUNT, x))
-"""
-
-
 def test_a_fork_and_an_exit_while_calls_run(asynchronously):
-    done = asynchronous_process(_AT_EXIT + _FORKED)
-    lines = done.stdout.splitlines()
-    assert "the process was forked while the program ran" in lines[0], done.stderr
-    assert lines[1:] == ["2.0", "2.0", "saved 2.0"], done.stderr
+    assert_fork_and_exit(_AT_EXIT, "2.0")

@@ -5,8 +5,9 @@ import random
 
 import pytest
 
-from fuzz.xla_client.calls import DRAWS, Draft, drawn, spoiled
+from fuzz.xla_client.calls import DRAWS, drawn
 from fuzz.xla_client.compared import difference
+from fuzz.xla_client.draft import Draft, spoiled
 from fuzz.xla_client.probe import DIED, Probe, signatures
 from xlakit.compat import xla_client
 

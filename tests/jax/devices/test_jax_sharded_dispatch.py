@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from jax_process import asynchronous_process, loaded_program, registered
+from jax_process import assert_fork_and_exit, loaded_program, registered
 from test_jax_dispatch import COUNT
 
 
@@ -189,8 +189,8 @@ def test_sharded_calls_that_run_later(asynchronously, check):
     asynchronously(check)
 
 
-_FORKED = """
-import atexit, os
+_AT_EXIT = """
+import atexit
 import jax
 import numpy as np
 import test_jax_sharded_dispatch as tests
@@ -200,23 +200,8 @@ atexit.register(lambda: print("saved", np.asarray(kept[0])[5]))
 slow = tests._slow()
 x = tests._split(np.ones(8, np.float32))
 slow(1, x)
-pending = slow(8 * tests.COUNT, x)
-child = os.fork()
-if not child:
-    try:
-        np.asarray(pending)
-    except Exception as error:
-        print(str(error), flush=True)
-    print(np.asarray(slow(1, x))[5], flush=True)
-    os._exit(0)
-os.waitpid(child, 0)
-print(np.asarray(pending)[5])
-kept.append(slow(tests.COUNT, x))
 """
 
 
 def test_a_fork_and_an_exit_while_sharded_calls_run(asynchronously):
-    done = asynchronous_process(_FORKED)
-    lines = done.stdout.splitlines()
-    assert "the process was forked while the program ran" in lines[0], done.stderr
-    assert lines[1:] == ["3.0", "3.0", "saved 3.0"], done.stderr
+    assert_fork_and_exit(_AT_EXIT, "3.0")

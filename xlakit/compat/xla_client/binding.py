@@ -1,11 +1,14 @@
 """Arguments as jaxlib's bindings take them: by the annotations of a function, and TypeError for what does not fit.
 
-Annotations may be classes, ``X | None``, ``Sequence[X]`` and tuples of a fixed length; everything else takes any value.
-An integer is any number with ``__index__`` of 64 bits, a float any real number, and a bool only True or False.
+Annotations may be classes, ``X | None``, ``Sequence[X]``, tuples of a fixed length, and ``Annotated[Any, X]``, whose
+arguments are X; everything else takes any value.
+An integer is any number with ``__index__`` of 64 bits, and so may be a member of an enumeration of integers; a float is
+any real number, and a bool only True or False.
 """
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
 import types
@@ -27,24 +30,23 @@ class MisfitError(Exception):
     """A value does not fit an annotation."""
 
 
-def bound(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """A function whose arguments are converted by its annotations, and whose errors are those of jaxlib.
+def binder(function: Callable[..., Any]) -> Callable[..., inspect.BoundArguments]:
+    """What binds arguments to the parameters of a function, converted by its annotations.
 
-    Raises TypeError for arguments that do not fit, and XlaRuntimeError for errors of xlakit.
+    It raises TypeError for arguments that do not fit.
     """
     signature = inspect.signature(function)
 
     @functools.cache
     def converts() -> dict[str, Convert]:
-        hints = typing.get_type_hints(function)
+        hints = typing.get_type_hints(function, include_extras=True)
         return {name: convert_of(hints[name]) for name in signature.parameters if name in hints}
 
-    @functools.wraps(function)
-    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def bind(*args: Any, **kwargs: Any) -> inspect.BoundArguments:
         try:
             given = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise incompatible(function.__name__, str(error)) from None
+            raise incompatible(function.__name__, f"{error}; it takes {signature}") from None
         convert = converts()
         for name, value in given.arguments.items():
             if name in convert:
@@ -52,6 +54,21 @@ def bound(function: Callable[_P, _R]) -> Callable[_P, _R]:
                     given.arguments[name] = convert[name](value)
                 except MisfitError:
                     raise incompatible(function.__name__, f"{name} is {_shown(value)}; it takes {signature}") from None
+        return given
+
+    return bind
+
+
+def bound(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """A function whose arguments are converted by its annotations, and whose errors are those of jaxlib.
+
+    Raises TypeError for arguments that do not fit, and XlaRuntimeError for errors of xlakit.
+    """
+    bind = binder(function)
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        given = bind(*args, **kwargs)
         try:
             return function(*given.args, **given.kwargs)
         except XlakitError as error:
@@ -62,20 +79,13 @@ def bound(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def unconstructed(init: Callable[_P, None]) -> Callable[_P, None]:
     """An ``__init__`` for this package alone: for arguments that do not fit, programs have no constructor."""
-    signature = inspect.signature(init)
-
-    @functools.cache
-    def converts() -> dict[str, Convert]:
-        hints = typing.get_type_hints(init)
-        return {name: convert_of(hints[name]) for name in signature.parameters if name in hints}
+    bind = binder(init)
 
     @functools.wraps(init)
     def construct(*args: _P.args, **kwargs: _P.kwargs) -> None:
         try:
-            given = signature.bind(*args, **kwargs).arguments
-            for name, convert in converts().items():
-                convert(given[name])
-        except (TypeError, KeyError, MisfitError):
+            bind(*args, **kwargs)
+        except TypeError:
             raise TypeError(f"{type(args[0]).__name__}: no constructor defined!") from None
         init(*args, **kwargs)
 
@@ -130,6 +140,8 @@ def _shown(value: object) -> str:
 def convert_of(hint: Any) -> Convert:
     """What makes a value of an annotation of another value, or raises MisfitError."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return convert_of(arguments[1])
     if origin in (types.UnionType, typing.Union):
         return functools.partial(_either, [convert_of(argument) for argument in arguments])
     if origin is not None and isinstance(origin, type) and issubclass(origin, tuple):
@@ -142,6 +154,8 @@ def convert_of(hint: Any) -> Convert:
         return _SCALARS[hint]
     if origin is Callable:
         return _callable
+    if isinstance(hint, type) and issubclass(hint, enum.IntEnum):
+        return functools.partial(_number_of, hint)
     if isinstance(origin or hint, type) and hint not in (object, Any):
         return functools.partial(_instance, origin or hint)
     return _anything
@@ -161,6 +175,18 @@ def _instance(kind: type, value: Any) -> Any:
     if not isinstance(value, kind):
         raise MisfitError
     return value
+
+
+def _number_of(kind: type[enum.IntEnum], value: Any) -> Any:
+    """A member of an enumeration of integers, or the member of this number."""
+    if isinstance(value, kind):
+        return value
+    if isinstance(value, enum.Enum):
+        raise MisfitError
+    try:
+        return kind(_int(value))
+    except ValueError:
+        raise MisfitError from None
 
 
 def _either(converts: Sequence[Convert], value: Any) -> Any:

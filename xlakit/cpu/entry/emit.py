@@ -203,20 +203,25 @@ class EntryWriter:
                 fn.return_if(status.ne(0), status)
 
     def _copy(self, step: CopyStep) -> None:
+        fn = self._fn
         source, target = self._plan.slice_of(step.source), self._plan.slice_of(step.target)
         if source is target:
             return
         to, origin = self._address(step.target), self._address(step.source)
         if source.space is Space.ARGUMENT and target.space is Space.RESULT:
             # The caller may have given one memory for both.
-            with self._fn.if_(to.ne(origin)):
-                self._fn.copy(to, origin, target.size)
+            with fn.if_(to.ne(origin)):
+                fn.copy(to, origin, target.size)
             return
         words, rest = divmod(target.size, I64.bytes)
         if not rest and target.size > SMALL_BYTES.value and words <= _FEW_WORDS.value:
-            self._fn.copy_words(to, origin, I64, words)
+            # With one load and one store for each word, never as vectors: words that were just stored are then forwarded
+            # from the store buffer; a wider load of several would wait until all of them are in the cache.
+            loaded = [fn.load(I64, fn.at(origin, I64, n), alone=True) for n in range(words)]
+            for n, word in enumerate(loaded):
+                fn.store(word, fn.at(to, I64, n))
         else:
-            self._fn.copy(to, origin, target.size)
+            fn.copy(to, origin, target.size)
 
     def _host(self, step: HostStep) -> None:
         fn = self._fn

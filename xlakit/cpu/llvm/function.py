@@ -69,6 +69,10 @@ class Function:
         """An I64 constant."""
         return Value(self, I64, str(number), number)
 
+    def i32(self, number: int) -> Value:
+        """An I32 constant."""
+        return Value(self, I32, str(number), number)
+
     def null(self) -> Value:
         """The null pointer."""
         return Value(self, PTR, "null")
@@ -179,10 +183,8 @@ class Function:
         """Call a function of the module, or a declared one by name; gives its result (undefined for void)."""
         name = callee if isinstance(callee, str) else callee.name
         known = self.module.functions.get(name)
-        if known is not None and (known.result, [p.type for p in known.parameters]) != (
-            result,
-            [a.type for a in arguments],
-        ):
+        types = [a.type for a in arguments]
+        if known is not None and (known.result, [p.type for p in known.parameters]) != (result, types):
             # LLVM takes it for a call of something else that is at this address.
             raise InternalError(f"{name} is called as another function of this name")
         if known is not None and known.has_memory and self._access_group:
@@ -192,19 +194,18 @@ class Function:
         if not name.startswith("llvm."):
             # What a function that is inlined here reads and writes belongs to the loop as well.
             text += self._access_group
-        if result is VOID:
-            self.emit_void(text)
-            return Value(self, VOID, "")
-        return self.emit(result, text)
+        return self._emit_call(result, text)
 
     def call_pointer(self, pointer: Value, result: Type, *arguments: Value) -> Value:
         """Call through a pointer."""
         given = ", ".join(f"{a.type.name} {a.text}" for a in arguments)
-        text = f"call {result.name} {pointer.text}({given})"
-        if result is VOID:
-            self.emit_void(text)
-            return Value(self, VOID, "")
-        return self.emit(result, text)
+        return self._emit_call(result, f"call {result.name} {pointer.text}({given})")
+
+    def _emit_call(self, result: Type, text: str) -> Value:
+        if result is not VOID:
+            return self.emit(result, text)
+        self.emit_void(text)
+        return Value(self, VOID, "")
 
     def intrinsic(self, name: str, result: Type, *arguments: Value, of: Type | None = None) -> Value:
         """Call an LLVM intrinsic, overloaded on its result: ``intrinsic("llvm.fma", F32, a, b, c)``.
@@ -345,7 +346,7 @@ class Function:
     @contextmanager
     def while_(self, carried: Sequence[Value], condition: Callable[[Loop], Value]) -> Generator[Loop]:
         """Repeat while ``condition``, asked before each iteration, holds; it sees the carried values."""
-        header, body, exit = self._labels("while", "turn", "done")
+        header, body, exit = self._labels("while", "iteration", "done")
         before = self._label
         self._jump(header)
         self._start(header)
@@ -370,8 +371,11 @@ class Function:
 
     def ret(self, value: Value | None = None) -> None:
         """Return; what is written after it is never reached."""
-        self.emit_void("ret void" if value is None else f"ret {value.type.name} {value.text}")
+        self._emit_return(value)
         self._ended = True
+
+    def _emit_return(self, value: Value | None) -> None:
+        self.emit_void("ret void" if value is None else f"ret {value.type.name} {value.text}")
 
     def is_assembly(self, lines: Sequence[str]) -> None:
         """Have the function consist of lines of assembly, the last of which returns; its parameters are as called."""
@@ -386,7 +390,7 @@ class Function:
         then, rest = self._labels("return", "rest")
         self.emit_void(f"br i1 {condition.text}, label %{then}, label %{rest}")
         self._start(then)
-        self.emit_void("ret void" if value is None else f"ret {value.type.name} {value.text}")
+        self._emit_return(value)
         self._start(rest)
 
     @property
@@ -482,23 +486,9 @@ class Function:
         number = count if isinstance(count, Value) else self.i64(count)
         self.call(name, VOID, target, source, number, self.constant(I1, 0))
 
-    def copy_words(self, target: Value, source: Value, type: Type, count: int) -> None:
-        """Copy so many words with one load and one store each, never as vectors.
-
-        Words that were just stored are then forwarded from the store buffer; a wider load of several stores would have
-        to wait until all of them are in the cache.
-        """
-        words = [self.load(type, self.at(source, type, n), alone=True) for n in range(count)]
-        for number, word in enumerate(words):
-            self.store(word, self.at(target, type, number))
-
     def fill(self, target: Value, byte: int, count: Value | int) -> None:
         """Set bytes."""
         name = "llvm.memset.p0.i64"
         self.module.declare(name, VOID, [PTR, I8, I64, I1])
         number = count if isinstance(count, Value) else self.i64(count)
         self.call(name, VOID, target, self.constant(I8, byte), number, self.constant(I1, 0))
-
-    def i32(self, number: int) -> Value:
-        """An I32 constant."""
-        return Value(self, I32, str(number), number)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias, cast
 
-from xlakit.compat.xla_client.binding import Convert, MisfitError, convert_of
+from xlakit.compat.xla_client.binding import binder
 from xlakit.compat.xla_client.computation import XlaBuilder, XlaComputation, XlaOp
 from xlakit.compat.xla_client.enums import PrimitiveType
 from xlakit.compat.xla_client.shapes import Layout, Shape, ShapeIndex
@@ -15,39 +14,18 @@ from xlakit.data.shape import Shape as OurShape
 from xlakit.errors import ShapeError, XlakitError
 from xlakit.ops.handle import XlaOp as OurOp
 
-# Inside of the functions these are xlakit's own; callers give and get those of this package. The names are read by
-# `operation`, which checks arguments by them.
-Op: TypeAlias = Any
-Ops: TypeAlias = Any
-Builder: TypeAlias = Any
-Computation: TypeAlias = Any
-Computations: TypeAlias = Any
-Shaped: TypeAlias = Any
-Kind: TypeAlias = Any
+# Callers give and get the types of this package, which `operation` checks; inside of the functions they are xlakit's.
+Op: TypeAlias = Annotated[Any, XlaOp]
+Ops: TypeAlias = Annotated[Any, Sequence[XlaOp]]
+Builder: TypeAlias = Annotated[Any, XlaBuilder]
+Computation: TypeAlias = Annotated[Any, XlaComputation]
+Computations: TypeAlias = Annotated[Any, Sequence[XlaComputation]]
+Shaped: TypeAlias = Annotated[Any, Shape]
+Kind: TypeAlias = Annotated[Any, PrimitiveType]
 Ints: TypeAlias = Sequence[int]
 Pairs: TypeAlias = Sequence[tuple[int, int]]
 # A record or an enumeration that the function reads by itself.
 Record: TypeAlias = Any
-
-_CHECKED: dict[str, type] = {
-    "Op": XlaOp,
-    "Builder": XlaBuilder,
-    "Computation": XlaComputation,
-    "Shaped": Shape,
-    "Kind": PrimitiveType,
-}
-_CHECKED_ITEMS: dict[str, type] = {"Ops": XlaOp, "Computations": XlaComputation}
-_CONVERTED: dict[str, Convert] = {
-    "Ints": convert_of(Sequence[int]),
-    "Pairs": convert_of(Sequence[tuple[int, int]]),
-    "Sequence[bool]": convert_of(Sequence[bool]),
-    "bool": convert_of(bool),
-    "bytes": convert_of(bytes),
-    "float": convert_of(float),
-    "int": convert_of(int),
-    "str": convert_of(str),
-}
-
 
 # Opcodes of binary operations whose functions have other names.
 _OPCODES = {
@@ -66,18 +44,11 @@ def operation(function: Callable[..., Any]) -> Callable[..., Any]:
     Arguments of another type than the annotation says raise TypeError. An error of xlakit is kept by the builder, and
     the operation that is given then raises it when its shape is asked for.
     """
-    signature = inspect.signature(function)
-    name = function.__name__
+    bind = binder(function)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            bound = signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{name}(): incompatible function arguments: {error}; it takes {signature}") from None
-        for parameter, value in bound.arguments.items():
-            annotation = str(signature.parameters[parameter].annotation)
-            bound.arguments[parameter] = _checked(name, parameter, annotation, value)
+        bound = bind(*args, **kwargs)
         builder = _builder_of((*args, *kwargs.values()))
         bound.apply_defaults()
         try:
@@ -123,34 +94,6 @@ def overloaded(*forms: Callable[..., Any]) -> Callable[[Callable[..., Any]], Cal
         return call
 
     return decorate
-
-
-def _checked(function: str, parameter: str, annotation: str, value: Any) -> Any:
-    """The argument, converted by the annotation of its parameter. Raises TypeError for one that does not fit."""
-    wanted = annotation.removesuffix(" | None")
-    if value is None and wanted != annotation:
-        return None
-    if wanted in _CONVERTED:
-        try:
-            return _CONVERTED[wanted](value)
-        except MisfitError:
-            raise _misfit(function, parameter, f"of type {wanted}", value) from None
-    if wanted == "Kind" and type(value) is int and value in PrimitiveType.__members__.values():
-        return PrimitiveType(value)
-    if wanted in _CHECKED and not isinstance(value, _CHECKED[wanted]):
-        raise _misfit(function, parameter, f"of type {_CHECKED[wanted].__name__}", value)
-    if wanted in _CHECKED_ITEMS:
-        kind = _CHECKED_ITEMS[wanted]
-        items = list(cast("Sequence[object]", value)) if isinstance(value, (list, tuple)) else [None]
-        if not all(isinstance(item, kind) for item in items):
-            raise _misfit(function, parameter, f"a sequence of {kind.__name__}", value)
-    return value
-
-
-def _misfit(function: str, parameter: str, wanted: str, value: object) -> TypeError:
-    return TypeError(
-        f"{function}(): incompatible function arguments: {parameter} is {wanted}, got {type(value).__name__}"
-    )
 
 
 def _handles(values: object) -> Iterator[XlaOp | XlaBuilder]:

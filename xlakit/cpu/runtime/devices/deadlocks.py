@@ -1,7 +1,7 @@
 """Deadlocks of a run that native code has begun: its devices wait for each other at collectives.
 
-Such a run has nobody but its own devices that could end a wait: a device arrives, or fails. So the run is over where
-each of its devices has ended, or waits for members of its group that have not arrived. A worker that has slept for a
+In such a run only its own devices can end a wait: a device arrives, or fails. So the run is over where each of its
+devices has ended, or waits for members of its group that have not arrived. A worker that has slept for a
 while looks at all devices, one after the other, while they may go on. It looks twice:
 
     ===========  ======================================================================================
@@ -11,8 +11,8 @@ while looks at all devices, one after the other, while they may go on. It looks 
     ``arrived``  at the second look members are missing still, and those who could arrive all wait
     ===========  ======================================================================================
 
-At some time between the looks all of them waited, then, and nobody was there to arrive for any. Python makes the error
-of it, unless the run cannot ask Python (``detached``).
+At some time between the looks all of them waited, then, and no device was left that could arrive. Python makes the
+error of it, unless the run cannot ask Python (``detached``).
 """
 
 from __future__ import annotations
