@@ -215,7 +215,7 @@ class EntryWriter:
             return
         words, rest = divmod(target.size, I64.bytes)
         if not rest and target.size > SMALL_BYTES.value and words <= _FEW_WORDS.value:
-            # With one load and one store for each word, never as vectors: words that were just stored are then forwarded
+            # With one load and one store for each word, never as vectors: words that were just stored are forwarded
             # from the store buffer; a wider load of several would wait until all of them are in the cache.
             loaded = [fn.load(I64, fn.at(origin, I64, n), alone=True) for n in range(words)]
             for n, word in enumerate(loaded):
