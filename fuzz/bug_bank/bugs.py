@@ -144,7 +144,7 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "xlakit/passes/fusion/views.py",
-                "loops.of(user, k, within=view, is_fold=True)) for k, d",
+                "loops.of(user, k, within=view, reduces=True)) for k, d",
                 "loops.of(user, k)) for k, d",
             ),
         ),

@@ -90,7 +90,7 @@ class CustomCall(Calling):
                     )
         is_cast = self.custom_call_target in _BUFFER_CASTS
         check_aliasing(self.output_to_operand_aliasing, operands, result, across_buffers=is_cast)
-        return need_declared(declared).without_layout()
+        return result.without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         return context.custom_call(self.custom_call_target, *operands)

@@ -31,7 +31,7 @@ _STRINGS = re.compile(r'c"[^"]*"|asm sideeffect "[^"]*", "[^"]*"|@[\w.$-]+')
 PROSE = {"range", "memory", "exact", "fast", "tail", "cold", "returned"}
 # What is promised, and for noalias where.
 PROMISED = {
-    *(promises.NO_UNWIND, promises.NO_ALIAS, promises.INLINED, promises.APART, promises.SELDOM),
+    *(promises.NO_UNWIND, promises.NO_ALIAS, promises.ALWAYS_INLINE, promises.NO_INLINE, promises.COLD),
     *(promises.ASSEMBLY, promises.BEHIND_ASSEMBLY),
     *("access.group", "parallel_accesses", "nontemporal"),
     *(promises.COUNTS, promises.REASSOCIATES, promises.CONTRACTS, promises.UNDEFINED),
@@ -70,7 +70,7 @@ def test_programs_promise_nothing_else(kind):
 
 
 def test_the_runtime_promises_nothing_else():
-    assert promises.INLINED in check(runtime_text())
+    assert promises.ALWAYS_INLINE in check(runtime_text())
 
 
 def test_functions_for_jax_promise_nothing_else():

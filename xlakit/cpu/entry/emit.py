@@ -11,7 +11,7 @@ from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.kernels.shared.parallel import grain_of, is_parallel
 from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Effort, Module, Value
 from xlakit.cpu.llvm.bounds import within
-from xlakit.cpu.llvm.promises import APART, INLINED
+from xlakit.cpu.llvm.promises import ALWAYS_INLINE, NO_INLINE
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.cpu.runtime.context import CONTEXT
 from xlakit.cpu.runtime.host import failed_call
@@ -187,9 +187,9 @@ class EntryWriter:
                 self._is_cold = False
             if self._inlines and self._is_small(phase):
                 self._is_cold = False
-                _add(kernel.attributes, INLINED)
+                _add(kernel.attributes, ALWAYS_INLINE)
             else:
-                _add(kernel.attributes, APART)
+                _add(kernel.attributes, NO_INLINE)
                 kernel.is_apart = True
             function = self._probes.kernel(step, phase) if self._probes else phase.function
             if is_parallel(phase):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xlakit.cpu.kernels.shared.parallel import is_parallel
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.llvm.promises import APART
+from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.cpu.profiling.recorder import CLOCK, NOTE, RANGE, RECORDER
 from xlakit.memory.steps import KernelStep, Step, walk
@@ -42,7 +42,7 @@ class Probes:
         """The function to call for a phase: where threads share the step, one that notes each range of tasks."""
         if not any(map(is_parallel, step.phases)):
             return phase.function
-        fn = self._module.function(f"{phase.function}.profiled", VOID, [PTR, I64, I64], attributes=(APART,))
+        fn = self._module.function(f"{phase.function}.profiled", VOID, [PTR, I64, I64], attributes=(NO_INLINE,))
         fn.is_apart = True
         begin = fn.call(CLOCK, I64)
         fn.call(phase.function, VOID, *fn.parameters)

@@ -8,7 +8,7 @@ from dataclasses import field
 
 from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.llvm.function import Function
-from xlakit.cpu.llvm.promises import INLINED
+from xlakit.cpu.llvm.promises import ALWAYS_INLINE
 from xlakit.dataclass import dataclass
 
 _NAME = re.compile(r"@([\w.$-]+)")
@@ -64,7 +64,7 @@ class Partition:
 
     def _inlined_everywhere(self) -> set[str]:
         """The functions that are always inlined, into functions of their own effort."""
-        found = {name for name, f in self._functions.items() if INLINED in f.attributes and f.linkage}
+        found = {name for name, f in self._functions.items() if ALWAYS_INLINE in f.attributes and f.linkage}
         for caller, names in self._names.items():
             effort = self._functions[caller].effort
             found -= {n for n in names if n in found and self._functions[n].effort is not effort}

@@ -23,11 +23,11 @@ NO_UNWIND: Final = "nounwind"
 # its own loops holds in every copy, since such a promise names the loop that it stands in. Functions with memory of
 # their own that are called in a loop of independent iterations are refused (Function.call): all iterations would share
 # it.
-INLINED: Final = "alwaysinline"
+ALWAYS_INLINE: Final = "alwaysinline"
 # Hints: where LLVM would rather have a call, and what is seldom called.
-APART: Final = "noinline"
-SELDOM: Final = "cold"
-_ATTRIBUTES: Final = frozenset({INLINED, APART, SELDOM})
+NO_INLINE: Final = "noinline"
+COLD: Final = "cold"
+_ATTRIBUTES: Final = frozenset({ALWAYS_INLINE, NO_INLINE, COLD})
 # A function is its assembly alone (Function.is_assembly), which keeps the rules of calls itself. It may do anything to
 # memory.
 ASSEMBLY: Final = "naked"

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from xlakit.cpu.llvm.function import Effort, Function
-from xlakit.cpu.llvm.promises import APART, INLINED
+from xlakit.cpu.llvm.promises import ALWAYS_INLINE, NO_INLINE
 from xlakit.cpu.llvm.types import F32, F64, Type
 from xlakit.cpu.llvm.values import Value
 from xlakit.cpu.math import error_function, exponential, inverse_hyperbolic, logarithm, power, roots, trigonometric
@@ -70,12 +70,12 @@ def math_function(fn: Function, name: str, *arguments: Value) -> Value:
     if entry is None or len(kinds) != 1 or arguments[0].type.element not in (F32, F64):
         raise InternalError(f"no elementary function {name} of {', '.join(map(repr, arguments))}")
     kind = arguments[0].type
-    symbol, attribute = f"math.{name}.{kind.name if kind.lanes == 1 else kind.mangled}", INLINED
+    symbol, attribute = f"math.{name}.{kind.name if kind.lanes == 1 else kind.mangled}", ALWAYS_INLINE
     if fn.effort is Effort.CODE:
         # A function is put only into others of its own effort.
         symbol += ".code"
     if fn.calls_math:
-        symbol, attribute = f"{symbol}.called", APART
+        symbol, attribute = f"{symbol}.called", NO_INLINE
     if symbol not in fn.module.functions:
         made = fn.module.function(symbol, kind, [kind] * len(arguments), attributes=[attribute])
         made.effort = Effort.CODE if fn.effort is Effort.CODE else Effort.ALL

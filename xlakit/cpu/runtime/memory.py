@@ -11,7 +11,7 @@ Before each block there is a header of 64 bytes: its class, the next free block,
 from __future__ import annotations
 
 from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.llvm.promises import APART, INLINED
+from xlakit.cpu.llvm.promises import ALWAYS_INLINE, NO_INLINE
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.thread_state import SMALL_CLASSES, THREAD, thread_state
@@ -84,7 +84,7 @@ def _add_cached(fn: Function, bytes: Value) -> Value:
 
 def _emit_class_of(module: Module) -> None:
     """``class_of(i64 bytes) -> i64``: the smallest class whose blocks have so many bytes."""
-    fn = module.function("class_of", I64, [I64], attributes=(INLINED,))
+    fn = module.function("class_of", I64, [I64], attributes=(ALWAYS_INLINE,))
     (bytes,) = fn.parameters
     last = fn.select(bytes < 64, fn.i64(64), bytes) - 1
     module.declare("llvm.ctlz.i64", I64, [I64, I1])
@@ -94,7 +94,7 @@ def _emit_class_of(module: Module) -> None:
 
 def _emit_bytes_of(module: Module) -> None:
     """``bytes_of(i64 class) -> i64``: the size of a class's blocks."""
-    fn = module.function("bytes_of", I64, [I64], attributes=(INLINED,))
+    fn = module.function("bytes_of", I64, [I64], attributes=(ALWAYS_INLINE,))
     (size_class,) = fn.parameters
     fn.ret(((size_class & 3) + 5) << ((size_class >> 2) + 3))
 
@@ -109,7 +109,7 @@ def _emit_block_bytes(module: Module) -> None:
 def _emit_obtain(module: Module, *, huge_pages: bool) -> None:
     """``obtain(i64 class) -> ptr``: a block from the system, or null."""
     module.declare("posix_memalign", I32, [PTR, I64, I64])
-    fn = module.function("obtain", PTR, [I64], attributes=(APART,))
+    fn = module.function("obtain", PTR, [I64], attributes=(NO_INLINE,))
     (size_class,) = fn.parameters
     bytes = fn.call("bytes_of", I64, size_class)
     whole = bytes + _HEADER.size
@@ -132,7 +132,7 @@ def _emit_obtain(module: Module, *, huge_pages: bool) -> None:
 def _emit_give_back(module: Module) -> None:
     """``give_back(ptr block)``: free a block and the list of blocks behind it."""
     module.declare("free", VOID, [PTR])
-    fn = module.function("give_back", VOID, [PTR], attributes=(APART,))
+    fn = module.function("give_back", VOID, [PTR], attributes=(NO_INLINE,))
     held = _CACHE.at(fn, fn.address("cache"), "held")
     with fn.while_(fn.parameters, lambda iteration: iteration.carried[0].ne(fn.null())) as iteration:
         (block,) = iteration.carried
@@ -146,7 +146,7 @@ def _emit_give_back(module: Module) -> None:
 
 def _emit_evict(module: Module) -> None:
     """``evict(i64 goal) -> ptr``: with the lock held, take blocks out, large ones first, until ``goal`` are left."""
-    fn = module.function("evict", PTR, [I64], attributes=(APART,))
+    fn = module.function("evict", PTR, [I64], attributes=(NO_INLINE,))
     (goal,) = fn.parameters
     cached = _CACHE.at(fn, fn.address("cache"), "cached")
 
@@ -186,7 +186,7 @@ def _emit_trim(module: Module) -> None:
 
 def _emit_allocate_shared(module: Module) -> None:
     """``allocate_shared(i64 class) -> ptr``: a block from the lists for all, or a fresh one."""
-    fn = module.function("allocate_shared", PTR, [I64], attributes=(APART,))
+    fn = module.function("allocate_shared", PTR, [I64], attributes=(NO_INLINE,))
     (size_class,) = fn.parameters
     mutex, head = _CACHE.at(fn, fn.address("cache"), "mutex"), _list(fn, size_class)
     waiting.lock(fn, mutex)
@@ -204,7 +204,7 @@ def _emit_allocate_shared(module: Module) -> None:
 
 def _emit_release_shared(module: Module) -> None:
     """``release_shared(ptr block, i64 class)``: a block to the lists for all."""
-    fn = module.function("release_shared", VOID, [PTR, I64], attributes=(APART,))
+    fn = module.function("release_shared", VOID, [PTR, I64], attributes=(NO_INLINE,))
     block, size_class = fn.parameters
     cache = fn.address("cache")
     bytes, limit = fn.call("bytes_of", I64, size_class), _CACHE.load(fn, cache, "limit")

@@ -10,7 +10,7 @@ The tree is in postfix order: LEAF is the next result, NOTHING is None, and a nu
 from __future__ import annotations
 
 from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.llvm.promises import APART, SELDOM
+from xlakit.cpu.llvm.promises import COLD, NO_INLINE
 from xlakit.cpu.runtime import numpy_api
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.record import Record
@@ -270,7 +270,7 @@ def _emit_run(module: Module) -> None:
 
 def _emit_report(module: Module) -> None:
     """``report(ptr held, i64 status) -> ptr``: calls the function that raises what a status means; null."""
-    fn = module.function("report", PTR, [PTR, I64], attributes=(APART, SELDOM))
+    fn = module.function("report", PTR, [PTR, I64], attributes=(NO_INLINE, COLD))
     held, status = fn.parameters
     number = _c(fn, "PyLong_FromLongLong", status)
     fn.return_if(number.eq(fn.null()), number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Module
-from xlakit.cpu.llvm.promises import APART, SELDOM
+from xlakit.cpu.llvm.promises import COLD, NO_INLINE
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT, Status
 from xlakit.cpu.runtime.devices.fibers import FIBER, FiberState, current_fiber, leave_fiber
@@ -68,13 +68,13 @@ def _emit_signals(module: Module) -> None:
     module.declare("PyGILState_Ensure", I32, [])
     module.declare("PyGILState_Release", VOID, [I32])
     module.declare("PyErr_CheckSignals", I32, [])
-    fn = module.function("signals_on_thread", I64, [], attributes=(APART, SELDOM))
+    fn = module.function("signals_on_thread", I64, [], attributes=(NO_INLINE, COLD))
     state = fn.call("PyGILState_Ensure", I32)
     raised = fn.call("PyErr_CheckSignals", I32).ne(0)
     fn.call("PyGILState_Release", VOID, state)
     fn.ret(fn.select(raised, fn.i64(Status.RAISED), fn.i64(Status.DONE)))
 
-    fn = module.function("run_signal_handlers", I64, [], attributes=(APART, SELDOM))
+    fn = module.function("run_signal_handlers", I64, [], attributes=(NO_INLINE, COLD))
     fiber = current_fiber(fn)
     with fn.if_(fiber.eq(fn.null())):
         fn.ret(fn.call("signals_on_thread", I64))

@@ -29,7 +29,7 @@ from __future__ import annotations
 import sys
 
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.llvm.promises import APART, SELDOM
+from xlakit.cpu.llvm.promises import COLD, NO_INLINE
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT
 from xlakit.cpu.runtime.record import Record
@@ -149,7 +149,7 @@ def _emit_spread(module: Module) -> None:
     fn.return_if(here >= _MOST_PROCESSORS, fn.constant(I1, 0))
     fn.ret(fn.atomic_update("xchg", fn.at(fn.address("claims"), I64, here), job).eq(job))
 
-    fn = module.function("spread", VOID, [I64], attributes=(APART,))
+    fn = module.function("spread", VOID, [I64], attributes=(NO_INLINE,))
     (job,) = fn.parameters
     fn.return_if(~fn.call("claim_processor", I1, job))
     mask = fn.alloca(I64, _MASK_BYTES // 8)
@@ -178,7 +178,7 @@ def _emit_cancellation(module: Module) -> None:
     fn.return_if(running.eq(fn.null()), fn.constant(I1, 0))
     fn.ret(CONTEXT.load(fn, running, "stopped").ne(0))
 
-    fn = module.function("is_cancelled", I1, [], attributes=(APART,))
+    fn = module.function("is_cancelled", I1, [], attributes=(NO_INLINE,))
     running = fn.load(PTR, THREAD.at(fn, thread_state(fn), "running"))
     fn.return_if(running.eq(fn.null()), fn.constant(I1, 0))
     status = fn.call("xlakit_poll", I64, running)
@@ -282,7 +282,7 @@ def _emit_worker(module: Module) -> None:
 
 def _emit_grow(module: Module) -> None:
     """``grow(i64 wanted)``: make workers until there are so many, or the system has no more. For the owner."""
-    fn = module.function("grow", VOID, [I64], attributes=(APART, SELDOM))
+    fn = module.function("grow", VOID, [I64], attributes=(NO_INLINE, COLD))
     (wanted,) = fn.parameters
     pool = fn.address("pool")
     start = (_field(fn, "workers"), fn.constant(I1, 0))

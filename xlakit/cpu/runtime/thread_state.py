@@ -6,7 +6,7 @@ Thread-local variables of LLVM need a loader that the JIT does not have, so the 
 from __future__ import annotations
 
 from xlakit.cpu.llvm import I32, I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.llvm.promises import APART, INLINED, SELDOM
+from xlakit.cpu.llvm.promises import ALWAYS_INLINE, COLD, NO_INLINE
 from xlakit.cpu.runtime.record import Record
 
 # Free blocks of each small size class wait in the thread that released them.
@@ -21,7 +21,7 @@ THREAD = Record(limit=1, busy=1, running=1, cached=1, fiber=1, detached=1, free=
 def emit_thread_state(module: Module) -> None:
     """Write ``thread_key`` (a global) and ``thread_state() -> ptr``. Where not even this has memory, it aborts."""
     key = module.global_data("thread_key", 8)
-    fn = module.function("make_thread_state", PTR, [], attributes=(APART, SELDOM))
+    fn = module.function("make_thread_state", PTR, [], attributes=(NO_INLINE, COLD))
     module.declare("calloc", PTR, [I64, I64])
     module.declare("pthread_setspecific", I32, [I64, PTR])
     module.declare("abort", VOID, [])
@@ -31,7 +31,7 @@ def emit_thread_state(module: Module) -> None:
     fn.call("pthread_setspecific", I32, fn.load(I64, fn.address(key)), state)
     fn.ret(state)
 
-    fn = module.function("thread_state", PTR, [], attributes=(INLINED,))
+    fn = module.function("thread_state", PTR, [], attributes=(ALWAYS_INLINE,))
     module.declare("pthread_getspecific", PTR, [I64])
     state = fn.call("pthread_getspecific", PTR, fn.load(I64, fn.address(key)))
     fn.return_if(state.ne(fn.null()), state)

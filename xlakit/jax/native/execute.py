@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.llvm.promises import APART
+from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.cpu.runtime import waiting
 from xlakit.jax.api.arguments import arguments_of
 from xlakit.jax.api.numbers import Code
@@ -105,7 +105,7 @@ def _emit_await_arguments(module: Module) -> None:
     Gives the error of an argument, or null. Memory that the program may write to is not in the queue any more, then.
     """
     args = arguments_of("LoadedExecutable_Execute")
-    fn = module.function("await_arguments", PTR, [PTR, PTR], attributes=(APART,))
+    fn = module.function("await_arguments", PTR, [PTR, PTR], attributes=(NO_INLINE,))
     given, call = fn.parameters
     executable, options = args.pointer(fn, given, "executable"), args.pointer(fn, given, "options")
     num_args, blocks, events = args.load(fn, given, "num_args"), blocks_of(fn, call), events_of(fn, call)
@@ -184,7 +184,7 @@ def _emit_run_here(module: Module) -> None:
 def _emit_enqueue(module: Module) -> None:
     """``enqueue(given, call, event)``: hand its results out, which are to come, and the call to the queue."""
     args = arguments_of("LoadedExecutable_Execute")
-    fn = module.function("enqueue", VOID, [PTR, PTR, PTR], attributes=(APART,))
+    fn = module.function("enqueue", VOID, [PTR, PTR, PTR], attributes=(NO_INLINE,))
     given, call, event = fn.parameters
     executable = args.pointer(fn, given, "executable")
     blocks, num_given = blocks_of(fn, call), CALL.load(fn, call, "num_given")
@@ -240,7 +240,7 @@ def _new_call(fn: Function, given: Value, executable: Value) -> Value:
 
 def _emit_execute(module: Module) -> None:
     """The function itself, and ``execute_later(given, call) -> ptr``, its way into the queue."""
-    fn = module.function("execute_later", PTR, [PTR, PTR], attributes=(APART,))
+    fn = module.function("execute_later", PTR, [PTR, PTR], attributes=(NO_INLINE,))
     given, call = fn.parameters
     with fn.if_(fn.call("await_queue", I1, CALL.load(fn, call, "weight")), likely=False):
         fn.call("give_up", VOID, call)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from xlakit.cpu.llvm import I1, I32, PTR, VOID, Function, Module, Type, Value
-from xlakit.cpu.llvm.promises import APART, SELDOM
+from xlakit.cpu.llvm.promises import COLD, NO_INLINE
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.errors import error
 
@@ -36,7 +36,7 @@ def emit_python(module: Module) -> None:
     for name, result, parameters in PYTHON_FUNCTIONS:
         module.declare(name, result, parameters)
     for name in ("settle_signals", "check_signals"):
-        fn = module.function(name, I1, [], attributes=(APART, SELDOM))
+        fn = module.function(name, I1, [], attributes=(NO_INLINE, COLD))
         state = fn.call("PyGILState_Ensure", I32)
         if name == "check_signals":
             fn.call("PyErr_CheckSignals", I32)
@@ -46,7 +46,7 @@ def emit_python(module: Module) -> None:
         fn.call("PyGILState_Release", VOID, state)
         fn.ret(has_raised)
 
-    fn = module.function("interrupted", PTR, [], attributes=(APART, SELDOM))
+    fn = module.function("interrupted", PTR, [], attributes=(NO_INLINE, COLD))
     made = error(fn, Code.CANCELLED, "waiting for a program was interrupted; the program goes on")
     interrupt(fn)
     fn.ret(made)

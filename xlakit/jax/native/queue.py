@@ -29,7 +29,7 @@ import sys
 from typing import Final
 
 from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.llvm.promises import APART, SELDOM
+from xlakit.cpu.llvm.promises import COLD, NO_INLINE
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT, Status
 from xlakit.cpu.runtime.devices.replicas import REPLICAS
@@ -184,7 +184,7 @@ def _processor(fn: Function) -> Value:
 
 def _emit_thread(module: Module) -> None:
     """``has_thread() -> i1``: whether there is a thread for the queue, after having made it at the first call."""
-    fn = module.function("make_thread", VOID, [], attributes=(APART, SELDOM))
+    fn = module.function("make_thread", VOID, [], attributes=(NO_INLINE, COLD))
     with fn.if_(start_thread(fn, "serve_queue", fn.null())):
         _set(fn, "has_thread", fn.i64(1))
     fn.ret()
@@ -204,7 +204,7 @@ def _emit_run(module: Module) -> None:
 
     Each gives an error, or null. An inherited error is that of the first argument that could not be computed.
     """
-    fn = module.function("fault_of", PTR, [I64], attributes=(APART, SELDOM))
+    fn = module.function("fault_of", PTR, [I64], attributes=(NO_INLINE, COLD))
     (status,) = fn.parameters
     for number, (code, text) in _FAULTS.items():
         with fn.if_(status.eq(number)):

@@ -123,6 +123,7 @@ class Walk:
     # -- computations ----------------------------------------------------------------------------
 
     def _computation(self, computation: Computation, arguments: Sequence[Tree], cursor: _Cursor) -> Tree:
+        """Go through HLO and steps side by side: an instruction takes the next step if that is its own."""
         frame = _Frame(arguments)
         live = self._live_in(computation)
         for instruction in computation.instructions:

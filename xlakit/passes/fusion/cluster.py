@@ -31,8 +31,8 @@ from xlakit.passes.fusion.views import (
     Views,
     borders,
     elements,
-    folded_size,
-    is_folded,
+    is_in_reduction,
+    reduced_size,
     span,
     views_of_operand,
     whole,
@@ -50,7 +50,7 @@ _MOST_OPERANDS = knob("fusion_cluster.most_operands", 40, 2, 4)
 # Limits of the code of a cluster: how often members are emitted, in total and for one of them.
 _MOST_COMPUTED = knob("fusion_cluster.most_computed", 600, 3)
 _MOST_VIEWS = knob("fusion_cluster.most_views", 64, 1)
-# How often one member is emitted inside of folds, whose loops are unrolled.
+# How often one member is emitted inside of reductions, whose loops are unrolled.
 _MOST_WRITTEN = knob("fusion_cluster.most_written", 32, 1)
 # The largest number of nests into which loops are cut where a view begins or ends.
 _MOST_NESTS = knob("fusion_cluster.most_nests", 16, 1)
@@ -155,7 +155,7 @@ def is_cheap(instruction: Instruction) -> bool:
 class Seen(NamedTuple):
     """The views through which the loops of a cluster read an instruction.
 
-    written: how often it is written for each view, by the loops of folds inside of folds, which are written out.
+    written: how often it is written for each view, by the loops of reductions inside of reductions, which are unrolled.
     computed: how many of its elements are computed, the same ones again and again, through each view.
     """
 
@@ -233,18 +233,19 @@ class Cluster:
             for number, operand in enumerate(user.operands):
                 if operand is not instruction:
                     continue
+                # A large reduction has loops of its own over its arrays, but not over the initial values behind them.
                 if is_large_reduction(user) and number < len(user.operands) // 2:
                     found[self._domain()] = None
                     continue
-                times = folded_size(user, number)
+                times = reduced_size(user, number)
                 written, computed = max(written, own.written * times), max(computed, own.computed * times)
                 for view in own.views:
                     found.update(dict.fromkeys(views_of_operand(user, number, view, self._loops)))
             if len(found) > _MOST_VIEWS.value:
                 return None
-        if any(is_folded(view) for view in found):
+        if any(is_in_reduction(view) for view in found):
             return Seen(tuple(found), written, computed)
-        # Outside of folds an instruction is computed once for each element.
+        # Outside of reductions an instruction is computed once for each element.
         return Seen(tuple(found), 1, max([elements(view) for view in found], default=0))
 
     def _domain(self) -> View:
@@ -428,7 +429,7 @@ def _length(instruction: Instruction) -> int:
     """
     if isinstance(instruction.op, Concatenate):
         return len(instruction.operands)
-    return folded_size(instruction, 0) if isinstance(instruction.op, Dot) else 1
+    return reduced_size(instruction, 0) if isinstance(instruction.op, Dot) else 1
 
 
 def _views_of_root(root: Instruction, pieces: Mapping[int, int]) -> Views:

@@ -43,44 +43,44 @@ class Part(NamedTuple):
 
 
 class Loop:
-    """A loop that is not over the results: of a fold, or of indices that no other loop counts.
+    """A loop that is not over the results: of a reduction, or of indices that no other loop counts.
 
-    is_fold: whether it is a fold's, or is inside of one: what is computed there is computed for each of its iterations.
+    reduces: whether it is a reduction's, or is inside of one: what is computed there is computed for each iteration.
     """
 
-    __slots__ = ("is_fold",)
+    __slots__ = ("reduces",)
 
-    def __init__(self, *, is_fold: bool) -> None:
-        self.is_fold = is_fold
+    def __init__(self, *, reduces: bool) -> None:
+        self.reduces = reduces
 
 
 class Loops:
     """The loops of a computation, with one object for each.
 
     What loops count stands in views, and which loop it is hangs on a view: written out, the name of a loop in a chain
-    of folds would be twice as long for each of them.
+    of reductions would be twice as long for each of them.
     """
 
     def __init__(self) -> None:
         self._made: dict[tuple[Hashable, ...], Loop] = {}
 
-    def of(self, *key: Hashable, within: View = (), is_fold: bool = False) -> Loop:
+    def of(self, *key: Hashable, within: View = (), reduces: bool = False) -> Loop:
         """The loop with the key ``key`` below the view ``within``."""
         found = self._made.get((key, within))
         if found is None:
-            found = Loop(is_fold=is_fold or is_folded(within))
+            found = Loop(reduces=reduces or is_in_reduction(within))
             self._made[key, within] = found
         return found
 
 
-def is_folded(view: View) -> bool:
-    """Whether what is seen is computed inside of a fold's loops."""
-    return any(_is_fold(s.loop) for s in view)
+def is_in_reduction(view: View) -> bool:
+    """Whether what is seen is computed inside of the loops of a reduction, a window or a product."""
+    return any(_is_of_reduction(s.loop) for s in view)
 
 
-def _is_fold(loop: Hashable) -> bool:
+def _is_of_reduction(loop: Hashable) -> bool:
     found = loop.loop if isinstance(loop, Part) else loop
-    return isinstance(found, Loop) and found.is_fold
+    return isinstance(found, Loop) and found.reduces
 
 
 _ONE = Span(0, 0, 1, None)
@@ -125,8 +125,8 @@ def views_of_operand(user: Instruction, number: int, view: View, loops: Loops) -
     return (whole(sizes, loops.of(user, number, within=view)),)
 
 
-def folded_size(user: Instruction, number: int) -> int:
-    """The number of elements of an operand that are folded into one of ``user``; 1 for no fold."""
+def reduced_size(user: Instruction, number: int) -> int:
+    """The number of elements of an operand that are combined to one of ``user``; 1 where one is read."""
     sizes = user.operands[number].shape.dimensions
     if isinstance(user.op, Dot):
         return math.prod(sizes[d] for d in (user.op.lhs_contracting_dims, user.op.rhs_contracting_dims)[number])
@@ -288,7 +288,7 @@ def _dot(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[V
     contracted = (op.lhs_contracting_dims, op.rhs_contracting_dims)[number]
     sizes = user.operands[number].shape.dimensions
     known = dict(zip(batches, view, strict=False))
-    known |= {d: span(0, 1, sizes[d], loops.of(user, k, within=view, is_fold=True)) for k, d in enumerate(contracted)}
+    known |= {d: span(0, 1, sizes[d], loops.of(user, k, within=view, reduces=True)) for k, d in enumerate(contracted)}
     of_lhs = user.operands[0].shape.rank - len(op.lhs_contracting_dims)
     free = iter(view[len(batches) : of_lhs] if number == 0 else view[of_lhs:])
     return (tuple([known[d] if d in known else next(free) for d in range(len(sizes))]),)
@@ -303,7 +303,7 @@ def _reduce(user: Instruction, number: int, view: View, loops: Loops) -> Sequenc
     return (
         tuple(
             [
-                span(0, 1, size, loops.of(user, d, within=view, is_fold=True)) if d in over else next(kept)
+                span(0, 1, size, loops.of(user, d, within=view, reduces=True)) if d in over else next(kept)
                 for d, size in enumerate(sizes)
             ]
         ),
@@ -316,7 +316,7 @@ def _window(user: Instruction, number: int, view: View, loops: Loops) -> Sequenc
     dimensions = user.op_as(ReduceWindow).window.dimensions
     return (
         tuple(
-            s if d == _SINGLE else Span(None, 1, s.length * d.size, loops.of(user, within=(s,), is_fold=True))
+            s if d == _SINGLE else Span(None, 1, s.length * d.size, loops.of(user, within=(s,), reduces=True))
             for s, d in zip(view, dimensions, strict=True)
         ),
     )

@@ -65,7 +65,7 @@ def _changed(computation: Computation, channels: Counter[Hashable], context: Pas
     seen: set[Hashable] = set()
     while True:
         # In the order of the program, whatever the keys' hashes are. What has been combined changes who waits for whom.
-        keys = {i: key for i in computation.instructions if (key := _key(i, channels)) is not None}
+        keys = {i: key for i in computation.instructions if (key := _common_of(i, channels)) is not None}
         repeated = [key for key, count in Counter(keys.values()).items() if count > 1 and key not in seen]
         if not repeated:
             return computation
@@ -77,7 +77,7 @@ def _changed(computation: Computation, channels: Counter[Hashable], context: Pas
             computation = _rebuilt(computation, groups, context)
 
 
-def _key(instruction: Instruction, channels: Counter[Hashable]) -> Hashable:
+def _common_of(instruction: Instruction, channels: Counter[Hashable]) -> Hashable:
     """What two collectives have in common that may be one; None for what stays as it is."""
     op = instruction.op
     if type(op) not in _KINDS or not isinstance(op, Collective) or instruction.control_predecessors:

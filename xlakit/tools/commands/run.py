@@ -132,7 +132,7 @@ def _run(options: argparse.Namespace) -> int:
             with time_limit(options.timeout):
                 module = _on_devices(load_filled(program.path, options), options)
                 given = given_by(program.path, options)
-                return _report(module, given, options) if wants_report else _results(module, given, program, options)
+                return _report(module, given, options) if wants_report else _executed(module, given, program, options)
         except NothingToCompareError as error:
             if options.traceback:
                 raise
@@ -173,9 +173,10 @@ def given_by(path: str, options: argparse.Namespace) -> Given:
     return Given(str(dumped.arguments), seed)
 
 
-def _results(
+def _executed(
     module: HloModule, given: Given, program: Program, options: argparse.Namespace
 ) -> tuple[int, dict[str, Any]]:
+    """Run a program and write its results, and the outcome of ``--compare``; gives exit status and JSON."""
     from xlakit.tools.jaxlib_child import Limits
     from xlakit.tools.run import ComparedWith, format_run, format_time, run
 

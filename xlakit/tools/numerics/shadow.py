@@ -242,25 +242,30 @@ class _Shadow:
         return _promoted(array)
 
     def _compare(self, context: Context, instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
-        """Give the result its shadow, and note its error."""
+        """Compute the shadow of a result from the operands' shadows, and note the error.
+
+        The part of the error that this instruction adds is told apart by its result in F64 from the operands as the
+        program has them. What other operations give (calls, collectives) has a shadow from inside of them, or none.
+        """
         arrays = list(leaves_of(value))
-        own: list[Array] | None = None
+        unrounded: list[Array] | None = None
         if _is_computed(instruction):
-            exact = [_map_leaves(operand, _promoted) for operand in operands]
-            own = [leaf for _, leaf in leaves_of(self._evaluated(context, instruction, operands, exact))]
-            followed = [_map_leaves(operand, self.shadow_of) for operand in operands]
-            shadows = leaves_of(self._evaluated(context, instruction, operands, followed))
+            given = [_map_leaves(operand, _promoted) for operand in operands]
+            unrounded = [leaf for _, leaf in leaves_of(self._evaluated(context, instruction, operands, given))]
+            exact = [_map_leaves(operand, self.shadow_of) for operand in operands]
+            shadows = leaves_of(self._evaluated(context, instruction, operands, exact))
             for (_, array), (_, shadow) in zip(arrays, shadows, strict=True):
                 self._attach(array, shadow)
-        taken = [array for operand in operands for _, array in leaves_of(operand) if _is_narrow_array(array)]
-        before = max((error_size(array, self.shadow_of(array)).relative for array in taken), default=0.0)
+        narrow = [array for operand in operands for _, array in leaves_of(operand) if _is_narrow_array(array)]
+        before = max((error_size(array, self.shadow_of(array)).relative for array in narrow), default=0.0)
         for number, (index, array) in enumerate(arrays):
             if _is_narrow_array(array):
-                self._add(instruction, index, array, None if own is None else own[number], before)
+                self._add(instruction, index, array, None if unrounded is None else unrounded[number], before)
 
     def _add(
-        self, instruction: Instruction, index: tuple[int, ...], array: Array, own: Array | None, before: float
+        self, instruction: Instruction, index: tuple[int, ...], array: Array, unrounded: Array | None, before: float
     ) -> None:
+        """Note the error of one array of a result; before: the largest error of the operands."""
         error = error_size(array, self.shadow_of(array))
         row = ShadowRow(
             instruction,
@@ -269,8 +274,8 @@ class _Shadow:
             self._module.location_of(instruction),
             1,
             error,
-            None if own is None else ulps(array, own),
-            _amplification(error.relative, before, array) if own is not None else 0.0,
+            None if unrounded is None else ulps(array, unrounded),
+            _amplification(error.relative, before, array) if unrounded is not None else 0.0,
             describe_path(self._frames.path),
         )
         first = self.rows.setdefault((row.callers, instruction, index), row)

@@ -117,6 +117,7 @@ def convolution_geometry(op: Convolution, lhs: Shape, rhs: Shape, result: Shape)
     features = rhs.dimensions[feature] // count
     of_input = left[numbers.input_feature_dimension]
     of_output = out[numbers.output_feature_dimension]
+    # Where the next group begins in the input: at other members of the batch, or at other features.
     group = batches * left[batch] if op.batch_group_count > 1 else rhs.dimensions[inputs] * of_input
     window = list(op.window.dimensions)
     if op.convolution_kind is ConvolutionKind.CONVOLUTION_KIND_DGRAD:
@@ -133,13 +134,13 @@ def convolution_geometry(op: Convolution, lhs: Shape, rhs: Shape, result: Shape)
             size, d = max(0, (size - 1) * d.base_dilation + 1), replace(d, base_dilation=1)
         axes.append(_axis_phases(d, size, outputs, (left[i], right[k], o)))
     return Geometry(
-        (lhs.element_type, rhs.element_type, result.element_type),
-        Step(count, group, features * right[feature], features * of_output),
-        Step(batches, left[batch], 0, out[numbers.output_batch_dimension]),
-        Step(rhs.dimensions[inputs], of_input, right[inputs], 0),
-        Step(features, 0, right[feature], of_output),
-        tuple(itertools.product(*axes)),
-        tuple(holes),
+        kinds=(lhs.element_type, rhs.element_type, result.element_type),
+        groups=Step(count, group, features * right[feature], features * of_output),
+        batch=Step(batches, left[batch], 0, out[numbers.output_batch_dimension]),
+        inputs=Step(rhs.dimensions[inputs], of_input, right[inputs], 0),
+        features=Step(features, 0, right[feature], of_output),
+        phases=tuple(itertools.product(*axes)),
+        holes=tuple(holes),
     )
 
 

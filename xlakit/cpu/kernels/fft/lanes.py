@@ -17,7 +17,7 @@ from xlakit.cpu.kernels.fft.plan import convolution_length, is_smooth, radices
 from xlakit.cpu.kernels.fft.tables import Tables, chirp, chirp_spectrum, roots, symbol
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Effort, Function, Module, Type, Value, vector
-from xlakit.cpu.llvm.promises import APART, CONTRACTS
+from xlakit.cpu.llvm.promises import CONTRACTS, NO_INLINE
 from xlakit.cpu.llvm.target import vector_bytes
 from xlakit.cpu.scalars.complex_arithmetic import plain_product
 from xlakit.dataclass import dataclass
@@ -68,7 +68,7 @@ def lane_transform(module: Module, part: Type, n: int) -> Function:
     if found is None:
         smooth = is_smooth(n)
         inner = None if smooth else lane_transform(module, part, convolution_length(n))
-        found = module.function(name, VOID, [PTR, PTR], attributes=[APART])
+        found = module.function(name, VOID, [PTR, PTR], attributes=[NO_INLINE])
         found.never_overlap(0, 1)
         found.fast_math = CONTRACTS
         found.effort = Effort.CODE

@@ -11,7 +11,7 @@ from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, Columns, Rows, Sums,
 from xlakit.cpu.kernels.gemm.store import first_lanes
 from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, takes_pairs_of_bf16, to_packed, vectors_of
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Type, Value
-from xlakit.cpu.llvm.promises import APART
+from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
@@ -172,7 +172,7 @@ def apart(
 ) -> None:
     """Outline: call a new function that ``emit`` writes, given the arguments as its parameters."""
     given = [a for a in arguments if isinstance(a, Value) and a.constant is None]
-    own = fn.module.function(name, VOID, [a.type for a in given], attributes=[APART])
+    own = fn.module.function(name, VOID, [a.type for a in given], attributes=[NO_INLINE])
     parameters = iter(own.parameters)
     inside: list[Value | int] = []
     for argument in arguments:

@@ -22,7 +22,7 @@ from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.product_fusion.cut import Cut, cut_first, cut_second, product_of_rows
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
-from xlakit.cpu.llvm.promises import APART
+from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, finish
 from xlakit.cpu.loops.emit.levels import Output
@@ -126,7 +126,7 @@ class _Fusion:
         if name not in self.module.functions:
             fn: Function = emit(name)
             # Its table is on the stack of the caller, which writes it first.
-            fn.attributes.append(APART)
+            fn.attributes.append(NO_INLINE)
         return name
 
     def _product(self, cut: Cut, epilogue_call: EpilogueCall | None) -> str:
@@ -336,7 +336,7 @@ class _Fusion:
         dims = (whole.batches[2], whole.rows, whole.columns)
         where, outputs = with_splits(lambda space: self._traced(space, link.value, dims, roots, local, columns))
         # A function of its own, since LLVM may have to do more for it than for what comes before, or less.
-        own = self.module.function(f"{self.name}.last", VOID, PARAMETERS, attributes=[APART])
+        own = self.module.function(f"{self.name}.last", VOID, PARAMETERS, attributes=[NO_INLINE])
         inside = rectangle_of(own)
         span = own.i64(0), own.i64(columns)
         write_elements(self._emitter(own, inside.base), where, Bounds(inside.batch, inside.rows, span), local, outputs)

@@ -62,7 +62,8 @@ def choose_engine(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType)
     """The engine for operands and a result of these types."""
     if has_pairs_of_bf16(lhs, rhs, result):
         # Packed elements are BF16's bits.
-        return Engine("bf16", I16, F32, 2, 1, 12, 2, options.current().flush_subnormals)
+        flushes = options.current().flush_subnormals
+        return Engine("bf16", I16, F32, group=2, parts=1, mr=12, vectors=2, flushes=flushes)
     return _engine((lhs, rhs), result, processor())
 
 
@@ -74,16 +75,18 @@ def has_pairs_of_bf16(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveT
 
 @cache
 def _engine(kinds: tuple[PrimitiveType, PrimitiveType], result: PrimitiveType, made_for: Processor) -> Engine:
-    many = made_for.vector_bytes == 64
+    # Processors with vectors of 64 bytes have 32 of them; others 16.
+    has_32_registers = made_for.vector_bytes == 64
     if result.is_complex:
         wide = PrimitiveType.C128 in (*kinds, result) or any(_needs_double(k) for k in kinds)
         part = F64 if wide else F32
-        return Engine("c128" if wide else "c64", part, part, 1, 2, 12 if many else 5, 1)
+        mr = 12 if has_32_registers else 5
+        return Engine("c128" if wide else "c64", part, part, group=1, parts=2, mr=mr, vectors=1)
     if result.is_integral and not any(k.real_part.is_floating for k in kinds):
-        return _integer_engine(kinds, result, made_for, many=many)
+        return _integer_engine(kinds, result, made_for, has_32_registers=has_32_registers)
     wide = result is not PrimitiveType.PRED and any(_needs_double(k) for k in (*kinds, result))
     part = F64 if wide else F32
-    return Engine(part.name, part, part, 1, 1, 12 if many else 6, 2)
+    return Engine(part.name, part, part, group=1, parts=1, mr=12 if has_32_registers else 6, vectors=2)
 
 
 def _needs_double(kind: PrimitiveType) -> bool:
@@ -91,15 +94,15 @@ def _needs_double(kind: PrimitiveType) -> bool:
 
 
 def _integer_engine(
-    kinds: tuple[PrimitiveType, PrimitiveType], result: PrimitiveType, made_for: Processor, *, many: bool
+    kinds: tuple[PrimitiveType, PrimitiveType], result: PrimitiveType, made_for: Processor, *, has_32_registers: bool
 ) -> Engine:
     if result.bit_width > 32:
-        return Engine("i64", I64, I64, 1, 1, 8 if many else 4, 1)
+        return Engine("i64", I64, I64, group=1, parts=1, mr=8 if has_32_registers else 4, vectors=1)
     # Modulo the width of the result, operands may be cut to it first; what fits 16 bits with a sign goes in pairs.
     fits = all(result.bit_width <= 16 or _fits_i16(kind) for kind in kinds)
     if fits and made_for.has("avx2"):
-        return Engine("i16", I16, I32, 2, 1, 12 if many else 6, 2)
-    return Engine("i32", I32, I32, 1, 1, 12 if many else 4, 2)
+        return Engine("i16", I16, I32, group=2, parts=1, mr=12 if has_32_registers else 6, vectors=2)
+    return Engine("i32", I32, I32, group=1, parts=1, mr=12 if has_32_registers else 4, vectors=2)
 
 
 def _fits_i16(kind: PrimitiveType) -> bool:

@@ -18,7 +18,7 @@ from xlakit.cpu.kernels.sort.keys import (
 )
 from xlakit.cpu.kernels.sort.plan import COUNTS_BYTES, RADIX, RADIX_BITS, Record
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Type, Value, integer
-from xlakit.cpu.llvm.promises import APART
+from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 from xlakit.passes.analysis.sort_order import NanOrder, SortKey
@@ -128,7 +128,7 @@ class SortRecords(ByKey):
 
     def write(self, fn: Function) -> None:
         """Write its body."""
-        move = fn.module.function("move_by_digit", VOID, MoveByDigit.parameters, attributes=[APART])
+        move = fn.module.function("move_by_digit", VOID, MoveByDigit.parameters, attributes=[NO_INLINE])
         self._for_moving().write(move)
         move.ret()
 

@@ -14,7 +14,7 @@ from xlakit.cpu.kernels.sort.plan import SortPlan
 from xlakit.cpu.kernels.sort.radix import for_elements, for_tiles, task_function
 from xlakit.cpu.kernels.sort.records import Rows
 from xlakit.cpu.llvm import F16, F32, F64, I8, I64, PTR, VOID, Function, Loop, Module, Type, Value, integer
-from xlakit.cpu.llvm.promises import APART
+from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob
@@ -227,7 +227,7 @@ class _MergeSorter:
 
     def _function(self, name: str, sets: int, numbers: int, result: Type = VOID) -> Function:
         parameters = [PTR] * (sets * len(self.kinds)) + [I64] * numbers
-        return self.module.function(name, result, parameters, attributes=[APART])
+        return self.module.function(name, result, parameters, attributes=[NO_INLINE])
 
     def _parameters(self, fn: Function) -> tuple[list[Value], list[Value], list[Value]]:
         """The two sets of arrays (the second may be empty) and the numbers that a function gets."""

@@ -19,7 +19,7 @@ from xlakit.cpu.kernels.sort.keys import (
 )
 from xlakit.cpu.kernels.sort.plan import INDEX, Field, Record, SortPlan
 from xlakit.cpu.llvm import I1, I32, I64, PTR, Function, Module, Type, Value, integer
-from xlakit.cpu.llvm.promises import APART
+from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.data.primitive import PrimitiveType
 from xlakit.passes.analysis.sort_order import Part, SortKey
 
@@ -133,7 +133,7 @@ class RecordSorter:
 
     def _write_sort(self, exceptions: bool) -> Function:
         """``ptr(ptr source, ptr first, ptr second, i64 count)``, for records of several keys."""
-        fn = self.module.function("sort_records", PTR, [PTR, PTR, PTR, I64], attributes=[APART])
+        fn = self.module.function("sort_records", PTR, [PTR, PTR, PTR, I64], attributes=[NO_INLINE])
         *buffers, count = fn.parameters
         fn.return_if(count < 2, buffers[0])
         digits = [(self._mover(key, exceptions), shift) for key, shift in self.record.digits]

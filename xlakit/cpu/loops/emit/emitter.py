@@ -368,9 +368,9 @@ class Emitter:
         group, *inner = groups
         shapes = [len(parts(r)) for r in running]
         carried = [v for r in running for v in parts(r)]
-        is_apart = not inner and not (self.fn.calls_math and group.extent <= _FEW_ITERATIONS.value)
-        hints = INTERLEAVED if is_apart else ()
-        with self.fn.loop(0, group.extent, carried=carried, independent=is_apart, hints=hints) as loop, self.scope():
+        independent = not inner and not (self.fn.calls_math and group.extent <= _FEW_ITERATIONS.value)
+        hints = INTERLEAVED if independent else ()
+        with self.fn.loop(0, group.extent, carried=carried, independent=independent, hints=hints) as loop, self.scope():
             self.bind_group(group, loop.index)
             known = known | set(group.variables)
             if not bounds:

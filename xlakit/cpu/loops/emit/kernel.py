@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from xlakit import machine
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.llvm.promises import APART
+from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter
 from xlakit.cpu.loops.emit.gather_prefetch import strips
 from xlakit.cpu.loops.emit.lanes import write_iterations
@@ -100,7 +100,7 @@ def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
     for phase in phases:
         if phase.cost > _CALLED_NANOSECONDS.value:
             called = module.functions[phase.function]
-            called.attributes.append(APART)
+            called.attributes.append(NO_INLINE)
             called.is_apart = True
         bounds = [(b - first).smax(0).smin(phase.tasks) for b in (begin, end)]
         with fn.if_(bounds[0] < bounds[1]):
@@ -136,13 +136,13 @@ def nest(
     known: frozenset[Variable] = frozenset(),
     outputs: Sequence[Output] = (),
     *,
-    is_apart: bool = True,
+    independent: bool = True,
 ) -> None:
     """Write loops, outer to inner; what does not change in one is computed before it.
 
-    outputs: what the body stores, where each iteration of the innermost loop stores each of them once. is_apart:
-    whether the iterations of the innermost loop are independent; not where the body keeps something in memory that all
-    iterations use.
+    known: variables whose values are known outside of these loops. outputs: what the body stores, where each iteration
+    of the innermost loop stores each of them once. independent: whether no iteration of the innermost loop reads what
+    another one writes; not where the body keeps something in memory that all iterations use.
     """
     if not levels:
         body()
@@ -152,13 +152,13 @@ def nest(
         with _opened(emitter, level):
             known = known | set(level.group.variables)
             emitter.hoist(nodes, known)
-            nest(emitter, inner, nodes, body, known, outputs, is_apart=is_apart)
+            nest(emitter, inner, nodes, body, known, outputs, independent=independent)
         return
     with non_temporal(emitter, level, outputs) as level, strips(emitter, level, nodes) as level:
         if emitter.lanes > 1 and outputs:
             write_all_iterations(emitter, level, nodes, outputs)
             return
-        with _opened(emitter, level, hints_for(nodes) if is_apart else (), independent=is_apart):
+        with _opened(emitter, level, hints_for(nodes) if independent else (), independent=independent):
             body()
 
 

@@ -134,7 +134,7 @@ def _rows(module: Module, name: str, arrays: int, plan: _Plan) -> Phase:
                 _, position = _best(emitter, plan, fn.i64(0), fn.i64(plan.row.extent))
                 _store_row(emitter, plan, position)
 
-            nest(emitter, levels, plan.nodes, body, is_apart=False)
+            nest(emitter, levels, plan.nodes, body, independent=False)
     return Phase(fn.name, split.count, plan.cost * math.prod(g.extent for g in groups))
 
 
@@ -246,7 +246,7 @@ class _Shared:
                     store(fn, plan.kind, best, emitter.arrays[-1], at)
                     fn.store(position, fn.at(fn.at(emitter.arrays[-1], I8, self.positions), I64, at))
 
-                nest(emitter, self._levels(), [plan.element], body, is_apart=False)
+                nest(emitter, self._levels(), [plan.element], body, independent=False)
         return Phase(fn.name, self.parts, plan.cost * self.rows)
 
     def _joined(self, module: Module, name: str, arrays: int) -> Phase:
@@ -266,5 +266,5 @@ class _Shared:
                     )
                 _store_row(emitter, plan, fn.load(I64, fn.at(positions, I64, loop.results[1])))
 
-            nest(emitter, self._levels(), plan.nodes, body, is_apart=False)
+            nest(emitter, self._levels(), plan.nodes, body, independent=False)
         return Phase(fn.name, 1, cost_model().cycles(40.0 * self.rows * self.parts))

@@ -232,7 +232,7 @@ def _write(module: Module, name: str, reduced: Reduced, plan: Plan, row: float, 
         fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
         release = acquire_rows(fn, emitter, [size * length for size in plan.scratch])
         with split.tasks(fn, emitter, begin, end, every) as levels:
-            nest(emitter, levels, every, lambda: write_row(emitter, plan, inner), is_apart=False)
+            nest(emitter, levels, every, lambda: write_row(emitter, plan, inner), independent=False)
         release()
     return Phase(fn.name, split.count, row * rows)
 
@@ -268,7 +268,7 @@ def _write_parts(module: Module, name: str, reduced: Reduced, plan: Plan, parts:
                 number = task.index * reduced.results + emitter.index(row)
                 store_parts(emitter, reduced, parts, number, results)
 
-            nest(emitter, rows, nodes, body, is_apart=False)
+            nest(emitter, rows, nodes, body, independent=False)
     return Phase(fn.name, parts, cost)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Type, Value, integer, vector
-from xlakit.cpu.llvm.promises import APART
+from xlakit.cpu.llvm.promises import NO_INLINE
 
 # A 128-bit lane: what registers of any width are made of.
 _LANE_BYTES = 16
@@ -22,7 +22,7 @@ def block_transposer(module: Module, width: int) -> Function:
     name = f"transpose_block_{8 * width}"
     if name in module.functions:
         return module.functions[name]
-    fn = module.function(name, VOID, [PTR, I64, PTR, I64, I64, I64], attributes=[APART])
+    fn = module.function(name, VOID, [PTR, I64, PTR, I64, I64, I64], attributes=[NO_INLINE])
     fn.effort = Effort.CODE
     fn.never_overlap(0, 2)
     square = _SQUARE.get(width)

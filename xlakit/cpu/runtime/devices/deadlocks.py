@@ -18,7 +18,7 @@ error of it, unless the run cannot ask Python (``detached``).
 from __future__ import annotations
 
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.llvm.promises import APART, INLINED, SELDOM
+from xlakit.cpu.llvm.promises import ALWAYS_INLINE, COLD, NO_INLINE
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.devices.rendezvous import RUN, SLOT, table_at
 
@@ -38,7 +38,7 @@ def _word(fn: Function, run: Value, table: str, device: Value) -> Value:
 
 
 def _emit_waits(module: Module) -> None:
-    fn = module.function("begin_wait", VOID, [PTR, I64, PTR, I64], attributes=(INLINED,))
+    fn = module.function("begin_wait", VOID, [PTR, I64, PTR, I64], attributes=(ALWAYS_INLINE,))
     run, device, slot, generation = fn.parameters
     fn.store(slot.cast("ptrtoint", I64), _word(fn, run, "waiting_at", device))
     fn.store(generation, _word(fn, run, "generations", device))
@@ -46,7 +46,7 @@ def _emit_waits(module: Module) -> None:
     fn.ret()
 
     # The count is odd while the device waits.
-    fn = module.function("end_wait", VOID, [PTR, I64], attributes=(INLINED,))
+    fn = module.function("end_wait", VOID, [PTR, I64], attributes=(ALWAYS_INLINE,))
     run, device = fn.parameters
     waits = _word(fn, run, "waits", device)
     fn.atomic_store(fn.load(I64, waits) + 1, waits, "seq_cst")
@@ -91,7 +91,7 @@ def _emit_needs_python(module: Module) -> None:
         fn.return_if(~fn.call("all_wait", I1, run), no)
     fn.ret(fn.call("wait_count", I64, run).eq(before))
 
-    fn = module.function("needs_python", I1, [PTR], attributes=(APART, SELDOM))
+    fn = module.function("needs_python", I1, [PTR], attributes=(NO_INLINE, COLD))
     (run,) = fn.parameters
     yes, no = fn.constant(I1, 1), fn.constant(I1, 0)
     fn.return_if(RUN.load(fn, run, "origins").eq(0), yes)

@@ -11,7 +11,7 @@ none.
 from __future__ import annotations
 
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.llvm.promises import APART, SELDOM
+from xlakit.cpu.llvm.promises import COLD, NO_INLINE
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.devices.deadlocks import handles_signals
@@ -169,7 +169,7 @@ def _emit_take(module: Module) -> None:
     waiting.unlock(fn, _field(fn, "mutex"))
     fn.ret(worker)
 
-    fn = module.function("make_worker", PTR, [], attributes=(APART, SELDOM))
+    fn = module.function("make_worker", PTR, [], attributes=(NO_INLINE, COLD))
     worker = fn.call("calloc", PTR, fn.i64(1), fn.i64(_WORKER.size))
     fn.return_if(worker.eq(fn.null()), worker)
     waiting.make_parking_slot(fn, _WORKER.at(fn, worker, "parking"))

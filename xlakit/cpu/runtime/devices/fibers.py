@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import Final
 
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.llvm.promises import APART, SELDOM
+from xlakit.cpu.llvm.promises import COLD, NO_INLINE
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
@@ -138,7 +138,7 @@ def _free(fn: Function, name: str) -> Value:
 
 def _emit_switch(module: Module) -> None:
     found = machine()
-    fn = module.function("switch_stack", VOID, [PTR, PTR], attributes=(APART,))
+    fn = module.function("switch_stack", VOID, [PTR, PTR], attributes=(NO_INLINE,))
     if found is None:
         # Nothing enters a fiber here.
         module.declare("abort", VOID, [])
@@ -193,7 +193,7 @@ def _emit_resume(module: Module) -> None:
 
 
 def _emit_take(module: Module) -> None:
-    fn = module.function("make_fiber", PTR, [], attributes=(APART, SELDOM))
+    fn = module.function("make_fiber", PTR, [], attributes=(NO_INLINE, COLD))
     module.declare("mmap", PTR, [PTR, I64, I32, I32, I32, I64])
     module.declare("munmap", I32, [PTR, I64])
     module.declare("mprotect", I32, [PTR, I64, I32])

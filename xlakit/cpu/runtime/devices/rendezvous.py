@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.llvm.promises import APART, INLINED, SELDOM
+from xlakit.cpu.llvm.promises import ALWAYS_INLINE, COLD, NO_INLINE
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT, Status
 from xlakit.cpu.runtime.devices.fibers import FIBER, FiberState, current_fiber, leave_fiber
@@ -191,7 +191,7 @@ def _emit_stop(module: Module) -> None:
 
 def _emit_close(module: Module) -> None:
     """``xlakit_run_close(ptr run)``: stop, and wait until no kernel reads or writes arrays any more."""
-    fn = module.function("xlakit_run_close", VOID, [PTR], external=True, attributes=(APART, SELDOM))
+    fn = module.function("xlakit_run_close", VOID, [PTR], external=True, attributes=(NO_INLINE, COLD))
     (run,) = fn.parameters
     fn.call("xlakit_run_stop", VOID, run)
     end = RUN.load(fn, run, "end")
@@ -230,7 +230,7 @@ def _emit_wake_members(module: Module) -> None:
 
 def _emit_claim(module: Module) -> None:
     """``claim(ptr slot, i64 generation, i64 value) -> i1``: whether the caller is to decide about a generation."""
-    fn = module.function("claim", I1, [PTR, I64, I64], attributes=(INLINED,))
+    fn = module.function("claim", I1, [PTR, I64, I64], attributes=(ALWAYS_INLINE,))
     slot, generation, value = fn.parameters
     fn.ret(fn.compare_exchange(SLOT.at(fn, slot, "claimed"), generation, value)[1])
 
@@ -255,7 +255,7 @@ def _emit_perform(module: Module) -> None:
 
 def _emit_arrive(module: Module) -> None:
     """``arrive(ptr site, ptr slot, ptr table) -> i64``, the generation, and ``xlakit_collective_start``, see above."""
-    fn = module.function("arrive", I64, [PTR, PTR, PTR], attributes=(INLINED,))
+    fn = module.function("arrive", I64, [PTR, PTR, PTR], attributes=(ALWAYS_INLINE,))
     site, slot, table = fn.parameters
     # All earlier generations of this device are complete, and this one cannot be without it.
     generation = _get(fn, SLOT, slot, "completed")
@@ -293,11 +293,11 @@ def _emit_linger(module: Module) -> None:
     Gives whether the time is up while members are still missing; a fiber waits until they are there, or the run stops.
     ``absent`` and ``incomplete`` are what is waited for; ``await_completion`` waits for the second.
     """
-    fn = module.function("absent", I1, [PTR, PTR, PTR, I64], attributes=(INLINED,))
+    fn = module.function("absent", I1, [PTR, PTR, PTR, I64], attributes=(ALWAYS_INLINE,))
     run, site, slot, generation = fn.parameters
     fn.ret(~_all_arrived(fn, slot, site, generation) & _get(fn, RUN, run, "stop").eq(0))
 
-    fn = module.function("incomplete", I1, [PTR, I64], attributes=(INLINED,))
+    fn = module.function("incomplete", I1, [PTR, I64], attributes=(ALWAYS_INLINE,))
     slot, generation = fn.parameters
     fn.ret(_get(fn, SLOT, slot, "completed") <= generation)
 
@@ -350,7 +350,7 @@ def _emit_ask(module: Module) -> None:
 
     A run that native code has begun looks for a deadlock first.
     """
-    fn = module.function("ask", I64, [PTR, PTR, PTR, I64, I64], attributes=(APART, SELDOM))
+    fn = module.function("ask", I64, [PTR, PTR, PTR, I64, I64], attributes=(NO_INLINE, COLD))
     context, site, slot, generation, number = fn.parameters
     notice = fn.alloca(I64, NOTICE.size // 8)
     run = CONTEXT.load(fn, context, "run")
@@ -436,7 +436,7 @@ def _outcome(fn: Function, slot: Value) -> Value:
 
 def _emit_collective(module: Module) -> None:
     """``xlakit_collective``, described above, and ``alone`` for a device that is all of its group."""
-    fn = module.function("alone", I64, [PTR, PTR, PTR, I64, I64], attributes=(APART,))
+    fn = module.function("alone", I64, [PTR, PTR, PTR, I64, I64], attributes=(NO_INLINE,))
     site, table, kernel, tasks, grain = fn.parameters
     slot = fn.alloca(I64, slot_bytes(1) // 8)
     SLOT.store(fn, slot, "count", fn.i64(1))

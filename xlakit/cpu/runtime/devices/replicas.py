@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.llvm.promises import APART, SELDOM
+from xlakit.cpu.llvm.promises import COLD, NO_INLINE
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.devices.fibers import machine
@@ -97,7 +97,7 @@ def _let_go(fn: Function, replicas: Value) -> None:
 
 def _emit_make(module: Module) -> None:
     """``make_run(ptr replicas) -> ptr``: a new run, or null; ``prepare_run(replicas, run, arguments, results)``."""
-    fn = module.function("make_run", PTR, [PTR], attributes=(APART, SELDOM))
+    fn = module.function("make_run", PTR, [PTR], attributes=(NO_INLINE, COLD))
     (replicas,) = fn.parameters
     devices, slots, end = (REPLICAS.load(fn, replicas, name) for name in ("devices", "slots", "end"))
     run = fn.call("xlakit_allocate", PTR, end)
@@ -184,7 +184,7 @@ def _emit_finish(module: Module) -> None:
         each.next(each.carried[0] & fn.load(I64, fn.at(statuses, I64, each.index)).eq(Status.DONE))
     fn.ret(each.results[0])
 
-    fn = module.function("finish_detached", I64, [PTR], attributes=(APART, SELDOM))
+    fn = module.function("finish_detached", I64, [PTR], attributes=(NO_INLINE, COLD))
     (run,) = fn.parameters
     statuses = fn.load(PTR, RUN.at(fn, run, "statuses"))
     with fn.loop(0, RUN.load(fn, run, "devices"), carried=[fn.i64(Status.INTERRUPTED)]) as each:
@@ -196,7 +196,7 @@ def _emit_finish(module: Module) -> None:
     fn.call("xlakit_release", VOID, run)
     fn.ret(fn.select(is_deadlocked, fn.i64(Status.DEADLOCKED), each.results[0]))
 
-    fn = module.function("finish_run", I64, [PTR, I64], attributes=(APART, SELDOM))
+    fn = module.function("finish_run", I64, [PTR, I64], attributes=(NO_INLINE, COLD))
     run, status = fn.parameters
     with fn.if_(RUN.load(fn, run, "detached").ne(0)):
         fn.ret(fn.call("finish_detached", I64, run))

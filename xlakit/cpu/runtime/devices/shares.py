@@ -13,7 +13,7 @@ A run that native code has begun looks itself whether they still can (deadlocks.
 from __future__ import annotations
 
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.llvm.promises import APART, SELDOM
+from xlakit.cpu.llvm.promises import COLD, NO_INLINE
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.devices.fibers import FIBER, FiberState
@@ -47,9 +47,10 @@ def emit_shares(module: Module) -> None:
 
 
 def _emit_execute_device(module: Module) -> None:
-    """``execute_member(ptr origin, ptr arguments, ptr results, ptr run) -> i64``: the program on one device;
+    """``execute_member(ptr origin, ptr arguments, ptr results, ptr run) -> i64``: run the program on one device.
 
-    ``execute_device(ptr run, i64 device) -> i64`` of what stands in a run, and ``run_fiber(ptr fiber)``.
+    ``execute_device(ptr run, i64 device) -> i64`` does so with the device's entries in the tables of the run, and
+    ``run_fiber(ptr fiber)`` for the device of a fiber, which keeps the status.
     A device that fails stops the whole run, and returns only when no other device reads its arrays any more.
     """
     fn = module.function("execute_member", I64, [PTR, PTR, PTR, PTR])
@@ -92,7 +93,7 @@ def _emit_end_device(module: Module) -> None:
         fn.call("tell", I64, run, device, fn.i64(LEAVE), device)
     fn.ret()
 
-    fn = module.function("tell", I64, [PTR, I64, I64, I64], attributes=(APART, SELDOM))
+    fn = module.function("tell", I64, [PTR, I64, I64, I64], attributes=(NO_INLINE, COLD))
     run, device, number, ordinal = fn.parameters
     notice = fn.alloca(I64, NOTICE.size // 8)
     fn.fill(notice, 0, NOTICE.size)
