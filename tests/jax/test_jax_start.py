@@ -14,10 +14,12 @@ _WRITERS = ("xlakit.cpu.llvm.function", "xlakit.cpu.runtime.text", "xlakit.cpu.r
 _SELDOM = (
     "xlakit.face",
     "xlakit.formats.hlo_text",
+    "xlakit.passes.spmd.shardings",
     "xlakit.passes.spmd.splitting",
     "xlakit.cpu.kernels.fft.fft",
     "google.protobuf.json_format",
     "xlakit.builder",
+    "xlakit.execution.calls.ffi.target",
     "xlakit.execution.calls.foreign.meaning",
 )
 _PLATFORMS = ({"JAX_PLATFORMS": "xlakit", "XLAKIT_AS": ""}, {"JAX_PLATFORMS": "cpu", "XLAKIT_AS": "cpu"})

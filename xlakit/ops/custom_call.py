@@ -24,6 +24,10 @@ from xlakit.ops.shared.checks import need_declared
 HINTS: Final = frozenset(
     {"LayoutConstraint", "MoveToDevice", "MoveToHost", "Sharding", "annotate_device_placement", "xla.sdy.Sharding"}
 )
+# Targets at which a manual computation begins or ends: those of the older form, and Shardy's.
+MANUAL_BOUNDARIES: Final = frozenset(
+    {"SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"}
+)
 
 
 @operation("custom-call", documents=("CustomCall", "CustomCallWithComputation", "CustomCallWithLayout"))

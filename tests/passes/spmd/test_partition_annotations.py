@@ -6,8 +6,9 @@ from split_programs import ADD, ROWS, WHOLE, X_ROWS, boundary, check, module_of,
 
 import xlakit as xla
 from xlakit.errors import ShapeError, UnsupportedError, VerificationError
+from xlakit.ops.custom_call import MANUAL_BOUNDARIES
 from xlakit.passes.spmd import is_to_be_split, split_over
-from xlakit.passes.spmd.operations import inspection
+from xlakit.passes.spmd.operations import inspection, manual
 
 X = "x = f32[8,8] parameter(0)"
 NAMED = 'mesh["a"=2,"b"=2]'
@@ -191,6 +192,10 @@ def test_a_scheduled_program_is_that_of_one_partition():
     module = xla.HloModule.from_text(text)
     assert not is_to_be_split(module, 4)
     assert is_to_be_split(module.replace(is_scheduled=False), 4)
+
+
+def test_each_boundary_of_a_manual_computation_is_known_before_the_partitioner_is_loaded():
+    assert manual.BOUNDARIES.keys() == MANUAL_BOUNDARIES
 
 
 def test_manual_computations_may_meet():

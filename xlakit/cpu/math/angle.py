@@ -9,7 +9,6 @@ window is depends on the exponent of x.
 from __future__ import annotations
 
 import struct
-from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
 
@@ -41,8 +40,8 @@ class Angle(NamedTuple):
 
 
 @cache
-def _two_over_pi() -> Fraction:
-    """2/pi to 1,300 bits, by Machin's formula in integers."""
+def _two_over_pi() -> tuple[int, int]:
+    """2/pi to 1,300 bits as numerator and denominator, by Machin's formula in integers."""
     bits = 1300
 
     def arctan_of_inverse(n: int) -> int:
@@ -55,16 +54,29 @@ def _two_over_pi() -> Fraction:
         return total
 
     pi = 16 * arctan_of_inverse(5) - 4 * arctan_of_inverse(239)
-    return Fraction(2 << (bits + 32), pi)
+    return 2 << (bits + 32), pi
 
 
 def _window(top: int, count: int, scale: int = 0) -> list[float]:
     """2/pi modulo 2^top, times 2^scale, as a sum of so many doubles, with what the last one lost left out."""
-    rest = _two_over_pi() % Fraction(2) ** top * 2**scale
+    numerator, denominator = _two_over_pi()
+    # In units of 2^top.
+    if top > 0:
+        denominator <<= top
+    else:
+        numerator <<= -top
+    numerator %= denominator
+    # In units of 2^-scale.
+    if top + scale > 0:
+        numerator <<= top + scale
+    else:
+        denominator <<= -(top + scale)
     parts: list[float] = []
     for _ in range(count):
-        parts.append(rest.numerator / rest.denominator)
-        rest -= Fraction(parts[-1])
+        # The quotient of two integers is rounded once.
+        parts.append(numerator / denominator)
+        above, below = parts[-1].as_integer_ratio()
+        numerator, denominator = numerator * below - above * denominator, denominator * below
     return parts
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -11,16 +12,20 @@ from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError, XlakitError
 from xlakit.execution.calls.at_sizes import at_sizes
 from xlakit.execution.calls.c_calls import CTarget, is_c_function, returns_status
-from xlakit.execution.calls.ffi.target import FfiTarget
 from xlakit.execution.calls.foreign.table import ForeignCall, foreign_calls
 from xlakit.execution.calls.lapack import lapack_calls, transposed_target
 from xlakit.execution.calls.size_checks import SIZE_CHECKS
 from xlakit.execution.values import read_only, to_device
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import Array, Evaluation, Value
-from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.custom_call import MANUAL_BOUNDARIES, CustomCall
 from xlakit.ops.dynamic import AT_SIZES
 from xlakit.ops.sort import TopK, sort_order
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+    from xlakit.execution.calls.ffi.target import FfiTarget
 
 # A function of the evaluation and the operands.
 Target = Callable[..., Any]
@@ -73,6 +78,8 @@ def register_ffi_handler(name: str, handlers: object) -> None:
     stage execute alone are made by machine code, without Python. Raises ArgumentError, and UnsupportedError for a
     handler of a later version of the interface.
     """
+    from xlakit.execution.calls.ffi.target import FfiTarget
+
     _registered[name] = FfiTarget(name, handlers)
 
 
@@ -81,13 +88,19 @@ def is_registered(name: str) -> bool:
     return name in _registered
 
 
+def _is_ffi_handler(target: object) -> TypeGuard[FfiTarget]:
+    # Few programs have one: what it takes is loaded with the first.
+    module = sys.modules.get("xlakit.execution.calls.ffi.target")
+    return module is not None and isinstance(target, module.FfiTarget)
+
+
 class CustomCalls:
     """The functions that one executable can call: its own, the registered ones, and the built-in ones."""
 
     def __init__(self, own: Mapping[str, object] | None = None) -> None:
         self._targets: dict[str, Target] = {**_BUILT_IN, **_registered}
         for name, target in _registered.items():
-            if isinstance(target, FfiTarget):
+            if _is_ffi_handler(target):
                 self._targets[name] = target.for_executable()
         for name, function in (own or {}).items():
             if is_c_function(function):
@@ -101,13 +114,13 @@ class CustomCalls:
         Raises UnsupportedError or ShapeError for a call of another backend's library with a config that has no meaning.
         """
         target = self._target(instruction.op_as(CustomCall).custom_call_target)
-        if isinstance(target, (CTarget, FfiTarget, ForeignCall)):
+        if isinstance(target, (CTarget, ForeignCall)) or _is_ffi_handler(target):
             target.check(instruction)
 
     def native(self, name: str) -> int | None:
         """The address of the C function of a name that machine code can call as it is; None where there is none."""
         target = self._targets.get(name)
-        if isinstance(target, FfiTarget):
+        if _is_ffi_handler(target):
             return target.address
         return target.address if isinstance(target, CTarget) and not target.needs_gil else None
 
@@ -278,13 +291,5 @@ _BUILT_IN: dict[str, Target] = {
         ),
         _same,
     ),
-    **dict.fromkeys(
-        (
-            "SPMDFullToShardShape",
-            "SPMDShardToFullShape",
-            "xla.sdy.GlobalToLocalShape",
-            "xla.sdy.LocalToGlobalShape",
-        ),
-        _same_on_one_partition,
-    ),
+    **dict.fromkeys(MANUAL_BOUNDARIES, _same_on_one_partition),
 }

@@ -12,7 +12,7 @@ from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import CollectivePermute
 from xlakit.ops.communication.collectives import PartitionId
-from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.custom_call import MANUAL_BOUNDARIES, CustomCall
 from xlakit.passes.core.framework import Pass, PassContext
 
 __all__ = ["Partition", "is_split", "is_to_be_split", "split_over"]
@@ -51,9 +51,7 @@ def _is_boundary(instruction: Instruction) -> bool:
     own = instruction.annotations
     if not isinstance(instruction.op, CustomCall) or (own.sharding is None and not own.frontend_attributes):
         return False
-    from xlakit.passes.spmd.operations.manual import BOUNDARIES
-
-    return instruction.op.custom_call_target in BOUNDARIES
+    return instruction.op.custom_call_target in MANUAL_BOUNDARIES
 
 
 def _tells_partitions_apart(instruction: Instruction) -> bool:
