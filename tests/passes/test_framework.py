@@ -184,6 +184,21 @@ def test_calls_of_calls_do_not_multiply_without_end(monkeypatch):
     assert after.instruction_count() < 1000
 
 
+def test_an_instruction_is_copied_once_however_deep_calls_are_nested():
+    depth = 200
+    lines = ["f0 {\n  x = f32[] parameter(0)\n  ROOT y = f32[] sine(x)\n}"]
+    for n in range(1, depth):
+        lines.append(
+            f"f{n} {{\n  x = f32[] parameter(0)\n  a = f32[] sine(x)\n  ROOT b = f32[] call(a), to_apply=f{n - 1}\n}}"
+        )
+    module = parse(
+        f"  x = f32[] parameter(0)\n  ROOT y = f32[] call(x), to_apply=f{depth - 1}", before="\n\n".join(lines)
+    )
+    after = PASSES["inline-calls"].run(module, PassContext())
+    assert [i.opcode for i in after.entry.instructions] == ["parameter", *["sine"] * depth]
+    assert after.instruction_count() < module.instruction_count() + depth
+
+
 # -- switches --------------------------------------------------------------------------------------
 
 TWO = """

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import Annotations
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -13,7 +14,7 @@ from xlakit.ops.control import Call, Fusion
 from xlakit.ops.data import Constant, Parameter
 from xlakit.ops.reduction import Map
 from xlakit.passes.core.computation_builder import ComputationCloner
-from xlakit.passes.core.framework import ComputationPass, PassContext
+from xlakit.passes.core.framework import Pass, PassContext, with_callees, with_computations
 from xlakit.passes.core.rewriter import same_layouts
 
 # Calls of calls multiply: a program does not grow beyond this, or beyond so many times what it was.
@@ -21,37 +22,80 @@ _MOST_INSTRUCTIONS = 100_000
 _MOST_GROWTH = 10
 
 
-class InlineCalls(ComputationPass):
+class InlineCalls(Pass):
     """Replace calls, fusions, and maps of plain operations by the instructions of their computations."""
 
     name = "inline-calls"
     left_out_by = "inline"
 
-    def __init__(self) -> None:
-        self._room = 0
-
     def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Callees first, so that one step is enough for calls in calls."""
-        self._room = max(_MOST_INSTRUCTIONS, _MOST_GROWTH * module.instruction_count())
-        return super().run(module, context)
+        """Change every computation that is left afterwards, callees first.
 
-    def change(self, computation: Computation, context: PassContext) -> Computation:
-        """Replace the calls of one computation."""
-        if not computation.callers:
-            return computation
-        ordered = {p for i in computation.instructions for p in i.control_predecessors}
-        chosen = {i for i in computation.callers if i not in ordered and _can_be_inlined(i)}
-        if not chosen:
-            return computation
-        body = _Body(computation, context)
-        for instruction in computation.instructions:
-            callee = _callee(instruction) if instruction in chosen else None
-            if callee is not None and len(callee.instructions) <= self._room and context.spend(instruction.opcode):
-                self._room -= len(callee.instructions)
-                body.inline(instruction, callee)
-            else:
-                body.clone(instruction)
-        return body.build() if body.has_inlined else computation
+        What is called by calls alone is copied from where it stands, with what it calls, into each that is left: so an
+        instruction is copied once for each copy that there is, however deep calls are nested.
+        """
+        if not any(c.callers for c in module.computations):
+            return module
+        context.computation_names = {c.name for c in module.computations}
+        calls = _Calls(context, max(_MOST_INSTRUCTIONS, _MOST_GROWTH * module.instruction_count()))
+        left = {module.entry, *(c for old in module.computations for c in calls.left_by(old))}
+        made: dict[Computation, Computation] = {}
+        for old in module.computations:
+            new = with_callees(old, made)
+            made[old] = _inlined(new, calls) if old in left else new
+        return with_computations(module, [made[c] for c in module.computations])
+
+
+def _inlined(computation: Computation, calls: _Calls) -> Computation:
+    """The computation without calls; itself where none is replaced."""
+    if not calls.chosen(computation):
+        return computation
+    body = _Body(computation, calls)
+    for instruction in computation.instructions:
+        callee = calls.spend(instruction, computation)
+        if callee is None:
+            body.clone(instruction)
+        else:
+            body.inline(instruction, callee)
+    return body.build() if body.has_inlined else computation
+
+
+class _Calls:
+    """Which calls are replaced, and how many instructions that may still add."""
+
+    def __init__(self, context: PassContext, room: int) -> None:
+        self.context = context
+        self._room = room
+        self._chosen: dict[Computation, frozenset[Instruction]] = {}
+
+    def chosen(self, computation: Computation) -> frozenset[Instruction]:
+        """The calls of a computation that can be replaced."""
+        found = self._chosen.get(computation)
+        if found is None:
+            inlined = [i for i in computation.callers if _can_be_inlined(i)]
+            if inlined:
+                ordered = {p for i in computation.instructions for p in i.control_predecessors}
+                inlined = [i for i in inlined if i not in ordered]
+            found = self._chosen[computation] = frozenset(inlined)
+        return found
+
+    def left_by(self, computation: Computation) -> Iterator[Computation]:
+        """What a computation calls by other operations than calls that can be replaced."""
+        chosen = self.chosen(computation)
+        for instruction in computation.callers:
+            # Whether a map can be replaced is known when its computation has no calls.
+            if instruction not in chosen or isinstance(instruction.op, Map):
+                yield from instruction.op.called_computations
+
+    def spend(self, instruction: Instruction, computation: Computation) -> Computation | None:
+        """What replaces a call of a computation; None where it stays."""
+        if instruction not in self.chosen(computation):
+            return None
+        callee = _callee(instruction)
+        if callee is None or len(callee.instructions) > self._room or not self.context.spend(instruction.opcode):
+            return None
+        self._room -= len(callee.instructions)
+        return callee
 
 
 def _callee(instruction: Instruction) -> Computation | None:
@@ -82,65 +126,116 @@ def _same(a: Shape, b: Shape) -> bool:
     return a == b or (a.without_layout() == b.without_layout() and same_layouts(a, b))
 
 
+@dataclass(slots=True)
+class _Call:
+    """A call that is being replaced.
+
+    values: those of its computation's instructions so far. rest: the instructions that follow.
+    """
+
+    instruction: Instruction
+    callee: Computation
+    annotations: Annotations
+    values: dict[Instruction, Instruction]
+    rest: Iterator[Instruction]
+
+
 class _Body(ComputationCloner):
     """A computation whose calls are inlined."""
 
-    def __init__(self, computation: Computation, context: PassContext) -> None:
-        super().__init__(computation, context)
+    def __init__(self, computation: Computation, calls: _Calls) -> None:
+        super().__init__(computation, calls.context)
         self.has_inlined = False
+        self._calls = calls
         # The constants of computations that were called before: they serve for all calls.
         self._constants: dict[Instruction, Instruction] = {}
 
     def inline(self, call: Instruction, callee: Computation) -> None:
         """The instructions of a callee instead of its call."""
         self.has_inlined = True
-        arguments = [self.clones[o] for o in call.operands]
-        inside: dict[Instruction, Instruction] = {}
-        if isinstance(call.op, Map):
-            sizes, make = call.shape.dimensions, self.at(call)
-            arguments = [
-                make.broadcast(make.convert(a, p.shape.element_type), sizes)
-                for a, p in zip(arguments, callee.parameters, strict=True)
-            ]
-            self._copy(call, callee, arguments, inside, sizes)
-            result = make.convert(inside[callee.root], call.shape.element_type)
-        else:
-            self._copy(call, callee, arguments, inside, None)
-            result = inside[callee.root]
-        self.clones[call] = result
+        self.clones[call] = (
+            self._map(call, callee, self.clones) if isinstance(call.op, Map) else self._copy(call, callee)
+        )
 
-    def _copy(
-        self,
-        call: Instruction,
-        callee: Computation,
-        arguments: Sequence[Instruction],
-        inside: dict[Instruction, Instruction],
-        sizes: Sequence[int] | None,
-    ) -> None:
-        """Copy all instructions but the parameters; with ``sizes``, those of scalars become those of whole arrays."""
-        for parameter, argument in zip(callee.parameters, arguments, strict=False):
-            inside[parameter] = argument
-        for old in callee.instructions:
+    def _copy(self, call: Instruction, callee: Computation) -> Instruction:
+        """Copy all instructions of a callee but its parameters, and of what it calls; gives its result."""
+        stack = [self._begun(call, callee, call.annotations, self.clones)]
+        while True:
+            top = stack[-1]
+            nested = self._until_call(top)
+            if nested is not None:
+                old, inner = nested
+                stack.append(
+                    self._begun(old, inner, _inlined_annotations(old.annotations, top.annotations), top.values)
+                )
+                continue
+            stack.pop()
+            result = top.values[top.callee.root]
+            if not stack:
+                return result
+            stack[-1].values[top.instruction] = result
+
+    @staticmethod
+    def _begun(
+        call: Instruction, callee: Computation, annotations: Annotations, values: Mapping[Instruction, Instruction]
+    ) -> _Call:
+        """A call on values of instructions around it."""
+        inside = dict(zip(callee.parameters, [values[o] for o in call.operands], strict=False))
+        return _Call(call, callee, annotations, inside, iter(callee.instructions))
+
+    def _until_call(self, call: _Call) -> tuple[Instruction, Computation] | None:
+        """Copy the instructions up to the next call that is replaced; gives that, and what it calls."""
+        inside, constants = call.values, self._constants
+        chosen = self._calls.chosen(call.callee)
+        for old in call.rest:
             if isinstance(old.op, Parameter):
                 continue
-            # Also where it is not needed: so the names that follow are those of a constant for each call.
-            name = self.names.keep_or_new(old.name)
-            known = self._constants.get(old) if sizes is None else None
+            if old in chosen:
+                callee = self._calls.spend(old, call.callee)
+                if callee is not None and isinstance(old.op, Map):
+                    inside[old] = self._map(old, callee, inside)
+                    continue
+                if callee is not None:
+                    return old, callee
+            known = constants.get(old)
             if known is not None:
                 inside[old] = known
                 continue
             new = Instruction(
                 old.op,
                 [inside[o] for o in old.operands],
-                old.shape if sizes is None or not old.operands else old.shape.with_dimensions(tuple(sizes)),
-                name,
+                old.shape,
+                self.names.keep_or_new(old.name),
                 control_predecessors=[inside[p] for p in old.control_predecessors],
                 annotations=_inlined_annotations(old.annotations, call.annotations),
             )
-            made = self.append(new)
-            if sizes is None and isinstance(old.op, Constant) and not old.control_predecessors:
-                self._constants[old] = made
-            inside[old] = made if sizes is None or old.operands else self.at(call).broadcast(made, sizes)
+            inside[old] = self.append(new)
+            if isinstance(old.op, Constant) and not old.control_predecessors:
+                constants[old] = new
+        return None
+
+    def _map(self, call: Instruction, callee: Computation, values: Mapping[Instruction, Instruction]) -> Instruction:
+        """The operations of a map's computation on whole arrays."""
+        sizes, make = call.shape.dimensions, self.at(call)
+        inside = {
+            parameter: make.broadcast(make.convert(values[operand], parameter.shape.element_type), sizes)
+            for parameter, operand in zip(callee.parameters, call.operands, strict=True)
+        }
+        for old in callee.instructions:
+            if isinstance(old.op, Parameter):
+                continue
+            made = self.append(
+                Instruction(
+                    old.op,
+                    [inside[o] for o in old.operands],
+                    old.shape.with_dimensions(tuple(sizes)) if old.operands else old.shape,
+                    self.names.keep_or_new(old.name),
+                    control_predecessors=[inside[p] for p in old.control_predecessors],
+                    annotations=_inlined_annotations(old.annotations, call.annotations),
+                )
+            )
+            inside[old] = made if old.operands else make.broadcast(made, sizes)
+        return make.convert(inside[callee.root], call.shape.element_type)
 
 
 def _inlined_annotations(own: Annotations, call: Annotations) -> Annotations:
