@@ -17,7 +17,7 @@ import pytest
 import xlakit as xla
 from xlakit import options
 from xlakit.errors import Location
-from xlakit.ir.operation import OPERATIONS
+from xlakit.ops.registry import OPERATIONS
 
 GOLDEN = sorted((Path(__file__).parent / "passes" / "golden").glob("*/*.hlo"))
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)

@@ -7,9 +7,9 @@ import pytest
 
 import xlakit as xla
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ir.operation import OPERATIONS
 from xlakit.ir.traits import TRAITS, Associative, Commutative, Elementwise, Idempotent, traits_of
 from xlakit.ops.data import Parameter
+from xlakit.ops.registry import OPERATIONS
 
 _VALUES = {
     xla.PrimitiveType.PRED: [False, True],

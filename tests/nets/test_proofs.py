@@ -16,7 +16,7 @@ from fuzz.support.tolerances import EXACT, SUMS, Measure, Tolerance, mismatches
 from xlakit.errors import InternalError
 from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.executable import compile_module
-from xlakit.ir.operation import OPERATIONS
+from xlakit.ops.registry import OPERATIONS
 
 needs_jaxlib = pytest.mark.skipif(importlib.util.find_spec("jaxlib") is None, reason="jaxlib is not installed")
 

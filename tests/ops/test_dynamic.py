@@ -5,7 +5,7 @@ import pytest
 from evaluating import build, compiled, evaluate, f32, floats, infer, ints, refused, s32, same
 
 import xlakit as xla
-from xlakit.ir.operation import OPERATIONS
+from xlakit.ops.registry import OPERATIONS
 
 TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)
 

@@ -7,7 +7,7 @@ from evaluating import array_of, evaluate, f32, floats, infer, ints, refused, s3
 
 import xlakit as xla
 from xlakit.ir.instruction import infer_shape
-from xlakit.ir.operation import OPERATIONS
+from xlakit.ops.registry import OPERATIONS
 from xlakit.ops.shared.numerics import limits
 
 INTEGERS = [xla.S4, xla.U4, xla.S2, xla.S8, xla.U8, xla.S16, xla.S32, xla.U32, xla.S64, xla.U64]

@@ -7,7 +7,7 @@ from evaluating import evaluate, f32, floats, infer, ints, refused, s32, same
 
 import xlakit as xla
 from xlakit.ir.instruction import infer_shape
-from xlakit.ir.operation import OPERATIONS
+from xlakit.ops.registry import OPERATIONS
 
 nan = np.nan
 
