@@ -414,3 +414,22 @@ def test_long_chains_are_read():
         instructions.append(Instruction(op, (instructions[-1],), shape, f"n.{number}"))
     module = HloModule("m", Computation("e", tuple(instructions), instructions[-1]))
     assert read_module(write_module(module)).instruction_count() == 20_001
+
+
+def test_layouts_of_instructions_that_are_major_to_minor_can_be_left_out():
+    module = HloModule.from_text("""HloModule m
+ENTRY main {
+  x = f32[2,3]{1,0} parameter(0)
+  c = f32[2,3]{1,0} constant({{1,2,3},{4,5,6}})
+  s = f32[2,3]{1,0} add(x, c)
+  t = f32[2,3]{0,1} copy(s)
+  given = f32[2,3]{1,0} custom-call(t), custom_call_target="f"
+  ROOT r = (f32[2,3]{1,0}, (f32[2,3]{1,0}, f32[2,3]{0,1})) tuple(given, t)
+}""")
+    plain = read_module(module.to_proto(), layouts=False)
+    assert plain == module
+    found = {i.name: i for i in plain.entry.instructions}
+    assert {name for name, i in found.items() if i.shape.is_array and i.shape.layout is None} == {"x", "c", "s"}
+    assert found["c"].op_as(Constant).literal.shape.layout is None
+    # All of a tuple's layouts are said, or none.
+    assert found["r"].shape == module.entry.root.shape

@@ -184,6 +184,28 @@ def test_calls_of_calls_do_not_multiply_without_end(monkeypatch):
     assert after.instruction_count() < 1000
 
 
+def test_a_custom_call_keeps_the_layout_in_which_another_one_gives_its_operand():
+    module = parse(
+        """
+  x = f32[2,3] parameter(0)
+  a = f32[2,3]{0,1} custom-call(x), custom_call_target="f"
+  ROOT b = f32[2,3] custom-call(a), custom_call_target="g"
+"""
+    )
+    before = module.replace(entry=module.entry.rebuild(_without_default_layout))
+    step = PASSES["normalize-layouts"]
+    after = step.run(before, PassContext())
+    (constraint,) = after.entry.root.op.operand_layout_constraints
+    assert constraint.layout.minor_to_major == (0, 1)
+    assert step.run(after, PassContext()) is after
+
+
+def _without_default_layout(old, operands):
+    layout = old.shape.layout
+    plain = layout is None or layout.is_default
+    return old.replace(operands=operands, shape=old.shape.without_layout() if plain else old.shape)
+
+
 def test_an_instruction_is_copied_once_however_deep_calls_are_nested():
     depth = 200
     lines = ["f0 {\n  x = f32[] parameter(0)\n  ROOT y = f32[] sine(x)\n}"]

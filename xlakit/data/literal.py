@@ -198,6 +198,13 @@ class Literal:
         return np.ascontiguousarray(array.transpose(order)).reshape(-1)
 
     @explaining
+    def without_layout(self) -> Literal:
+        """The same literal with no layout said anywhere."""
+        shape = self.shape.without_layout()
+        if shape is self.shape:
+            return self
+        return Literal(shape, self._array if shape.is_array else None, [e.without_layout() for e in self.elements])
+
     def with_layout(self, layout: Layout) -> Literal:
         """The same value laid out otherwise."""
         return Literal(self.shape.with_layout(layout), self.array)

@@ -59,6 +59,12 @@ class Forwarding:
     __slots__ = ()
 
 
+class ForeignMemory:
+    """Memory of others is read or written, in the layouts of operands and result."""
+
+    __slots__ = ()
+
+
 class Distinct:
     """Two of them with the same operands are two values: it orders, marks or begins something."""
 
@@ -87,6 +93,7 @@ TRAITS: Final[tuple[type, ...]] = (
     Expensive,
     DataMovement,
     Forwarding,
+    ForeignMemory,
     Distinct,
     Start,
     Done,

@@ -77,7 +77,7 @@ def _compiled(
     else:
         proto = read_program(code, format)
         # The layouts in it say only how the conversion to HLO made its instructions.
-        module = with_layouts_of(read_module(proto), ())
+        module = with_layouts_of(read_module(proto, layouts=False), ())
     if is_to_be_split(module, partitions) or (partitions > 1 and not is_split(module)):
         from xlakit.jax.lowerings.partitioning import register_with_partitioner
 

@@ -131,7 +131,8 @@ def described_module(description: bytes) -> HloModule:
 
     config = next(value for number, value in fields(description) if number == _CONFIG and isinstance(value, bytes))
     shape = read_program_shape(parse("ProgramShapeProto", _first_field(config)))
-    return with_layouts_of(read_module(described_proto(description)), (*shape.parameters, shape.result))
+    module = read_module(described_proto(description), layouts=False)
+    return with_layouts_of(module, (*shape.parameters, shape.result))
 
 
 def _first_field(message: bytes) -> bytes:

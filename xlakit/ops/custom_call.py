@@ -15,6 +15,7 @@ from xlakit.ir.attributes import ConvolutionDimensionNumbers, OutputOperandAlias
 from xlakit.ir.enums import CustomCallApiVersion, CustomCallSchedule, PaddingType, Precision
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Evaluation, Kind, Value, attribute, operation
+from xlakit.ir.traits import ForeignMemory
 from xlakit.ops.data import ArgumentLike, as_argument
 from xlakit.ops.handle import Builder, ComputationLike, XlaOp, building
 from xlakit.ops.shared.calling import Calling, agree, check_aliasing
@@ -31,7 +32,7 @@ MANUAL_BOUNDARIES: Final = frozenset(
 
 
 @operation("custom-call", documents=("CustomCall", "CustomCallWithComputation", "CustomCallWithLayout"))
-class CustomCall(Calling):
+class CustomCall(Calling, ForeignMemory):
     """Call the function registered as ``custom_call_target``; the declared shape is that of its result."""
 
     window: Window | None = attribute(Kind.WINDOW, default=None)

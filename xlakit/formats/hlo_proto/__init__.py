@@ -26,8 +26,11 @@ _MODULE = "HloModuleProto"
 _WRAPPERS = (("HloModuleProtoWithConfig", ("hlo_module",)), ("HloSnapshot", ("hlo", "hlo_module")))
 
 
-def read_module(data: bytes) -> HloModule:
+def read_module(data: bytes, *, layouts: bool = True) -> HloModule:
     """The module of a serialized HloModuleProto, or of an HloProto or HloSnapshot around one.
+
+    layouts: False leaves out those of instructions that are major to minor, which is what no layout says, but of custom
+    calls and infeeds.
 
     HloModuleProtoWithConfig and HloUnoptimizedSnapshot are read too. Raises FormatError where the data is none of
     these or says something impossible, ShapeError for impossible shapes, UnsupportedError.
@@ -35,7 +38,7 @@ def read_module(data: bytes) -> HloModule:
     try:
         name, message, path = _find(data)
         try:
-            return _module_of(message, path)
+            return _module_of(message, path, layouts=layouts)
         except MismatchError as mismatch:
             # Repeated numbers may be in an encoding that is legal but that today's writers do not make.
             try:
@@ -44,7 +47,7 @@ def read_module(data: bytes) -> HloModule:
                 raise mismatch from None
             if plain == data:
                 raise
-            return _module_of(schema.parse(name, plain), path)
+            return _module_of(schema.parse(name, plain), path, layouts=layouts)
     except FormatError as error:
         raise error.at(hint="the proto is damaged, or of another XLA: write it again, or give HLO text") from None
 
@@ -170,6 +173,6 @@ def _at(message: Any, path: tuple[str, ...]) -> Any:
     return message
 
 
-def _module_of(message: Any, path: tuple[str, ...]) -> HloModule:
+def _module_of(message: Any, path: tuple[str, ...], *, layouts: bool) -> HloModule:
     with_config = message.DESCRIPTOR.name == "HloModuleProtoWithConfig" and message.HasField("config")
-    return module_from_message(_at(message, path), message.config if with_config else None)
+    return module_from_message(_at(message, path), message.config if with_config else None, layouts=layouts)

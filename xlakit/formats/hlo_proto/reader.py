@@ -15,11 +15,12 @@ from xlakit.errors import FormatError, XlakitError
 from xlakit.formats.hlo_proto.attributes import read_operation
 from xlakit.formats.hlo_proto.metadata import bytes_of, read_metadata, read_origin, read_payload, text_of
 from xlakit.formats.hlo_proto.module_fields import read_module_fields
-from xlakit.formats.hlo_proto.shapes import read_shape
+from xlakit.formats.hlo_proto.shapes import read_plain_shape, read_shape
 from xlakit.formats.hlo_proto.shardings import read_sharding
 from xlakit.formats.unique_names import sanitized
 from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.traits import ForeignMemory
 from xlakit.ops.data import Constant, ElidedConstant
 from xlakit.ops.registry import OPERATIONS
 
@@ -36,13 +37,15 @@ _OLD_COMPARISONS = {
 }
 
 
-def module_from_message(proto: Any, config: Any = None) -> HloModule:
+def module_from_message(proto: Any, config: Any = None, *, layouts: bool = True) -> HloModule:
     """An HloModule of a HloModuleProto, and of the HloModuleConfigProto beside it where there is one.
+
+    layouts: whether instructions have those that are major to minor.
 
     Raises FormatError, ShapeError, UnsupportedError.
     """
     scheduled = proto.HasField("schedule")
-    reading = _Reading(tuple(proto.payloads), dict(proto.schedule.sequences) if scheduled else {})
+    reading = _Reading(tuple(proto.payloads), dict(proto.schedule.sequences) if scheduled else {}, layouts)
     for computation in proto.computations:
         reading.computation(computation)
     entry = reading.computations.get(proto.entry_computation_id)
@@ -66,6 +69,7 @@ class _Reading:
 
     payloads: tuple[bytes, ...]
     sequences: dict[int, Any]
+    layouts: bool
     computations: dict[int, Computation] = field(default_factory=dict[int, Computation])
     annotations: dict[bytes, Annotations] = field(default_factory=dict[bytes, Annotations])
 
@@ -124,7 +128,8 @@ class _Reading:
             where = "shape"
             if not proto.HasField("shape"):
                 raise FormatError("is missing")
-            shape = read_shape(proto.shape)
+            plain = not self.layouts and not issubclass(cls, ForeignMemory)
+            shape = read_plain_shape(proto.shape) if plain else read_shape(proto.shape)
             where = "operand_ids"
             operands = instructions.find_all(proto.operand_ids)
             if cls.arity is not None and len(operands) != cls.arity:
@@ -135,6 +140,8 @@ class _Reading:
             called = [self.called(number) for number in proto.called_computation_ids]
             where = ""
             op = read_operation(cls, proto, [operand.shape for operand in operands], called)
+            if plain and isinstance(op, Constant):
+                op = Constant(literal=op.literal.without_layout())
             annotations = read_annotations(proto, self.payloads, self.annotations)
             name = sanitized(proto.name)
             return Instruction(op, operands, shape, name, control_predecessors=predecessors, annotations=annotations)

@@ -39,6 +39,11 @@ def read_shape(proto: Any) -> Shape:
     return _shape_of(proto.SerializeToString())
 
 
+def read_plain_shape(proto: Any) -> Shape:
+    """A Shape from a ShapeProto, without layouts where all are major to minor. Raises FormatError, ShapeError."""
+    return _plain_shape_of(proto.SerializeToString())
+
+
 def write_shape(shape: Shape, proto: Any) -> None:
     """Fill a ShapeProto; an array without layout gets the default, as HLO text gives it one."""
     proto.MergeFromString(_bytes_of(shape))
@@ -47,6 +52,13 @@ def write_shape(shape: Shape, proto: Any) -> None:
 @lru_cache(_CACHE)
 def _shape_of(data: bytes) -> Shape:
     return _read_shape(schema.parse("ShapeProto", data))
+
+
+@lru_cache(_CACHE)
+def _plain_shape_of(data: bytes) -> Shape:
+    shape = _shape_of(data)
+    layouts = [leaf.layout for _, leaf in shape.leaves()]
+    return shape.without_layout() if all(layout is None or layout.is_default for layout in layouts) else shape
 
 
 @lru_cache(_CACHE)

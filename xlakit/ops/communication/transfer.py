@@ -16,7 +16,7 @@ from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.operation import TOKEN, Evaluation, Kind, Op, Value, attribute, operation
-from xlakit.ir.traits import Distinct, Done, Forwarding, Start
+from xlakit.ir.traits import Distinct, Done, ForeignMemory, Forwarding, Start
 from xlakit.ops.data import Same, create_token, get_tuple_element
 from xlakit.ops.handle import Builder, XlaOp, building, emit
 from xlakit.ops.shared.calling import agree, zero_value
@@ -55,7 +55,7 @@ def _check_feed(shape: Shape) -> None:
 
 
 @operation("infeed", arity=1, documents=("Infeed", "InfeedWithToken"))
-class Infeed(Transfer):
+class Infeed(Transfer, ForeignMemory):
     """The next value of the device's infeed, and a token."""
 
     infeed_config: str = attribute(Kind.STRING, default="")

@@ -9,14 +9,13 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import UnsupportedError
 from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Op
-from xlakit.ops.communication.transfer import Infeed
+from xlakit.ir.traits import ForeignMemory
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Constant, Parameter
 from xlakit.ops.dynamic import AT_SIZES
@@ -25,9 +24,6 @@ from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import Pass, PassContext, change_computations, inherited
 from xlakit.passes.core.hlo_builder import HloBuilder
 from xlakit.passes.core.matching import permutation_inverse
-
-# What reads memory of others, in the layouts of its shape.
-_GIVEN_MEMORY = (CustomCall, Infeed)
 
 
 class NormalizeLayouts(Pass):
@@ -71,7 +67,17 @@ def _is_default(shape: Shape) -> bool:
 def _has_layout(instruction: Instruction) -> bool:
     if isinstance(instruction.op, Bitcast):
         return True
-    return not isinstance(instruction.op, _GIVEN_MEMORY) and _says_layout(instruction.shape)
+    if isinstance(instruction.op, ForeignMemory):
+        return _reads_layouts(instruction)
+    return _says_layout(instruction.shape)
+
+
+def _reads_layouts(instruction: Instruction) -> bool:
+    """Whether a custom call reads memory in the layouts of its operands, and does not say so itself."""
+    op = instruction.op
+    if not isinstance(op, CustomCall) or op.operand_layout_constraints:
+        return False
+    return not all(_is_default(operand.shape) for operand in instruction.operands)
 
 
 def _says_layout(shape: Shape) -> bool:
@@ -100,14 +106,13 @@ class _Normalized(ComputationCloner):
         op: Op = old.op
         shape = self._without(old.shape)
         if isinstance(op, Constant) and shape is not old.shape:
-            op = Constant(literal=_literal_without_layout(op.literal))
+            op = Constant(literal=op.literal.without_layout())
         elif isinstance(op, CustomCall):
             # The called function reads and writes memory in the layouts that stand here.
             shape = old.shape
-            layouts = tuple(o.shape for o in old.operands)
-            if not op.operand_layout_constraints and not all(map(_is_default, layouts)):
-                op = dataclasses.replace(op, operand_layout_constraints=layouts)
-        elif isinstance(op, _GIVEN_MEMORY):
+            if _reads_layouts(old):
+                op = dataclasses.replace(op, operand_layout_constraints=tuple(o.shape for o in old.operands))
+        elif isinstance(op, ForeignMemory):
             shape = old.shape
         operands = tuple(self.clones[o] for o in old.operands)
         predecessors = tuple(self.clones[p] for p in old.control_predecessors)
@@ -204,12 +209,3 @@ def _is_plain(source: Shape, result: Shape) -> bool:
 
 def _bits(shape: Shape) -> int:
     return shape.num_elements * shape.element_type.bit_width
-
-
-def _literal_without_layout(literal: Literal) -> Literal:
-    if literal.shape.is_array:
-        return Literal(literal.shape.without_layout(), literal.array)
-    if literal.shape.is_tuple:
-        elements = [_literal_without_layout(e) for e in literal.elements]
-        return Literal(literal.shape.without_layout(), None, elements)
-    return literal
