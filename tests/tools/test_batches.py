@@ -4,10 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from google.protobuf import text_format
 
+import xlakit as xla
 from xlakit.data.literal import Literal
-from xlakit.formats.hlo_proto import schema
-from xlakit.formats.hlo_proto.literals import write_literal
+from xlakit.formats.hlo_proto import read_snapshot, schema
+from xlakit.formats.hlo_proto.literals import encode_varints, write_literal
 from xlakit.ir.instruction import HloModule
 from xlakit.tools import cli
 from xlakit.tools.commands.batch import programs_of, worse
@@ -249,10 +251,33 @@ def snapshot(name, devices, result=None):
     return message.SerializeToString()
 
 
+def as_text(name, data):
+    return text_format.MessageToString(schema.parse(name, data, exact=True)).encode()
+
+
+def as_raw(data):
+    """An unoptimized snapshot with its arguments behind the proto, as XLA writes it where it writes no text."""
+    message = schema.parse("HloUnoptimizedSnapshot", data)
+    raw = b""
+    for device in message.partitions:
+        for literal in device.arguments:
+            shape = literal.shape.SerializeToString()
+            one = len(shape).to_bytes(8, "little") + shape + literal.f32s
+            device.arguments_descriptors.add(argument_size_bytes=len(one))
+            raw += one
+        del device.arguments[:]
+    proto = message.SerializeToString()
+    return encode_varints(np.uint64([len(proto)])) + proto + raw
+
+
+@pytest.mark.parametrize("form", ["proto", "text", "raw"])
 @pytest.mark.parametrize("name", ["HloSnapshot", "HloUnoptimizedSnapshot"])
-def test_a_snapshot_runs_on_its_arguments(tmp_path, capsys, name):
+def test_a_snapshot_runs_on_its_arguments(tmp_path, capsys, name, form):
     path = tmp_path / "snapshot.pb"
-    path.write_bytes(snapshot(name, [[[-1, 2, -3]]]))
+    data = snapshot(name, [[[-1, 2, -3]]])
+    if form == "raw" and name == "HloSnapshot":
+        pytest.skip("XLA writes none")
+    path.write_bytes(as_text(name, data) if form == "text" else as_raw(data) if form == "raw" else data)
     assert cli.main(["run", str(path)]) == 0
     assert capsys.readouterr().out == "[1. 2. 3.]\n"
     assert cli.main(["run", str(path), "--seed", "3"]) == 0
@@ -262,6 +287,39 @@ def test_a_snapshot_runs_on_its_arguments(tmp_path, capsys, name):
     assert (row["min"], row["max"]) == (1.0, 3.0)
     for verb in (["inspect"], ["convert", "--to", "text"], ["check"]):
         assert cli.main([*verb, str(path)]) == 0
+
+
+# PRED as bits, and four bits of S4, as XLA has written them: the length of a shape's proto, the proto, the elements.
+RAW = {
+    "pred": ("1000000000000000 10011a010a2a060a0100800101320100", "cd01", [1, 0, 1, 1, 0, 0, 1, 1, 1, 0]),
+    "s4": ("1000000000000000 10151a01052a060a0100800101320100", "25c00c", [5, 2, 0, -4, -4]),
+    "bf16": ("1000000000000000 10101a01022a060a0100800101320100", "803f0040", [1, 2]),
+}
+
+
+@pytest.mark.parametrize("kind", RAW)
+def test_raw_arguments_that_are_narrower_than_a_byte(kind):
+    shape, elements, values = RAW[kind]
+    raw = bytes.fromhex(shape.replace(" ", "") + elements)
+    message = schema.new("HloUnoptimizedSnapshot")
+    message.hlo_module.MergeFromString(HloModule.from_text(GOOD).to_proto())
+    message.partitions.add().arguments_descriptors.add(argument_size_bytes=len(raw))
+    proto = message.SerializeToString()
+    data = encode_varints(np.uint64([len(proto)])) + proto + raw
+    ((argument,),) = read_snapshot(data).arguments
+    assert argument.shape.element_type.hlo_name == kind
+    np.testing.assert_array_equal(argument.to_numpy().astype(int), values)
+    # What is cut off, or goes on, is no snapshot.
+    for other in (data[:-1], data + b"x"):
+        with pytest.raises(xla.FormatError):
+            read_snapshot(other)
+
+
+def test_a_text_of_a_proto_that_is_at_fault(tmp_path, capsys):
+    path = tmp_path / "snapshot.txt"
+    path.write_text('hlo_module {\n  name: "x"\n  computations {\n')
+    assert cli.main(["check", str(path)]) == 1
+    assert "not a HloUnoptimizedSnapshot in protobuf's text format" in capsys.readouterr().err
 
 
 def test_the_result_of_a_snapshot_is_compared(tmp_path, capsys):

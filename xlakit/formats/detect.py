@@ -7,6 +7,7 @@ import zlib
 
 from xlakit.errors import FormatError, Location, XlakitError
 from xlakit.formats import hlo_proto, stablehlo
+from xlakit.formats.hlo_proto import text_format
 from xlakit.ir.instruction import HloModule
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -39,8 +40,9 @@ _JSON = re.compile(r'\s*\{\s*(?:"|\})')
 def load(data: bytes, name: str = "<data>") -> HloModule:
     """The module in a file's content, whatever its format.
 
-    data: HLO text; a serialized HloModuleProto, HloProto, HloSnapshot or HloUnoptimizedSnapshot; a HloModuleProto in
-        JSON; StableHLO as text or bytecode (with jaxlib); any of these compressed with gzip.
+    data: HLO text; a HloModuleProto, HloProto, HloSnapshot or HloUnoptimizedSnapshot, serialized or in protobuf's text
+        format; a HloModuleProto in JSON; StableHLO as text or bytecode (with jaxlib); any of these, compressed with
+        gzip.
     name: stands for the file in errors.
 
     Raises ParseError, FormatError, ShapeError, and UnsupportedError for StableHLO where jaxlib is not installed.
@@ -64,9 +66,12 @@ def snapshot_of(data: bytes, name: str = "<data>") -> hlo_proto.Snapshot | None:
     """The arguments and the result in a file that is a snapshot proto; None for any other. Raises as :func:`load`."""
     if data.startswith(_GZIP_MAGIC):
         data = _gunzip(data, name)
-    if not data.strip() or data.startswith(stablehlo.BYTECODE_MAGIC) or _as_text(data, name) is not None:
+    if not data.strip() or data.startswith(stablehlo.BYTECODE_MAGIC):
         return None
-    return hlo_proto.read_snapshot(data)
+    text = _as_text(data, name)
+    if text is None:
+        return hlo_proto.read_snapshot(data)
+    return hlo_proto.read_snapshot(text_format.serialized(text)) if text_format.is_text_format(text) else None
 
 
 def hlo_text_of(data: bytes, name: str = "<data>") -> str | None:
@@ -78,7 +83,7 @@ def hlo_text_of(data: bytes, name: str = "<data>") -> str | None:
 
 
 def _is_hlo(text: str) -> bool:
-    if any(begins.match(text) for begins, _ in _BESIDE_MODULES):
+    if text_format.is_text_format(text) or any(begins.match(text) for begins, _ in _BESIDE_MODULES):
         return False
     return not _JSON.match(text) and not _MLIR.match(text) and _HLO.match(text) is not None
 
@@ -92,6 +97,8 @@ def _load_text(text: str, name: str) -> HloModule:
             )
     if _JSON.match(text):
         return hlo_proto.module_from_json(text)
+    if text_format.is_text_format(text):
+        return hlo_proto.read_module(text_format.serialized(text))
     if _MLIR.match(text):
         return stablehlo.read_stablehlo(text, name=name)
     if _is_hlo(text):

@@ -15,6 +15,7 @@ from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError
 from xlakit.formats.hlo_proto import schema
 from xlakit.formats.hlo_proto.literals import MismatchError, read_literal
+from xlakit.formats.hlo_proto.raw_snapshot import find_raw_snapshot, raw_arguments
 from xlakit.formats.hlo_proto.reader import module_from_message
 from xlakit.formats.hlo_proto.writer import module_to_message
 from xlakit.ir.instruction import HloModule
@@ -32,10 +33,14 @@ def read_module(data: bytes, *, layouts: bool = True) -> HloModule:
     layouts: False leaves out those of instructions that are major to minor, which is what no layout says, but of custom
     calls and infeeds.
 
-    HloModuleProtoWithConfig and HloUnoptimizedSnapshot are read too. Raises FormatError where the data is none of
-    these or says something impossible, ShapeError for impossible shapes, UnsupportedError.
+    HloModuleProtoWithConfig and HloUnoptimizedSnapshot are read, too, the latter also as a file with raw arguments.
+    Raises FormatError where the data is none of these or says something impossible, ShapeError for impossible shapes,
+    UnsupportedError.
     """
     try:
+        raw = find_raw_snapshot(data)
+        if raw is not None:
+            return module_from_message(raw.message.hlo_module, None)
         name, message, path = _find(data)
         try:
             return _module_of(message, path, layouts=layouts)
@@ -64,6 +69,10 @@ def read_snapshot(data: bytes) -> Snapshot | None:
     """The arguments and the result in a serialized HloSnapshot or HloUnoptimizedSnapshot; None in any other message,
     and where there are neither. Raises what :func:`read_module` raises.
     """
+    raw = find_raw_snapshot(data)
+    if raw is not None:
+        arguments = raw_arguments(raw)
+        return Snapshot(arguments, None) if any(arguments) else None
     name, message, _ = _find(data)
     if name == "HloModuleProtoWithConfig":
         # An HloUnoptimizedSnapshot has its arguments where the other message has its config.

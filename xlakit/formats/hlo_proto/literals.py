@@ -59,10 +59,11 @@ def _read(proto: Any, shape: Shape) -> Literal:
         raise MismatchError(f"{name}: {error}") from None
     if flat.size != count:
         raise MismatchError(f"{name} holds {flat.size} elements, {shape} has {count}")
-    return _shaped(flat, shape, tuple(proto.dynamic_sizes))
+    return shaped(flat, shape, tuple(proto.dynamic_sizes))
 
 
-def _shaped(flat: Array, shape: Shape, dynamic_sizes: tuple[int, ...]) -> Literal:
+def shaped(flat: Array, shape: Shape, dynamic_sizes: tuple[int, ...]) -> Literal:
+    """The literal of elements in the order of memory. Raises FormatError for sizes that the shape cannot have."""
     order = shape.layout_or_default.minor_to_major[::-1]
     whole = flat.reshape([shape.dimensions[d] for d in order]).transpose(np.argsort(order) if order else ())
     if not shape.is_dynamic:
@@ -108,6 +109,13 @@ def _decode(data: bytes, kind: PrimitiveType) -> Array:
         return decode_varints(data) != 0
     if kind in _VARINTS:
         return decode_varints(data).astype(kind.dtype)
+    return decode_plain(data, kind)
+
+
+def decode_plain(data: bytes, kind: PrimitiveType) -> Array:
+    """Numbers that lie as in memory, one byte for each element that is narrower than a byte."""
+    if kind is PrimitiveType.PRED:
+        return np.frombuffer(data, np.uint8) != 0
     if kind.is_integral and kind.bit_width < 8:
         # Writers differ in the bits above the element's own; sign-extend what counts.
         unused = 8 - kind.bit_width

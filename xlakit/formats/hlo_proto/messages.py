@@ -263,7 +263,9 @@ message HloProto
 message HloSnapshot
   hlo:HloProto=1 arguments:LiteralProto*=2 result:LiteralProto=3 execution_platform:string=4
 message HloInputs
-  arguments:LiteralProto*=1
+  arguments:LiteralProto*=1 arguments_descriptors:LiteralDescriptor*=2
+message HloInputs.LiteralDescriptor
+  version:int32=1 argument_size_bytes:int64=2
 message HloUnoptimizedSnapshot
   hlo_module:HloModuleProto=1 partitions:HloInputs*=2 version:int32=3
 message DebugAttributesProto
