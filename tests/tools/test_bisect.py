@@ -7,9 +7,11 @@ import pytest
 
 import xlakit as xla
 from xlakit.ir.instruction import HloModule
+from xlakit.passes import pipeline
+from xlakit.passes.pipeline import PASSES
 from xlakit.tools import cli
 
-BROKEN = str(Path(__file__).parent / "broken_compiler.py")
+BROKEN = str(Path(__file__).parents[2] / "fuzz" / "workbench" / "broken_compiler.py")
 PROGRAM = """HloModule program
 
 ENTRY main {
@@ -34,9 +36,10 @@ def bisect(monkeypatch):
         oracle = xla.Disagreement((backend, "interpreter"))
         return xla.bisect_module(HloModule.from_text(PROGRAM), oracle, load=[BROKEN])
 
+    before = pipeline.PIPELINE
     yield found
-    from xlakit.passes.pipeline import PASSES
-
+    pipeline.PIPELINE = before
+    PASSES.pop("forget-tanh", None)
     table = PASSES["simplify"].rules.rules
     table[:] = [r for r in table if r.name != "square-is-self"]
 
@@ -72,6 +75,13 @@ def test_what_always_fails_is_told(bisect):
     found = bisect("always", "broken")
     assert (found.rule, found.parts) == ("", ())
     assert "a kernel is wrong" in str(found)
+
+
+def test_a_wrong_pass_is_named(bisect):
+    found = bisect("tangents", "broken")
+    assert (found.pass_name, found.rule) == ("forget-tanh", "forget-tanh")
+    assert found.changes_meaning is True
+    assert "forget-tanh" in found.without
 
 
 @pytest.fixture

@@ -129,10 +129,16 @@ def test_a_fusion_keeps_parameters_that_nothing_reads(loop: xla.HloModule):
     _agrees(made)
 
 
+def _with_dead(module: xla.HloModule) -> xla.HloModule:
+    text = module.to_text().replace("  ROOT %total", "  %unread = f32[4] negate(%x)\n  ROOT %total")
+    return xla.HloModule.from_text(text)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda m: xla.extract_instruction(m, "nothing", _X), "no instruction %nothing"),
+        (lambda m: xla.extract_instruction(_with_dead(m), "unread", _X), "%unread does not run"),
         (lambda m: xla.extract_instruction(m, "z", _X, iteration=5), "runs 5 times, there is no run 5"),
         (lambda m: xla.extract_instruction(m, "c", _X), "%add runs 0 times"),
         (lambda m: xla.extract_instruction(m, "z", _X, depth=-1), "depth is -1"),

@@ -16,7 +16,7 @@ from xlakit.passes.pipeline import run_pipeline
 from xlakit.tools import cli
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "hlo"
-FAULTY = str(Path(__file__).parent / "faulty.py")
+FAULTY = str(Path(__file__).parents[2] / "fuzz" / "workbench" / "faulty.py")
 # The example that each fault of faulty.py is seeded into.
 SEEDED = {
     "opcode": "cnn",
@@ -99,6 +99,14 @@ def test_a_function_is_asked_in_this_process():
     assert reduction.module.entry.root.shape.dimensions == (1, 1)
     assert (reduction.instructions_before, reduction.instructions) == (7, 2)
     assert "metadata" not in str(reduction.module)
+
+
+def test_one_of_many_instructions_is_found_by_halving():
+    lines = [f"  i{n} = f32[4] {'tanh' if n == 60 else 'sine'}(i{n - 1})" for n in range(1, 200)]
+    text = "\n".join(["HloModule long", "ENTRY main {", "  i0 = f32[4] parameter(0)", *lines, "}"])
+    reduction = xla.reduce_module(HloModule.from_text(text), has("tanh"))
+    assert opcodes(reduction.module) == ["parameter", "tanh"]
+    assert reduction.tries < 40
 
 
 @pytest.mark.parametrize("wanted", [("tanh", "transpose"), ("add", "multiply"), ("tuple",), ("add", "tuple")])

@@ -69,6 +69,11 @@ def extract_instruction(
     inside = _before(target, depth)
     entry, sources = _cut(computation, inside, target)
     values = _captured(module, computation, iteration, {*sources, target}, arguments, seed, custom_calls)
+    if target not in values:
+        raise ArgumentError(
+            f"%{target.name} does not run: nothing that the program gives needs it",
+            hint="name an instruction that the root of its computation needs",
+        )
     return _extraction(module, entry, [values[i] for i in sources], values[target])
 
 

@@ -19,7 +19,10 @@ from xlakit.tools.reduce.search import BEST, Asked, OutOfTime, Search
 # What cuts most comes first. Types and constants come last: they make nothing faster that comes after them.
 STEPS: tuple[steps.Step, ...] = (
     steps.drop_annotations,
+    steps.stand_alone,
+    steps.drop_results,
     steps.cut_end,
+    steps.cut_around_root,
     steps.cut_start,
     steps.drop_results,
     steps.take_parameters,

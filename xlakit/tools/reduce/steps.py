@@ -8,13 +8,15 @@ from functools import partial
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ops.control import Call, Conditional, Fusion, While
-from xlakit.ops.data import Constant, Parameter, Tuple
+from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple
 from xlakit.tools.reduce.edits import Draft, edited, without_annotations
 from xlakit.tools.reduce.search import Candidate, Search
 
 # One way of making the best module of a search smaller.
 Step = Callable[[Search], None]
 _SEPARATOR = "\n"
+# So many results are tried one by one; more are halved.
+_FEW_RESULTS = 8
 
 
 def drop_annotations(search: Search) -> None:
@@ -29,6 +31,32 @@ def drop_annotations(search: Search) -> None:
 def _inner(module: HloModule) -> list[Instruction]:
     """The instructions of the entry that compute something."""
     return [i for i in module.entry.instructions if not isinstance(i.op, (Parameter, Constant))]
+
+
+def stand_alone(search: Search) -> None:
+    """Let each instruction of the entry take parameters as operands, and give all values.
+
+    Mostly one instruction is at fault whatever comes before it, and is found among many results by halving.
+    """
+    best = search.best
+    alone = [i.name for i in _inner(best) if _is_data(i) and not isinstance(i.op, (Tuple, GetTupleElement))]
+    if len(alone) > 1:
+        search.try_one(lambda: _all_alone(best, alone))
+
+
+def _all_alone(module: HloModule, names: Sequence[str]) -> HloModule:
+    taken: dict[Instruction, Instruction] = {}
+
+    def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if not draft.is_entry or isinstance(op, (Parameter, Constant)):
+            return None
+        for o in i.operands:
+            if o not in taken:
+                is_given = isinstance(o.op, (Parameter, Constant)) or not _is_data(o)
+                taken[o] = draft.new[o] if is_given else draft.parameter(o.shape, draft.unused_name(o.name))
+        return draft.keep(i, op, tuple(taken[o] for o in i.operands))
+
+    return edited(module, change, results=names)
 
 
 def cut_end(search: Search) -> None:
@@ -61,10 +89,32 @@ def cut_start(search: Search) -> None:
     search.bisect(len(names), lambda module, cut: replaced_by_parameters(module, names[:cut]))
 
 
+def cut_around_root(search: Search) -> None:
+    """Take everything as parameters but the root and what is few steps before it: what is at fault is mostly there."""
+    best = search.best
+    levels = list(_levels(best.entry.root))
+    depths = [1 << n for n in range(len(levels).bit_length()) if 1 << n < len(levels)]
+    search.first([partial(_around_root, best, {i for level in levels[:depth] for i in level}) for depth in depths])
+
+
+def _levels(root: Instruction) -> Iterator[list[Instruction]]:
+    """The root, its operands, their operands and so on, each instruction as near to the root as it is."""
+    seen, level = {root}, [root]
+    while level:
+        yield level
+        level = [o for i in level for o in dict.fromkeys(i.operands) if o not in seen]
+        level = list(dict.fromkeys(level))
+        seen.update(level)
+
+
+def _around_root(module: HloModule, kept: set[Instruction]) -> HloModule:
+    return replaced_by_parameters(module, [i.name for i in _inner(module) if i not in kept])
+
+
 def drop_results(search: Search) -> None:
     """Drop elements of the tuple that the entry gives."""
     root = search.best.entry.root
-    if isinstance(root.op, Tuple):
+    if isinstance(root.op, Tuple) and len(root.operands) <= _FEW_RESULTS:
         search.first([partial(edited, search.best, results=[o.name]) for o in dict.fromkeys(root.operands)])
     if not isinstance(search.best.entry.root.op, Tuple):
         return

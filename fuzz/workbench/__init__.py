@@ -1,0 +1,1 @@
+"""The workbench's verbs on programs of JAX: faults seeded into backends, and dumps of all kinds."""

@@ -1,0 +1,152 @@
+"""``python -m fuzz.workbench.seeded``: faults seeded into backends and compilers, found by ``reduce`` and ``bisect``.
+
+A backend that is wrong for one operation, size, type or layout runs a program of JAX; what ``reduce`` leaves of it has
+at most five instructions, besides those of a computation that it applies to elements. A compiler with a wrong rule, a
+wrong pass, or wrong code for fusions compiles it; ``bisect`` names what is wrong. The exit status is 1 where not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import xlakit as xla
+from fuzz.workbench.programs import hlo, optimized
+
+_HERE = Path(__file__).parent
+FAULTY: Final = str(_HERE / "faulty.py")
+BROKEN: Final = str(_HERE / "broken_compiler.py")
+_MOST_INSTRUCTIONS = 5
+_APPLYING: Final = ("reduce", "reduce-window", "scatter", "select-and-scatter", "sort", "map")
+# The program that each fault of faulty.py is seeded into, and who made its HLO: JAX, or XLA's passes.
+REDUCED: Final[Mapping[str, tuple[str, str]]] = {
+    "opcode": ("transformer", "jax"),
+    "rank": ("transformer", "jax"),
+    "contraction": ("transformer", "jax"),
+    "rows": ("transformer", "jax"),
+    "columns": ("recurrent", "jax"),
+    "dilation": ("convolutions", "jax"),
+    "window": ("convolutions", "jax"),
+    "side": ("gaussian_process", "jax"),
+    "amount": ("sampler", "jax"),
+    "indices": ("beam_search", "jax"),
+    "reducer": ("graph_network", "jax"),
+    "kind": ("waves", "jax"),
+    "bfloat16": ("mixed_precision", "jax"),
+    "pairs": ("neighbors", "jax"),
+    "integers": ("quantized", "jax"),
+    "columns-first": ("gaussian_process", "xla"),
+    "fusion": ("transformer", "xla"),
+}
+# The program that each fault of broken_compiler.py is seeded into, and what bisect is to name: a rule, or a pass.
+BISECTED: Final[Mapping[str, tuple[str, str]]] = {
+    "rule": ("transformer", "square-is-self"),
+    "difference": ("recurrent", "subtract-is-add"),
+    "quotient": ("orbit", "divide-is-multiply"),
+    "maximum": ("convolutions", "maximum-is-first"),
+    "negations": ("graph_network", "forget-negate"),
+    "transposes": ("gaussian_process", "forget-transpose"),
+    "bits": ("sampler", "forget-xor"),
+    "fused": ("recurrent", "fusion"),
+}
+
+
+def module(program: str, made_by: str) -> xla.HloModule:
+    """A program as JAX makes it, or as XLA's passes leave it."""
+    return xla.HloModule.from_proto(hlo(program) if made_by == "jax" else optimized(program))
+
+
+def reduced(fault: str, jobs: int = 1) -> tuple[dict[str, Any], xla.HloModule]:
+    """What ``xlakit reduce`` reports and leaves of the program that a fault is seeded into."""
+    with tempfile.TemporaryDirectory(prefix="seeded-") as folder:
+        given, left = Path(folder) / "given.hlo", Path(folder) / "left.hlo"
+        given.write_text(module(*REDUCED[fault]).to_text())
+        options = ["--compare", "faulty,interpreter", "--load", FAULTY, "--jobs", str(jobs), "-o", str(left)]
+        report = _xlakit("reduce", given, options, fault)
+        return report, xla.HloModule.from_text(left.read_text())
+
+
+def bisected(fault: str, jobs: int = 1) -> dict[str, Any]:
+    """What ``xlakit bisect`` reports of a compiler's fault."""
+    with tempfile.TemporaryDirectory(prefix="seeded-") as folder:
+        given = Path(folder) / "given.hlo"
+        given.write_text(module(BISECTED[fault][0], "jax").to_text())
+        options = ["--compare", "broken,interpreter", "--load", BROKEN, "--jobs", str(jobs)]
+        return _xlakit("bisect", given, options, fault)
+
+
+def _xlakit(verb: str, given: Path, options: Sequence[str], fault: str) -> dict[str, Any]:
+    # A process of its own: the files that are loaded change the compiler.
+    done = subprocess.run(
+        [sys.executable, "-m", "xlakit", verb, str(given), "--json", *options],
+        env={**os.environ, "FAULT": fault},
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    report = json.loads(done.stdout)
+    if "error" in report:
+        raise RuntimeError(f"{fault}: xlakit {verb}: {report['error']}")
+    return report
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m fuzz.workbench.seeded", description=(__doc__ or "").split("\n\n", 1)[0]
+    )
+    parser.add_argument("--only", action="append", choices=[*REDUCED, *BISECTED], help="this fault alone")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time (1)")
+    parser.add_argument("--show", action="store_true", help="print what is left, and what bisect reports")
+    options = parser.parse_args(arguments)
+    wanted = options.only or [*REDUCED, *BISECTED]
+    missed = [fault for fault in REDUCED if fault in wanted and not _reduces(fault, options)]
+    missed += [fault for fault in BISECTED if fault in wanted and not _is_named(fault, options)]
+    print(f"{len(wanted)} faults, {len(missed)} not as they should be: {', '.join(missed) or 'none'}")
+    return 1 if missed else 0
+
+
+def _reduces(fault: str, options: argparse.Namespace) -> bool:
+    report, left = reduced(fault, options.jobs)
+    applied = _applied(left)
+    print(
+        f"reduce {fault:14} {' of '.join(REDUCED[fault]):24} {report['instructions_before']:5} -> "
+        f"{report['instructions'] - applied:2} + {applied} instructions, {report['bytes_before']:6} -> "
+        f"{report['bytes']:4} bytes, {report['tries']:4} tries, {report['seconds']:5.1f} s",
+        flush=True,
+    )
+    if options.show:
+        print(left)
+    return report["instructions"] - applied <= _MOST_INSTRUCTIONS and report["is_minimal"]
+
+
+def _applied(left: xla.HloModule) -> int:
+    """How many instructions are in computations that are applied to elements, which operations cannot do without."""
+    callers = [i for c in left.computations for i in c.callers]
+    inner = {c for i in callers if i.opcode in _APPLYING for c in i.op.called_computations}
+    return sum(len(c.instructions) for c in inner)
+
+
+def _is_named(fault: str, options: argparse.Namespace) -> bool:
+    start = time.monotonic()
+    report = bisected(fault, options.jobs)
+    program, cause = BISECTED[fault]
+    print(
+        f"bisect {fault:14} {program:24} {report['rule']} in {report['pass_name']}, rewrite {report['fuel']} of "
+        f"{report['rewrites']}, {report['tries']} tries, {time.monotonic() - start:.1f} s",
+        flush=True,
+    )
+    if options.show:
+        print(report["before"], report["after"], sep="\n->\n")
+    return cause in (report["rule"], report["pass_name"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""``python -m fuzz.workbench.verbs``: every verb on every kind of file that XLA dumps for programs of JAX.
+
+XLA's passes run in a process of their own with the flags that dump: HLO before, between and after passes, as text and
+as protos, compressed or not, snapshots of three kinds, and what is dumped beside modules. A program must go through
+each verb from each of its dumps. What is no program is refused in a sentence, with the exit status of the documents; a
+traceback, another status, or silence is a fault. The exit status is 1 where there is a fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from fuzz.workbench.programs import names
+from xlakit.tools import cli
+from xlakit.tools.commands.shared import load
+
+_TEXT, _PROTO = "--xla_dump_hlo_as_text", "--xla_dump_hlo_as_proto"
+# XLA dumps unoptimized snapshots and nothing else where it is asked for them.
+_FLAGS: Final[Mapping[str, Sequence[str]]] = {
+    "all": (_TEXT, _PROTO, "--xla_dump_hlo_snapshots", "--xla_dump_hlo_as_dot", "--xla_dump_hlo_as_html"),
+    "passes": (_TEXT, _PROTO, "--xla_dump_hlo_pass_re=.*"),
+    "long": (_TEXT, _PROTO, "--xla_dump_hlo_as_long_text", "--xla_dump_large_constants", "--xla_dump_compress_protos"),
+    "given-proto": (_PROTO, "--xla_dump_hlo_unoptimized_snapshots"),
+    "given-text": (_TEXT, "--xla_dump_hlo_unoptimized_snapshots"),
+}
+# What a file is, by its name.
+_KINDS: Final = (
+    ("snapshot", r"\.snapshot\..*\.pb$"),
+    ("unoptimized snapshot, binary", r"unoptimized_snapshot\.pb$"),
+    ("unoptimized snapshot, text", r"unoptimized_snapshot\.txt$"),
+    ("text before", r"before_optimizations\.txt$"),
+    ("proto before", r"before_optimizations\.hlo\.pb$"),
+    ("proto before, compressed", r"before_optimizations\.hlo\.pb\.gz$"),
+    ("text after", r"after_optimizations\.txt$"),
+    ("proto after", r"after_optimizations\.hlo\.pb$"),
+    ("proto after, compressed", r"after_optimizations\.hlo\.pb\.gz$"),
+    ("text of a pass", r"\.\d{4}\..*\.txt$"),
+    ("proto of a pass", r"\.\d{4}\..*\.hlo\.pb$"),
+    ("StableHLO", r"\.mlir$"),
+    ("beside: buffers", r"-buffer-assignment(-values)?\.txt$"),
+    ("beside: live ranges", r"-live-range\.txt$"),
+    ("beside: memory, text", r"-memory-usage-report\.txt$"),
+    ("beside: memory, proto", r"-memory-usage-report\.pb(\.gz)?$"),
+    ("beside: drawing", r"\.dot$"),
+    ("beside: page", r"\.html$"),
+    ("beside: options", r"debug_options$"),
+    ("beside: compile options", r"compile_options\.pb$"),
+    ("beside: topology", r"topology\.pb$"),
+    ("beside: LLVM", r"\.ll$"),
+    ("beside: object", r"\.o$"),
+)
+# Verbs with options. FILE, OUT and ROOT stand for the file, a new path, and the name of the program's root.
+_VERBS: Final = (
+    "run FILE --fill-elided zeros -o OUT",
+    "run FILE --fill-elided zeros --compare interpreter",
+    "run FILE --fill-elided zeros --trace",
+    "run FILE --fill-elided zeros --shadow f64",
+    "run FILE --fill-elided zeros --against interpreter",
+    "run FILE --fill-elided zeros --profile --iterations 1",
+    "check FILE",
+    "convert FILE --to text",
+    "convert FILE --to proto -o OUT",
+    "convert FILE --to json",
+    "diff FILE FILE",
+    "opt FILE",
+    "opt FILE --diff",
+    "inspect FILE --as cost",
+    "inspect FILE --as memory",
+    "inspect FILE --as collectives",
+    "view FILE -o OUT",
+    "view FILE FILE -o OUT",
+    "bisect FILE --fill-elided zeros --compare cpu,interpreter",
+    "reduce FILE --fill-elided zeros --compare cpu,interpreter -o OUT",
+    "extract FILE --fill-elided zeros --instruction ROOT -o OUT",
+)
+# The statuses of a program that is well formed; bisect and reduce find two equal backends equal.
+_GOOD: Final = {"bisect": 1, "reduce": 1}
+# Of a file that is none; diff has 1 for differences.
+_BAD: Final = {"diff": 2}
+_CHILD = """
+import sys, jax
+from fuzz.workbench.programs import program
+function, arguments = program(sys.argv[1])
+jax.block_until_ready(jax.jit(function)(*arguments))
+"""
+_MODULE = re.compile(r"module_\d+\.jit_(?!convert_element_type|broadcast_in_dim|multiply|iota|_normal|_threefry_seed)")
+
+
+def dump(program: str, flags: str, folder: Path) -> None:
+    """Let jaxlib dump a program into a folder."""
+    environment = {
+        **os.environ,
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": " ".join([f"--xla_dump_to={folder}", *_FLAGS[flags]]),
+    }
+    command = [sys.executable, "-c", _CHILD, program]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+
+
+def kind_of(path: Path) -> str | None:
+    """What a file is; None for one of a kind that is not looked at."""
+    return next((kind for kind, pattern in _KINDS if re.search(pattern, path.name)), None)
+
+
+def chosen(folder: Path, passes: int) -> dict[str, list[Path]]:
+    """The files of the module of a program, by kind: of passes so many, evenly, of the rest two of each."""
+    found: dict[str, list[Path]] = defaultdict(list)
+    for path in sorted(folder.rglob("*")):
+        kind = kind_of(path)
+        if kind is not None and path.is_file() and _MODULE.search(str(path.relative_to(folder))):
+            found[kind].append(path)
+    return {kind: _some(paths, passes if "pass" in kind else 2) for kind, paths in found.items()}
+
+
+def _some(paths: Sequence[Path], count: int) -> list[Path]:
+    step = max(1, -(-len(paths) // count))
+    return list(paths[::step])
+
+
+def called(verb: str, path: Path, folder: Path) -> tuple[int | str, str, str]:
+    """The exit status of a verb, or the exception that left it, and what it printed."""
+    words = {"FILE": str(path), "OUT": str(folder / "out"), "ROOT": _root(path) if "ROOT" in verb else ""}
+    # Protos are written to the bytes below the text.
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status: int | str = cli.main([words.get(word, word) for word in verb.split()])
+        except SystemExit as stopped:
+            status = f"SystemExit {stopped.code}"
+        except Exception as error:  # any is a fault
+            status = f"{type(error).__name__}: {error}"
+    _remove(folder / "out")
+    printed, told = (stream.buffer.getvalue().decode() for stream in (out, err))
+    return status, printed, told
+
+
+def _root(path: Path) -> str:
+    try:
+        entry = load(str(path)).entry
+    except Exception:  # the verb says what is wrong
+        return "root"
+    inner = [i for i in (*entry.root.operands, entry.root) if i.opcode not in ("parameter", "constant", "tuple")]
+    return inner[-1].name if inner else entry.root.name
+
+
+def _remove(path: Path) -> None:
+    for own in sorted(path.rglob("*"), reverse=True) if path.is_dir() else ():
+        own.rmdir() if own.is_dir() else own.unlink()
+    if path.is_dir():
+        path.rmdir()
+    else:
+        path.unlink(missing_ok=True)
+
+
+def fault_of(verb: str, kind: str, answer: tuple[int | str, str, str]) -> str | None:
+    """What is wrong with an answer."""
+    status, out, err = answer
+    name = verb.split(maxsplit=1)[0]
+    expected = _BAD.get(name, 1) if kind.startswith("beside") else _GOOD.get(name, 0)
+    if status != expected:
+        return f"status {status}, not {expected}: {(err or out).strip()[:300]}"
+    if "Traceback" in out + err:
+        return "a traceback"
+    if status != 0 and not re.match(r"xlakit: .{20,}", err):
+        return f"no sentence: {err[:200]!r}"
+    return None
+
+
+def tried(files: Iterable[tuple[str, Path]], verbs: Sequence[str], folder: Path) -> list[str]:
+    """The faults, and on standard output a line for each verb and kind."""
+    faults: list[str] = []
+    rows: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for kind, path in files:
+        for verb in verbs:
+            start = time.process_time()
+            fault = fault_of(verb, kind, called(verb, path, folder))
+            rows[kind, verb].append(time.process_time() - start)
+            if fault is not None:
+                faults.append(f"{kind}: {path.name}: xlakit {verb}: {fault}")
+                print("FAULT", faults[-1], flush=True)
+    for (kind, verb), seconds in rows.items():
+        print(f"{kind:28} {verb:72} {len(seconds):3} files, at most {max(seconds):.2f} s")
+    return faults
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m fuzz.workbench.verbs", description=(__doc__ or "").split("\n\n", 1)[0]
+    )
+    parser.add_argument("--program", action="append", choices=names(), help="this one alone; by default all")
+    parser.add_argument(
+        "--verb", action="append", choices=sorted({v.split()[0] for v in _VERBS}), help="this one alone"
+    )
+    parser.add_argument("--kind", help="kinds of files that contain this")
+    parser.add_argument("--passes", type=int, default=4, help="files of passes of each program (4)")
+    options = parser.parse_args(arguments)
+    verbs = [verb for verb in _VERBS if not options.verb or verb.split()[0] in options.verb]
+    faults: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="verbs-") as name:
+        for program in options.program or names():
+            print(f"== {program}", flush=True)
+            for flags in _FLAGS:
+                dump(program, flags, Path(name) / program / flags)
+            found = chosen(Path(name) / program, options.passes)
+            files = [(kind, path) for kind, paths in found.items() for path in paths if (options.kind or "") in kind]
+            faults += tried(files, verbs, Path(name))
+    print(f"{len(faults)} faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
