@@ -56,11 +56,6 @@ ACCEPTED: Final[tuple[tuple[str, str, str], ...]] = (
     ("pjit", "*unreduced_custom_vjp*", "gradients that a loop carries as unreduced are added in each of its turns"),
     ("pjit", "*unreduced_grad*", "gradients that a loop carries as unreduced are added in each of its turns"),
     (
-        "shard_map",
-        "CustomPartitionerTest::test_partially_sharded_dim_with_auto",
-        "a custom partitioner whose result is split over axes that the mesh leaves to the compiler",
-    ),
-    (
         "lax",
         "FunctionAccuracyTest::testFailureOnComplexPlane_sign_complex64",
         "the test skips itself where sign of complex numbers is exact; on jaxlib's CPU it is not",

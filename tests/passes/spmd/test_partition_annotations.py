@@ -46,6 +46,20 @@ def test_an_open_result_keeps_what_it_has_whatever_its_own_attribute_says(first,
     assert (shape.at((0,)) if is_tuple else shape).dimensions == ((2, 8) if first is None else (4, 4))
 
 
+@pytest.mark.parametrize(("rows", "local"), [(16, 4), (6, 3), (2, 1), (5, 5)])
+@pytest.mark.parametrize("first", ["negate", "sort"])
+def test_a_constraint_of_a_result_splits_it_along_the_axes_that_divide_it(rows, local, first):
+    text = '#sdy.sharding_per_value<[<@m, [{"a", "b"}, {}]>]>'.replace('"', '\\"')
+    call = 'custom-call(n), custom_call_target="Sharding", sharding={devices=[4,1]<=[4]}'
+    more = ", dimensions={0}, to_apply=lt" if first == "sort" else ""
+    body = f"x = f32[{rows},8] parameter(0) n = f32[{rows},8] {first}(x){more} "
+    body += f'ROOT r = f32[{rows},8] {call}, frontend_attributes={{xla.sdy.sharding="{text}"}}'
+    x = np.arange(rows * 8, dtype=np.float32).reshape(rows, 8)
+    result, split = run_split(with_mesh(f"ENTRY main {{ {body} }}", LOOP[0]), x)
+    np.testing.assert_array_equal(result, -x if first == "negate" else x)
+    assert split.entry.root.shape.dimensions == (local, 8)
+
+
 # -- in terms of a mesh ----------------------------------------------------------------------------------
 
 
@@ -122,6 +136,20 @@ def test_loops_and_branches_between_older_borders_are_those_of_a_team():
     np.testing.assert_array_equal(result, np.sort(-x))
 
 
+def to_shards(part, whole, sharding):
+    """An array that becomes parts, which become an array again."""
+    return module_of(
+        f"x = f32[8,0] parameter(0), sharding={{devices=[4,1]<=[4]}} c = {part} custom-call(x), "
+        f'custom_call_target="SPMDFullToShardShape", sharding={{manual}} n = {part} negate(c) '
+        f'ROOT r = {whole} custom-call(n), custom_call_target="SPMDShardToFullShape", sharding={sharding}'
+    )
+
+
+def test_parts_without_elements_are_those_of_older_borders():
+    result, _ = run_split(to_shards("f32[2,0]", "f32[8,0]", ROWS), np.zeros((8, 0), np.float32))
+    assert result.shape == (8, 0)
+
+
 # -- wrongly -----------------------------------------------------------------------------------------------
 
 
@@ -161,6 +189,23 @@ def test_shardings_that_cannot_be(sharding, error, message):
 )
 def test_what_shardy_says_and_cannot_be(module, message):
     with pytest.raises(ShapeError, match="custom-call 'y': .*" + message):
+        split_over(module, 4)
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (
+            to_shards("f32[2,0]", "f32[16,0]", ROWS),
+            "'r', f32.16,0., is in 4 x 1 parts, as its sharding says; .* f32.2,0",
+        ),
+        (to_shards("f32[2,0]", "f32[8,0]", WHOLE), "'r', f32.8,0., is in 1 x 1 parts"),
+        (to_shards("f32[2,0]", "f32[2,0]", ROWS), "'r', f32.2,0., is in 4 x 1 parts"),
+        (to_shards("f32[4,0]", "f32[8,0]", ROWS), "'x', f32.8,0., is in 4 x 1 parts"),
+    ],
+)
+def test_parts_that_are_not_those_of_a_sharding_are_no_older_borders(module, message):
+    with pytest.raises(ShapeError, match=message):
         split_over(module, 4)
 
 

@@ -106,7 +106,7 @@ class _Graph:
     def seed(self, nodes: _Nodes, old: Instruction, shardings: Sequence[Sharding | None]) -> None:
         """Set the tilings of an instruction's values from its sharding, if they are possible."""
         for node, shape, sharding in zip(nodes, leaf_shapes(old.shape), shardings, strict=True):
-            splits = self._annotations.splits(sharding, shape.rank) if shape.is_array else None
+            splits = self._annotations.even_splits(sharding, shape.dimensions) if shape.is_array else None
             if splits is None or sharding is None or not all(self._open[node]):
                 continue
             if is_proper(splits) and divides(splits, shape.dimensions):

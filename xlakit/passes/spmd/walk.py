@@ -111,9 +111,12 @@ class Walk:
 
     def _constrained(self, piece: Piece, sharding: Sharding | None) -> Piece:
         scope = smallest(self.scope, [piece])
-        wanted = self._splits(sharding, piece.shape.rank, scope) if piece.shape.is_array else None
-        if wanted is None or sharding is None:
+        if sharding is None or not piece.shape.is_array:
             return piece
+        splits = self.program.annotations.even_splits(sharding, piece.shape.dimensions)
+        if splits is None:
+            return piece
+        wanted = [scope.agreed(s) for s in splits]
         # A dimension that is open keeps its further splits, unless they use axes that another dimension needs.
         kept = [
             own if piece.scope == scope and is_open(sharding, d) and refines(own, split) else split

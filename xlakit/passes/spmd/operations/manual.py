@@ -148,7 +148,7 @@ def _full_to_shard(walk: Walk, old: Instruction, operands: tuple[Value, ...]) ->
     inner = walk.scope if numbers is None else walk.scope.inside(numbers)
     made: list[Piece] = []
     for piece, shape in zip(*_arrays(old, operands), strict=True):
-        by_hand = _by_ratio(walk, piece.shape, shape, old.operands[0], piece.tiling)
+        by_hand = _by_ratio(walk, (piece.shape, shape), old.operands[0], piece.tiling, inner)
         made.append(_to_parts(walk, piece, shape, _Border(inner, by_hand)))
     return rebuilt(old.shape, iter(made))
 
@@ -156,28 +156,42 @@ def _full_to_shard(walk: Walk, old: Instruction, operands: tuple[Value, ...]) ->
 def _shard_to_full(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     made: list[Piece] = []
     for piece, shape in zip(*_arrays(old, operands), strict=True):
-        by_hand = _by_ratio(walk, shape, piece.shape, old, whole(len(piece.tiling)))
+        by_hand = _by_ratio(walk, (shape, piece.shape), old, whole(len(piece.tiling)), piece.scope)
         made.append(_from_parts(walk, piece, shape, _Border(piece.scope, by_hand)))
     return rebuilt(old.shape, iter(made))
 
 
 def _by_ratio(
-    walk: Walk, whole_shape: Shape, part: Shape, annotated: Instruction, tiling: Tiling
+    walk: Walk, shapes: tuple[Shape, Shape], annotated: Instruction, tiling: Tiling, inner: Scope
 ) -> tuple[Split | None, ...]:
-    """For each dimension a split into as many parts as the sizes of whole and part say; None if no such split is known.
+    """For each dimension a split into as many parts as the sizes of whole and part say; None for one.
 
-    The split is that of the sharding of ``annotated``, or of ``tiling``; it may be finer by a factor.
+    The split is that of the sharding of ``annotated``, or of ``tiling``; it may be finer by a factor if what is manual
+    leaves teams that split their parts further. Raises ShapeError if the sizes are not those of any such parts.
     """
-    splits = walk.program.annotations.splits(annotated.annotations.sharding, whole_shape.rank) or tiling
+    (whole_shape, part), sharding = shapes, annotated.annotations.sharding
+    said = walk.program.annotations.splits(sharding, whole_shape.rank)
+    is_exact = said is not None and inner.size == 1
+    why = "as its sharding says" if said is not None else "without a sharding"
     found: list[Split | None] = []
-    for size, own, split in zip(whole_shape.dimensions, part.dimensions, splits, strict=True):
-        count = size // own if own else 1
-        if split is None or count == 1 or parts(split) % count:
+    for size, own, split in zip(whole_shape.dimensions, part.dimensions, said or tiling, strict=True):
+        if not size and not own:
             found.append(None)
-        else:
-            factor = parts(split) // count
-            found.append(tuple(number // factor for number in split))
+            continue
+        count = size // own if own else 1
+        if size != own * count or parts(split) % count or (is_exact and parts(split) != count):
+            raise ShapeError(
+                f"'{annotated.name}', {whole_shape.without_layout()}, is in {_parts_of(said or tiling)} parts, {why}; "
+                f"these are not {part.without_layout()}",
+                hint="each size of the whole must be that of a part, times the number of parts of that dimension",
+            )
+        factor = parts(split) // count
+        found.append(None if split is None or count == 1 else tuple(number // factor for number in split))
     return tuple(found)
+
+
+def _parts_of(splits: Sequence[Split | None]) -> str:
+    return " x ".join(str(parts(s)) for s in splits)
 
 
 _Boundary = Callable[[Walk, Instruction, tuple[Value, ...]], Value]

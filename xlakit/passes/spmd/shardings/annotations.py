@@ -126,6 +126,21 @@ class Annotations:
         coordinates = self._coordinates(sharding)
         return tuple(split_of(int(n) for n in coordinates[:, d]) for d in range(rank))
 
+    def even_splits(self, sharding: Sharding | None, sizes: Sequence[int]) -> tuple[Split | None, ...] | None:
+        """The splits of a sharding into equal parts: where it is in terms of a mesh, along as many of the axes of each
+        dimension, from the first, as divide it; None without a sharding.
+        """
+        splits = self.splits(sharding, len(sizes))
+        named = None if sharding is None else sharding.named
+        if splits is None or sharding is None or named is None:
+            return splits
+        found = list(splits)
+        for dimension, axes in enumerate(axes_of(sharding, len(sizes))):
+            while axes and sizes[dimension] % parts(found[dimension]):
+                axes = axes[:-1]
+                found[dimension] = split_of(self.along(named.mesh, axes))
+        return tuple(found)
+
     def manual_numbers(self, sharding: Sharding) -> Split | None:
         """For each partition the number of its team, for a sharding that is manual completely or partly; else None."""
         if sharding.kind == "MANUAL":
@@ -214,15 +229,15 @@ def result_shardings(module: HloModule) -> list[Sharding | None]:
     """The sharding of each array and token of a module's result; None also for one that propagation may refine.
 
     If one result of a tuple has a sharding, Shardy's programs annotate all of them; the one that has it is a custom
-    call of its own. A single result that is an open constraint of Shardy's has an HLO sharding, too, in which its open
-    dimensions are closed.
+    call of its own. A single result that is a constraint of Shardy's has an HLO sharding, too, in which its open
+    dimensions are closed, and whose parts may be unequal, which those of a result without a sharding are not.
     """
     root, shardings = module.entry.root, of_leaves(module.entry.root)
     if not any(name == MESHES for name, _ in module.frontend_attributes):
         return shardings
     if isinstance(root.op, Tuple) and len(shardings) == len(root.operands):
         return [s if _is_result_sharding(o) else None for s, o in zip(shardings, root.operands, strict=True)]
-    return [None] * len(shardings) if _is_open_constraint(root) else shardings
+    return [None] * len(shardings) if _is_constraint(root) else shardings
 
 
 def _is_result_sharding(instruction: Instruction) -> bool:
@@ -230,12 +245,12 @@ def _is_result_sharding(instruction: Instruction) -> bool:
     return isinstance(instruction.op, CustomCall) and instruction.op.custom_call_target == OF_RESULT
 
 
-def _is_open_constraint(instruction: Instruction) -> bool:
-    """Whether an instruction is a constraint of Shardy's after which its value may be split further."""
+def _is_constraint(instruction: Instruction) -> bool:
+    """Whether an instruction is a constraint of Shardy's inside of the program, whose value has been added up."""
     if not isinstance(instruction.op, CustomCall) or instruction.op.custom_call_target != CONSTRAINT:
         return False
     text = dict(instruction.annotations.frontend_attributes).get(SHARDINGS, "")
-    return "?" in text and _UNREDUCED.search(text) is None
+    return bool(text) and _UNREDUCED.search(text) is None
 
 
 def axes_of(sharding: Sharding, rank: int) -> list[tuple[AxisRef, ...]]:
