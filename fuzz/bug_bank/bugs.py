@@ -257,7 +257,7 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "xlakit/passes/spmd/shardings/annotations.py",
-                "return [None] * len(shardings) if _is_open_constraint(root) else shardings",
+                "return [None] * len(shardings) if _is_constraint(root) else shardings",
                 "return shardings",
             ),
         ),
