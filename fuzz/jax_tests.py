@@ -48,6 +48,8 @@ PLATFORMS = {
     "xlakit": {"JAX_PLATFORMS": "xlakit,cpu", "XLAKIT_AS": "", "JAX_TESTED_AS_CPU": "1"},
     "cpu": {"JAX_PLATFORMS": "cpu", "XLAKIT_AS": ""},
 }
+# How many times the time of a test a process may take until it begins with its tests.
+_TIMES_TO_BEGIN = 10
 _ROOT = Path(__file__).parents[1]
 _TESTS_SHOWN = 3
 # Of processor time. A test that took longer is compared with jaxlib's CPU, and named if it took so many times as long.
@@ -129,6 +131,8 @@ def run(file: Path, platform: str, choice: Choice, name: str = "") -> Results:
                 raise DoesNotRunError(f"{file} does not run:\n{log}")
             how = "" if status in (*_ENDED, None) else _HOW.get(status, f"the process ended with {status}")
             found = _results(output, crashed=how)
+            if how and not found.tests:
+                raise DoesNotRunError(f"{file} does not run:\n{log}\n{how} before its first test")
             if not how or len(found.tests) == before:
                 break
         return _results(output)
@@ -181,19 +185,26 @@ def _run_until_it_ends(
 def wait(process: subprocess.Popen[bytes], seconds: float, seconds_each: float, output: Path) -> int | None:
     """What a process ends with; None where it took too long, and -SIGKILL where one of its tests did."""
     end = time.monotonic() + seconds
-    # The size of the file of results changes when a test begins, and when it ends.
-    size, since = -1, time.monotonic()
+    # The size of the file of results changes when tests are found, when one begins, and when it ends. The time until
+    # they are found is no test's: imports take minutes where the machine does much else.
+    size, since = size_of(output), time.monotonic()
+    limit = _TIMES_TO_BEGIN * seconds_each
     while (now := time.monotonic()) < end:
         with suppress(subprocess.TimeoutExpired):
             return process.wait(min(end - now, 1))
-        grown = output.stat().st_size if output.exists() else 0
+        grown = size_of(output)
         if grown != size:
-            size, since = grown, now
-        elif now - since > seconds_each:
+            size, since, limit = grown, now, seconds_each
+        elif now - since > limit:
             break
     process.kill()
     process.wait()
     return None if now >= end else -signal.SIGKILL
+
+
+def size_of(output: Path) -> int:
+    """The bytes of a file of results; 0 if it is not there yet."""
+    return output.stat().st_size if output.exists() else 0
 
 
 def _has_xdist() -> bool:

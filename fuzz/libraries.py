@@ -39,7 +39,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fuzz.jax_tests import add_platform_options, platforms_of, wait
+from fuzz.jax_tests import add_platform_options, platforms_of, size_of, wait
 from fuzz.library_programs.registry import DEVICES, FILES
 from fuzz.support.workers.libraries_worker import arrays_file, read, write
 
@@ -116,9 +116,9 @@ def run_file(file: str, platform: str, options: Options) -> dict[str, dict[str, 
     devices = str(DEVICES.get(file, 1))
     variables |= {"JAX_NUM_CPU_DEVICES": devices, "XLAKIT_DEVICES": devices}
     while (left := options.end - time.monotonic()) > 0:
-        before = _size(output)
+        before = size_of(output)
         status = wait(subprocess.Popen(command, env=variables), left, options.seconds_each, output)
-        running = _running(output) if _size(output) > before else ""
+        running = _running(output) if size_of(output) > before else ""
         if status is None or not running:
             break
         how = "took too long" if status == -signal.SIGKILL else f"the process ended with {status}"
@@ -158,10 +158,6 @@ def _variables(platform: str) -> dict[str, str]:
         return PLATFORMS[platform]
     flags = " ".join(filter(None, (os.environ.get("XLA_FLAGS"), ROUNDINGS[platform].get("XLA_FLAGS"))))
     return {**PLATFORMS["cpu"], **ROUNDINGS[platform], "XLA_FLAGS": flags}
-
-
-def _size(output: Path) -> int:
-    return output.stat().st_size if output.exists() else 0
 
 
 def _running(output: Path) -> str:

@@ -105,6 +105,8 @@ def run_library(
             print(f"{name}: does not run: {_last_line(str(error))}", flush=True)
             continue
         if not any(results.tests for results in found.values()):
+            if not all(results.has_ended for results in found.values()):
+                print(f"{name}: no test ran in its time", flush=True)
             continue
         ran += 1
         worse += report(name, found)

@@ -1,6 +1,8 @@
 """The command that runs JAX's own tests: what it makes of what its plugin has written down."""
 
 import json
+import signal
+import subprocess
 
 import pytest
 
@@ -63,6 +65,42 @@ def test_a_run_goes_on_after_a_crash_and_where_the_last_one_ended(crashing, monk
     again = Choice(seconds=600, keep=tmp_path / "kept", again=True, tests="test_c")
     assert run(tmp_path / "three_test.py", "cpu", again).of("passed") == ["test_a", "test_c"]
     assert "test_b" not in read(tmp_path / "kept" / "three.cpu.jsonl")
+
+
+class Collecting:
+    """A process that finds its tests after so many seconds of a clock that it moves itself, and then hangs."""
+
+    def __init__(self, output, seconds):
+        self.now = 0.0
+        self.output, self.seconds = output, seconds
+
+    def monotonic(self):
+        return self.now
+
+    def wait(self, timeout=None):
+        self.now += timeout or 0
+        if self.now >= self.seconds and not self.output.exists():
+            lines(self.output, ("", "found", "1"))
+        if timeout is not None:
+            raise subprocess.TimeoutExpired("pytest", timeout)
+
+    def kill(self):
+        self.killed_at = self.now
+
+
+@pytest.mark.parametrize(("found_at", "killed_at"), [(3, 9), (30, 36), (1000, 52)])
+def test_the_time_of_a_test_begins_when_tests_are_found(monkeypatch, tmp_path, found_at, killed_at):
+    process = Collecting(tmp_path / "x", found_at)
+    monkeypatch.setattr(jax_tests, "time", process)
+    assert jax_tests.wait(process, 10_000, 5, tmp_path / "x") == -signal.SIGKILL
+    assert process.killed_at == killed_at
+
+
+def test_a_file_whose_process_ends_before_its_first_test_is_not_passed_over(crashing, tmp_path):
+    file = tmp_path / "dying_test.py"
+    file.write_text("import os\nos._exit(7)\n")
+    with pytest.raises(jax_tests.DoesNotRunError, match="the process ended with 7 before its first test"):
+        run(file, "cpu", Choice(seconds=600))
 
 
 def test_after_one_platform_the_other_runs_only_what_did_not_pass(crashing, monkeypatch, tmp_path):
