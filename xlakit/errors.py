@@ -85,13 +85,13 @@ class XlakitError(Exception):
         IPython hides frames with a local ``__tracebackhide__``, but never the last one, where the error was raised.
         """
         shell: Any = sys.modules["IPython"].get_ipython()
-        return shell.InteractiveTB.structured_traceback(type(self), self, _outside(self.__traceback__))
+        return shell.InteractiveTB.structured_traceback(type(self), self, outside(self.__traceback__))
 
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
-def _outside(traceback: TracebackType | None) -> TracebackType | None:
+def outside(traceback: TracebackType | None) -> TracebackType | None:
     """A traceback without the frames of this package; the whole traceback if it has no others."""
     kept: list[TracebackType] = []
     step = traceback

@@ -300,8 +300,10 @@ def test_feeds_and_channels_have_the_sizes_that_are_there(backend):
 def test_sizes_out_of_bounds_stop_compiled_code_too():
     compiled = xla.compile(build(lambda x, n: xla.set_dimension_size(x, n, 0), f32(4), shape(xla.S32)))
     for size in (-1, 5):
-        with pytest.raises(xla.ExecutionError, match=f"size {size} of dimension 0 is outside 0 .. 4"):
+        with pytest.raises(xla.ExecutionError, match=f"size {size} of dimension 0 is outside 0 .. 4") as caught:
             compiled(numbers(4), ints(size))
+        assert caught.value.operation.startswith("set-dimension-size '")
+        assert caught.value.shapes == ("f32[4]", "s32[]")
     assert compiled(numbers(4), ints(3)).shape == (3,)
     pairs = xla.HloModule.from_text(
         "HloModule m\nENTRY e {\n  x = f32[<=6] parameter(0)\n  ROOT r = f32[<=3,2] reshape(x)\n}"

@@ -225,6 +225,8 @@ def check_errors_of_running_programs_name_the_operation():
     assert "custom-call 'pure_callback" in text
     assert "no such lamp" in text
     assert "test_jax_exchange.py" in text
+    # The function's own frames, not those of this package that call it.
+    assert "custom_calls.py" not in text
 
 
 def check_other_threads_go_on_while_a_program_runs():

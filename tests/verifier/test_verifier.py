@@ -53,7 +53,7 @@ def test_broken_rules_are_named(body, message):
     ],
 )
 def test_headers_must_fit_the_entry(header):
-    with pytest.raises(XlakitError):
+    with pytest.raises(XlakitError, match=header.split()[2].partition("=")[0]):
         module("x = f32[2] parameter(0)\nROOT y = f32[2] add(x, x)", header).verify()
 
 

@@ -69,7 +69,9 @@ def _to_array(value: object, shape: Shape, what: str) -> Array:
         # Arrays of the other byte order are converted.
         array = array.astype(kind.dtype, copy=False)
     if array.dtype != kind.dtype:
-        hint = f"convert it, as with .astype(numpy.dtype('{kind.dtype}'))" if array.dtype.kind in "biufcV" else ""
+        hint = f"give a NumPy array of {kind.dtype}"
+        if array.dtype.kind in "biufcV":
+            hint = f"convert it, as with .astype(numpy.dtype('{kind.dtype}'))"
         raise ArgumentError(f"{what} takes {_name(shape)}, got {describe(value)}", hint=hint)
     return array
 

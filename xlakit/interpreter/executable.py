@@ -63,7 +63,7 @@ def compile_module(
     if grid.num_devices > _MAX_DEVICES:
         raise ResourceError(
             f"{grid.num_replicas} replicas of {grid.num_partitions} partitions are {grid.num_devices:,} devices, "
-            f"the interpreter has threads for {_MAX_DEVICES:,}",
+            f"a process has threads for {_MAX_DEVICES:,}",
             hint="give fewer replicas or partitions",
         )
     calls = CustomCalls(execution.custom_calls)

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from xlakit import compile_cache as cache
 from xlakit.collector import collecting_less
-from xlakit.errors import ArgumentError, HandlerError, InternalError, ResourceError, UnsupportedError, XlakitError
+from xlakit.errors import (
+    ArgumentError,
+    HandlerError,
+    InternalError,
+    ResourceError,
+    UnsupportedError,
+    XlakitError,
+    outside,
+)
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.arguments import Given
 from xlakit.jax.devices import Devices
@@ -105,7 +113,10 @@ def describe(error: BaseException) -> str:
     text = str(error) if isinstance(error, XlakitError) else f"{type(error).__name__}: {error}"
     if cause is None and isinstance(error, XlakitError):
         return text
-    return text + "\n" + "".join(traceback.format_exception(error if cause is None else cause))
+    if cause is None:
+        return text + "\n" + "".join(traceback.format_exception(error))
+    # What a person's function raised: where in that function.
+    return text + "\n" + "".join(traceback.format_exception(type(cause), cause, outside(cause.__traceback__)))
 
 
 # -- the client ------------------------------------------------------------------------------------

@@ -247,7 +247,9 @@ def _fuel() -> int | None:
     if not text:
         return None
     if not text.isdigit():
-        raise ArgumentError(f"XLAKIT_FUEL is {text!r}, not a number of rewrites")
+        raise ArgumentError(
+            f"XLAKIT_FUEL is {text!r}, not a number of rewrites", hint="set it to a number such as 100, or unset it"
+        )
     return int(text)
 
 

@@ -224,7 +224,7 @@ def _of_aliases(module: HloModule) -> Iterator[XlakitError]:
                 f"output {{{_join(entry.output_index)}}} is aliased twice", hint="give each output one parameter"
             )
         outputs.add(entry.output_index)
-        output = module.entry.root.shape.at(entry.output_index)
+        output = _at(module.entry.root.shape, entry.output_index, "input_output_alias", "the result")
         _verify_parameter_index(parameters, entry.parameter_number, entry.parameter_index, "input_output_alias")
         given = parameters[entry.parameter_number].at(entry.parameter_index)
         if output.byte_size != given.byte_size:
@@ -246,7 +246,15 @@ def _verify_parameter_index(parameters: Sequence[Shape], number: int, index: Seq
             if parameters
             else "leave it out; the entry takes nothing",
         )
-    parameters[number].at(index)
+    _at(parameters[number], index, what, f"parameter {number}")
+
+
+def _at(shape: Shape, index: Sequence[int], what: str, whole: str) -> Shape:
+    """The shape at an index that an attribute of the module names."""
+    try:
+        return shape.at(index)
+    except ShapeError as error:
+        raise VerificationError(f"{what}, {whole}: {error.rule}", hint=error.hint) from None
 
 
 def _broken(

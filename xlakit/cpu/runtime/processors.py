@@ -35,7 +35,9 @@ def default_threads(processors: int) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise ArgumentError(f"XLAKIT_THREADS is {text!r}, not a positive number")
+        raise ArgumentError(
+            f"XLAKIT_THREADS is {text!r}, not a positive number", hint="set it to a number such as 4, or unset it"
+        )
     return min(processors, number)
 
 

@@ -1,6 +1,7 @@
 """Custom calls for invalid sizes of dynamic dimensions: they raise the error of the operation.
 
 The pass ``pad-dynamic`` puts these calls into branches that are taken in that case alone, so they never give anything.
+What they are told in ``backend_config`` is the operation of the program, and the shapes of its operands.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.errors import XlakitError
 from xlakit.ir.operation import Evaluation, Value
 from xlakit.ops.communication.collective import different_sizes
 from xlakit.ops.dynamic import CHECK_GROUP, CHECK_REGROUPING, CHECK_RESHAPE, CHECK_SIZE, check_reshape, check_size
@@ -45,9 +47,23 @@ def _group(context: Evaluation, *operands: Value) -> Value:
     raise different_sizes(least.tolist(), greatest.tolist())
 
 
+def _of_program(check: Callable[..., Value]) -> Callable[..., Value]:
+    """The same with errors about the operation of the program."""
+
+    def call(context: Evaluation, *operands: Value) -> Value:
+        try:
+            return check(context, *operands)
+        except XlakitError as error:
+            instruction = context.instruction
+            opcode, *shapes = instruction.annotations.backend_config.split("; ")
+            raise error.at(operation=f"{opcode} '{instruction.name}'", shapes=shapes) from None
+
+    return call
+
+
 SIZE_CHECKS: dict[str, Callable[..., Value]] = {
-    CHECK_SIZE: _size,
-    CHECK_RESHAPE: _reshape,
-    CHECK_REGROUPING: _regrouping,
-    CHECK_GROUP: _group,
+    CHECK_SIZE: _of_program(_size),
+    CHECK_RESHAPE: _of_program(_reshape),
+    CHECK_REGROUPING: _of_program(_regrouping),
+    CHECK_GROUP: _of_program(_group),
 }

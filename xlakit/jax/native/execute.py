@@ -26,13 +26,29 @@ from xlakit.jax.native.queue import LONG_WEIGHT, await_empty, blocks_of, data_of
 from xlakit.jax.native.records import BUFFER, CALL, DEVICE, EVENT, EXECUTABLE, RESULT, Mode
 
 _FAULTS: Final = (
-    (Prepared.GONE, Code.INVALID_ARGUMENT, "a buffer that is given to the program has been deleted or donated"),
-    (Prepared.NO_MEMORY, Code.RESOURCE_EXHAUSTED, "there is not enough memory for the results of the program"),
-    (Prepared.CLASH, Code.INVALID_ARGUMENT, "a buffer is donated to the program, and given to it a second time"),
+    (
+        Prepared.GONE,
+        Code.INVALID_ARGUMENT,
+        "a buffer that is given to the program has been deleted or donated\n"
+        "  hint: use the results of the program that it was donated to, or copy it before that",
+    ),
+    (
+        Prepared.NO_MEMORY,
+        Code.RESOURCE_EXHAUSTED,
+        "there is not enough memory for the results of the program\n"
+        "  hint: delete arrays that are not needed any more, or cut those of the program",
+    ),
+    (
+        Prepared.CLASH,
+        Code.INVALID_ARGUMENT,
+        "a buffer is donated to the program, and given to it a second time\n"
+        "  hint: copy it for one of the arguments, or do not donate it",
+    ),
     (
         Prepared.OTHER_LAYOUT,
         Code.INVALID_ARGUMENT,
-        "a buffer lies in another layout than the program was compiled for",
+        "a buffer lies in another layout than the program was compiled for\n"
+        "  hint: put it into that layout by jax.device_put, or compile the program for the buffer's",
     ),
 )
 

@@ -9,7 +9,8 @@ def below(count: int, what: str = "dimension") -> str:
     """For a number that must be in ``0 .. count - 1``."""
     if count < 1:
         return f"there is no {what} to name"
-    return f"give a {what} from 0 to {count - 1}" if count > 1 else f"the only {what} is 0"
+    article = "an" if what[0] in "aeiou" else "a"
+    return f"give {article} {what} from 0 to {count - 1}" if count > 1 else f"the only {what} is 0"
 
 
 def multiple(size: int, count: int) -> str:

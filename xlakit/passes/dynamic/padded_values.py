@@ -224,7 +224,10 @@ class Padder(HloBuilder):
         return self.convert(x, PrimitiveType.S32)
 
     def checked(self, holds: Instruction, size: Instruction, target: str, *facts: Instruction) -> Instruction:
-        """The size, if something holds; else the custom call ``target`` of these facts, which raises."""
+        """The size, if something holds; else the custom call ``target`` of these facts, which raises.
+
+        Its ``backend_config`` says which operation the error is about, and the shapes of its operands.
+        """
         given = self.tuple(*facts)
         good, bad = self.apart(), self.apart()
         name = f"{self.old.name}_check"
@@ -232,7 +235,9 @@ class Padder(HloBuilder):
         parameter = bad.builder.parameter(0, given.shape)
         operands = [bad.element(parameter, i) for i in range(len(facts))]
         op = CustomCall(custom_call_target=target, custom_call_has_side_effect=True)
-        fault = Instruction(op, operands, size.shape, self.old.name, annotations=self.old.annotations)
+        about = "; ".join((self.old.opcode, *(str(operand.shape) for operand in self.old.operands)))
+        annotations = dataclasses.replace(self.old.annotations, backend_config=about)
+        fault = Instruction(op, operands, size.shape, self.old.name, annotations=annotations)
         failed = bad.computation(name, bad.builder.append(fault))
         return self.add(Conditional(branch_computations=(passed, failed)), holds, size, given)
 
