@@ -1,10 +1,11 @@
 """``python -m fuzz.legal_mutants``: changed programs that are still legal give the same on all backends.
 
-Programs of the other nets, of one operation, of many, and with loops and branches, are changed in ways that keep many
-of them legal: operands exchanged, other operations, numbers, layouts and types. What they compute makes no sense, and
-no generator would write it. Each runs as machine code, as plain code (:mod:`xlakit.options`) and on the interpreter,
-with what :mod:`fuzz.modules` and :mod:`fuzz.plain` allow for roundings; where one raises an error, all must, and an
-error that is not of this package is a finding::
+Programs of the other nets, and some that combine what those do not, are changed in ways that keep many of them legal:
+operands exchanged, other operations, numbers, layouts and types. What they compute makes no sense, and no generator
+would write it. Each runs as machine code, as plain code (:mod:`xlakit.options`) and on the interpreter, with what
+:mod:`fuzz.modules` and :mod:`fuzz.plain` allow for roundings; where one raises an error, all must, and an error that is
+not of this package is a finding. Every second one is compiled with sizes, costs and vectors drawn at random, as in
+:mod:`fuzz.forced`::
 
     python -m fuzz.legal_mutants --seed 7 --seconds 60
     python -m fuzz.legal_mutants --seed 7 --number 12        one program, with its text
@@ -28,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from fuzz import plain
+from fuzz import forced, plain
 from fuzz.idioms import FAMILIES
 from fuzz.modules import difference
 from fuzz.programs.composed.modules import module as generated
@@ -38,11 +39,12 @@ from fuzz.support.mutation_seeds import seed_texts
 from fuzz.support.numbered import entries, parser, run
 from fuzz.support.sensitivity import spread
 from fuzz.support.unspecified import unspecified
+from fuzz.support.unusual_seeds import UNUSUAL
 from xlakit import compile as compile_program
 from xlakit.errors import InternalError, UnsupportedError, XlakitError
 from xlakit.execution.inputs import make_inputs
 from xlakit.ir.instruction import HloModule
-from xlakit.options import compiling
+from xlakit.options import Options, compiling, current
 from xlakit.passes.analysis.cost import cost_of
 from xlakit.passes.analysis.roundings import largest_epsilon
 from xlakit.tools.inputs import flatten
@@ -88,6 +90,8 @@ def _source(seed: int, number: int, rng: np.random.Generator) -> str:
         return generated(seed, number).text
     if way == 1:
         return FAMILIES[str(rng.choice(sorted(FAMILIES)))](seed, number).module.to_text()
+    if way == 2:
+        return HloModule.from_text(UNUSUAL[int(rng.integers(len(UNUSUAL)))]).to_text()
     texts = _seeds(seed)
     return texts[int(rng.integers(len(texts)))]
 
@@ -115,8 +119,10 @@ def _left_out(module: HloModule) -> str:
     return next((opcode for opcode in _NOT_REPEATED if opcode in opcodes), "")
 
 
-def judge(text: str, seed: int, backend: str) -> str:
+def judge(text: str, seed: int, backend: str, options: Options | None = None) -> str:
     """What is wrong with a program; called for the interpreter, and then for machine code and plain code.
+
+    seed: what its arguments are made from. options: of machine code, where they are not those in force.
 
     The process keeps what the interpreter gives. A program that it does not end in time is left out.
     """
@@ -131,7 +137,8 @@ def judge(text: str, seed: int, backend: str) -> str:
         _kept.append(found)
         return fault
     expected = _kept[0]
-    fault = _code(module, given, expected)
+    with compiling(options or current()):
+        fault = _code(module, given, expected)
     if fault and not isinstance(expected, str) and (why := unspecified(module)):
         return f"{_SKIPPED}{why}"
     return fault
@@ -141,10 +148,10 @@ def judge(text: str, seed: int, backend: str) -> str:
 _kept: list[Results | str] = []
 
 
-def judge_in_limits(text: str, seed: int, backend: str) -> str:
-    """The same in a process that gets no more than so much memory from now on."""
+def judge_in_limits(text: str, seed: int, number: int, backend: str) -> str:
+    """The same of a number of a seed, in a process that gets no more than so much memory from now on."""
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE_BYTES, resource.RLIM_INFINITY))
-    return judge(text, seed, backend)
+    return judge(text, number, backend, forced.draw(seed, number) if number % 2 else None)
 
 
 def _devices(module: HloModule) -> int:
@@ -227,15 +234,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     left_out: Counter[str] = Counter()
     child = Child(judge_in_limits, {"XLAKIT_TIMEOUT": "2"})
 
+    def ask(text: str, number: int, backend: str, seconds: float) -> str:
+        return child.ask(text, options.seed, number, backend, seconds=seconds)
+
     def fault_of(number: int) -> str:
         text = mutant(options.seed, number)
         if options.number is not None:
             print(text)
-        fault = f"{_SKIPPED}not legal" if not text else child.ask(text, number, "interpreter", seconds=30)
+        fault = f"{_SKIPPED}not legal" if not text else ask(text, number, "interpreter", 30.0)
         if fault.startswith("took"):
             # A loop that goes on for ever in NumPy's own code, or on several devices.
             fault = f"{_SKIPPED}too slow"
-        fault = fault or child.ask(text, number, "cpu", seconds=_SECONDS_OF_CODE)
+        fault = fault or ask(text, number, "cpu", _SECONDS_OF_CODE)
         if fault.startswith(_SKIPPED):
             left_out[fault.removeprefix(_SKIPPED)] += 1
             return ""

@@ -7,6 +7,7 @@ from fuzz import legal_mutants
 from fuzz.legal_mutants import judge, mutant
 from fuzz.support.legal_mutators import mutate_legally
 from fuzz.support.unspecified import unspecified
+from fuzz.support.unusual_seeds import UNUSUAL
 from xlakit import HloModule
 from xlakit.ops.registry import OPERATIONS
 
@@ -51,15 +52,22 @@ def _loop(limit, step):
 
 
 def test_mutants_are_the_same_for_a_seed_and_most_agree_on_all_backends():
-    texts = [mutant(3, number) for number in range(5)]
-    assert texts == [mutant(3, number) for number in range(5)]
-    assert sum(map(bool, texts)) >= 3
+    texts = [mutant(3, number) for number in range(3)]
+    assert texts == [mutant(3, number) for number in range(3)]
+    assert sum(map(bool, texts)) >= 2
     for number, text in enumerate(filter(None, texts)):
         for backend in ("interpreter", "cpu"):
             fault = judge(text, number, backend)
             assert not fault or fault.startswith("left out")
             if fault:
                 break
+
+
+@pytest.mark.parametrize("number", range(len(UNUSUAL)))
+def test_seeds_are_legal_in_each_format(number):
+    module = HloModule.from_text(UNUSUAL[number])
+    module.verify()
+    assert HloModule.from_proto(module.to_proto()) == module == HloModule.from_text(module.to_text())
 
 
 def test_programs_are_changed_in_many_ways():
