@@ -31,7 +31,6 @@ from xlakit.passes.loops.sums import WhileSums
 from xlakit.passes.loops.unroll import UnrollLoops
 from xlakit.passes.scheduling.combine_collectives import CombineCollectives
 from xlakit.passes.scheduling.rematerialize import Rematerialize
-from xlakit.passes.scheduling.schedule import Schedule
 from xlakit.passes.simplify.arithmetic import ARITHMETIC
 from xlakit.passes.simplify.common_subexpressions import CommonSubexpressions
 from xlakit.passes.simplify.control_flow import CONTROL_FLOW
@@ -106,7 +105,6 @@ PIPELINE: tuple[Pass, ...] = (
     Epilogues(),
     # Fusions have constants of their own.
     DeadCode(),
-    Schedule(),
     Rematerialize(),
 )
 

