@@ -18,19 +18,19 @@ from xlakit.ops.shared.hints import converted
 from xlakit.ops.shared.numerics import from_double, to_widest
 
 
-def _check_square(name: str, matrix: Shape) -> None:
+def _check_square(matrix: Shape) -> None:
     """Raise ShapeError unless the shape is of square matrices of a floating-point or complex type."""
     if not matrix.is_array or not (matrix.element_type.is_floating or matrix.element_type.is_complex):
         raise ShapeError(
-            f"{name} must be an array of a floating-point or complex type, got {matrix}",
+            f"a must be an array of a floating-point or complex type, got {matrix}",
             hint="convert it with convert_element_type to f32 or f64",
         )
     if matrix.rank < 2:
-        raise ShapeError(f"{name} must have rank 2 or more, got {matrix}", hint="reshape it to a matrix")
+        raise ShapeError(f"a must have rank 2 or more, got {matrix}", hint="reshape it to a matrix")
     rows, columns = matrix.dimensions[-2:]
     if UNBOUNDED not in (rows, columns) and rows != columns:
         raise ShapeError(
-            f"the last two dimensions of {name} must be equal, got {rows} and {columns}",
+            f"the last two dimensions of a must be equal, got {rows} and {columns}",
             hint="slice or pad it to a square matrix",
         )
 
@@ -50,7 +50,7 @@ class Cholesky(Op):
     lower: bool = attribute(Kind.BOOL, default=False, proto="cholesky_options.lower")
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
-        _check_square("a", operands[0])
+        _check_square(operands[0])
         return operands[0].without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -109,7 +109,7 @@ class TriangularSolve(Op):
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         a, b = operands
-        _check_square("a", a)
+        _check_square(a)
         if not b.is_array or b.element_type is not a.element_type:
             raise ShapeError(
                 f"a and b must have the same element type, got {a} and {b}", hint=converted(a.element_type)
