@@ -14,7 +14,7 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.data import Parameter
 from xlakit.ops.movement import Reshape
 from xlakit.ops.registry import OPERATIONS
-from xlakit.passes import PassContext, RulePass, Rules
+from xlakit.passes import Pass, PassContext, RulePass, Rules
 from xlakit.passes.canonicalize import inline_calls
 from xlakit.passes.pipeline import PASSES, PIPELINE, TABLES, run_pipeline
 from xlakit.passes.simplify.arithmetic import ARITHMETIC
@@ -204,6 +204,26 @@ def _without_default_layout(old, operands):
     layout = old.shape.layout
     plain = layout is None or layout.is_default
     return old.replace(operands=operands, shape=old.shape.without_layout() if plain else old.shape)
+
+
+def test_a_module_that_a_pass_left_as_it_was_is_not_given_to_it_again():
+    given = []
+
+    class Looks(Pass):
+        name = "looks"
+
+        def run(self, module, context):
+            given.append(module)
+            return module
+
+    module, context, dumped = parse(TWO), PassContext(), []
+    looks = Looks()
+    dump = lambda number, name, before, after: dumped.append((number, name))  # noqa: E731
+    after = run_pipeline(module, [looks, looks, "simplify", looks], context=context, dump=dump)
+    assert given == [module, after]
+    assert given[1] is not module
+    assert dumped == [(1, "looks"), (2, "looks"), (3, "simplify"), (4, "looks")]
+    assert [name for name, _ in context.statistics] == [name for _, name in dumped]
 
 
 def test_an_instruction_is_copied_once_however_deep_calls_are_nested():

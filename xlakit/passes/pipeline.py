@@ -169,13 +169,18 @@ def run_pipeline(
     if context is None:
         context = new_context(disabled, fuel)
     chosen = _until(_of_options() if passes is None else [_found(p) for p in passes], until)
+    # By name of pass the module that it left as it was: it would again.
+    left: dict[str, HloModule] = {}
     for number, step in enumerate(chosen, 1):
         if step.name in context.disabled or (context.fuel == 0 and not step.is_needed):
             continue
         before = module
         context.begin(step.name, takes_fuel=not step.is_needed)
         start = time.perf_counter()
-        module = step.run(module, context)
+        if left.get(step.name) is not module:
+            module = step.run(module, context)
+            if module is before:
+                left[step.name] = module
         if debug:
             _report(step, time.perf_counter() - start, context.statistics[-1][1])
         if context.check:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
-from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.traits import Forwarding
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple
@@ -37,6 +37,17 @@ class Step:
     reads: Sequence[int] = ()
     during: int = 0
     updated: Sequence[tuple[int, int]] = ()
+
+
+def stays_below(module: HloModule, limit: float) -> bool:
+    """Whether all arrays of a program together have fewer bytes than the limit: then so has each peak, in any order."""
+    total = 0
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            total += instruction.shape.byte_size
+        if total >= limit:
+            return False
+    return total < limit
 
 
 class Memory:

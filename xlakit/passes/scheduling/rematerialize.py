@@ -28,7 +28,7 @@ from xlakit.passes.analysis.cost import flops_of
 from xlakit.passes.core.framework import Names, Pass, PassContext, change_programs, mark_live, with_changed
 from xlakit.passes.fusion.cluster import is_simple
 from xlakit.passes.fusion.product_chain import chain_of
-from xlakit.passes.scheduling.peak_memory import Memory
+from xlakit.passes.scheduling.peak_memory import Memory, stays_below
 
 # The least peak in bytes for the pass to act on, and the least fraction of it that must be saved.
 _SMALL_PEAK = knob("rematerialize.small_peak", lambda: machine.current().l3 // 8, 0)
@@ -49,7 +49,7 @@ class Rematerialize(Pass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Process callees first, since their peaks count at their callers."""
-        if module.is_scheduled:
+        if module.is_scheduled or stays_below(module, _SMALL_PEAK.value):
             return module
         peaks: dict[Computation, int] = {}
 
