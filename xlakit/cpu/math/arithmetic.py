@@ -86,6 +86,11 @@ def with_sign_of(magnitude: Value, sign: Value) -> Value:
     return magnitude.function.intrinsic("llvm.copysign", magnitude.type, magnitude, sign)
 
 
+def or_sign_of(magnitude: Value, sign: Value) -> Value:
+    """The same for a magnitude that has no sign yet, for one instruction less."""
+    return float_of(bits_of(magnitude) | sign_of(sign))
+
+
 def square_root(x: Value) -> Value:
     """The square root, correctly rounded."""
     return x.function.intrinsic("llvm.sqrt", x.type, x)
@@ -163,12 +168,13 @@ def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
     Long ones are split into even and odd powers, which halves the chain of operations that wait for one another.
     """
     if len(coefficients) <= 6:
-        return _horner(x, coefficients)
+        return horner(x, coefficients)
     square = x * x
-    return fma(_horner(square, coefficients[1::2]), x, _horner(square, coefficients[::2]))
+    return fma(horner(square, coefficients[1::2]), x, horner(square, coefficients[::2]))
 
 
-def _horner(x: Value, coefficients: Sequence[float]) -> Value:
+def horner(x: Value, coefficients: Sequence[float]) -> Value:
+    """The same in one chain, which is a little more exact where the terms of a long one are of different signs."""
     total = constant(x, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         total = fma(total, x, coefficient)
