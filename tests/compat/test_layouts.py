@@ -96,3 +96,31 @@ def test_modules_of_executables_are_those_of_the_compiler(client):
     text = module.to_string()
     assert (text.startswith("HloModule layouts"), "is_scheduled=true" in text, "{1,0}" in text) == (True,) * 3
     assert xc.XlaComputation(module.as_serialized_hlo_module_proto()).get_hlo_module().to_string() == text
+
+
+@pytest.mark.parametrize(
+    ("made", "order"),
+    [
+        (lambda t, z: t, "{1,0,2}"),
+        (lambda t, z: ops.Neg(t), "{1,0,2}"),
+        (ops.Add, "{1,0,2}"),
+        (lambda t, z: ops.Add(z, t), "{2,1,0}"),
+        (lambda t, z: ops.Select(ops.Gt(t, t), z, z), "{1,0,2}"),
+        (lambda t, z: ops.Clamp(z, t, z), "{1,0,2}"),
+        (lambda t, z: ops.Rev(t, [0]), "{1,0,2}"),
+        (lambda t, z: ops.Slice(t, [0, 0, 0], [1, 2, 2], [1, 1, 1]), "{2,1,0}"),
+        (lambda t, z: ops.Transpose(t, [2, 0, 1]), "{2,1,0}"),
+    ],
+)
+def test_a_transpose_moves_nothing_in_shapes(made, order):
+    builder = xc.XlaBuilder("layouts")
+    shape = xc.Shape.array_shape(np.dtype(np.float32), (2, 3, 4))
+    t = ops.Transpose(ops.Parameter(builder, 0, shape), [1, 2, 0])
+    z = ops.Parameter(builder, 1, xc.Shape.array_shape(np.dtype(np.float32), (3, 4, 2)))
+    assert str(builder.get_shape(made(t, z))).endswith(order)
+    computation = builder.build(made(t, z))
+    text = computation.as_hlo_text()
+    assert f"{order} " in text[text.index("ROOT") :].split("(")[0]
+    # A proto says its layouts itself.
+    again = xc.XlaComputation(computation.as_serialized_hlo_module_proto())
+    assert "{1,0,2}" not in again.as_hlo_text()

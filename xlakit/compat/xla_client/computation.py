@@ -14,9 +14,10 @@ from xlakit.builder import XlaBuilder as OurBuilder, XlaComputation as OurComput
 from xlakit.compat.xla_client.binding import bound
 from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
 from xlakit.compat.xla_client.hlo_module import HloModule, HloPrintOptions
+from xlakit.compat.xla_client.layouts import inferred_shape, with_inferred_layouts
 from xlakit.compat.xla_client.numbering import BUILDER_NAMES, base_name, number_of, numbered_module, unnamed
 from xlakit.compat.xla_client.records import OpMetadata
-from xlakit.compat.xla_client.shapes import ProgramShape, Shape, laid_out
+from xlakit.compat.xla_client.shapes import ProgramShape, Shape
 from xlakit.compat.xla_client.sharding import OpSharding
 from xlakit.errors import ArgumentError, XlakitError
 from xlakit.ir.attributes import OpMetadata as OurMetadata
@@ -45,17 +46,19 @@ class XlaOp:
 class XlaComputation:
     """A built computation. Made by :meth:`XlaBuilder.build`, or of a serialized HloModuleProto."""
 
-    __slots__ = ("wrapped",)
+    __slots__ = ("is_built", "wrapped")
 
     @bound
     def __init__(self, serialized_hlo_module_proto: bytes, /) -> None:
         self.wrapped = OurModule.from_proto(serialized_hlo_module_proto)
+        # Whether a builder has inferred its shapes, which have the layouts then that this leaves behind.
+        self.is_built = False
 
     @staticmethod
-    def of(module: OurModule) -> XlaComputation:
+    def of(module: OurModule, *, is_built: bool = False) -> XlaComputation:
         """The computation that is the entry of a module of xlakit."""
         made = XlaComputation.__new__(XlaComputation)
-        made.wrapped = module
+        made.wrapped, made.is_built = module, is_built
         return made
 
     def as_ours(self) -> OurComputation:
@@ -68,7 +71,7 @@ class XlaComputation:
 
     def get_hlo_module(self) -> HloModule:
         """The module whose entry this is."""
-        return HloModule.of(self.wrapped)
+        return HloModule.of(with_inferred_layouts(self.wrapped) if self.is_built else self.wrapped)
 
     as_hlo_module = get_hlo_module
 
@@ -144,7 +147,8 @@ class XlaBuilder:
             instructions = self.wrapped.instructions
             last = instructions[-1] if chosen is None else chosen.instruction
             aliases, first = module.input_output_alias, self._first
-            built = XlaComputation.of(numbered_module(self.wrapped.name, instructions, last, aliases, first))
+            numbered = numbered_module(self.wrapped.name, instructions, last, aliases, first)
+            built = XlaComputation.of(numbered, is_built=True)
         self._first = number_of(built.wrapped.name) + 1
         self.wrapped = self.wrapped.emptied()
         return built
@@ -153,7 +157,7 @@ class XlaBuilder:
 
     def get_shape(self, op: XlaOp, /) -> Shape:
         """The shape of an operation."""
-        return Shape.of(laid_out(self._own(op).shape))
+        return Shape.of(inferred_shape(self._own(op).instruction))
 
     GetShape = get_shape
 

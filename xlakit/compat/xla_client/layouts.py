@@ -1,0 +1,96 @@
+"""The layouts that shapes have in XLA's builder: those that its shape inference leaves behind.
+
+A transpose moves nothing: its result lies as its operand does. What has the shape of an operand has its layout, too.
+All else is as it is declared, or major to minor. Such layouts are printed and mean nothing to programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xlakit.compat.xla_client.shapes import laid_out
+from xlakit.data.layout import Layout
+from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.traits import Elementwise
+from xlakit.ops.control import Call, Conditional, While
+from xlakit.ops.data import GetTupleElement, OptimizationBarrier, Tuple
+from xlakit.ops.dynamic import DynamicUpdateSlice
+from xlakit.ops.movement import Broadcast, Reverse, Transpose
+from xlakit.ops.sort import Sort
+
+# What a computation gives, by the computation.
+_Roots = Callable[[Computation], Shape]
+
+
+def with_inferred_layouts(module: HloModule) -> HloModule:
+    """The module as XLA's builder would have it, with the layout of each array."""
+    if not any(isinstance(i.op, Transpose) for c in module.computations for i in c.instructions):
+        return module
+    made: dict[Computation, Computation] = {}
+    for old in module.computations:
+
+        def change(i: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
+            op = i.op.map_computations(lambda c: made[c]) if i.op.can_call else i.op
+            new = i.replace(op=op, operands=operands)
+            return new.replace(shape=_shape(new, [o.shape for o in operands], lambda c: c.root.shape))
+
+        made[old] = old.rebuild(change)
+    return module.replace(entry=made[module.entry], computations=[made[c] for c in module.computations])
+
+
+def inferred_shape(instruction: Instruction) -> Shape:
+    """The shape of one instruction with its layouts."""
+    # What it needs is looked at first, without recursion.
+    shapes: dict[Instruction, Shape] = {}
+    waiting = [instruction]
+    while waiting:
+        i = waiting[-1]
+        missing = [o for o in i.operands if o not in shapes]
+        if missing:
+            waiting.extend(missing)
+        else:
+            shapes[i] = _shape(i, [shapes[o] for o in i.operands], lambda c: inferred_shape(c.root))
+            waiting.pop()
+    return shapes[instruction]
+
+
+def _shape(i: Instruction, operands: Sequence[Shape], roots: _Roots) -> Shape:
+    if isinstance(i.op, Tuple):
+        return make_tuple_shape(operands)
+    if isinstance(i.op, Sort):
+        return _like(i.shape, operands[0] if i.shape.is_array else make_tuple_shape(operands))
+    if isinstance(i.op, GetTupleElement):
+        return _like(i.shape, operands[0].tuple_shapes[i.op.index])
+    if isinstance(i.op, Call):
+        return _like(i.shape, roots(i.op.called_computations[0]))
+    if isinstance(i.op, Conditional):
+        return _like(i.shape, roots(i.op.branch_computations[0]))
+    if isinstance(i.op, While):
+        return _like(i.shape, operands[0])
+    if isinstance(i.op, Transpose):
+        order = operands[0].layout_or_default.minor_to_major
+        return i.shape.with_layout(Layout(tuple(i.op.dimensions.index(d) for d in order)))
+    copies = isinstance(i.op, (Elementwise, OptimizationBarrier, Reverse, DynamicUpdateSlice))
+    if operands and (copies or i.opcode == "bitcast-convert"):
+        # The shape of a number and an array is made anew.
+        is_like = not (len(operands) == 2 and _is_number(i.operands[1]) and isinstance(i.op, Elementwise))
+        return (
+            _like(i.shape, operands[i.opcode == "clamp" or (i.opcode == "select" and _is_number(i.operands[0]))])
+            if is_like
+            else laid_out(i.shape.without_layout())
+        )
+    return laid_out(i.shape)
+
+
+def _is_number(i: Instruction) -> bool:
+    return isinstance(i.op, Broadcast) and not i.op.dimensions
+
+
+def _like(shape: Shape, other: Shape) -> Shape:
+    """A shape with the layouts of another one, where both have the same dimensions."""
+    if shape.is_tuple and other.is_tuple and len(shape.tuple_shapes) == len(other.tuple_shapes):
+        return make_tuple_shape(list(map(_like, shape.tuple_shapes, other.tuple_shapes)))
+    if shape.is_array and other.is_array and shape.dimensions == other.dimensions:
+        return shape.with_layout(Layout(other.layout_or_default.minor_to_major))
+    return laid_out(shape)
