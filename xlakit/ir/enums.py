@@ -143,11 +143,15 @@ class ConvolutionKind(HloEnum):
 
 
 class Precision(LowercaseEnum):
-    """Precision asked of an operand of dot or convolution."""
+    """Precision asked of an operand of dot or convolution.
+
+    Operands of PACKED_NIBBLE have two numbers of four bits in each element; they are read and written, and not run.
+    """
 
     DEFAULT = 0
     HIGH = 1
     HIGHEST = 2
+    PACKED_NIBBLE = 3
 
 
 class PrecisionAlgorithm(HloEnum):

@@ -12,7 +12,7 @@ from typing import Self
 from xlakit.data.primitive import PrimitiveType, higher_precision
 from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.dataclass import dataclass
-from xlakit.errors import ShapeError
+from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.enums import Precision, PrecisionAlgorithm
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, as_ops, building, common_builder, emit
@@ -196,6 +196,16 @@ class Dot(DotAttributes):
             rhs_batch_dims=self.lhs_batch_dims,
             rhs_contracting_dims=self.lhs_contracting_dims,
             operand_precision=self.operand_precision[::-1],
+        )
+
+
+def refuse_packed(op: Op) -> None:
+    """Raises UnsupportedError for a product of operands that have two numbers of four bits in each element."""
+    precisions: Sequence[Precision] = getattr(op, "operand_precision", ())
+    if Precision.PACKED_NIBBLE in precisions:
+        raise UnsupportedError(
+            "operand_precision packed_nibble is not run: elements hold two numbers of four bits each",
+            hint="unpack the operands with shifts into S4 or S8, and contract twice as many numbers",
         )
 
 

@@ -16,7 +16,7 @@ from xlakit.ops.control import Call, Scan, While
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.custom_call import HINTS, CustomCall
 from xlakit.ops.data import Copy
-from xlakit.ops.dot import Dot
+from xlakit.ops.dot import Dot, refuse_packed
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice, GetDimensionSize, SetDimensionSize
 from xlakit.ops.movement import Broadcast, Reshape
 from xlakit.ops.sort import TopK
@@ -47,7 +47,9 @@ class Expand(CalleesPass):
         return _parts()
 
     def may_change(self, computation: Computation) -> bool:
-        """Whether it has an operation to expand."""
+        """Whether it has an operation to expand; raises UnsupportedError for what later passes would misread."""
+        for i in computation.instructions:
+            refuse_packed(i.op)
         return any(map(_may_expand, computation.instructions))
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
