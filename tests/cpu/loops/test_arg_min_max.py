@@ -1,5 +1,6 @@
 """The place of the greatest or the least element."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 from cpu.agreeing import agree, numbers
@@ -60,6 +61,28 @@ def test_of_integers():
 def test_of_what_is_computed_in_the_same_kernel():
     x, y = numbers(np.float32, 7, 2000), numbers(np.float32, 7, 2000, seed=1)
     agree(lambda x, y: xla.add(place(x * y + x, 1, xla.gt, -np.inf)[1], np.int32(3)), x, y)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, ml_dtypes.bfloat16, np.int16])
+@pytest.mark.parametrize("size", [129, 2000])
+def test_of_elements_that_cost_more_than_their_comparison(kind, size):
+    """Where the last step chooses a constant, as a logarithm does of 0 and below, LLVM alone makes no vectors."""
+    x = np.abs(numbers(np.float32, 6, size))
+    x[0, size // 2], x[1], x[2, 3:9], x[3, -1] = -1, 0, np.nan, np.inf
+    x[4] = 0
+    x[4, 5:7] = 1
+    start, end = -np.inf, np.inf
+    if kind is np.int16:
+        x, (start, end) = np.abs(np.nan_to_num(x, nan=3)), (-32768, 32767)
+
+    def best(x):
+        made = xla.log(x)
+        if kind is np.int16:
+            made = xla.clamp(np.float32(-99), made, np.float32(99))
+        made = xla.convert_element_type(made, xla.PrimitiveType.from_dtype(np.dtype(kind)))
+        return (*place(made, 1, xla.gt, start), place(made, 1, xla.lt, end)[1])
+
+    agree(best, x)
 
 
 def test_which_reducers_are_arg_min_max():

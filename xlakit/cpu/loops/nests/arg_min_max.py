@@ -1,17 +1,20 @@
 """Reductions that find the position of the greatest or the least element of a row.
 
 A reduction of (elements, their positions) by comparisons: the greatest of a block is found first, many elements at
-once; then, in the best block only, its first position.
+once; then, in the best block only, its first position. Both loops are cut into the same vectors, so that an element is
+computed by the same code in both: the second one looks for the very bits that the first one has found.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.llvm import I8, I32, I64, Function, Module, Value
+from xlakit.cpu.llvm import I8, I64, Function, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import TASK_NANOSECONDS, Kernel, Phase, Split, nest, store_all, task_function
+from xlakit.cpu.loops.emit.lanes import lanes_of, reduce_iterations
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Node, Variable
@@ -21,20 +24,27 @@ from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Source, Tracer
 from xlakit.cpu.loops.ir.walking import indices_of
 from xlakit.cpu.loops.nests.reduced import Reduced, given_source
-from xlakit.cpu.scalars import constant, load, register_type, store
+from xlakit.cpu.scalars import Scalar, constant, load, register_type, store
 from xlakit.cpu.scalars.memory import as_real
-from xlakit.cpu.scalars.real import maximum, minimum
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
-from xlakit.ir.instruction import Instruction
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import Op
 from xlakit.ops.elementwise.binary import Maximum, Minimum
 from xlakit.options import knob
 from xlakit.passes.analysis.arg_min_max import arg_min_max_of
 from xlakit.passes.analysis.cost_model import cost_model
+from xlakit.passes.core.computation_builder import binary_computation
+from xlakit.passes.core.framework import PassContext
 
 # Cycles in which what was found is kept, beside the comparison.
 _KEPT_CYCLES = 0.4
+# Nanoseconds from which on an element has enough to do for a processor: one vector is computed at a time, and few
+# elements are computed again to find the first position.
+_LONG_ELEMENT = 0.6
+_SHORT_BLOCK = 128
 _BLOCK = knob("arg_min_max.block", 1024, 8, 32)
+_POSITION = PrimitiveType.S32
 _NO_POSITION = (1 << 31) - 1
 _FEW_ROWS = knob("arg_min_max.few_rows", 8, 1000)
 _MOST_PARTS = knob("arg_min_max.most_parts", 32, 3)
@@ -54,6 +64,9 @@ class _Plan:
     rows: list[Variable]
     row: Group
     stores: list[Output]
+    # The reduction of the elements alone, and that of the positions at which the best one stands.
+    best: Reducer
+    first: Reducer
 
     @property
     def element(self) -> Node:
@@ -69,6 +82,23 @@ class _Plan:
     def nodes(self) -> list[Node]:
         """All that a row needs."""
         return [self.element, *(n for o in self.stores for n in o.nodes)]
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes the vectors of the loops over a row have; 1 where LLVM is to make them."""
+        if self.kind is PrimitiveType.PRED or self.row.extent > _NO_POSITION:
+            return 1
+        return lanes_of(self.row, [self.element], (), [self.best, self.first])
+
+    @property
+    def has_long_elements(self) -> bool:
+        """Whether an element costs more than what is done with it."""
+        return self.cost > _LONG_ELEMENT * self.row.extent
+
+    @property
+    def block(self) -> int:
+        """How many elements are searched for the first position of the best one."""
+        return min(_BLOCK.value, _SHORT_BLOCK) if self.has_long_elements else _BLOCK.value
 
     @property
     def cost(self) -> float:
@@ -121,7 +151,14 @@ def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced, op
         raise DeclinedError("not the position of a minimum or maximum")
     known = {**sources, reduce: given_source(reduce, loops.row, frozenset(loops.outer))}
     stores = reduced.epilogue(Tracer(known, space), loops.row)
-    return _Plan(op, reducer, loops.outer, groups[0], stores)
+    best = Reducer(reduce, _combination(op, element.kind), (element,), (start,))
+    places = Position(_POSITION, position.index)
+    first_place = Reducer(reduce, _combination(Minimum(), _POSITION), (places,), (Constant(_POSITION, _NO_POSITION),))
+    return _Plan(op, reducer, loops.outer, groups[0], stores, best, first_place)
+
+
+def _combination(op: Op, kind: PrimitiveType) -> Computation:
+    return binary_computation(op.opcode, op, kind, PassContext())
 
 
 def _rows(module: Module, name: str, arrays: int, plan: _Plan) -> Phase:
@@ -155,20 +192,21 @@ def _store_row(emitter: Emitter, plan: _Plan, position: Value) -> None:
 def _best(emitter: Emitter, plan: _Plan, begin: Value, end: Value) -> tuple[Value, Value]:
     """The best element of a part of a row, and its first position."""
     fn = emitter.fn
+    emitter.lanes = plan.lanes
     emitter.hoist([plan.element], frozenset(plan.rows))
     start = as_real(constant(fn, plan.kind, _constant(plan)))
-    if begin.constant is not None and end.constant is not None and end.constant - begin.constant <= _BLOCK.value:
+    if begin.constant is not None and end.constant is not None and end.constant - begin.constant <= plan.block:
         best = _best_of_block(emitter, plan, begin, end, start)
-        return best, begin + _first(emitter, plan, begin, end, best)
-    with fn.loop(begin, end, _BLOCK.value, carried=[start, begin]) as loop:
+        return best, _first(emitter, plan, begin, end, best)
+    with fn.loop(begin, end, plan.block, carried=[start, begin]) as loop:
         best, block = loop.carried
-        last = (loop.index + _BLOCK.value).smin(end)
+        last = (loop.index + plan.block).smin(end)
         found = _best_of_block(emitter, plan, loop.index, last, start)
         better = _is_better(fn, plan, found, best)
         loop.next(fn.select(better, found, best), fn.select(better, loop.index, block))
     best, block = loop.results
-    last = (block + _BLOCK.value).smin(end)
-    return best, block + _first(emitter, plan, block, last, best)
+    last = (block + plan.block).smin(end)
+    return best, _first(emitter, plan, block, last, best)
 
 
 def _constant(plan: _Plan) -> object:
@@ -179,28 +217,51 @@ def _constant(plan: _Plan) -> object:
 
 
 def _best_of_block(emitter: Emitter, plan: _Plan, begin: Value, end: Value, start: Value) -> Value:
-    fn = emitter.fn
-    choose = maximum if isinstance(plan.op, Maximum) else minimum
-    with fn.loop(begin, end, carried=[start], independent=True) as loop, emitter.scope():
-        emitter.bind_group(plan.row, loop.index)
-        loop.next(choose(fn, plan.kind, loop.carried[0], as_real(emitter.value(plan.element))))
-    return loop.results[0]
+    return _reduced(emitter, plan, plan.best, (begin, end), start, lambda: emitter.lane_values(plan.element))
 
 
 def _first(emitter: Emitter, plan: _Plan, begin: Value, end: Value, best: Value) -> Value:
-    """How far behind ``begin`` the best element, which is not far, stands first."""
+    """The first position of the best element, which is not far behind ``begin``."""
     fn = emitter.fn
-    nowhere = fn.i32(_NO_POSITION)
-    with fn.loop(begin, end, carried=[nowhere], independent=True) as loop, emitter.scope():
-        emitter.bind_group(plan.row, loop.index)
-        element = as_real(emitter.value(plan.element))
-        found = element.eq(best)
+
+    def position() -> Value:
+        element, own, wanted = as_real(emitter.lane_values(plan.element)), best, fn.i32(_NO_POSITION)
+        if emitter.width > 1:
+            own, wanted = (fn.splat(v, emitter.width) for v in (own, wanted))
+        found = element.eq(own)
         if plan.kind.is_floating:
             # Where the best is a number, the block has no NaN; where it is none, nothing is equal to it.
             found = found | element.is_nan()
-        position = (loop.index - begin).cast("trunc", I32)
-        loop.next(loop.carried[0].umin(fn.select(found, position, nowhere)))
-    return loop.results[0].cast("zext", I64)
+        place = as_real(emitter.lane_values(plan.first.inputs[0]))
+        return fn.select(found, place, wanted)
+
+    nowhere = fn.i32(_NO_POSITION)
+    return _reduced(emitter, plan, plan.first, (begin, end), nowhere, position).cast("zext", I64)
+
+
+def _reduced(
+    emitter: Emitter,
+    plan: _Plan,
+    reducer: Reducer,
+    span: tuple[Value, Value],
+    start: Value,
+    element: Callable[[], Scalar],
+) -> Value:
+    """A reduction over a part of a row, in vectors where the loop has such."""
+
+    def iteration(running: Sequence[Scalar]) -> Sequence[Scalar]:
+        return emitter.combined(reducer.computation, list(running), [element()])
+
+    if emitter.lanes > 1:
+        low, high = (v if v.constant is None else int(v.constant) for v in span)
+        width = emitter.lanes * (1 if plan.has_long_elements else 4)
+        level = Level(plan.row, low, high)
+        (found,) = reduce_iterations(emitter, level, [(reducer, start)], [plan.element], (), width, iteration)
+        return as_real(found)
+    with emitter.fn.loop(*span, carried=[start], independent=True) as loop, emitter.scope():
+        emitter.bind_group(plan.row, loop.index)
+        loop.next(*map(as_real, iteration(loop.carried)))
+    return loop.results[0]
 
 
 def _is_better(fn: Function, plan: _Plan, new: Value, old: Value) -> Value:
