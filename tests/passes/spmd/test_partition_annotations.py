@@ -150,6 +150,15 @@ def test_parts_without_elements_are_those_of_older_borders():
     assert result.shape == (8, 0)
 
 
+def test_a_manual_result_is_each_partition_s_own():
+    module = module_of(
+        f'{X}, sharding={ROWS} c = f32[2,8] custom-call(x), custom_call_target="SPMDFullToShardShape", '
+        "sharding={manual} ROOT t = (f32[2,8]) tuple(c), sharding={{manual}}"
+    )
+    (said,) = split_over(module, 4).spmd_output_sharding.elements
+    assert said.kind == "MANUAL"
+
+
 # -- wrongly -----------------------------------------------------------------------------------------------
 
 

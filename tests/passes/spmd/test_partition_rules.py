@@ -138,6 +138,16 @@ def test_from_one_sharding_to_another(old, new, expected):
     check(f"x = f32[8,8] parameter(0), sharding={old} ROOT r = f32[8,8] copy(x), sharding={new}", expected)
 
 
+@pytest.mark.parametrize("columns", [f", sharding={WHOLE}", ""])
+def test_an_array_is_gathered_before_it_is_broadcast_and_not_behind(columns):
+    body = (
+        f"x = f32[8,3] parameter(0), sharding={ROWS} a = f32[8,16,3] broadcast(x), dimensions={{0,2}} "
+        f"y = f32[16,3] parameter(1), sharding={ROWS} b = f32[8,16,3] broadcast(y), dimensions={{1,2}}{columns} "
+        "ROOT r = f32[8,16,3] subtract(a, b)"
+    )
+    check(body, {"all-gather": 1}, sizes=("all-gather", (16, 3)))
+
+
 def test_whole_values_are_made_in_the_parts_that_are_wanted():
     body = (
         "c = f32[] constant(2) b = f32[64,8] broadcast(c), dimensions={} i = f32[64,8] iota(), iota_dimension=0 "

@@ -65,9 +65,9 @@ def _finished(
 def _sharding(
     shape: Shape, shardings: Sequence[Sharding | None], tilings: Sequence[Tiling], annotations: Annotations
 ) -> Sharding:
-    """How a parameter or the result is split; its own sharding if that is unreduced."""
+    """How a parameter or the result is split; its own sharding if that is unreduced or manual."""
     found = [
-        s if s is not None and annotations.unreduced(s) is not None else as_sharding(t)
+        s if s is not None and (s.kind == "MANUAL" or annotations.unreduced(s) is not None) else as_sharding(t)
         for s, t in zip(shardings, tilings, strict=True)
     ]
     # An empty tuple has the sharding of one value.

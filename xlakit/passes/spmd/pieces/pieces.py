@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -14,7 +15,7 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.data import Iota
 from xlakit.ops.dynamic import DynamicUpdateSlice
 from xlakit.ops.elementwise.binary import Add
-from xlakit.ops.movement import Pad, Reverse
+from xlakit.ops.movement import Broadcast, Pad, Reverse
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.spmd.pieces.emit import Channels, Emitter
 from xlakit.passes.spmd.pieces.local import can_be_unequal, local_op, local_shape, mirrored, tiling_of
@@ -29,6 +30,7 @@ from xlakit.passes.spmd.shardings.tilings import (
     is_proper,
     is_whole,
     parts,
+    refines,
     same_teams,
     split_at,
     teams_over,
@@ -246,7 +248,7 @@ class Pieces:
             return self.on_whole(old, operands, scope)
         choice = self._chosen(old, factors, given, scope, wanted, hint)
         value = self.in_parts(old, given, scope, factors, choice.splits)
-        if isinstance(value, Piece) and value.is_whole and not choice.splits:
+        if isinstance(value, Piece) and (isinstance(old.op, Broadcast) or (value.is_whole and not choice.splits)):
             value.source = (old, tuple(operands))
         if isinstance(value, Piece) and value.unreduced is None and can_be_unequal(old):
             return self._in_unequal_parts_too(old, value, given, factors, choice.splits, scope)
@@ -329,17 +331,17 @@ class Pieces:
                     choice.offer(dims, given[n].tiling)
 
     def _made_in_parts(self, piece: Piece, tiling: Tiling) -> Piece | None:
-        """Recompute a whole value in the requested parts only."""
-        if piece.source is None or not piece.is_whole or self._steps_back >= _MOST_STEPS_BACK:
+        """Recompute a value in the requested parts only: one that is whole, or whose operand is cheaper to move."""
+        if piece.source is None or self._steps_back >= _MOST_STEPS_BACK:
             return None
         old, operands = piece.source
         factors = factors_of(old)
         given = [v for v in operands if isinstance(v, Piece)]
-        if factors is None:
+        if factors is None or not (piece.is_whole or _is_cheaper_before(old, piece.tiling, tiling)):
             return None
         choice = _Choice(old, factors, unequal=can_be_unequal(old))
         choice.offer(factors.results[0], tiling)
-        if not choice.splits:
+        if not choice.splits and piece.is_whole:
             return None
         self._steps_back += 1
         try:
@@ -400,6 +402,12 @@ class Pieces:
         start = self.make.number([part * shape.dimensions[dimension] for part in split], scope)
         start = self.make.broadcast(self.make.convert(start, counted), shape.dimensions)
         return self.make.convert(self.make.apply("add", own, start), kind)
+
+
+def _is_cheaper_before(old: Instruction, own: Tiling, tiling: Tiling) -> bool:
+    """Whether less is sent for a broadcast in other parts where its operand is gathered, not the result moved."""
+    moves = any(split is not None and not refines(other, split) for split, other in zip(own, tiling, strict=True))
+    return moves and old.operands[0].shape.num_elements * math.prod(map(parts, own)) <= old.shape.num_elements
 
 
 class _Choice:
