@@ -12,6 +12,11 @@ MOST = "most { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] ma
 
 FOLD = "x = f32[4] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[] reduce(x, z), dimensions={0}"
 
+POLYNOMIAL = (
+    "x = f32[4] parameter(0)\n y = f32[4] reverse(x), dimensions={0}\n p = f32[4] multiply(x, y)\n"
+    " c = f32[] constant(1)\n k = f32[4] broadcast(c), dimensions={}\n"
+)
+
 
 def entry(body: str, *computations: str) -> xlakit.HloModule:
     return xlakit.HloModule.from_text("\n".join(["HloModule m", *computations, "ENTRY e {", body, "}"]))
@@ -22,6 +27,9 @@ def entry(body: str, *computations: str) -> xlakit.HloModule:
     [
         ("x = f32[4] parameter(0)\n ROOT r = f32[4] tanh(x)", [False]),
         (f"{FOLD}, to_apply=sum", [True]),
+        (f"{POLYNOMIAL} ROOT r = f32[4] add(p, k)", [True]),
+        (f"{POLYNOMIAL} ROOT r = f32[4] add(x, p)", [False]),
+        (f"{POLYNOMIAL} ROOT r = f32[4] subtract(k, p)", [False]),
         (f"{FOLD}, to_apply=most", [False]),
         (
             "x = f32[2,2] parameter(0)\n y = f32[2,2] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"

@@ -1,8 +1,9 @@
 """Roundings: which results of a program may differ by them from one way of compiling it to another.
 
 Machine code rounds where HLO does, so most results are the same to the bit however they are computed. What differs is
-the order in which floats are summed, in reductions, products, convolutions, transforms, scatters; and where rewrites
-fold constants, NumPy computes elementary functions of them. A result is inexact if it is such a number or made from
+the order in which floats are summed, in reductions, products, convolutions, transforms, scatters; a constant that is
+added to a product may be rounded together with it; and where rewrites fold constants, NumPy computes elementary
+functions of them. A result is inexact if it is such a number or made from
 one, in loops and branches too, and where one decides how often a loop runs.
 """
 
@@ -12,7 +13,9 @@ from collections.abc import Sequence
 
 import ml_dtypes
 
+from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.operation import Op
 from xlakit.ir.traits import Expensive
 from xlakit.ops.batch_norm import BatchNormGrad, BatchNormInference, BatchNormTraining
 from xlakit.ops.control import Call, Conditional, Fusion, While
@@ -20,7 +23,7 @@ from xlakit.ops.convolution import Convolution
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import AddDependency, Constant, Copy, GetTupleElement, OptimizationBarrier, Parameter, Tuple
 from xlakit.ops.dot import Contraction
-from xlakit.ops.elementwise.binary import Maximum, Minimum
+from xlakit.ops.elementwise.binary import Add, Maximum, Minimum, Multiply
 from xlakit.ops.elementwise.select import Select
 from xlakit.ops.fft import Fft
 from xlakit.ops.linear_algebra import Cholesky, TriangularSolve
@@ -43,6 +46,8 @@ _SUMS = (
     BatchNormGrad,
     CustomCall,
 )
+# The types in which machine code adds a constant to a product in one operation.
+_FUSED_KINDS = (PrimitiveType.F32, PrimitiveType.F64)
 # Functions of floats that give one of them: in any order the same.
 _CHOICES = (Constant, Copy, GetTupleElement, Maximum, Minimum, Parameter, Select, Tuple)
 
@@ -53,7 +58,7 @@ def inexact_results(module: HloModule, *, folds: bool = False) -> list[bool]:
     folds: whether elementary functions count, which one of two ways of compiling may compute of constants.
     """
     entry = module.entry
-    inexact = _Analysis(folds).inexact(entry, [_NONE] * len(entry.parameters))
+    inexact = _Analysis(folds, entry).inexact(entry, [_NONE] * len(entry.parameters))
     return [tuple(path) in inexact for path, shape in entry.root.shape.leaves() if shape.is_array]
 
 
@@ -73,8 +78,9 @@ def largest_epsilon(module: HloModule) -> float:
 class _Analysis:
     """Follows values through computations."""
 
-    def __init__(self, folds: bool) -> None:
+    def __init__(self, folds: bool, entry: Computation) -> None:
         self._folds = folds
+        self._arguments = frozenset(entry.parameters)
 
     def inexact(self, computation: Computation, given: Sequence[_TupleIndices]) -> _TupleIndices:
         """Which arrays of a computation's result are inexact, where these of its arguments are."""
@@ -104,8 +110,24 @@ class _Analysis:
                 return _everything(instruction)
             branches = zip(op.branch_computations, operands[1:], strict=True)
             return _NONE.union(*(self.inexact(branch, [own]) for branch, own in branches))
-        rounds = _sums_floats(instruction) or (self._folds and _is_elementary(instruction))
+        rounds = _sums_floats(instruction) or self._may_round_once(instruction)
+        rounds = rounds or (self._folds and _is_elementary(instruction))
         return _everything(instruction) if rounds or any(operands) else _NONE
+
+    def _may_round_once(self, instruction: Instruction) -> bool:
+        """Whether it adds a constant to a product: both may be one operation where they are in one loop nest."""
+        if not isinstance(instruction.op, Add) or instruction.shape.element_type not in _FUSED_KINDS:
+            return False
+        first, second = instruction.operands
+        return any(
+            self._is_one_of(x, Multiply) and self._is_one_of(y, Constant) for x, y in ((first, second), (second, first))
+        )
+
+    def _is_one_of(self, value: Instruction, kind: type[Op]) -> bool:
+        """Whether a value is made by such an operation and moved, or may be: a called computation is given it."""
+        while len(value.operands) == 1 and not isinstance(value.op, kind):
+            value = value.operands[0]
+        return isinstance(value.op, kind) or (isinstance(value.op, Parameter) and value not in self._arguments)
 
     def _of_loop(self, op: While, instruction: Instruction, state: _TupleIndices) -> _TupleIndices:
         while True:
