@@ -33,18 +33,16 @@ FAULTS = {
     "rank": ("divide", lambda context, x, y: x.ndim == 3),
     "contraction": ("dot", lambda context, x, y: x.shape[-1] == 64),
     "rows": ("scatter", lambda context, x, indices, updates: x.shape[0] == 40),
-    "bfloat16": ("logistic", lambda context, x: context.shape.element_type is xla.BF16),
+    "bfloat16": ("multiply", lambda context, x, y: context.shape.element_type is xla.BF16),
     "columns": ("tanh", lambda context, x: x.shape[-1] == 8),
     "dilation": ("convolution", lambda context, x, w: context.instruction.op.window.dimensions[0].base_dilation == 2),
     "window": ("select-and-scatter", lambda context, x, y, init: True),
-    "side": ("triangular-solve", lambda context, a, b: context.instruction.op.transpose_a.name != "NO_TRANSPOSE"),
-    "amount": ("shift-right-logical", lambda context, x, y: (y == 9).any()),
-    "indices": ("gather", lambda context, x, indices: indices.size > 4),
+    "matrices": ("broadcast", lambda context, x: x.ndim == 2),
+    "amount": ("shift-right-logical", lambda context, x, y: (y == 6).any()),
+    "indices": ("gather", lambda context, x, indices: indices.size > 3),
     "reducer": ("scatter", lambda context, *xs: context.instruction.op.to_apply.root.opcode == "maximum"),
     "kind": ("fft", lambda context, x: context.instruction.op.fft_type.name == "IFFT"),
-    "pairs": ("sort", lambda context, *xs: len(xs) == 2),
     "integers": ("dot", lambda context, x, y: context.shape.element_type is xla.S32),
-    "columns-first": ("dot", lambda context, x, y: _layout(context.shape) not in (None, (1, 0))),
 }
 
 
