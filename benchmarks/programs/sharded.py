@@ -224,6 +224,11 @@ def _pooled_step(x: Any) -> Any:
     return jax.grad(lambda x: (pooled(x) ** 2).sum())(x)
 
 
+def _forces(points: Any) -> Any:
+    apart = points[:, None] - points[None]
+    return (apart / ((apart * apart).sum(-1, keepdims=True) + 0.1) ** 1.5).sum(1)
+
+
 def _sampled(logits: Any, key: Any) -> Any:
     return jax.random.categorical(jax.random.wrap_key_data(key), logits)
 
@@ -310,6 +315,7 @@ PROGRAMS: dict[str, Program] = {
     "sampling, split vocabulary": Program(
         _sampled, (_floats(16, 8192), np.arange(2, dtype=np.uint32)), (P(None, "x"), P())
     ),
+    "forces between all pairs": Program(_forces, (_floats(512, 3),), (P("x"),)),
     "top 8 of rows": Program(lambda x: lax.top_k(x, 8), (_floats(64, 1024),), (P("x"),)),
     "sorted rows along the split": Program(jnp.sort, (_floats(64, 1024),), (P(None, "x"),)),
     "order of rows along the split": Program(jnp.argsort, (_floats(64, 1024),), (P(None, "x"),)),

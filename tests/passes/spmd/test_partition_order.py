@@ -61,6 +61,24 @@ def test_what_is_chosen_of_each_part_is_chosen_from(size, name, text, start):
     assert sends(split) == 2 * 3 * 2
 
 
+@pytest.mark.parametrize("size", [32, 31])
+@pytest.mark.parametrize("positions", ["iota(), iota_dimension=1", "broadcast(j), dimensions={1}"])
+@pytest.mark.parametrize("worst", ["x", "c"])
+def test_positions_of_parts_begin_at_zero(size, positions, worst):
+    """Of a row of -inf, where the initial pair stands first, too."""
+    row = f"f32[2,{size}]"
+    split = check(
+        f"x = {row} parameter(0), sharding={COLUMNS} j = s32[{size}] iota(), iota_dimension=0 "
+        f"i = s32[2,{size}] {positions} c = f32[] constant(-inf) z = s32[] constant(0) b = {row} broadcast(c) "
+        f"y = {row} add(x, {'b' if worst == 'c' else 'x'}) "
+        "ROOT r = (f32[2], s32[2]) reduce(y, i, c, z), dimensions={1}, to_apply=first",
+        None,
+        FIRST,
+    )
+    reduces = [i for i in split.entry.instructions if i.opcode == "reduce"]
+    assert reduces[0].operands[1].opcode == "iota"
+
+
 def test_a_reducer_that_is_not_known_meets_the_initial_value_once():
     reducer = "plus { a = f32[] parameter(0) b = f32[] parameter(1) m = f32[] negate(b) ROOT r = f32[] subtract(a, m) }"
     body = f"x = f32[2,15] parameter(0), sharding={COLUMNS} c = f32[] constant(5) "

@@ -17,6 +17,8 @@ from xlakit.data.shape import make_tuple_shape
 from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Instruction
+from xlakit.ops.data import Iota
+from xlakit.ops.movement import Broadcast
 from xlakit.ops.reduction import Reduce, identity_element
 from xlakit.passes.analysis.arg_min_max import arg_min_max_of
 from xlakit.passes.core.matching import uniform
@@ -104,7 +106,13 @@ def _in_stages(
     if stages.may_repeat:
         if odd:
             arrays = [halo.ended(array, init) for halo, array, init in zip(halos, arrays, inits, strict=True)]
+        start = _start_of_positions(make, old, stages, scope, sizes)
+        if start is not None:
+            # Positions from 0 on in each part, which the kernel of argmax knows: order is all that it asks of them.
+            arrays[1] = make.iota(arrays[1].shape, d)
         found = _reduced(make, old, op, [*arrays, *inits])
+        if start is not None:
+            found[1] = make.apply("add", found[1], make.broadcast(start, found[1].shape.dimensions))
     else:
         there = make.full(True, arrays[0].shape.with_element_type(PrimitiveType.PRED))
         no = make.scalar(False, PrimitiveType.PRED)
@@ -141,6 +149,29 @@ def _stages(
     if sent >= sum(kind.bit_width for kind, own in zip(kinds, known, strict=True) if own[d] is not None) * part:
         return None
     return _Stages(d, split, tilings, results, _may_repeat(op, old.operands[count:]))
+
+
+def _start_of_positions(
+    make: Emitter, old: Instruction, stages: _Stages, scope: Scope, sizes: Sequence[int]
+) -> Instruction | None:
+    """Where this member's part begins, if the second operand has the positions along the split; else None."""
+    positions, kind = old.operands[1], old.operands[1].shape.element_type
+    if not _are_positions(positions, stages.dimension):
+        return None
+    if kind not in (PrimitiveType.S32, PrimitiveType.U32, PrimitiveType.S64) or sizes[stages.dimension] >= 1 << 31:
+        return None
+    if uniform(old.operands[3]) != 0:
+        return None
+    part = local_sizes(stages.tilings[1], sizes)[stages.dimension]
+    return make.convert(make.number([n * part for n in stages.split], scope), kind)
+
+
+def _are_positions(array: Instruction, dimension: int) -> bool:
+    """Whether each element of an array is its index along a dimension."""
+    if isinstance(array.op, Broadcast):
+        own = [n for n, d in enumerate(array.op.dimensions) if d == dimension]
+        return bool(own) and _are_positions(array.operands[0], own[0])
+    return isinstance(array.op, Iota) and array.op.iota_dimension == dimension
 
 
 def _may_repeat(op: Reduce, inits: Sequence[Instruction]) -> bool:
