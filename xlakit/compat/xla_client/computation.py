@@ -14,11 +14,11 @@ from xlakit.builder import XlaBuilder as OurBuilder, XlaComputation as OurComput
 from xlakit.compat.xla_client.binding import bound
 from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
 from xlakit.compat.xla_client.hlo_module import HloModule, HloPrintOptions
-from xlakit.compat.xla_client.layouts import inferred_shape, with_inferred_layouts
-from xlakit.compat.xla_client.numbering import BUILDER_NAMES, base_name, number_of, numbered_module, unnamed
 from xlakit.compat.xla_client.records import OpMetadata
 from xlakit.compat.xla_client.shapes import ProgramShape, Shape
 from xlakit.compat.xla_client.sharding import OpSharding
+from xlakit.compat.xla_client.text.layouts import inferred_shape, with_inferred_layouts
+from xlakit.compat.xla_client.text.numbering import BUILDER_NAMES, base_name, number_of, numbered_module, unnamed
 from xlakit.errors import ArgumentError, XlakitError
 from xlakit.ir.attributes import OpMetadata as OurMetadata
 from xlakit.ir.instruction import HloModule as OurModule

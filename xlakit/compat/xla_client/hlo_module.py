@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.compat.xla_client.binding import bound, unconstructed
-from xlakit.compat.xla_client.printing import HloPrintOptions as HloPrintOptions, dot_graph, printed
 from xlakit.compat.xla_client.sharding import OpSharding
+from xlakit.compat.xla_client.text.printing import HloPrintOptions as HloPrintOptions, dot_graph, printed
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation as OurComputation, HloModule as OurModule
 

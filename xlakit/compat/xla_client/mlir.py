@@ -13,7 +13,7 @@ import re
 
 from xlakit.compat.xla_client.binding import bound
 from xlakit.compat.xla_client.computation import XlaComputation
-from xlakit.compat.xla_client.numbering import converted_module
+from xlakit.compat.xla_client.text.numbering import converted_module
 from xlakit.errors import FormatError, XlakitError
 from xlakit.formats import stablehlo
 from xlakit.ir.instruction import HloModule as OurModule

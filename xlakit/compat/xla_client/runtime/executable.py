@@ -9,7 +9,6 @@ from typing import Any, cast
 from xlakit.compat.xla_client.binding import unconstructed
 from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
 from xlakit.compat.xla_client.hlo_module import HloModule
-from xlakit.compat.xla_client.numbering import compiled_module
 from xlakit.compat.xla_client.runtime.array import ArrayImpl
 from xlakit.compat.xla_client.runtime.asked_layouts import leaf_layouts, major_to_minor
 from xlakit.compat.xla_client.runtime.device import MEMORY_KIND, Device
@@ -17,6 +16,7 @@ from xlakit.compat.xla_client.runtime.memory_stats import CompiledMemoryStats
 from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
 from xlakit.compat.xla_client.runtime.tracebacks import Traceback
 from xlakit.compat.xla_client.sharding import OpSharding
+from xlakit.compat.xla_client.text.numbering import compiled_module
 from xlakit.data.shape import Shape as OurShape
 from xlakit.errors import ArgumentError, DeletedBufferError, ExecutionError, UnsupportedError
 from xlakit.ir.attributes import Sharding

@@ -16,6 +16,8 @@ from xlakit.ir.traits import Elementwise
 from xlakit.ops.control import Call, Conditional, While
 from xlakit.ops.data import GetTupleElement, OptimizationBarrier, Tuple
 from xlakit.ops.dynamic import DynamicUpdateSlice
+from xlakit.ops.elementwise.convert import BitcastConvert
+from xlakit.ops.elementwise.select import Clamp, Select
 from xlakit.ops.movement import Broadcast, Reverse, Transpose
 from xlakit.ops.sort import Sort
 
@@ -71,16 +73,23 @@ def _shape(i: Instruction, operands: Sequence[Shape], roots: _Roots) -> Shape:
     if isinstance(i.op, Transpose):
         order = operands[0].layout_or_default.minor_to_major
         return i.shape.with_layout(Layout(tuple(i.op.dimensions.index(d) for d in order)))
-    copies = isinstance(i.op, (Elementwise, OptimizationBarrier, Reverse, DynamicUpdateSlice))
-    if operands and (copies or i.opcode == "bitcast-convert"):
-        # The shape of a number and an array is made anew.
-        is_like = not (len(operands) == 2 and _is_number(i.operands[1]) and isinstance(i.op, Elementwise))
-        return (
-            _like(i.shape, operands[i.opcode == "clamp" or (i.opcode == "select" and _is_number(i.operands[0]))])
-            if is_like
-            else laid_out(i.shape.without_layout())
-        )
-    return laid_out(i.shape)
+    source = _source(i)
+    if source is None:
+        return laid_out(i.shape)
+    if isinstance(i.op, Elementwise) and len(operands) == 2 and _is_number(i.operands[1]):
+        # The shape of an array and a number is made anew.
+        return laid_out(i.shape.without_layout())
+    return _like(i.shape, operands[source])
+
+
+def _source(i: Instruction) -> int | None:
+    """The number of the operand whose layout the result has."""
+    if isinstance(i.op, Clamp):
+        return 1
+    if isinstance(i.op, Select):
+        return int(_is_number(i.operands[0]))
+    copies = isinstance(i.op, (Elementwise, BitcastConvert, OptimizationBarrier, Reverse, DynamicUpdateSlice))
+    return 0 if copies and i.operands else None
 
 
 def _is_number(i: Instruction) -> bool:

@@ -8,7 +8,7 @@ from copy import copy
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from xlakit.compat.xla_client.numbering import in_print_order
+from xlakit.compat.xla_client.text.numbering import in_print_order
 from xlakit.data.shape import Shape
 from xlakit.formats.hlo_text.printer import PrintOptions, print_instruction
 from xlakit.ir.instruction import Computation, HloModule, Instruction
