@@ -197,7 +197,6 @@ class Literal:
             array = wide
         return np.ascontiguousarray(array.transpose(order)).reshape(-1)
 
-    @explaining
     def without_layout(self) -> Literal:
         """The same literal with no layout said anywhere."""
         shape = self.shape.without_layout()
@@ -205,6 +204,7 @@ class Literal:
             return self
         return Literal(shape, self._array if shape.is_array else None, [e.without_layout() for e in self.elements])
 
+    @explaining
     def with_layout(self, layout: Layout) -> Literal:
         """The same value laid out otherwise."""
         return Literal(self.shape.with_layout(layout), self.array)
