@@ -47,7 +47,7 @@ PACKAGES: Final = (
     "jax==0.10.2", "jaxlib==0.10.2", "optax==0.2.8", "flax==0.12.8", "equinox==0.13.8", "diffrax==0.7.2",
     "optimistix==0.1.0", "lineax==0.1.1", "numpyro==0.22.0", "blackjax==1.7.1", "jaxopt==0.8.5", "tinygp==0.3.1",
     "mujoco-mjx==3.17.0", "distrax==0.1.9", "chex==0.1.92", "dm-haiku==0.0.17", "ott-jax==0.6.0",
-    "rlax==0.1.9", "mctx==0.0.71", "gymnax==1.0.1", "pgx==2.6.0", "dynamax==1.0.3", "evosax==0.3.2",
+    "keras==3.15.1", "rlax==0.1.9", "mctx==0.0.71", "gymnax==1.0.1", "pgx==2.6.0", "dynamax==1.0.3", "evosax==0.3.2",
     "jraph==0.0.6.dev0", "e3nn-jax==0.21.0", "jaxlie==1.5.0", "s2fft==1.5.0", "orthax==0.2.11", "interpax==0.3.16",
     # What xlakit needs, jax.export and the libraries' own tests (fuzz.library_tests).
     "llvmlite>=0.50", "protobuf>=5.26", "flatbuffers", "pytest", "scikit-learn", "networkx", "matplotlib", "beartype",

@@ -31,6 +31,7 @@ FILES: Final = (
     "haiku_models",
     "chex_checks",
     "ott_transport",
+    "keras_models",
     "fields.reinforcement_learning",
     "fields.chains_and_graphs",
     "fields.geometry",
