@@ -234,18 +234,3 @@ def test_scaled_dot_refuses():
 def test_fractions_count_where_the_result_is_an_integer(kind):
     a, b = np.array([[1.5, 0.5]], kind), np.array([[1.5], [0.5]], kind)
     same(evaluate(lambda x, y: xla.dot(x, y, preferred_element_type=xla.S32), a, b), ints([[2]]))
-
-
-@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
-def test_operands_of_packed_nibbles_are_refused(backend):
-    text = """HloModule packed
-ENTRY main {
-  x = s8[2,4]{1,0} parameter(0)
-  y = s8[4,3]{1,0} parameter(1)
-  ROOT d = s32[2,3]{1,0} dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}, PRECISION
-}"""
-    module = xla.HloModule.from_text(text.replace("PRECISION", "operand_precision={packed_nibble,packed_nibble}"))
-    module.verify()
-    assert "packed_nibble" in xla.HloModule.from_proto(module.to_proto()).to_text()
-    with pytest.raises(xla.UnsupportedError, match="packed_nibble is not run"):
-        xla.compile(module, backend=backend)

@@ -37,7 +37,7 @@ from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import ElidedConstant, elided_error
-from xlakit.ops.dot import refuse_packed
+from xlakit.ops.dot import check_packed
 from xlakit.settings import memory_limit
 
 # What runs the program on one device: its arguments in, what the host gets out.
@@ -88,7 +88,7 @@ def _check_instructions(module: HloModule, calls: CustomCalls) -> None:
                     calls.check(instruction)
                 if isinstance(instruction.op, ElidedConstant):
                     raise elided_error()
-                refuse_packed(instruction.op)
+                check_packed(instruction.op, [o.shape for o in instruction.operands])
             except (LiteralError, ResourceError, ShapeError, UnsupportedError) as error:
                 raise _located(error, module, instruction) from None
 

@@ -145,7 +145,7 @@ class ConvolutionKind(HloEnum):
 class Precision(LowercaseEnum):
     """Precision asked of an operand of dot or convolution.
 
-    Operands of PACKED_NIBBLE have two numbers of four bits in each element; they are read and written, and not run.
+    Operands of PACKED_NIBBLE have two numbers of four bits in each element: their product is low * low + high * high.
     """
 
     DEFAULT = 0

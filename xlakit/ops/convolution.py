@@ -28,6 +28,7 @@ from xlakit.ops.handle import OperandLike, XlaOp, as_ops, building
 from xlakit.ops.shared.checks import need_array
 from xlakit.ops.shared.contraction import common_part, multiply_matrices
 from xlakit.ops.shared.hints import below, multiple
+from xlakit.ops.shared.nibbles import unpacked
 from xlakit.ops.shared.numerics import that_can_be_zero, zeros
 from xlakit.ops.shared.padding import Padding, make_padding, pad_array
 from xlakit.ops.shared.sparsity import expand_sparse
@@ -140,16 +141,11 @@ class Convolution(Op):
         numbers = self.dim_labels
         outputs = rhs.dimensions[numbers.kernel_output_feature_dimension]
         batch = lhs.dimensions[numbers.input_batch_dimension]
-        if outputs % batches:
-            raise ShapeError(
-                f"{outputs} output features are not divisible by batch_group_count {batches}",
-                hint=multiple(outputs, batches),
-            )
-        if outputs % features:
-            raise ShapeError(
-                f"{outputs} output features are not divisible by feature_group_count {features}",
-                hint=multiple(outputs, features),
-            )
+        for name, groups in (("batch_group_count", batches), ("feature_group_count", features)):
+            if outputs % groups:
+                raise ShapeError(
+                    f"{outputs} output features are not divisible by {name} {groups}", hint=multiple(outputs, groups)
+                )
         if batch != UNBOUNDED and batch % batches:
             raise ShapeError(
                 f"batch {batch} of the input is not divisible by batch_group_count {batches}",
@@ -192,9 +188,12 @@ class Convolution(Op):
         return Shape(kind, tuple(sizes), None, tuple(dynamic))
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        inputs, kernel, output = _orders(self.dim_labels)
+        numbers = self.dim_labels
+        inputs, kernel, output = _orders(numbers)
+        features = numbers.input_feature_dimension, numbers.kernel_input_feature_dimension
+        arrays = unpacked(self, operands, features)
         # What lies beyond the input's edges is zero.
-        lhs, rhs = self._dense([*map(that_can_be_zero, operands[:2]), *operands[2:]])
+        lhs, rhs = self._dense([*map(that_can_be_zero, arrays[:2]), *arrays[2:]])
         lhs, rhs = lhs.transpose(inputs), rhs.transpose(kernel)
         if self.feature_group_count == 1:
             lhs, rhs = common_part(lhs, rhs, [1], [1])

@@ -18,6 +18,7 @@ from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, o
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, as_ops, building, common_builder, emit
 from xlakit.ops.shared.checks import check_distinct, need_array
 from xlakit.ops.shared.contraction import common_part, contract, free_dimensions
+from xlakit.ops.shared.nibbles import is_packed, unpacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,20 @@ class Dot(DotAttributes):
         return self._result(lhs, rhs, declared)
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        return self._contract(operands[0], operands[1], context.shape.element_type)
+        op, dimensions = self.unpacked([o.ndim for o in operands]) if is_packed(self) else (self, ())
+        lhs, rhs = unpacked(self, operands, dimensions)
+        return op._contract(lhs, rhs, context.shape.element_type)
+
+    def unpacked(self, ranks: Sequence[int]) -> tuple[Dot, Sequence[int]]:
+        """The dot of packed operands with the nibbles side by side, and the dimension of each along which they are.
+
+        ranks: those of the packed operands. Where no dimension is contracted one behind the last is.
+        """
+        plain = dataclasses.replace(self, operand_precision=())
+        if self.lhs_contracting_dims:
+            return plain, (self.lhs_contracting_dims[-1], self.rhs_contracting_dims[-1])
+        lhs, rhs = ranks
+        return dataclasses.replace(plain, lhs_contracting_dims=(lhs,), rhs_contracting_dims=(rhs,)), (lhs, rhs)
 
     def swapped(self) -> Dot | None:
         """The dot of the operands in the other order: dot(b, a) has the free dimensions of b before those of a.
@@ -199,14 +213,28 @@ class Dot(DotAttributes):
         )
 
 
-def refuse_packed(op: Op) -> None:
-    """Raises UnsupportedError for a product of operands that have two numbers of four bits in each element."""
+def check_packed(op: Op, operands: Sequence[Shape]) -> None:
+    """Raise UnsupportedError for a product of packed operands that has no agreed meaning."""
+    if not is_packed(op):
+        return
     precisions: Sequence[Precision] = getattr(op, "operand_precision", ())
-    if Precision.PACKED_NIBBLE in precisions:
+    if (isinstance(op, Contraction) and not isinstance(op, Dot)) or len(operands) != 2:
         raise UnsupportedError(
-            "operand_precision packed_nibble is not run: elements hold two numbers of four bits each",
-            hint="unpack the operands with shifts into S4 or S8, and contract twice as many numbers",
+            f"operand_precision packed_nibble of a {op.opcode} of {len(operands)} operands",
+            hint="only a dot and a convolution of two operands take it: unpack the operands with shifts into S8 or U8",
         )
+    if list(precisions) != [Precision.PACKED_NIBBLE] * 2:
+        raise UnsupportedError(
+            "operand_precision packed_nibble of one operand alone: an element of two numbers has no product with one "
+            "of a single number",
+            hint="make it operand_precision={packed_nibble,packed_nibble}, or unpack the packed operand with shifts",
+        )
+    for shape in operands:
+        if shape.element_type not in (PrimitiveType.S8, PrimitiveType.U8):
+            raise UnsupportedError(
+                f"operand_precision packed_nibble of an operand of type {shape.element_type.hlo_name}",
+                hint="only elements of S8 and U8 hold two numbers of four bits: convert the operand",
+            )
 
 
 @building

@@ -16,9 +16,10 @@ from xlakit.ops.control import Call, Scan, While
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.custom_call import HINTS, CustomCall
 from xlakit.ops.data import Copy
-from xlakit.ops.dot import Dot, refuse_packed
+from xlakit.ops.dot import Dot, check_packed
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice, GetDimensionSize, SetDimensionSize
 from xlakit.ops.movement import Broadcast, Reshape
+from xlakit.ops.shared.nibbles import is_packed
 from xlakit.ops.sort import TopK
 from xlakit.passes.canonicalize.expand_algebra import (
     batch_norm,
@@ -27,6 +28,7 @@ from xlakit.passes.canonicalize.expand_algebra import (
 )
 from xlakit.passes.canonicalize.expand_arrays import shuffle, sparse_convolution
 from xlakit.passes.canonicalize.expand_dots import dot_of_vectors, is_of_vectors
+from xlakit.passes.canonicalize.expand_nibbles import packed_product
 from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner
 from xlakit.passes.core.framework import CalleesPass, PassContext
 from xlakit.passes.core.rewriter import same_layouts
@@ -49,7 +51,8 @@ class Expand(CalleesPass):
     def may_change(self, computation: Computation) -> bool:
         """Whether it has an operation to expand; raises UnsupportedError for what later passes would misread."""
         for i in computation.instructions:
-            refuse_packed(i.op)
+            if is_packed(i.op):
+                check_packed(i.op, [o.shape for o in i.operands])
         return any(map(_may_expand, computation.instructions))
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
@@ -67,7 +70,7 @@ class Expand(CalleesPass):
             if old in chains:
                 cloner.substitute(old, _whole(old, chains[old][-1], cloner, context))
                 continue
-            expansion = _EXPANSIONS.get(old.op.opcode)
+            expansion = packed_product if is_packed(old.op) else _EXPANSIONS.get(old.op.opcode)
             made = None
             held = old.control_predecessors or old in ordered
             if expansion and not held and (isinstance(old.op, _STRUCTURAL) or not _is_dynamic(old)):
@@ -83,6 +86,8 @@ class Expand(CalleesPass):
 def _may_expand(instruction: Instruction) -> bool:
     """Whether it is worth a look; most products are not."""
     op = instruction.op
+    if is_packed(op):
+        return True
     if isinstance(op, Dot):
         return is_of_vectors(instruction)
     expanded = isinstance(op, (AsyncDone, CopyDone)) or op.opcode in _EXPANSIONS
@@ -332,6 +337,7 @@ def _parts() -> dict[str, str]:
         "copy-done": _whole,
         "group": _group,
         "hint": _hint,
+        "packed-product": packed_product,
         "top-k": _top_k,
     }
     for expansion in _EXPANSIONS.values():

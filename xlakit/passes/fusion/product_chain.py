@@ -22,6 +22,7 @@ from xlakit.ops.elementwise.convert import BitcastConvert
 from xlakit.ops.movement import Broadcast, Reshape, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.shared.contraction import free_dimensions
+from xlakit.ops.shared.nibbles import is_packed
 from xlakit.options import knob
 from xlakit.passes.fusion.cluster import ELEMENTWISE, MOVEMENT, is_fusible, is_large_reduction
 
@@ -67,6 +68,8 @@ class Chain:
 def is_product(instruction: Instruction) -> bool:
     """Whether this is a product with a kernel of its own, of many rows and columns."""
     if not isinstance(instruction.op, (Dot, Convolution)) or instruction.control_predecessors:
+        return False
+    if is_packed(instruction.op):
         return False
     if not instruction.shape.is_array or not instruction.shape.num_elements:
         return False

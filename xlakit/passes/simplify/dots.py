@@ -10,6 +10,7 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.dot import Dot
 from xlakit.ops.elementwise.convert import Convert
 from xlakit.ops.movement import Transpose
+from xlakit.ops.shared.nibbles import is_packed
 from xlakit.options import knob
 from xlakit.passes.core.matching import one_type
 from xlakit.passes.core.rewriter import Rewriter
@@ -49,6 +50,8 @@ def product_of_convert(x: Instruction, make: Rewriter) -> Instruction | None:
     takes longer than all conversions, and there are libraries for its own type.
     """
     if isinstance(x.op, Dot) and x.shape.element_type.is_floating and min(_sides(x)) > _LONG.value:
+        return None
+    if is_packed(x.op):
         return None
     operands = [_unconverted(operand, make) for operand in x.operands]
     if operands == list(x.operands):

@@ -24,6 +24,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.ops.convolution import Convolution
+from xlakit.ops.shared.nibbles import is_packed
 from xlakit.options import knob
 
 _INPUT, _KERNEL, _RESULT, _SCRATCH = range(4)
@@ -95,6 +96,8 @@ def _check(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> None:
             raise DeclinedError(f"a convolution of the dynamic shape {shape}")
     if op.sparsity_config is not None:
         raise DeclinedError("a convolution of sparse operands")
+    if is_packed(op):
+        raise DeclinedError("a convolution of packed nibbles that no pass has expanded")
     if (lhs.element_type.is_complex or rhs.element_type.is_complex) and not result.element_type.is_complex:
         raise DeclinedError("a convolution of complex operands with a real result")
 

@@ -22,6 +22,7 @@ from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.ops.dot import Contraction
 from xlakit.ops.shared.contraction import free_dimensions
+from xlakit.ops.shared.nibbles import is_packed
 from xlakit.options import knob, times
 
 # Complex products of more multiplications than this go to BLAS if it supports them, with at least so many in a task.
@@ -60,6 +61,8 @@ def plan_dot(op: Contraction, lhs: Shape, rhs: Shape, result: Shape) -> DotPlan:
     for shape in (lhs, rhs, result):
         if shape.is_dynamic:
             raise DeclinedError(f"a dot of the dynamic shape {shape}")
+    if is_packed(op):
+        raise DeclinedError("a dot of packed nibbles that no pass has expanded")
     return plan_product(dot_product(op, lhs, rhs, result))
 
 
