@@ -55,12 +55,37 @@ def test_what_is_converted():
 
 
 @pytest.mark.parametrize(
-    "kind", ["Client", "Device", "Memory", "DeviceTopology", "HloSharding", "PjRtLayout", "LoadedExecutable", "XlaOp"]
+    "kind",
+    [
+        *("Client", "Device", "Memory", "DeviceTopology", "HloSharding", "PjRtLayout", "LoadedExecutable", "XlaOp"),
+        *("DebugOptions", "Token"),
+    ],
 )
-@pytest.mark.parametrize("arguments", [(), (1,), ("x",), (None,)])
+@pytest.mark.parametrize("arguments", [(), (1,), ("x",), (None,), (1, None)])
 def test_what_only_this_package_makes_has_no_constructor(kind, arguments):
-    with pytest.raises(TypeError):
-        getattr(xc, kind)(*arguments)
+    with pytest.raises(TypeError, match="no constructor defined!"):
+        getattr(xe, kind)(*arguments)
+
+
+def test_debug_options_convert_as_jaxlibs_do():
+    options = xe.ExecutableBuildOptions().debug_options
+    names = [name for name in dir(options) if not name.startswith("_")]
+    assert len(names) == 39
+    for name in names:
+        value = getattr(options, name)
+        kind = type(value)
+        # By the type of the option: what is taken, and as what.
+        numbers = {True: 1, False: 0, np.int32(2): 2}
+        taken = {bool: {True: True, False: False}, int: {**numbers, -(2**31): -(2**31)}, str: {"x": "x", "": ""}}
+        for given, kept in taken.get(kind, {n: xe.AutotuneCacheMode(m) for n, m in numbers.items()}).items():
+            setattr(options, name, given)
+            assert getattr(options, name) == kept and type(getattr(options, name)) is kind, name
+        refused = {bool: [1, 0, "true", None], int: [1.5, "1", None, 2**31], str: [1, True, None, b"x"]}
+        for given in refused.get(kind, [3, -1, "READ", None]):
+            with pytest.raises(TypeError, match=f"{name}.*incompatible function arguments"):
+                setattr(options, name, given)
+    with pytest.raises(AttributeError):
+        options.no_such_option = 1
 
 
 def test_records_take_what_jaxlib_takes():

@@ -92,6 +92,11 @@ def unconstructed(init: Callable[_P, None]) -> Callable[_P, None]:
     return construct
 
 
+def no_constructor(self: object, *_: object, **__: object) -> None:
+    """The ``__init__`` of what programs have no constructor of; this package makes it with ``of``."""
+    raise TypeError(f"{type(self).__name__}: no constructor defined!")
+
+
 class TypedAttributes:
     """Attributes whose values are converted by the annotations of the class."""
 

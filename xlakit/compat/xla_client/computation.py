@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from xlakit.builder import XlaBuilder as OurBuilder, XlaComputation as OurComputation
-from xlakit.compat.xla_client.binding import bound
+from xlakit.compat.xla_client.binding import bound, no_constructor
 from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
 from xlakit.compat.xla_client.hlo_module import HloModule, HloPrintOptions
 from xlakit.compat.xla_client.records import OpMetadata
@@ -30,9 +30,17 @@ class XlaOp:
 
     __slots__ = ("builder", "wrapped")
 
-    def __init__(self, builder: XlaBuilder, wrapped: OurOp | None) -> None:
-        self.builder = builder
-        self.wrapped = wrapped
+    builder: XlaBuilder
+    wrapped: OurOp | None
+
+    __init__ = no_constructor
+
+    @classmethod
+    def of(cls, builder: XlaBuilder, wrapped: OurOp | None) -> XlaOp:
+        """The operation of a builder."""
+        made = cls.__new__(cls)
+        made.builder, made.wrapped = builder, wrapped
+        return made
 
     def check_not_built(self) -> None:
         """Raises ArgumentError where the builder has built since, which ends what was added before."""

@@ -129,7 +129,7 @@ def unwrapped(value: Any) -> Any:
 
 def _wrapped(builder: XlaBuilder, value: Any) -> Any:
     if isinstance(value, OurOp):
-        return XlaOp(builder, value)
+        return XlaOp.of(builder, value)
     if isinstance(value, tuple):
         return tuple(_wrapped(builder, part) for part in cast("tuple[object, ...]", value))
     return value
@@ -138,5 +138,5 @@ def _wrapped(builder: XlaBuilder, value: Any) -> Any:
 def _failed(builder: XlaBuilder, function: Callable[..., Any]) -> Any:
     """What stands for the result of an operation that is not well formed."""
     count = str(function.__annotations__.get("return", "Op")).count("Op")
-    failed = XlaOp(builder, None)
+    failed = XlaOp.of(builder, None)
     return failed if count == 1 else (failed,) * count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from xlakit.compat.xla_client.binding import MisfitError, convert_of, incompatible, no_constructor
 from xlakit.compat.xla_client.enums import AutotuneCacheMode
 
 _DEFAULTS: dict[str, Any] = {
@@ -50,7 +51,10 @@ _DEFAULTS: dict[str, Any] = {
 
 
 class DebugOptions:
-    """XLA's flags that jaxlib lets programs set. A value of another type than the default's raises TypeError."""
+    """XLA's flags that jaxlib lets programs set; they are a part of the options of an executable.
+
+    A value that does not fit the type of the default raises TypeError; numbers have 32 bits.
+    """
 
     __slots__ = tuple(_DEFAULTS)
 
@@ -58,19 +62,40 @@ class DebugOptions:
 
         def __getattr__(self, name: str) -> Any: ...
 
-    def __init__(self) -> None:
-        for name, value in _DEFAULTS.items():
-            setattr(self, name, value)
+    __init__ = no_constructor
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _DEFAULTS and type(value) is not type(_DEFAULTS[name]):
-            raise TypeError(
-                f"incompatible function arguments: {name} is {type(_DEFAULTS[name]).__name__}, got {value!r}"
-            )
+        if name in _DEFAULTS:
+            kind = type(_DEFAULTS[name])
+            try:
+                value = _converted(kind, value)
+            except MisfitError:
+                raise incompatible(name, f"{name} is {kind.__name__}, got {value!r}") from None
         object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         return "".join(f"{name}: {_text(getattr(self, name))}\n" for name in _DEFAULTS if getattr(self, name))
+
+
+def default_debug_options() -> DebugOptions:
+    """The options as XLA has them by default."""
+    made = DebugOptions.__new__(DebugOptions)
+    for name, value in _DEFAULTS.items():
+        setattr(made, name, value)
+    return made
+
+
+def _converted(kind: type, value: Any) -> Any:
+    """A value of this type: numbers are of 32 bits, or those of the members of an enumeration. Raises MisfitError."""
+    if kind is AutotuneCacheMode and not isinstance(value, AutotuneCacheMode):
+        try:
+            return AutotuneCacheMode(convert_of(int)(value))
+        except ValueError:
+            raise MisfitError from None
+    made = convert_of(kind)(value)
+    if kind is int and not -(2**31) <= made < 2**31:
+        raise MisfitError
+    return made
 
 
 def _text(value: Any) -> str:

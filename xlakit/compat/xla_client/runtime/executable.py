@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from xlakit.compat.xla_client.binding import unconstructed
+from xlakit.compat.xla_client.binding import no_constructor, unconstructed
 from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
 from xlakit.compat.xla_client.hlo_module import HloModule
 from xlakit.compat.xla_client.runtime.array import ArrayImpl
@@ -30,8 +30,16 @@ class Token:
 
     __slots__ = ("_arrays",)
 
-    def __init__(self, arrays: Sequence[ArrayImpl]) -> None:
-        self._arrays = list(arrays)
+    _arrays: Sequence[ArrayImpl]
+
+    __init__ = no_constructor
+
+    @classmethod
+    def of(cls, arrays: Sequence[ArrayImpl]) -> Token:
+        """The token of a run that is done when these of its results are there."""
+        made = cls.__new__(cls)
+        made._arrays = list(arrays)
+        return made
 
     def block_until_ready(self) -> None:
         """Wait for the run. Raises XlaRuntimeError with its error."""
@@ -68,7 +76,7 @@ class ExecuteResults:
         self._arrays = [list(part) for part in arrays]
         self._taken = self._tokens_taken = False
         # Those of a run that was not asked for them are ready.
-        self._tokens = [Token(part if with_tokens else ()) for part in self._arrays]
+        self._tokens = [Token.of(part if with_tokens else ()) for part in self._arrays]
 
     def __len__(self) -> int:
         if self._taken:

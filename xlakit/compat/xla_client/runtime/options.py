@@ -9,7 +9,7 @@ import numpy as np
 
 from xlakit.compat.xla_client.binding import TypedAttributes, bound
 from xlakit.compat.xla_client.errors import with_status
-from xlakit.compat.xla_client.runtime.debug_options import DebugOptions
+from xlakit.compat.xla_client.runtime.debug_options import DebugOptions, default_debug_options
 from xlakit.compat.xla_client.shapes import Shape
 
 
@@ -104,7 +104,7 @@ class ExecutableBuildOptions(TypedAttributes):
     def __init__(self) -> None:
         self.result_layout = self.device_assignment = None
         self.num_replicas = self.num_partitions = 1
-        self.debug_options = DebugOptions()
+        self.debug_options = default_debug_options()
         self.use_spmd_partitioning = self.use_auto_spmd_partitioning = self.use_shardy_partitioner = False
         self.auto_spmd_partitioning_mesh_shape, self.auto_spmd_partitioning_mesh_ids = [], []
         self.allow_spmd_sharding_propagation_to_parameters = [False]
