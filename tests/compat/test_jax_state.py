@@ -77,6 +77,7 @@ def test_methods_that_programs_replace():
     for name, method in methods.items():
         setattr(Ours, name, method)
     client = xc.make_cpu_client(num_devices=1)
-    made = Ours(client.devices()[0], client.buffer_from_pyval(np.arange(3)).wrapped)
+    part = client.buffer_from_pyval(np.arange(3))
+    made = Ours(part, xc.SingleDeviceSharding(client.devices()[0]), [part], False)
     made.copy_to_host_async()
     assert (np.asarray(made).tolist(), len(made), made.device()) == ([0, 1, 2], 3, client.devices()[0])

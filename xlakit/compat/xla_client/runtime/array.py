@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Self
 
 import numpy as np
 
+from xlakit.compat.xla_client.binding import bound
 from xlakit.compat.xla_client.errors import as_status, status_errors
 from xlakit.compat.xla_client.runtime.array_arithmetic import ArrayArithmetic
 from xlakit.compat.xla_client.runtime.array_values import ArrayValues
@@ -32,14 +33,43 @@ class Array:
 class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
     """An array on a device, there or still to come. ``np.asarray`` reads it without a copy where it can."""
 
-    __slots__ = ("__weakref__", "_device", "_npy_value", "_traceback", "aval", "order", "wrapped")
+    __slots__ = (
+        *("__weakref__", "_committed", "_device", "_given_sharding", "_npy_value", "_traceback"),
+        *("aval", "order", "wrapped"),
+    )
 
-    def __init__(self, device: Device, wrapped: Buffer, order: tuple[int, ...] | None = None) -> None:
+    @bound
+    def __init__(
+        self,
+        aval: Any,
+        sharding: Any,
+        arrays: Annotated[Any, list],
+        committed: bool,
+        _skip_checks: bool = False,
+    ) -> None:
+        """The array of these parts, one on each device of the sharding, whose memory it shares; here that is one.
+
+        aval: what has the ``shape`` and the ``dtype``. Raises ValueError for another number of parts than of devices,
+        TypeError for parts that are no arrays, XlaRuntimeError for several devices and for parts that do not fit.
+        """
+        part = _only_part(aval, sharding._internal_device_list, arrays)
+        self._begin(part._device, part.wrapped, part.order)
+        self.aval, self._given_sharding, self._committed = aval, sharding, committed
+
+    @classmethod
+    def of(cls, device: Device, wrapped: Buffer, order: tuple[int, ...] | None = None) -> ArrayImpl:
+        """The array of a buffer. Its dimensions are those of the array in this order; None: in their own."""
+        made = cls.__new__(cls)
+        made._begin(device, wrapped, order)
+        return made
+
+    def _begin(self, device: Device, wrapped: Buffer, order: tuple[int, ...] | None) -> None:
         self._device = device
-        # The memory. Its dimensions are those of the array in this order; None: in their own.
         self.wrapped = wrapped
         self.order = order
         self.aval: Any = None
+        self._given_sharding: Any = None
+        self._committed = False
         self._npy_value: Any = None
         self._traceback = Traceback.get_traceback()
         device.client.track(self)
@@ -87,11 +117,9 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
         return [self]
 
     @property
-    def _committed(self) -> bool:
-        return False
-
-    @property
     def _sharding(self) -> Any:
+        if self._given_sharding is not None:
+            return self._given_sharding
         from xlakit.compat.xla_client.runtime.array_shardings import SingleDeviceSharding
 
         return SingleDeviceSharding(self._device)
@@ -127,8 +155,8 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
 
     @property
     def weak_type(self) -> bool:
-        """Whether JAX would let another operand's type prevail: no."""
-        return False
+        """Whether JAX would let another operand's type prevail: where the array was made so."""
+        return bool(getattr(self.aval, "weak_type", False))
 
     @property
     def is_fully_addressable(self) -> bool:
@@ -217,7 +245,7 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
     def made_of(self, values: Any) -> ArrayImpl:
         """An array of values of the host on the same device."""
         with status_errors():
-            return ArrayImpl(self._device, self._device.wrapped.put(np.array(values)))
+            return ArrayImpl.of(self._device, self._device.wrapped.put(np.array(values)))
 
     def __iter__(self) -> Iterator[ArrayImpl]:
         return (self.made_of(row) for row in self.values())
@@ -251,20 +279,20 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
         """Another name for the same values; deleting one leaves the other."""
         self._check("Clone")
         with status_errors():
-            return ArrayImpl(self._device, self.wrapped.copy_to_device(self._device.wrapped), self.order)
+            return ArrayImpl.of(self._device, self.wrapped.copy_to_device(self._device.wrapped), self.order)
 
     def copy_to_device(self, device: Device) -> ArrayImpl:
         """The values on another device."""
         self._check("CopyToDevice")
         with status_errors():
-            return ArrayImpl(device, self.wrapped.copy_to_device(device.wrapped), self.order)
+            return ArrayImpl.of(device, self.wrapped.copy_to_device(device.wrapped), self.order)
 
     def in_order(self, order: tuple[int, ...] | None) -> ArrayImpl:
         """The same array with its dimensions in another order in memory; itself where it lies so already."""
         if order == self.order or self.wrapped.is_deleted():
             return self
         with status_errors():
-            return ArrayImpl(self._device, self._device.wrapped.put(in_memory(self.values(), order)), order)
+            return ArrayImpl.of(self._device, self._device.wrapped.put(in_memory(self.values(), order)), order)
 
     def __dlpack__(self, **options: Any) -> Any:
         self._check()
@@ -275,6 +303,36 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.wrapped.__dlpack_device__()
+
+
+def _only_part(aval: Any, devices: Any, arrays: Sequence[object]) -> ArrayImpl:
+    """The part that an array on these devices is made of. Raises as the constructor does."""
+    shape, dtype = tuple(aval.shape), np.dtype(aval.dtype)
+    parts = [array for array in arrays if isinstance(array, ArrayImpl)]
+    if len(parts) != len(arrays):
+        other = next(array for array in arrays if not isinstance(array, ArrayImpl))
+        raise TypeError(f"Unsupported type for elements in `arrays`: {type(other)}")
+    if len({part._device for part in parts}) != len(parts):
+        raise ValueError(
+            "When making an array from single-device arrays, the input arrays must be from distinct devices"
+        )
+    if len(parts) != len(devices):
+        raise ValueError(
+            "INVALID_ARGUMENT: Number of addressable output shards must match the number of single-shard arrays: "
+            f"{len(devices)} vs. {len(parts)}"
+        )
+    if len(parts) > 1:
+        raise UnsupportedError(
+            f"an array in parts on {len(parts)} devices", hint="keep the parts: execute_sharded takes and gives them"
+        )
+    (part,) = parts
+    if (part.shape, part.dtype, part._device) != (shape, dtype, devices[0]):
+        raise ArgumentError(
+            f"a part of {part.dtype.name}{list(part.shape)} on {part._device} is not an array of {dtype.name}"
+            f"{list(shape)} on {devices[0]}",
+            hint="give the array the shape, the dtype and the device of its part",
+        )
+    return part
 
 
 class _Capsule:
@@ -337,7 +395,7 @@ def dlpack_managed_tensor_to_buffer(
         error = ArgumentError("the capsule was used before", hint="ask the tensor for another one")
         raise as_status(error, "A DLPack tensor may be consumed at most once")
     with status_errors():
-        return ArrayImpl(where, where.wrapped.from_dlpack(_Capsule(dlpack)))
+        return ArrayImpl.of(where, where.wrapped.from_dlpack(_Capsule(dlpack)))
 
 
 def cuda_array_interface_to_buffer(

@@ -145,7 +145,7 @@ class Client:
             raise ArgumentError(f"a {type(argument).__name__} is no array and no number", hint="give an array of NumPy")
         array = np.array(argument) if force_copy else np.asarray(argument)
         made = where.wrapped.put(array, host_buffer_semantics=HostBufferSemantics(host_buffer_semantics).name.lower())
-        return ArrayImpl(where, made)
+        return ArrayImpl.of(where, made)
 
     def track(self, array: ArrayImpl) -> None:
         """Count an array among the live ones as long as it is there."""

@@ -213,7 +213,7 @@ class LoadedExecutable:
         return ExecuteResults(
             [
                 [
-                    ArrayImpl(device, buffer, order)
+                    ArrayImpl.of(device, buffer, order)
                     for buffer, order in zip(_flat(run), self._result_orders, strict=True)
                 ]
                 for device, run in pairs
