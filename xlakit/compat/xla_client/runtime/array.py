@@ -52,7 +52,7 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
         aval: what has the ``shape`` and the ``dtype``. Raises ValueError for another number of parts than of devices,
         TypeError for parts that are no arrays, XlaRuntimeError for several devices and for parts that do not fit.
         """
-        part = _only_part(aval, sharding._internal_device_list, arrays)
+        part = self._only_part(aval, sharding._internal_device_list, arrays)
         self._begin(part._device, part.wrapped, part.order)
         self.aval, self._given_sharding, self._committed = aval, sharding, committed
 
@@ -73,6 +73,37 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
         self._npy_value: Any = None
         self._traceback = Traceback.get_traceback()
         device.client.track(self)
+
+    @staticmethod
+    def _only_part(aval: Any, devices: Any, arrays: Sequence[object]) -> ArrayImpl:
+        """The part that an array on these devices is made of. Raises as the constructor does."""
+        shape, dtype = tuple(aval.shape), np.dtype(aval.dtype)
+        parts = [array for array in arrays if isinstance(array, ArrayImpl)]
+        if len(parts) != len(arrays):
+            other = next(array for array in arrays if not isinstance(array, ArrayImpl))
+            raise TypeError(f"Unsupported type for elements in `arrays`: {type(other)}")
+        if len({part._device for part in parts}) != len(parts):
+            raise ValueError(
+                "When making an array from single-device arrays, the input arrays must be from distinct devices"
+            )
+        if len(parts) != len(devices):
+            raise ValueError(
+                "INVALID_ARGUMENT: Number of addressable output shards must match the number of single-shard arrays: "
+                f"{len(devices)} vs. {len(parts)}"
+            )
+        if len(parts) > 1:
+            raise UnsupportedError(
+                f"an array in parts on {len(parts)} devices",
+                hint="keep the parts: execute_sharded takes and gives them",
+            )
+        (part,) = parts
+        if (part.shape, part.dtype, part._device) != (shape, dtype, devices[0]):
+            raise ArgumentError(
+                f"a part of {part.dtype.name}{list(part.shape)} on {part._device} is not an array of {dtype.name}"
+                f"{list(shape)} on {devices[0]}",
+                hint="give the array the shape, the dtype and the device of its part",
+            )
+        return part
 
     # -- properties ------------------------------------------------------------------------------
 
@@ -303,36 +334,6 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.wrapped.__dlpack_device__()
-
-
-def _only_part(aval: Any, devices: Any, arrays: Sequence[object]) -> ArrayImpl:
-    """The part that an array on these devices is made of. Raises as the constructor does."""
-    shape, dtype = tuple(aval.shape), np.dtype(aval.dtype)
-    parts = [array for array in arrays if isinstance(array, ArrayImpl)]
-    if len(parts) != len(arrays):
-        other = next(array for array in arrays if not isinstance(array, ArrayImpl))
-        raise TypeError(f"Unsupported type for elements in `arrays`: {type(other)}")
-    if len({part._device for part in parts}) != len(parts):
-        raise ValueError(
-            "When making an array from single-device arrays, the input arrays must be from distinct devices"
-        )
-    if len(parts) != len(devices):
-        raise ValueError(
-            "INVALID_ARGUMENT: Number of addressable output shards must match the number of single-shard arrays: "
-            f"{len(devices)} vs. {len(parts)}"
-        )
-    if len(parts) > 1:
-        raise UnsupportedError(
-            f"an array in parts on {len(parts)} devices", hint="keep the parts: execute_sharded takes and gives them"
-        )
-    (part,) = parts
-    if (part.shape, part.dtype, part._device) != (shape, dtype, devices[0]):
-        raise ArgumentError(
-            f"a part of {part.dtype.name}{list(part.shape)} on {part._device} is not an array of {dtype.name}"
-            f"{list(shape)} on {devices[0]}",
-            hint="give the array the shape, the dtype and the device of its part",
-        )
-    return part
 
 
 class _Capsule:
