@@ -103,3 +103,31 @@ def test_records_take_what_jaxlib_takes():
             call()
     with pytest.raises(ValueError, match="requires >= 1 devices"):
         xc.get_topology_for_devices([])
+
+
+@pytest.mark.parametrize("sizes", [(0, 0), (3, 0), (0, 3), (2, 0, 4)])
+def test_svd_of_no_elements_is_an_error_of_the_builder(sizes):
+    builder = xc.XlaBuilder("svd")
+    factors = xc.ops.SVD(xc.ops.Parameter(builder, 0, xc.Shape.array_shape(np.dtype(np.float32), sizes)))
+    with pytest.raises(xc.XlaRuntimeError, match=r"INVALID_ARGUMENT.*matrices that have elements"):
+        builder.build(xc.ops.Tuple(builder, list(factors)))
+
+
+@pytest.mark.parametrize("sizes", [(), (3,)])
+def test_svd_of_no_matrix_is_a_value_error(sizes):
+    builder = xc.XlaBuilder("svd")
+    with pytest.raises(ValueError, match="SVD takes matrices"):
+        xc.ops.SVD(xc.ops.Parameter(builder, 0, xc.Shape.array_shape(np.dtype(np.float32), sizes)))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "is_taken"), [("int8", 0), ("uint64", 0), ("bool", 0), ("float16", 1), ("complex64", 1)]
+)
+def test_reciprocals_are_of_numbers_that_have_one(dtype, is_taken):
+    builder = xc.XlaBuilder("reciprocal")
+    result = xc.ops.Reciprocal(xc.ops.Parameter(builder, 0, xc.Shape.array_shape(np.dtype(dtype), (3,))))
+    if is_taken:
+        assert builder.build(result).program_shape().result_shape().dimensions() == (3,)
+    else:
+        with pytest.raises(xc.XlaRuntimeError, match=r"INVALID_ARGUMENT.*takes floating point or complex numbers"):
+            builder.build(result)

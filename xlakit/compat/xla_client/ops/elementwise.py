@@ -8,6 +8,7 @@ from typing import Any
 from xlakit.compat.xla_client.ops import composed
 from xlakit.compat.xla_client.ops.operations import Ints, Kind, Op, Record, operation
 from xlakit.compat.xla_client.ops.records import accuracy_of
+from xlakit.errors import ShapeError
 from xlakit.ops import movement
 from xlakit.ops.elementwise import binary, compare, convert, elementary, math_library, select, unary
 
@@ -54,7 +55,17 @@ PopulationCount = unary_operation("PopulationCount", unary.population_count)
 Real = unary_operation("Real", unary.real)
 Round = unary_operation("Round", unary.round)
 Sign = unary_operation("Sign", unary.sign)
-Reciprocal = unary_operation("Reciprocal", math_library.reciprocal)
+
+
+def _reciprocal(operand: Any) -> Any:
+    """1 / x, of numbers that have one: those of integers are errors in jaxlib, too."""
+    kind = operand.shape.element_type
+    if not (kind.is_floating or kind.is_complex):
+        raise ShapeError(f"takes floating point or complex numbers, got {kind.hlo_name}", hint="convert it first")
+    return math_library.reciprocal(operand)
+
+
+Reciprocal = unary_operation("Reciprocal", _reciprocal)
 Square = unary_operation("Square", math_library.square)
 Acos = unary_operation("Acos", composed.acos)
 Acosh = unary_operation("Acosh", composed.acosh)

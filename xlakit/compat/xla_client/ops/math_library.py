@@ -7,6 +7,7 @@ from typing import Any
 from xlakit.compat.xla_client.errors import with_status
 from xlakit.compat.xla_client.ops.elementwise import unary_operation
 from xlakit.compat.xla_client.ops.operations import Builder, Computation, Op, Ops, operation
+from xlakit.errors import ShapeError
 from xlakit.lib import linear_algebra, special
 from xlakit.lib.approx_topk import approx_top_k_reduction_output_size
 from xlakit.ops import data, movement, sort
@@ -103,7 +104,14 @@ def Eigh(
 
 @operation
 def SVD(a: Op, max_iter: int = 100, epsilon: float = 1e-6) -> tuple[Op, Op, Op]:
-    """u, d and v of a = u diag(d) v^H. LAPACK computes them: ``max_iter`` and ``epsilon`` have no effect."""
+    """u, d and v of a = u diag(d) v^H. LAPACK computes them: ``max_iter`` and ``epsilon`` have no effect.
+
+    Raises ValueError for what is no matrix, as jaxlib does; a matrix without elements is an error of the builder.
+    """
+    if a.shape.rank < 2:
+        raise ValueError(f"SVD takes matrices, got {a.shape}")
+    if 0 in a.shape.dimensions[-2:]:
+        raise ShapeError(f"takes matrices that have elements, got {a.shape}", hint="leave out what is empty")
     return linear_algebra.svd(a)
 
 
