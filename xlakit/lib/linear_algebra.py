@@ -12,6 +12,7 @@ import numpy as np
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape, make_shape, make_tuple_shape
 from xlakit.errors import ShapeError
+from xlakit.lib.matrix import identity_matrix
 from xlakit.ops.control import while_
 from xlakit.ops.custom_call import custom_call
 from xlakit.ops.data import constant, get_tuple_element, iota, tuple_
@@ -218,6 +219,13 @@ def svd(a: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     """
     prefix, batch, rows, columns = _matrices(a)
     kind = a.shape.element_type
+    if not rows or not columns:
+        # LAPACK is not called for nothing; any orthogonal matrices are right.
+        u, v = (
+            broadcast_in_dim(identity_matrix(a.builder, kind, n, n), (*batch, n, n), [len(batch), len(batch) + 1])
+            for n in (rows, columns)
+        )
+        return u, constant(a.builder, np.zeros((*batch, 0), kind.real_part.dtype)), v
     shapes = [
         make_shape(kind, (*batch, rows, columns)),
         make_shape(kind.real_part, (*batch, min(rows, columns))),
