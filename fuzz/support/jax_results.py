@@ -94,13 +94,19 @@ def pytest_runtest_logstart(nodeid: str) -> None:
 
 
 def pytest_runtest_logreport(report: Any) -> None:
-    """Note how it ended; of its three parts only what is more than a pass."""
+    """Note how it ended; of its three parts only what is more than a pass.
+
+    Pytest from version 9 reports each ``subTest`` of unittest apart, and a test as passed of which one has failed.
+    """
     test = _name(report.nodeid)
-    if report.when == "call" and report.passed:
-        write(_PATH, test, "passed", f"{time.process_time() - _began.pop(test):.1f}")
+    if report.failed:
+        _began.pop(test, None)
+        crash = getattr(report.longrepr, "reprcrash", None)
+        write(_PATH, test, "failed", str(crash.message if crash is not None else report.longrepr))
+    elif hasattr(report, "context"):  # of a subtest
+        return
     elif report.skipped:
         said = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         write(_PATH, test, "skipped", str(said))
-    elif report.failed:
-        crash = getattr(report.longrepr, "reprcrash", None)
-        write(_PATH, test, "failed", str(crash.message if crash is not None else report.longrepr))
+    elif report.when == "call" and test in _began:
+        write(_PATH, test, "passed", f"{time.process_time() - _began[test]:.1f}")

@@ -67,6 +67,26 @@ def test_a_run_goes_on_after_a_crash_and_where_the_last_one_ended(crashing, monk
     assert "test_b" not in read(tmp_path / "kept" / "three.cpu.jsonl")
 
 
+def test_subtests_count_as_the_test_that_they_are_of(crashing, tmp_path):
+    file = tmp_path / "parts_test.py"
+    file.write_text(
+        "import unittest\n"
+        "class T(unittest.TestCase):\n"
+        "    def parts(self, wrong):\n"
+        "        for i in range(3):\n"
+        "            with self.subTest(i=i):\n"
+        "                self.assertNotEqual(i, wrong)\n"
+        "    def test_right(self): self.parts(7)\n"
+        "    def test_wrong(self): self.parts(1)\n"
+    )
+    found = run(file, "cpu", Choice(seconds=600)).tests
+    assert {test: outcome for test, (outcome, _) in found.items()} == {
+        "T::test_right": "passed",
+        "T::test_wrong": "failed",
+    }
+    assert "1 == 1" in found["T::test_wrong"][1]
+
+
 class Collecting:
     """A process that finds its tests after so many seconds of a clock that it moves itself, and then hangs."""
 
