@@ -108,10 +108,10 @@ def hlo_module_to_dot_graph(hlo_module: HloModule, /) -> str:
 
 @bound
 def hlo_module_cost_analysis(client: object, module: HloModule, /) -> dict[str, float]:
-    """What a run of a module costs: "flops", "transcendentals" and "bytes accessed"."""
-    from xlakit.passes.analysis.cost import cost_of
+    """What a run of a module costs: "flops", "transcendentals", "bytes accessed", and bytes of each operand."""
+    from xlakit.compat.xla_client.cost import properties_of
 
-    return {name: value for name, value in cost_of(module.wrapped).as_dict().items() if value or name == "flops"}
+    return properties_of(module.wrapped)
 
 
 class HloModuleGroup:
@@ -140,6 +140,10 @@ class HloPassInterface:
     """A pass that changes a module in place."""
 
     name = "pass"
+
+    def __init__(self) -> None:
+        if type(self) is HloPassInterface:
+            raise TypeError("HloPassInterface: no constructor defined!")
 
     def is_pass_pipeline(self) -> bool:
         """Whether this is a pipeline of passes."""
@@ -196,6 +200,10 @@ class FlattenCallGraph(HloPassInterface):
     """Give each call a computation of its own. xlakit's passes share no state between calls: nothing is to be done."""
 
     name = "flatten-call-graph"
+
+    def run(self, module: HloModule, /) -> bool:
+        """Leaves the module as it is; True, as jaxlib's tells of every module."""
+        return True
 
     def changed(self, module: OurModule) -> OurModule:
         """The same module."""

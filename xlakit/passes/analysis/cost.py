@@ -98,7 +98,8 @@ class CostCounter:
         op = instruction.op
         if isinstance(op, Fusion):
             inside = self.computation(op.calls)
-            return Cost(inside.flops, inside.transcendentals, _fusion_bytes(instruction))
+            read, written = fusion_bytes(instruction)
+            return Cost(inside.flops, inside.transcendentals, sum(read) + written)
         cost = Cost(bytes_accessed=_bytes(instruction))
         counted = _FLOPS.get(instruction.opcode)
         if counted is not None:
@@ -274,20 +275,20 @@ def _bytes(instruction: Instruction) -> float:
     return sum(operands) + given
 
 
-def _fusion_bytes(fusion: Instruction) -> float:
-    """The bytes that a fusion reads and writes; of an operand that only slices read, the bytes of the slices."""
+def fusion_bytes(fusion: Instruction) -> tuple[list[float], float]:
+    """The bytes that a fusion reads of each operand and that it writes; where only slices read, the bytes of those."""
     calls = fusion.op_as(Fusion).calls
     readers: dict[Instruction, list[Instruction]] = {}
     for inner in calls.instructions:
         for operand in dict.fromkeys(inner.operands):
             readers.setdefault(operand, []).append(inner)
-    total = 0.0
+    given: list[float] = []
     for parameter in calls.parameters:
         size = size_in_bytes(parameter.shape)
         read = sum(_read_by(reader, parameter, size) for reader in readers.get(parameter, []))
-        total += min(size, read) if parameter is not calls.root else size
+        given.append(min(size, read) if parameter is not calls.root else size)
     roots = calls.root.operands if isinstance(calls.root.op, Tuple) else (calls.root,)
-    return total + sum(_written(root) for root in roots)
+    return given, sum(_written(root) for root in roots)
 
 
 def _read_by(reader: Instruction, operand: Instruction, size: int) -> float:

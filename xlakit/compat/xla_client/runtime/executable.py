@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from xlakit.compat.xla_client.binding import no_constructor, unconstructed
+from xlakit.compat.xla_client.binding import incompatible, no_constructor, unconstructed
+from xlakit.compat.xla_client.cost import properties_of
 from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
 from xlakit.compat.xla_client.hlo_module import HloModule
 from xlakit.compat.xla_client.runtime.array import ArrayImpl
@@ -63,6 +64,8 @@ class ShardedToken:
 
     def get_token(self, device_id: int, /) -> Token:
         """The token of one device, by its position among those of the run."""
+        if device_id < 0:
+            raise IndexError(f"there is no token {device_id}")
         return self._tokens[device_id]
 
 
@@ -196,6 +199,8 @@ class LoadedExecutable:
 
         Raises TypeError for what is no array, XlaRuntimeError for arguments that do not fit.
         """
+        if isinstance(cast("object", arguments), ArrayImpl):
+            raise incompatible("execute_sharded", "arguments are a sequence, not one array")
         given = [self._on_devices(argument) for argument in arguments]
         with status_errors():
             if self._deleted:
@@ -299,16 +304,17 @@ class LoadedExecutable:
 
     def hlo_modules(self) -> list[HloModule]:
         """The program in a list, as the compiler's passes made it; as it was given where it is interpreted."""
-        compiled: Any = self.wrapped.compiled
         with status_errors():
-            optimized = getattr(compiled, "optimized_module", None)
-            module = self.wrapped.module if optimized is None else optimized()
-            return [HloModule.of(compiled_module(module))]
+            return [HloModule.of(compiled_module(self._optimized()))]
+
+    def _optimized(self) -> OurModule:
+        optimized = getattr(self.wrapped.compiled, "optimized_module", None)
+        return self.wrapped.module if optimized is None else optimized()
 
     @with_status
     def cost_analysis(self) -> dict[str, Any]:
-        """What a run costs: "flops", "transcendentals", "bytes accessed"."""
-        return dict(self.wrapped.compiled.cost_analysis())
+        """What a run costs: "flops", "transcendentals", "bytes accessed", and bytes of each operand."""
+        return properties_of(self._optimized())
 
     @with_status
     def get_compiled_memory_stats(self) -> CompiledMemoryStats:
