@@ -109,12 +109,9 @@ class Shape:
         return Shape.array_shape(type, ())
 
     @staticmethod
+    @bound
     def tuple_shape(shapes: Sequence[Shape], /) -> Shape:
         """A tuple of shapes."""
-        if not all(isinstance(shape, Shape) for shape in shapes):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(
-                f"tuple_shape(): incompatible function arguments: it takes a sequence of Shapes, got {shapes!r}"
-            )
         return Shape.of(make_tuple_shape([shape.wrapped for shape in shapes]))
 
     @staticmethod
@@ -176,11 +173,11 @@ class Shape:
         """Whether a dimension is dynamic."""
         return self.wrapped.dynamic_dimensions[self._number(dimension)]
 
-    @with_status
+    @bound
     def set_dynamic_dimension(self, dimension: int, is_dynamic: bool) -> None:
         """Change whether a dimension is dynamic; its size becomes the bound."""
         marks = list(self.wrapped.dynamic_dimensions)
-        marks[self._number(dimension)] = bool(is_dynamic)
+        marks[self._number(dimension)] = is_dynamic
         self.wrapped = replace(self.wrapped, dynamic_dimensions=tuple(marks))
 
     def rank(self) -> int:
@@ -208,7 +205,10 @@ class Shape:
         return sum(1 for _ in self.wrapped.leaves())
 
     def with_major_to_minor_layout_if_absent(self) -> Shape:
-        """The same shape with the default layout wherever none is given."""
+        """The same shape with the default layout, where an array has none."""
+        if self.wrapped.is_tuple:
+            # A tuple has no layout: as in jaxlib, all of its arrays get the default.
+            return Shape.of(self.wrapped.with_leaves(lambda x: x.with_default_layout() if x.is_array else x))
         return Shape.of(laid_out(self.wrapped))
 
     def __eq__(self, other: object) -> bool:
@@ -243,16 +243,30 @@ def laid_out(shape: OurShape) -> OurShape:
 
 
 def _kind(kind: object) -> OurPrimitiveType:
+    if (
+        isinstance(kind, int)
+        and not isinstance(kind, (bool, PrimitiveType))
+        and kind in {member.value for member in PrimitiveType}
+    ):
+        kind = PrimitiveType(kind)
     if isinstance(kind, PrimitiveType):
         if kind is PrimitiveType.PRIMITIVE_TYPE_INVALID:
             raise ShapeError("PRIMITIVE_TYPE_INVALID is no element type", hint="give a type such as PrimitiveType.F32")
         return kind.wrapped
     if isinstance(kind, np.dtype):
-        return OurPrimitiveType.from_dtype(kind)
+        return kind_of(kind)
     raise TypeError(
         "incompatible function arguments: the element type is a PrimitiveType or a NumPy dtype, "
         f"not {type(kind).__name__}"
     )
+
+
+def kind_of(dtype: np.dtype[Any]) -> OurPrimitiveType:
+    """The element type of a NumPy dtype. Raises ShapeError, as jaxlib's status says, where there is none."""
+    try:
+        return OurPrimitiveType.from_dtype(dtype)
+    except UnsupportedError as error:
+        raise ShapeError(f"Unknown NumPy dtype {dtype!r}", hint=error.hint) from None
 
 
 def _dtype(shape: OurShape) -> np.dtype[Any]:
@@ -261,13 +275,6 @@ def _dtype(shape: OurShape) -> np.dtype[Any]:
             f"{shape.element_type.name} has no NumPy dtype", hint="ask for the shapes in tuple_shapes()"
         )
     return shape.element_type.dtype
-
-
-def _zeros(shape: OurShape) -> np.ndarray[Any, Any]:
-    """Zeros that lie in memory as the layout says."""
-    order = shape.layout_or_default.minor_to_major[::-1]
-    made = np.zeros([shape.dimensions[d] for d in order], _dtype(shape))
-    return made.transpose(np.argsort(order)) if order else made
 
 
 class ProgramShape:
@@ -320,32 +327,3 @@ class ShapeIndex:
 
     def __repr__(self) -> str:
         return "{" + ",".join(map(str, self.wrapped)) + "}"
-
-
-class Literal:
-    """An array of a shape, zeros at first; NumPy's view of it can be written to."""
-
-    __slots__ = ("_array", "_shape")
-
-    @bound
-    def __init__(self, shape: Shape, /) -> None:
-        self._shape = shape
-        self._array = None if shape.is_tuple() else _zeros(shape.wrapped)
-
-    def shape(self) -> Shape:
-        """The shape."""
-        return self._shape
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        with status_errors():
-            if self._array is None:
-                raise UnsupportedError("a tuple is no array", hint="make a literal for each element")
-        array = self._array
-        if dtype is not None and np.dtype(dtype) != array.dtype:
-            if copy is False:
-                raise ValueError(f"a {array.dtype} literal as {np.dtype(dtype)} is a copy")
-            return array.astype(dtype)
-        return array.copy() if copy else array
-
-    def __repr__(self) -> str:
-        return f"{self._shape.wrapped.to_string(with_layout=False)} {self._array}"

@@ -57,6 +57,7 @@ from xlakit.compat.xla_client.hlo_module import (
     hlo_module_from_text as hlo_module_from_text,
     hlo_module_to_dot_graph as hlo_module_to_dot_graph,
 )
+from xlakit.compat.xla_client.literals import Literal as Literal
 from xlakit.compat.xla_client.pytree import PyTreeRegistry as PyTreeRegistry
 from xlakit.compat.xla_client.runtime import ifrt_programs as ifrt_programs
 from xlakit.compat.xla_client.runtime.array import (
@@ -109,7 +110,6 @@ from xlakit.compat.xla_client.runtime.tracebacks import (
 )
 from xlakit.compat.xla_client.shapes import (
     Layout as Layout,
-    Literal as Literal,
     ProgramShape as ProgramShape,
     Shape as Shape,
     ShapeIndex as ShapeIndex,

@@ -389,7 +389,7 @@ def print_literal(literal: Literal, *, with_shape: bool = False) -> str:
     if shape.is_token:
         return "token"
     array = literal.array
-    text = _nested(_element_texts(array, shape.element_type), array.shape)
+    text = _nested(element_texts(array, shape.element_type), array.shape)
     return f"{shape} {text}" if with_shape else text
 
 
@@ -416,7 +416,8 @@ def _nested(items: list[str], sizes: tuple[int, ...]) -> str:
     return items[0]
 
 
-def _element_texts(array: Array, kind: PrimitiveType) -> list[str]:
+def element_texts(array: Array, kind: PrimitiveType) -> list[str]:
+    """The elements of an array, as XLA prints them."""
     flat = array.reshape(-1)
     if kind is PrimitiveType.PRED:
         words = ("0", "1") if array.ndim else ("false", "true")
