@@ -77,7 +77,7 @@ def test_what_is_no_array_is_a_type_error(client):
         xc._xla.dlpack_managed_tensor_to_buffer(3, client.devices()[0], None)
     with pytest.raises(TypeError, match=r"incompatible function arguments.*array of this package"):
         xc._xla.buffer_to_dlpack_managed_tensor(None)
-    with pytest.raises(TypeError, match="Shapes"):
+    with pytest.raises(TypeError, match="tuple_shape"):
         xc.Shape.tuple_shape([1])
 
 

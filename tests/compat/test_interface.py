@@ -288,7 +288,7 @@ class TestArrays:
     def test_what_is_no_array(self, client):
         with pytest.raises(xc.XlaRuntimeError):
             client.buffer_from_pyval([1, 2])
-        with pytest.raises(TypeError, match="a int is no device"):
+        with pytest.raises(TypeError, match="device is 3"):
             client.buffer_from_pyval(1.0, 3)
 
     def test_live_arrays(self, client):

@@ -135,13 +135,18 @@ def custom_call_targets(platform: str) -> dict[str, Any]:
 
 
 @bound
-def register_custom_call_partitioner(name: str, *_: Any, **__: Any) -> None:
-    """Raises XlaRuntimeError: xlakit does not split custom calls by functions of the program."""
-    raise UnsupportedError(
-        f"custom call '{name}' cannot have a partitioner", hint="its operands are gathered, and it runs on all of them"
-    )
+def register_custom_call_partitioner(
+    name: str,
+    prop_user_sharding: Any,
+    partition: Any,
+    infer_sharding_from_operands: Any,
+    can_side_effecting_have_replicated_sharding: bool = False,
+    c_api: Any = None,
+) -> None:
+    """Functions that could split custom calls of a name: xlakit gathers their operands and computes them whole."""
 
 
+@bound
 def register_custom_call_as_batch_partitionable(target_name: str, c_api: Any = None) -> None:
     """Let custom calls of a name be split along their leading dimensions; xlakit computes them whole."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from xlakit.compat.xla_client.errors import with_status
@@ -112,7 +113,10 @@ def SVD(a: Op, max_iter: int = 100, epsilon: float = 1e-6) -> tuple[Op, Op, Op]:
         raise ValueError(f"SVD takes matrices, got {a.shape}")
     if 0 in a.shape.dimensions[-2:]:
         raise ShapeError(f"takes matrices that have elements, got {a.shape}", hint="leave out what is empty")
-    return linear_algebra.svd(a)
+    u, d, v = linear_algebra.svd(a)
+    # Of the default layout, as jaxlib's is: of a transpose it would be another.
+    flat = movement.reshape(v, [math.prod(v.shape.dimensions)])
+    return u, d, movement.reshape(flat, v.shape.dimensions)
 
 
 # -- approximate top k -----------------------------------------------------------------------------

@@ -406,7 +406,10 @@ def cuda_array_interface_to_buffer(
     raise as_status(ArgumentError("there is no GPU backend", hint="bring the array to the host, or use DLPack"))
 
 
-def batched_block_until_ready(arrays: Any, /) -> None:
+@bound
+def batched_block_until_ready(arrays: Sequence[object], /) -> None:
     """Wait for the values of arrays."""
     for array in arrays:
+        if not isinstance(array, ArrayImpl):
+            raise ArgumentError(f"a {type(array).__name__} is no array of this package", hint="leave it out")
         array.block_until_ready()

@@ -29,8 +29,9 @@ from xlakit.compat.xla_client.runtime.executable import LoadedExecutable, refuse
 from xlakit.compat.xla_client.runtime.ifrt_programs import Program, XlaCompileOptions
 from xlakit.compat.xla_client.runtime.options import CompileOptions
 from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
+from xlakit.compat.xla_client.shapes import kind_of
 from xlakit.data.layout import Layout as OurLayout
-from xlakit.errors import ArgumentError, FormatError, UnsupportedError
+from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError
 from xlakit.ir.instruction import HloModule as OurModule
 from xlakit.passes.spmd import is_to_be_split, split_over
 from xlakit.runtime.client import Client as OurClient
@@ -118,7 +119,7 @@ class Client:
 
     # -- arrays ----------------------------------------------------------------------------------
 
-    @with_status
+    @bound
     def buffer_from_pyval(
         self,
         argument: Any,
@@ -132,11 +133,6 @@ class Client:
         host_buffer_semantics: what is promised of that memory otherwise.
         """
         where = self._devices[0] if device is None else device
-        if not isinstance(where, Device):  # pyright: ignore[reportUnnecessaryIsInstance]
-            # As in jaxlib, not XlaRuntimeError, which the errors of xlakit become.
-            raise TypeError(
-                f"incompatible function arguments: a {type(where).__name__} is no device; give one of client.devices()"
-            )
         if argument is None:
             raise TypeError("incompatible function arguments: None is no array and no number")
         if isinstance(argument, ArrayImpl):
@@ -144,6 +140,7 @@ class Client:
         if not isinstance(argument, (np.ndarray, np.generic, bool, int, float, complex)):
             raise ArgumentError(f"a {type(argument).__name__} is no array and no number", hint="give an array of NumPy")
         array = np.array(argument) if force_copy else np.asarray(argument)
+        kind_of(array.dtype)
         made = where.wrapped.put(array, host_buffer_semantics=HostBufferSemantics(host_buffer_semantics).name.lower())
         return ArrayImpl.of(where, made)
 
@@ -220,7 +217,7 @@ class Client:
         self._executables.add(loaded)
         return loaded
 
-    @with_status
+    @bound
     def compile_ifrt_program(self, program: Program, options: XlaCompileOptions, /) -> LoadedExecutable:
         """The program of ``ifrt_programs.make_hlo_program`` for devices of this client."""
         refuse_callbacks(options.host_callbacks)
@@ -248,7 +245,7 @@ class Client:
         refuse_callbacks(host_callbacks)
         start = len(_MAGIC)
         if not serialized.startswith(_MAGIC) or len(serialized) < start + 8:
-            raise FormatError("not an executable that was serialized by this package", hint="compile the program")
+            raise ExecutionError("not an executable that was serialized by this package", hint="compile the program")
         end = start + 8 + int.from_bytes(serialized[start : start + 8], "little")
         options = compile_options or CompileOptions.ParseFromString(serialized[start + 8 : end])
         module = OurModule.from_proto(serialized[end:])
@@ -261,6 +258,9 @@ class Client:
         raise UnsupportedError(
             "callbacks by send and recv are not supported", hint="use xlakit.register_custom_call and a custom call"
         )
+
+    # Attributes of the platform.
+    supports_executable_serialization = True
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"Unknown attribute {name}: a client of platform cpu has none of this name")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from xlakit.compat.xla_client.binding import bound, unconstructed
-from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
+from xlakit.compat.xla_client.errors import as_status, with_status
 from xlakit.compat.xla_client.shapes import Shape
 from xlakit.errors import ArgumentError, UnsupportedError
 from xlakit.runtime.device import Device as OurDevice
@@ -131,11 +131,11 @@ class Device:
         """Append an array, or a tuple of arrays, to the infeed that programs on this device read."""
         self.wrapped.transfer_to_infeed(literal)
 
+    @bound
     def transfer_from_outfeed(self, shape: Shape, /) -> Any:
         """The next value that a program on this device has put out; waits for it."""
-        with status_errors():
-            found = self.wrapped.transfer_from_outfeed()
-            _check_is_of(found, shape)
+        found = self.wrapped.transfer_from_outfeed()
+        _check_is_of(found, shape)
         return found
 
     def __call__(self) -> Self:
@@ -170,15 +170,14 @@ class DeviceList:
     __slots__ = ("_devices",)
 
     @bound
-    def __init__(self, devices: tuple[Device, ...], /) -> None:
-        self._devices = tuple(devices)
+    def __init__(self, devices: tuple[Any, ...], /) -> None:
+        self._devices: tuple[Device, ...] = devices
 
     def __len__(self) -> int:
         return len(self._devices)
 
     def __getitem__(self, index: int | slice) -> Any:
-        found = self._devices[index]
-        return DeviceList(found) if isinstance(found, tuple) else found
+        return self._devices[index]
 
     def __iter__(self) -> Iterator[Device]:
         return iter(self._devices)
@@ -204,7 +203,7 @@ class DeviceList:
         return (MEMORY_KIND,) if self._devices else ()
 
     def __eq__(self, other: object) -> bool:
-        return tuple(other) == self._devices if isinstance(other, (DeviceList, tuple)) else False  # pyright: ignore
+        return isinstance(other, DeviceList) and other._devices == self._devices
 
     def __hash__(self) -> int:
         return hash(self._devices)

@@ -1,0 +1,105 @@
+"""Arguments and results that are easily otherwise. What is expected is what jaxlib 0.6.0 does."""
+
+import numpy as np
+import pytest
+
+from xlakit.compat import xla_client as xc
+
+ops, xe, S = xc.ops, xc._xla, xc.Shape
+
+
+@pytest.fixture(scope="module")
+def client():
+    return xc.make_cpu_client(num_devices=2)
+
+
+@pytest.fixture(scope="module")
+def negate(client):
+    builder = xc.XlaBuilder("small_negate")
+    return client.compile(builder.build(ops.Neg(ops.Parameter(builder, 0, S("f32[2]")))))
+
+
+def test_arrays_in_a_tuple_get_the_default_layout():
+    assert repr(S("(f32[2,3]{0,1}, s8[2])").with_major_to_minor_layout_if_absent()) == "(f32[2,3]{1,0}, s8[2]{0})"
+    assert repr(S("f32[2,3]{0,1}").with_major_to_minor_layout_if_absent()) == "f32[2,3]{0,1}"
+
+
+def test_element_types_are_numbers_too():
+    assert S.array_shape(11, (2,)) == S.array_shape(xc.PrimitiveType.F32, (2,))
+    with pytest.raises(TypeError):
+        S.array_shape(99, (2,))
+
+
+@pytest.mark.parametrize("dtype", ["O", "U3", "M8[s]"])
+def test_dtypes_without_an_element_type_are_invalid(client, dtype):
+    with pytest.raises(xc.XlaRuntimeError, match="INVALID_ARGUMENT: Unknown NumPy dtype"):
+        S.array_shape(np.dtype(dtype), (2,))
+    with pytest.raises(xc.XlaRuntimeError, match="INVALID_ARGUMENT"):
+        client.buffer_from_pyval(np.zeros(2, dtype))
+
+
+def test_truth_values_are_no_numbers(client):
+    for call in (
+        lambda: S("f32[2]").set_dynamic_dimension(0, 1),
+        lambda: client.buffer_from_pyval(np.float32(3), force_copy=1),
+        lambda: S.tuple_shape(iter([S("f32[]")])),
+        lambda: client.compile_ifrt_program(3, 4),
+        lambda: client.devices()[0].transfer_from_outfeed(3),
+    ):
+        with pytest.raises(TypeError, match="incompatible function arguments"):
+            call()
+    with pytest.raises(xc.XlaRuntimeError, match="INVALID_ARGUMENT"):
+        xc.batched_block_until_ready([3])
+
+
+def test_arguments_are_a_sequence(client, negate):
+    array = client.buffer_from_pyval(np.zeros(2, np.float32))
+    for call in (negate.execute, negate.execute_sharded):
+        with pytest.raises(TypeError, match="execute_sharded"):
+            call(array)
+    token = negate.execute_sharded([array], with_tokens=True).consume_token()
+    for number in (1, -1):
+        with pytest.raises(IndexError):
+            token.get_token(number)
+
+
+def test_lists_of_devices_are_of_anything(client):
+    first, second = client.devices()
+    devices = xc.DeviceList((first, second))
+    assert devices[:1] == (first,)
+    assert devices != (first, second)
+    assert devices == xc.DeviceList((first, second))
+    assert repr(xc.DeviceList(("a", "b"))) == "('a', 'b')"
+    with pytest.raises(TypeError):
+        xc.DeviceList([first])
+
+
+def test_passes_without_a_constructor_or_with_nothing_to_do(negate):
+    with pytest.raises(TypeError, match="no constructor"):
+        xe.HloPassInterface()
+    (module,) = negate.hlo_modules()
+    assert (xe.FlattenCallGraph().run(module), xe.HloDCE().run(module)) == (True, False)
+
+
+def test_partitioners_are_registered_and_not_called(client):
+    xc.register_custom_call_partitioner("small_split", None, None, None)
+    xc.register_custom_call_as_batch_partitionable("small_split")
+    assert client.supports_executable_serialization
+    with pytest.raises(xc.XlaRuntimeError, match="INTERNAL"):
+        client.deserialize_executable(b"abc", None)
+
+
+@pytest.mark.parametrize("shape", ["f32[3,2]", "f32[2,2]", "c64[2,3]", "f64[2,3,3]"])
+def test_singular_vectors_have_the_default_layout(client, shape):
+    builder = xc.XlaBuilder("small_svd")
+    x = ops.Parameter(builder, 0, S(shape))
+    found = ops.SVD(x)
+    for part in found:
+        laid_out = builder.get_shape(part)
+        assert laid_out == S.array_shape(laid_out.element_type(), laid_out.dimensions())
+    values = np.random.default_rng(0).standard_normal(S(shape).dimensions()).astype(S(shape).element_type())
+    results = client.compile(builder.build(ops.Tuple(builder, list(found)))).execute([client.buffer_from_pyval(values)])
+    u, d, v = (np.asarray(result) for result in results)
+    n = d.shape[-1]
+    product = (u[..., :n] * d[..., None, :]) @ v[..., :n].conj().swapaxes(-1, -2)
+    assert np.allclose(product, values, atol=1e-5)
