@@ -103,3 +103,25 @@ def test_singular_vectors_have_the_default_layout(client, shape):
     n = d.shape[-1]
     product = (u[..., :n] * d[..., None, :]) @ v[..., :n].conj().swapaxes(-1, -2)
     assert np.allclose(product, values, atol=1e-5)
+
+
+def test_after_an_error_a_builder_gives_no_shapes():
+    builder = xc.XlaBuilder("small_broken")
+    x, y = (ops.Parameter(builder, number, S(shape)) for number, shape in enumerate(("f32[2]", "f32[3]")))
+    ops.Add(x, y)
+    for call in (builder.get_shape, builder.is_constant):
+        with pytest.raises(xc.XlaRuntimeError, match="Binary op with incompatible shapes"):
+            call(x)
+
+
+def test_members_of_enumerations_are_numbers_too():
+    builder = xc.XlaBuilder("small_numbers")
+    x = ops.Parameter(builder, 0, S("c64[2]"))
+    assert repr(builder.get_shape(ops.Fft(x, 0, [2]))) == "c64[2]{0}"
+    with pytest.raises(TypeError, match="FftType"):
+        ops.Fft(x, 9, [2])
+    with pytest.raises(TypeError, match="Constant"):
+        ops.Constant(builder, None)
+    ops.Sort(builder, [])
+    with pytest.raises(xc.XlaRuntimeError, match="at least one array"):
+        builder.build()

@@ -8,6 +8,7 @@ any real number, and a bool only True or False.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import inspect
@@ -21,7 +22,7 @@ from xlakit.errors import XlakitError
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_Member = TypeVar("_Member")
+_Member = TypeVar("_Member", bound=enum.Enum)
 
 Convert = Callable[[Any], Any]
 
@@ -131,7 +132,10 @@ def fields_of(record: object, *names: str) -> Any:
 
 
 def member_of(value: object, kind: type[_Member]) -> _Member:
-    """The value, if it is a member of an enumeration. Raises TypeError."""
+    """The value, if it is a member of an enumeration, or the member of a number. Raises TypeError."""
+    if isinstance(value, int) and not isinstance(value, kind):
+        with contextlib.suppress(ValueError):
+            value = kind(value)
     if not isinstance(value, kind):
         raise TypeError(f"incompatible function arguments: {_shown(value)} is no {kind.__name__}")
     return value

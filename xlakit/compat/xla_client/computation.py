@@ -164,7 +164,8 @@ class XlaBuilder:
     Build = build
 
     def get_shape(self, op: XlaOp, /) -> Shape:
-        """The shape of an operation."""
+        """The shape of an operation. Raises XlaRuntimeError with the first error of this builder."""
+        self._raise_error()
         return Shape.of(inferred_shape(self._own(op).instruction))
 
     GetShape = get_shape
@@ -177,6 +178,7 @@ class XlaBuilder:
 
     def is_constant(self, op: XlaOp, /) -> bool:
         """Whether a value depends on constants only."""
+        self._raise_error()
         with status_errors():
             return self.wrapped.is_constant(self._own(op))
 

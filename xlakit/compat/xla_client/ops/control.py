@@ -18,6 +18,7 @@ from xlakit.compat.xla_client.ops.operations import (
     overloaded,
 )
 from xlakit.compat.xla_client.ops.records import gather_numbers_of, scatter_numbers_of
+from xlakit.errors import ShapeError
 from xlakit.ops import control, gather, reduction, scatter, sort, windows
 from xlakit.ops.elementwise import compare
 
@@ -190,6 +191,8 @@ def Sort(
     is_stable: bool = False,
 ) -> Op:
     """Arrays sorted along a dimension, the last by default, in the order of the first, or of a comparator."""
+    if not operands:
+        raise ShapeError("takes at least one array", hint="give the keys first")
     return sort.sort(
         list(operands),
         composed.order(operands, "compare-less-than", compare.lt_total_order) if comparator is None else comparator,

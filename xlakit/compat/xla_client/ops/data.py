@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from xlakit.compat.xla_client.binding import incompatible
 from xlakit.compat.xla_client.ops import composed
 from xlakit.compat.xla_client.ops.operations import Builder, Ints, Kind, Op, Ops, Record, Shaped, operation, overloaded
 from xlakit.compat.xla_client.ops.records import padding_of
@@ -38,6 +39,8 @@ def literal_of(value: Any) -> Literal:
 @operation
 def Constant(builder: Builder, literal: Any) -> Op:
     """A constant of an array or a number; Python's numbers are S64, F64 and C128."""
+    if literal is None:
+        raise incompatible("Constant", "the literal is an array or a number")
     return composed.constant(builder, literal_of(literal))
 
 
