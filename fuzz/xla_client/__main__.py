@@ -5,10 +5,10 @@ PYTHON is that of an environment with jaxlib 0.6.0, NumPy and ml_dtypes::
     python -m venv ENVIRONMENT && ENVIRONMENT/bin/pip install jaxlib==0.6.0
     python -m fuzz.xla_client --reference ENVIRONMENT/bin/python --count 2000
 
-Compares the parameters of all functions and methods, then drawn calls of the functions of ``ops``: shapes and results
-of those that both accept, types of exceptions of the others. Every second call has a fault. Each module answers in a
-process of its own; a call that ends jaxlib's process, or does not end, is counted and left out. ``--seed N --count 1``
-repeats one call.
+Compares the parameters of all functions and methods and the values of the expressions in ``expressions/``, where that
+is asked for, then drawn calls of the functions of ``ops``: shapes, results and costs of those that both accept, types
+of exceptions of the others. Every second call has a fault. Each module answers in a process of its own; a call that ends
+jaxlib's process, or does not end, is counted and left out. ``--seed N --count 1`` repeats one call.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any
 from fuzz.xla_client.calls import DRAWS, drawn
 from fuzz.xla_client.compared import difference
 from fuzz.xla_client.draft import Call, spoiled
+from fuzz.xla_client.expressions import questions
 from fuzz.xla_client.probe import DIED
 
 _ROOT = Path(__file__).parents[2]
@@ -119,6 +120,23 @@ def compare_calls(ours: Answers, reference: Answers, seeds: Sequence[int], ops: 
     return differing
 
 
+def compare_expressions(ours: Answers, reference: Answers) -> int:
+    """Print the expressions whose values differ; gives their number."""
+    count = differing = died = 0
+    for on_purpose, question in questions():
+        theirs, mine = reference.ask(question), ours.ask(question)
+        count += 1
+        died += theirs.get("error") == DIED
+        if on_purpose or theirs == mine or "error" in theirs or "raises NameError" in theirs["words"]:
+            # After jaxlib's process ended, names of a block are not known any more.
+            continue
+        differing += 1
+        words = [answer.get("words", "the process ends")[:300] for answer in (mine, theirs)]
+        print(f"{question['block']}: {question['expression']}\n  {words[0]}\n  instead of {words[1]}", flush=True)
+    print(f"{count} expressions, {died} end jaxlib's process; {differing} differ")
+    return differing
+
+
 def shown(call: Call) -> str:
     """A call as one line."""
     operands = [f"{dtype}{dimensions}" for dtype, dimensions, _ in call["operands"]]
@@ -137,13 +155,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="that of the first call")
     parser.add_argument("--ops", nargs="+", choices=sorted(DRAWS), default=sorted(DRAWS), metavar="OP")
     parser.add_argument("--signatures", action="store_true", help="compare parameters of functions, too")
+    parser.add_argument("--expressions", action="store_true", help="compare values of expressions, too")
     asked = parser.parse_args(arguments)
     ours, reference = Answers(sys.executable, "ours"), Answers(asked.reference, "reference")
     try:
         lines = compare_signatures(ours, reference) if asked.signatures else []
         print("\n".join(lines))
+        expressions = compare_expressions(ours, reference) if asked.expressions else 0
         seeds = range(asked.seed, asked.seed + asked.count)
-        return 1 if compare_calls(ours, reference, seeds, asked.ops) + len(lines) else 0
+        return 1 if compare_calls(ours, reference, seeds, asked.ops) + len(lines) + expressions else 0
     finally:
         ours.close()
         reference.close()

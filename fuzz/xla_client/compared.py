@@ -15,6 +15,11 @@ _ANY_VALUES = frozenset({"RngNormal", "RngUniform"})
 _EITHER_SIGN = frozenset({"Eigh", "QR", "QrDecomposition", "SVD"})
 # jaxlib's iterations end at an epsilon that is their argument.
 _LOOSE = frozenset({"Eigh", "SVD"})
+# What is computed by other instructions than jaxlib's, which cost otherwise.
+_OTHER_COSTS = _EITHER_SIGN | {
+    "Acos", "Asin", "Asinh", "BesselI0e", "BesselI1e", "Digamma", "ErfInv", "Erfc", "Igamma", "IgammaGradA", "Igammac",
+    "LU", "Lgamma", "NextAfter", "RandomGammaGrad", "RegularizedIncompleteBeta", "Zeta",
+}  # fmt: skip
 # By type: relative to the number, or to the largest one of the result.
 _TOLERANCES = {
     "float32": 2e-5,
@@ -38,10 +43,21 @@ def difference(call: Call, ours: Answer, reference: Answer) -> str:
         return "" if ours["error"] == reference["error"] else f"{_short(ours)} instead of {_short(reference)}"
     if "value" in ours or "value" in reference or ours["shape"] != reference["shape"]:
         return "" if ours == reference else f"{_short(ours)} instead of {_short(reference)}"
+    if call["op"] not in _OTHER_COSTS and (found := _costs(ours["cost"], reference["cost"])):
+        return found
     if call["op"] in _ANY_VALUES:
         return ""
     pairs = zip(ours["results"], reference["results"], strict=True)
     return next((found for pair in pairs if (found := _values(call["op"], *pair))), "")
+
+
+def _costs(ours: dict[str, float], reference: dict[str, float]) -> str:
+    for name in sorted(ours.keys() | reference.keys()):
+        x, y = ours.get(name, 0.0), reference.get(name, 0.0)
+        # Of nothing jaxlib knows no share, and a reduction of nothing has less than no operations.
+        if math.isfinite(y) and y >= 0 and not math.isclose(x, y, rel_tol=1e-6):
+            return f"costs {x} instead of {y} {name}"
+    return ""
 
 
 def is_left_out(call: Call) -> bool:

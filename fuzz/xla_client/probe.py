@@ -8,8 +8,10 @@ a list that begins with its kind, see :class:`_Program`.
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import json
+import math
 import os
 import re
 import sys
@@ -18,6 +20,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
+from fuzz.xla_client.expressions import Evaluator
 
 Array = np.ndarray[Any, Any]
 
@@ -129,9 +133,12 @@ class Probe:
     def __init__(self, xc: Any) -> None:
         self._xc = xc
         self._client = xc.make_cpu_client()
+        self._evaluator = Evaluator(xc)
 
     def answer(self, question: dict[str, Any]) -> Any:
         """The answer; an exception is one, too."""
+        if "expression" in question:
+            return {"words": self._evaluator.answer(question)}
         if "op" not in question:
             return signatures(self._xc) if "signatures" in question else question
         try:
@@ -150,11 +157,27 @@ class Probe:
             made = self._xc.ops.Tuple(program.builder, list(made))
         if not isinstance(made, self._xc.XlaOp):
             return {"value": repr(made)}
-        shape = repr(program.builder.get_shape(made))
-        module = self._xc._xla.mlir.xla_computation_to_mlir_module(program.builder.build(made))
+        shape = program.builder.get_shape(made)
+        built = program.builder.build(made)
+        cost = self._xc._xla.hlo_module_cost_analysis(self._client, built.as_hlo_module())
+        module = self._xc._xla.mlir.xla_computation_to_mlir_module(built)
         buffers = [self._client.buffer_from_pyval(operand) for operand in operands]
         results = self._client.compile(module).execute(buffers)
-        return {"shape": shape, "results": [plain_of(np.asarray(result)) for result in results]}
+        leaves = shape.tuple_shapes() if shape.is_tuple() else [shape]
+        found = [plain_of(values_of(*pair)) for pair in zip(results, leaves, strict=True)]
+        return {"shape": repr(shape), "results": found, "cost": cost}
+
+
+def values_of(result: Any, shape: Any) -> Array:
+    """The values of an array of either module, of this shape."""
+    if shape.numpy_dtype() != ml_dtypes.bfloat16:
+        return np.asarray(result)
+    # BF16 has no buffer protocol, and jaxlib's arrays have nothing else where JAX is not installed.
+    result.block_until_ready()
+    dimensions = shape.dimensions()
+    size = 2 * math.prod(dimensions)
+    raw = ctypes.string_at(result.unsafe_buffer_pointer(), size) if size else b""
+    return np.frombuffer(raw, ml_dtypes.bfloat16).reshape(dimensions)
 
 
 def signatures(xc: Any) -> dict[str, list[str]]:

@@ -125,3 +125,27 @@ def test_members_of_enumerations_are_numbers_too():
     ops.Sort(builder, [])
     with pytest.raises(xc.XlaRuntimeError, match="at least one array"):
         builder.build()
+
+
+@pytest.mark.parametrize(
+    ("devices", "kinds", "text"),
+    [
+        ([[[0, 1]]], "R", "{replicated}"),
+        ([[0, 1]], "M", "{manual}"),
+        ([[0, 1]], "RR", "{replicated}"),
+        ([[[0], [1]]], "M", "{devices=[1,2]0,1}"),
+        ([[[0, 1], [2, 3]]], "RM", "{devices=[1,2,2]0,2,1,3 last_tile_dims={manual, replicated}}"),
+        ([[[0, 1], [2, 3]]], "R", "{devices=[1,2,2]0,1,2,3 last_tile_dim_replicate}"),
+        ([[0]], "", "{devices=[1,1]0}"),
+    ],
+)
+def test_subgroups_of_shardings(devices, kinds, text):
+    types = [{"R": xc.OpSharding.Type.REPLICATED, "M": xc.OpSharding.Type.MANUAL}[kind] for kind in kinds]
+    assert repr(xc.HloSharding.subgroup_with_device_ordering(np.array(devices), types)) == text
+
+
+def test_subgroups_of_devices_in_order():
+    replicated = [xc.OpSharding.Type.REPLICATED]
+    assert repr(xc.HloSharding.iota_tile((1, 2), (2,), (0,), replicated)) == "{replicated}"
+    assert repr(xc.HloSharding.iota_tile((2, 1), (2,), (0,), replicated)) == "{devices=[2]<=[2]}"
+    assert repr(xc.HloSharding.iota_tile((2, 2), (4,), (0,), replicated)).endswith("<=[4] last_tile_dim_replicate}")

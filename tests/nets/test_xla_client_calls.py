@@ -8,6 +8,7 @@ import pytest
 from fuzz.xla_client.calls import DRAWS, drawn
 from fuzz.xla_client.compared import difference
 from fuzz.xla_client.draft import Draft, spoiled
+from fuzz.xla_client.expressions import questions
 from fuzz.xla_client.probe import DIED, Probe, signatures
 from xlakit.compat import xla_client
 
@@ -42,6 +43,22 @@ def test_differences_are_found(probe):
     assert "element 0" in difference(call, answer, other)
     assert "instead of" in difference(call, answer, {"error": "TypeError", "message": ""})
     assert not difference(call, answer, {"error": DIED})
+
+
+def test_costs_are_compared(probe):
+    call = drawn(0, ["Floor"])
+    answer = probe.answer(call)
+    other = copy.deepcopy(answer)
+    other["cost"]["flops"] = 1e9
+    assert "1000000000.0 flops" in difference(call, answer, other)
+
+
+def test_expressions_are_answered_in_words(probe):
+    asked = [question for _, question in questions() if question["block"].endswith((": layout", ": shapeindex"))]
+    words = {question["expression"]: probe.answer(question)["words"] for question in asked}
+    assert words["L([1, 0], [(8,)], 0) == L([1, 0])"] == "False"
+    assert words["L(3)"] == "raises TypeError "
+    assert not [line for line, word in words.items() if "NameError" in word]
 
 
 def test_signatures_name_parameters():

@@ -2,7 +2,7 @@
 
 Annotations may be classes, ``X | None``, ``Sequence[X]``, tuples of a fixed length, and ``Annotated[Any, X]``, whose
 arguments are X; everything else takes any value.
-An integer is any number with ``__index__`` of 64 bits, and so may be a member of an enumeration of integers; a float is
+An integer is any number with ``__index__`` of 64 bits, and so may be a member of an enumeration; a float is
 any real number, and a bool only True or False.
 """
 
@@ -163,7 +163,7 @@ def convert_of(hint: Any) -> Convert:
         return _SCALARS[hint]
     if origin is Callable:
         return _callable
-    if isinstance(hint, type) and issubclass(hint, enum.IntEnum):
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return functools.partial(_number_of, hint)
     if isinstance(origin or hint, type) and hint not in (object, Any):
         return functools.partial(_instance, origin or hint)
@@ -186,8 +186,8 @@ def _instance(kind: type, value: Any) -> Any:
     return value
 
 
-def _number_of(kind: type[enum.IntEnum], value: Any) -> Any:
-    """A member of an enumeration of integers, or the member of this number."""
+def _number_of(kind: type[enum.Enum], value: Any) -> Any:
+    """A member of an enumeration, or the member of this number."""
     if isinstance(value, kind):
         return value
     if isinstance(value, enum.Enum):

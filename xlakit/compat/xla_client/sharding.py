@@ -297,10 +297,30 @@ class HloSharding:
 
 
 def _tiled(sharding: OurSharding, subgroup_types: Sequence[OpSharding_Type]) -> HloSharding:
-    kinds = tuple(kind.name for kind in subgroup_types)
-    if kinds == ("REPLICATED",):
-        return HloSharding(replace(sharding, replicate_on_last_tile_dim=True))
-    return HloSharding(replace(sharding, last_tile_dims=kinds))
+    """Tiles with subgroups as XLA keeps them: one of each kind, replicated ones last, and none of one device."""
+    kinds, counts = [kind.name for kind in subgroup_types], sharding.tile_dimensions
+    if not kinds:
+        return HloSharding(sharding)
+    rank = len(counts) - len(kinds)
+    order = sorted(range(len(kinds)), key=lambda n: (kinds[n] == "REPLICATED", kinds[n]))
+    sizes: dict[str, int] = {}
+    for n in order:
+        sizes[kinds[n]] = sizes.get(kinds[n], 1) * counts[rank + n]
+    sizes = {kind: size for kind, size in sizes.items() if size > 1}
+    if math.prod(counts[:rank]) == 1 and list(sizes) in (["REPLICATED"], ["MANUAL"]):
+        return HloSharding(OurSharding(next(iter(sizes))))
+    if order != sorted(order):
+        grid = np.asarray(_plain(sharding).devices).reshape(counts)
+        moved = grid.transpose([*range(rank), *(rank + n for n in order)])
+        sharding = replace(sharding, devices=tuple(int(d) for d in moved.ravel()), iota=None)
+    dimensions = (*counts[:rank], *sizes.values())
+    if sharding.iota is not None:
+        sharding = replace(sharding, iota=replace(sharding.iota, dimensions=dimensions))
+    replicated = list(sizes) == ["REPLICATED"]
+    last = () if replicated else tuple(sizes)
+    return HloSharding(
+        replace(sharding, tile_dimensions=dimensions, replicate_on_last_tile_dim=replicated, last_tile_dims=last)
+    )
 
 
 def _plain(sharding: OurSharding) -> OurSharding:

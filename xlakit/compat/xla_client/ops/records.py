@@ -21,7 +21,7 @@ def precision_of(config: Any, operands: int = 2) -> PrecisionConfig | None:
     given: Sequence[Any] = getattr(config, "operand_precision", None) or ()
     if not hasattr(config, "operand_precision"):
         given = [fields_of(config, "value")] * operands
-    return PrecisionConfig(tuple(Precision(p.value) for p in given)) if given else None
+    return PrecisionConfig(tuple(Precision(fields_of(p, "value").value) for p in given)) if given else None
 
 
 def accuracy_of(accuracy: Any) -> ResultAccuracy | None:
