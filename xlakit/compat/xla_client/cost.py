@@ -16,6 +16,7 @@ from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import AfterAll, Constant, OptimizationBarrier, Parameter, Tuple
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from xlakit.ops.elementwise.convert import BitcastConvert
 from xlakit.ops.fft import Fft
 from xlakit.ops.gather import Gather
 from xlakit.ops.linear_algebra import Cholesky, TriangularSolve
@@ -101,7 +102,7 @@ def _flops(instruction: Instruction) -> float | None:
         window = math.prod(d.size for d in op.window.dimensions)
         applied = (window - 1) * flops_of(op.select) + flops_of(op.scatter)
         return _elements(instruction.operands[1].shape) * applied
-    return count if instruction.opcode == "bitcast-convert" else None
+    return count if isinstance(op, BitcastConvert) else None
 
 
 def _moved(instruction: Instruction) -> tuple[list[tuple[float, float]], float]:
