@@ -149,3 +149,14 @@ def test_subgroups_of_devices_in_order():
     assert repr(xc.HloSharding.iota_tile((1, 2), (2,), (0,), replicated)) == "{replicated}"
     assert repr(xc.HloSharding.iota_tile((2, 1), (2,), (0,), replicated)) == "{devices=[2]<=[2]}"
     assert repr(xc.HloSharding.iota_tile((2, 2), (4,), (0,), replicated)).endswith("<=[4] last_tile_dim_replicate}")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "bool"])
+def test_the_arc_sine_takes_short_integers(client, dtype):
+    builder = xc.XlaBuilder("small_asin")
+    x = np.array([0, 1, 1], dtype)
+    ops.Asin(ops.Parameter(builder, 0, xc.shape_from_pyval(x)))
+    (found,) = client.compile(builder.build()).execute([client.buffer_from_pyval(x)])
+    assert np.array_equal(np.asarray(found), np.arcsin(x.astype(np.float32)).astype(dtype))
+    with pytest.raises(xc.XlaRuntimeError, match="INVALID_ARGUMENT"):
+        builder.get_shape(ops.Asin(ops.Parameter(builder, 0, S("s32[3]"))))

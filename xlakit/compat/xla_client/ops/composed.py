@@ -90,11 +90,11 @@ def acos(x: _Op) -> _Op:
 
 
 def asin(x: _Op) -> _Op:
-    """The arc sine, of the arc tangent of x and 1 + sqrt(1 - x^2)."""
+    """The arc sine, of the arc tangent of x and 1 + sqrt(1 - x^2); also of integers of less than 32 bits, in F32."""
+    if x.shape.is_array and x.shape.element_type.bit_width < 32:
+        return _in_f32(asin, x)
     if _has_no_rule(x) or _is_complex(x):
         return elementary.asin(x)
-    if x.shape.element_type.bit_width < 32:
-        return _in_f32(asin, x)
     one, two = _number(x, 1), _number(x, 2)
     cosine = elementary.sqrt(binary.mul(binary.sub(one, x), binary.add(one, x)))
     return binary.mul(two, binary.atan2(x, binary.add(one, cosine)))
