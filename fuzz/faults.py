@@ -1,7 +1,7 @@
 """``python -m fuzz.faults``: faults injected into running programs, how each ended, and after how long.
 
-Each ends with the error that it should, which says who waits where for whom, within its time; leaves no thread; and the
-execution context works afterwards. The exit status is 1 where one does not.
+Each ends within its time with the error that it should, which names the waiting devices, their instructions and what
+they wait for; it leaves no thread, and the execution context works afterwards. The exit status is 1 where one does not.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ FAULTY: Final = str(_HERE / "faulty.py")
 BROKEN: Final = str(_HERE / "broken_compiler.py")
 _MOST_INSTRUCTIONS = 5
 _APPLYING: Final = ("reduce", "reduce-window", "scatter", "select-and-scatter", "sort", "map")
-# The program that each fault of faulty.py is seeded into, and who made its HLO: JAX, or XLA's passes.
+# The program that each fault of faulty.py is seeded into, and the origin of its HLO: JAX, or XLA's passes.
 REDUCED: Final[Mapping[str, tuple[str, str]]] = {
     "opcode": ("transformer", "jax"),
     "rank": ("transformer", "jax"),

@@ -134,6 +134,8 @@ def test_eigenvalues_of_any_matrix():
     vector = packed[:, first] + 1j * packed[:, first + 1]
     np.testing.assert_allclose(a @ vector, vector * values[first], atol=1e-4)
     turned = (a * 1j).astype(np.complex64)
+    with pytest.raises(ShapeError, match="result 1"):
+        called("cuhybrid_eig_real", f"({pairs}, c64[4,4], c64[4,4], s32[])", [turned], config)
     values, _, vectors, _ = called("cuhybrid_eig_comp", "(c64[4], c64[4,4], c64[4,4], s32[])", [turned], config)
     np.testing.assert_allclose(turned @ vectors, vectors * values, atol=1e-4)
 
@@ -177,19 +179,31 @@ def test_radix_sort():
         np.testing.assert_array_equal(found, [wanted])
 
 
-def test_approximate_selection_is_exact():
-    text = """HloModule m
+SELECTION = """HloModule m
 gt { a = f32[] parameter(0) b = f32[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3)
   ROOT r = pred[] compare(a, b), direction=GT }
 ENTRY e { x = f32[2,16] parameter(0) i = s32[2,16] iota(), iota_dimension=1
   low = f32[] constant(-inf) none = s32[] constant(-1)
   ROOT r = (f32[2,4], s32[2,4]) custom-call(x, i, low, none), custom_call_target="PartialReduce",
     called_computations={gt}, backend_config={"log2_reduction":2,"reduction_dim":1,"top_k":3} }"""
+
+
+def test_approximate_selection_is_exact():
     x = drawn((2, 16), "f32", 5)
     for backend in ("cpu", "interpreter"):
-        values, places = xlakit.compile(xlakit.HloModule.from_text(text), backend=backend)(x)
+        values, places = xlakit.compile(xlakit.HloModule.from_text(SELECTION), backend=backend)(x)
         np.testing.assert_array_equal(values, -np.sort(-x)[:, :4])
         np.testing.assert_array_equal(np.take_along_axis(x, np.asarray(places), 1), values)
+
+
+@pytest.mark.parametrize(
+    ("result", "rule"),
+    [("(f32[8], s32[8])", "has another rank"), ("(f32[2,17], s32[2,17])", "more elements")],
+)
+def test_a_selection_of_another_rank_or_more_elements_is_refused(result, rule):
+    text = SELECTION.replace("(f32[2,4], s32[2,4])", result)
+    with pytest.raises(ShapeError, match=rule):
+        xlakit.compile(xlakit.HloModule.from_text(text), backend="interpreter")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def check_results_come_later():
     z = slow(COUNT, y) * 2
     both = jax.jit(lambda y, z: (y.sum(), z - y))(y, z)
     assert not z.is_ready() and not both[1].is_ready()
-    # The GIL is not held by who waits.
+    # A waiting thread does not hold the GIL.
     steps = []
     thread = threading.Thread(target=lambda: [steps.append(None) or time.sleep(1e-4) for _ in range(20)])
     thread.start()

@@ -25,13 +25,13 @@ def bits(rng, kind, *sizes):
 def nibbles(array):
     """Low and high nibbles, as wide numbers: with a sign where the type has one."""
     octets = array.view(np.uint8).astype(np.int64)
-    halves = [octets % 16, octets // 16]
-    return halves if array.dtype == np.uint8 else [np.where(h < 8, h, h - 16) for h in halves]
+    unsigned = [octets % 16, octets // 16]
+    return unsigned if array.dtype == np.uint8 else [np.where(u < 8, u, u - 16) for u in unsigned]
 
 
 def sums(formula, *arrays):
     """``einsum`` of the low nibbles plus that of the high ones."""
-    return sum(np.einsum(formula, *halves) for halves in zip(*map(nibbles, arrays), strict=True))
+    return sum(np.einsum(formula, *pair) for pair in zip(*map(nibbles, arrays), strict=True))
 
 
 def run(text, backend, *arrays):

@@ -1,4 +1,4 @@
-"""Which results hang on the order of sums, or on who computes a constant."""
+"""Which results depend on the order of sums, or on where a constant is computed."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_a_copy_of_what_is_still_to_come(client, device):
     pending = held.start(device.put(floats(1, 2, 3, 4)))
     copy = pending.copy_to_device(client.devices()[1])
     alias = pending.copy_to_device(device)
-    # Who asked before keeps what he asked for.
+    # An earlier request keeps its copy.
     pending.delete()
     assert not copy.is_ready()
     held.end()

@@ -295,7 +295,7 @@ class Replicas:
         with self._lock:
             launch = self._native.pop(run, None)
         if record.field("asked"):
-            # Those who may still want to stop it keep it.
+            # Runs that may still be canceled keep it.
             (record if launch is None else launch.record).own()
         if launch is not None:
             launch.close()

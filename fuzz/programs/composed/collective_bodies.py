@@ -121,7 +121,7 @@ def collective_reduce(author: Author, scope: Scope) -> None:
 
 
 def number(author: Author, scope: Scope) -> None:
-    """Who runs it, as part of what follows."""
+    """The number of the replica or partition, added to an array."""
     name = scope.add("u32", (), f"{author.pick(('replica-id', 'partition-id'))}()")
     made = scope.add("s32", (), f"convert({name.name})")
     one = author.operand(scope, "s32")
@@ -211,7 +211,7 @@ def branches(author: Author, scope: Scope, depth: int) -> None:
     if ids == "any":
         predicate = scope.emit("pred[]", f"constant({author.pick(('true', 'false'))})")
     else:
-        # Those who meet have the same id of the other kind.
+        # Members of a rendezvous have the same id of the other kind.
         own = scope.emit("u32[]", "partition-id()" if ids == "replicas" else "replica-id()")
         one = scope.emit("u32[]", "constant(1)")
         predicate = scope.emit("pred[]", f"compare({own}, {one}), direction=LT")

@@ -99,7 +99,7 @@ class Author:
             sizes[self.integer(0, len(sizes) - 1)] = self.pick((17, 33, 64))
         return sizes
 
-    # -- who meets ---------------------------------------------------------------------------------
+    # -- groups ------------------------------------------------------------------------------------
 
     def groups(self, scope: Scope, *, spans: bool, various: bool = False) -> Groups:
         """Groups of a collective.

@@ -112,7 +112,7 @@ def all_to_all(draft: Draft, case: str) -> Program:
 
 @family("collective-permute", ("f32", "s32", "pred"), 0.8)
 def collective_permute(draft: Draft, case: str) -> Program:
-    """From some replicas to others; who gets nothing has zeros."""
+    """From some replicas to others; a replica that receives nothing has zeros."""
     count = draft.pick([2, 4])
     draft.replicas(count)
     dims = draft.dims()

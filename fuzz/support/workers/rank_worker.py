@@ -2,7 +2,7 @@
 
 It runs a program on all of them, then one that a fault meets.
 
-It says who it is, waits until a file is there, and says how each of its programs ended.
+It prints its rank, waits until a file is there, and says how each of its programs ended.
 """
 
 from __future__ import annotations

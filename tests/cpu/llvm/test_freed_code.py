@@ -1,4 +1,4 @@
-"""Machine code goes with the last who holds it, and what LLVM keeps of it goes, too."""
+"""Machine code is freed with its last owner, and what LLVM keeps of it, too."""
 
 import gc
 import threading

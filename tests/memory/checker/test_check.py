@@ -1,4 +1,4 @@
-"""The checker accepts right plans, and says of wrong ones which step reads what, and who has written there."""
+"""The checker accepts right plans, and names for wrong ones the step that reads, the value, and the last writer."""
 
 import random
 from collections import Counter

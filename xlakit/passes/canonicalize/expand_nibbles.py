@@ -41,6 +41,6 @@ def _unpacked(array: Instruction, dimension: int, make: HloBuilder) -> Instructi
     right = "shift-right-arithmetic" if array.shape.element_type.is_signed else "shift-right-logical"
     low = make.apply(right, make.apply("shift-left", array, bits), bits)
     split = [*sizes[: dimension + 1], 1, *sizes[dimension + 1 :]]
-    halves = [make.reshape(half, split) for half in (low, make.apply(right, array, bits))]
+    nibbles = [make.reshape(nibble, split) for nibble in (low, make.apply(right, array, bits))]
     sizes[dimension] *= 2
-    return make.reshape(make.add(Concatenate(dimension=dimension + 1), *halves), sizes)
+    return make.reshape(make.add(Concatenate(dimension=dimension + 1), *nibbles), sizes)

@@ -47,7 +47,8 @@ class _Matrices:
         shape = foreign.operands[0].shape if foreign.operands else Shape(PrimitiveType.TOKEN)
         if not shape.is_array or shape.rank < 2 or shape.element_type not in _LETTERS:
             raise ShapeError(
-                f"takes matrices of f32, f64, c64 or c128, got {shape}", hint="see the JAX function's page"
+                f"takes matrices of f32, f64, c64 or c128, got {shape}",
+                hint="convert integers and 16-bit floats to f32, and reshape a vector to a matrix of one column",
             )
         *batch, rows, columns = shape.dimensions
         if square and rows != columns:
@@ -200,14 +201,8 @@ def _svd(foreign: Foreign) -> list[XlaOp]:
     return m.call("gesdd", operands, shapes, mode=mode)
 
 
-def eig_real(foreign: Foreign) -> XlaOp:
-    """Real and imaginary parts of eigenvalues, left and right eigenvectors, and ``info``."""
-    real_values, imaginary, left, right, info = _geev(foreign)
-    return foreign.all_finished([real_values, imaginary, left, right, info])
-
-
-def eig_complex(foreign: Foreign) -> XlaOp:
-    """Eigenvalues, left and right eigenvectors, and ``info``."""
+def eig(foreign: Foreign) -> XlaOp:
+    """Eigenvalues (of real matrices in two arrays: real and imaginary parts), left and right eigenvectors, ``info``."""
     return foreign.all_finished(_geev(foreign))
 
 

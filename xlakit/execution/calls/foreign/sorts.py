@@ -43,8 +43,13 @@ def partial_reduce(foreign: Foreign) -> XlaOp:
     rank = arrays[0].shape.rank
     if not 0 <= along < rank:
         raise ShapeError(f"backend_config has reduction_dim {along}", hint=f"it must be from 0 to {rank - 1}")
+    if foreign.result.rank != rank:
+        raise ShapeError(
+            f"the result {foreign.result} has another rank than {arrays[0].shape}",
+            hint=f"declare a result with the sizes of the array, apart from that of dimension {along}",
+        )
     sizes = list(arrays[0].shape.dimensions)
-    wanted = foreign.result.dimensions[along] if foreign.result.rank == rank else sizes[along] + 1
+    wanted = foreign.result.dimensions[along]
     if wanted > sizes[along]:
         raise ShapeError(
             f"the result {foreign.result} has more elements along dimension {along} than {arrays[0].shape}",

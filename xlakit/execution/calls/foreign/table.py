@@ -42,8 +42,8 @@ _SOLVERS = {
 _KERNELS = {
     "_cholesky_update_ffi": "cholesky_update",
     "_lu_pivots_to_permutation": "permutation",
-    "hybrid_eig_comp": "eig_complex",
-    "hybrid_eig_real": "eig_real",
+    "hybrid_eig_comp": "eig",
+    "hybrid_eig_real": "eig",
     "hybrid_geqp3": "geqp3",
     "sparse_gtsv2_ffi": "gtsv2",
 }
