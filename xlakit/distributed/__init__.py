@@ -26,6 +26,7 @@ has them all. See docs/distributed.md.
     processors.py     how the processes of a machine share its processors
 """
 
-from xlakit.distributed.launch import Cluster, initialize
+from xlakit.distributed.launch import initialize
+from xlakit.runtime.cluster import Cluster
 
 __all__ = ["Cluster", "initialize"]

@@ -10,105 +10,19 @@ from __future__ import annotations
 import atexit
 from functools import partial
 
-from xlakit.arguments import converting, name_type
-from xlakit.deprecation import warn_renamed
+from xlakit.arguments import converting
 from xlakit.distributed import mpi
 from xlakit.distributed.connections import process_name
 from xlakit.distributed.messages import TOKEN_BYTES
 from xlakit.distributed.mpi_transport import MpiTransport
 from xlakit.distributed.network import Network
 from xlakit.distributed.processors import own_processors, share_processors
-from xlakit.distributed.session import NetworkSession
 from xlakit.errors import ArgumentError
-from xlakit.execution.context import ExecutionContext
-from xlakit.execution.run import Run
+from xlakit.runtime.cluster import Cluster
 from xlakit.settings import default_timeout
 
 # How long a process that ends with an error waits for the others to report theirs, in seconds.
 _GRACE = 2.0
-
-
-class Cluster:
-    """The processes of a program, and the devices of this process; made by :func:`initialize`."""
-
-    def __init__(self, rank: int, ranks: int, per_rank: int, network: Network | None) -> None:
-        self._rank = rank
-        self._ranks = ranks
-        self._per_rank = per_rank
-        self._network = network
-
-    @property
-    def process_index(self) -> int:
-        """The number of this process, from 0: its rank."""
-        return self._rank
-
-    @property
-    def process_count(self) -> int:
-        """How many processes there are."""
-        return self._ranks
-
-    @property
-    def device_count(self) -> int:
-        """How many devices there are in all processes."""
-        return self._ranks * self._per_rank
-
-    @property
-    def local_devices(self) -> range:
-        """The numbers of the devices in this process."""
-        return range(self._rank * self._per_rank, (self._rank + 1) * self._per_rank)
-
-    def process_of(self, device: int) -> int:
-        """The number of the process that has a device."""
-        return device // self._per_rank
-
-    def new_execution_context(self, *, timeout: float | None = None) -> ExecutionContext:
-        """A context for :func:`xlakit.compile` whose programs run on the devices of all processes."""
-        if timeout is None and self._network is not None:
-            timeout = self._network.timeout
-        execution_context = ExecutionContext(timeout=timeout)
-        if self._network is not None:
-            execution_context.network = _AllDevices(self, self._network)
-        return execution_context
-
-    def make_world(self, *, timeout: float | None = None) -> ExecutionContext:
-        """The old name of :meth:`new_execution_context`."""
-        warn_renamed("Cluster.make_world", "new_execution_context")
-        return self.new_execution_context(timeout=timeout)
-
-    def __repr__(self) -> str:
-        return f"<Cluster: process {self.process_index} of {self.process_count}, {self.device_count} devices>"
-
-
-class _AllDevices:
-    """The devices of all processes, which a program runs on; see :class:`xlakit.execution.context.Network`."""
-
-    def __init__(self, cluster: Cluster, network: Network) -> None:
-        self._cluster = cluster
-        self._network = network
-
-    def local_devices(self, num_devices: int) -> range:
-        """The devices of a program that run in this process; a program for one device runs in each on its own."""
-        cluster = self._cluster
-        if num_devices == 1:
-            return range(1)
-        if num_devices != cluster.device_count:
-            raise ArgumentError(
-                f"the program is for {num_devices} devices, {cluster.process_count} processes of "
-                f"{len(cluster.local_devices)} have {cluster.device_count}",
-                hint=f"run it on {cluster.device_count} devices, or give "
-                f"xlakit.distributed.initialize(devices={num_devices})",
-            )
-        return cluster.local_devices
-
-    def session(self, run: Run, execution_context: ExecutionContext) -> NetworkSession | None:
-        """Take part in a run; None for a program of one device."""
-        count = run.program.grid.num_devices
-        if count == 1:
-            return None
-        return self._network.begin(tuple(map(self._cluster.process_of, range(count))), run, execution_context)
-
-
-name_type(Cluster, "a cluster", "clusters", "make it with xlakit.distributed.initialize()")
 
 _joined: Cluster | None = None
 
@@ -147,7 +61,7 @@ def initialize(
             )
         return _joined
     if not (mpi.is_launched() if launched is None else launched):
-        _joined = Cluster(0, 1, devices or 1, None)
+        _joined = Cluster(0, [devices or 1])
         return _joined
     started = mpi.Mpi()
     rank, ranks = started.world.rank, started.world.size
@@ -166,7 +80,7 @@ def initialize(
     # MPI's messages cannot come from another job, so that the token can be the same for all.
     network.join(rank, [endpoint for endpoint, _ in all], names, bytes(range(TOKEN_BYTES)))
     atexit.register(_leave, network, started)
-    _joined = Cluster(rank, ranks, per_rank, network)
+    _joined = Cluster(rank, [per_rank] * ranks, network)
     return _joined
 
 

@@ -157,7 +157,7 @@ def _placed(devices: Devices, grid: tuple[int, int], assignment: bytes) -> _Plac
     """Where a program runs, by a DeviceAssignmentProto; by default on the first devices."""
     replicas, partitions = grid
     count = replicas * partitions
-    here = devices.processes.local
+    here = devices.cluster.local_devices
     if assignment:
         columns = device_assignment(assignment)
         ids = [columns[p][r] for r in range(replicas) for p in range(partitions)]

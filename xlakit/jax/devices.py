@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 import xlakit
 from xlakit.jax.identity import CPU, device_count
 from xlakit.jax.native.records import CLIENT, DESCRIPTION, DEVICE, MEMORY, TOPOLOGY
-from xlakit.jax.processes import Processes, join
+from xlakit.jax.processes import join
 from xlakit.jax.records import Words
 
 if TYPE_CHECKING:
     from xlakit.runtime.client import Client
+    from xlakit.runtime.cluster import Cluster
 
 # The kinds of memory that JAX's programs name, as on jaxlib's CPU, and the memory spaces of HLO's layouts that mean
 # them. All of it is the same memory here: a kind is a label of an array.
@@ -23,17 +24,17 @@ MEMORY_KINDS: Final = tuple(MEMORY_SPACES)
 class DeviceRecords:
     """The records of a device, its description and its memories, of which the first is the default."""
 
-    def __init__(self, number: int, platform: str, processes: Processes) -> None:
-        is_here = number in processes.local
+    def __init__(self, number: int, platform: str, cluster: Cluster) -> None:
+        is_here = number in cluster.local_devices
         count = len(MEMORY_KINDS) if is_here else 0
         name = "CpuDevice" if platform == CPU else "XlakitDevice"
         self.description = Words(
-            DESCRIPTION, id=number, process_index=processes.process_of(number), kind="cpu", text=f"{name}(id={number})",
+            DESCRIPTION, id=number, process_index=cluster.process_of(number), kind="cpu", text=f"{name}(id={number})",
             debug_text=f"{platform}:{number}",
         )  # fmt: skip
         self.device = Words(
             DEVICE, description=self.description.address, is_addressable=int(is_here),
-            local_hardware_id=number - processes.local.start if is_here else -1, num_memories=count,
+            local_hardware_id=number - cluster.local_devices.start if is_here else -1, num_memories=count,
         )  # fmt: skip
         self.memories = [
             Words(
@@ -52,10 +53,10 @@ class Devices:
     """The records of the client and its devices, and xlakit's :class:`Client`, which compiles."""
 
     def __init__(self, platform: str) -> None:
-        self.processes = processes = join(platform, device_count(platform))
-        self.devices = [DeviceRecords(number, platform, processes) for number in range(processes.device_count)]
+        self.cluster = cluster = join(platform, device_count(platform))
+        self.devices = [DeviceRecords(number, platform, cluster) for number in range(cluster.device_count)]
         # Those in this process.
-        self.local = self.devices[processes.local.start : processes.local.stop]
+        self.local = self.devices[cluster.local_devices.start : cluster.local_devices.stop]
         # If the platform's name is ``cpu``, the version is what identifies xlakit.
         version = f"xlakit {xlakit.__version__}"
         self.topology = Words(
@@ -64,8 +65,8 @@ class Devices:
         )  # fmt: skip
         self.record = Words(
             CLIENT, platform_name=platform, platform_version=version, topology=self.topology.address,
-            process_index=processes.index, local_devices=[device.device.address for device in self.local],
-            num_local_devices=len(self.local), first_local=processes.local.start,
+            process_index=cluster.process_index, local_devices=[device.device.address for device in self.local],
+            num_local_devices=len(self.local), first_local=cluster.local_devices.start,
             devices=[device.device.address for device in self.devices], num_devices=len(self.devices),
             memories=[memory.address for device in self.local for memory in device.memories],
             num_memories=len(self.local) * len(MEMORY_KINDS),

@@ -18,13 +18,12 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
-from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError, RankError, UnsupportedError
+from xlakit.runtime.cluster import Cluster
 from xlakit.settings import default_timeout
 
 if TYPE_CHECKING:
     from xlakit.distributed.mpi import Mpi
-    from xlakit.distributed.network import Network
     from xlakit.distributed.transport import Open
 
 # How long a process waits for the others to publish their devices, in seconds, where XLAKIT_TIMEOUT is not set: as long
@@ -35,40 +34,12 @@ _TRANSPORT: Final = "XLAKIT_TRANSPORT"
 _TRANSPORTS: Final = ("mpi", "zeromq")
 
 
-@dataclass(frozen=True)
-class Processes:
-    """The processes that have JAX's devices.
-
-    index: which of them this one is. counts: how many devices each has. network: the connections, if there are others.
-    """
-
-    index: int
-    counts: tuple[int, ...]
-    network: Network | None = None
-
-    @property
-    def device_count(self) -> int:
-        """How many devices there are in all processes."""
-        return sum(self.counts)
-
-    @property
-    def local(self) -> range:
-        """The numbers of the devices in this process."""
-        first = sum(self.counts[: self.index])
-        return range(first, first + self.counts[self.index])
-
-    def process_of(self, device: int) -> int:
-        """The process that has a device."""
-        ends = accumulate(self.counts)
-        return next(index for index, end in enumerate(ends) if device < end)
+# What this process has exchanged; a client that JAX makes later, for as many devices, has the same cluster.
+_joined: dict[tuple[str, int], Cluster] = {}
 
 
-# What this process has exchanged; a client that JAX makes later, for as many devices, has the same processes.
-_joined: dict[tuple[str, int], Processes] = {}
-
-
-def join(platform: str, count: int) -> Processes:
-    """The processes, given how many devices this one has. Waits for the others.
+def join(platform: str, count: int) -> Cluster:
+    """The cluster, given how many devices this process has. Waits for the others.
 
     Raises RankError where one of them does not come, and UnsupportedError where pyzmq is missing.
     """
@@ -76,14 +47,14 @@ def join(platform: str, count: int) -> Processes:
 
     state: Any = distributed.global_state
     if state.client is None or state.num_processes == 1:
-        return Processes(0, (count,))
+        return Cluster(0, (count,))
     found = _joined.get((platform, count))
     if found is None:
         found = _joined[platform, count] = _exchange(state, f"xlakit/{platform}/{len(_joined)}", count)
     return found
 
 
-def _exchange(state: Any, key: str, count: int) -> Processes:
+def _exchange(state: Any, key: str, count: int) -> Cluster:
     from xlakit.distributed.connections import process_name
     from xlakit.distributed.network import Network
     from xlakit.distributed.processors import own_processors, share_processors
@@ -104,7 +75,7 @@ def _exchange(state: Any, key: str, count: int) -> Processes:
     network.join(state.process_id, [address["endpoint"] for address in addresses], names, token)
     atexit.register(network.leave)
     share_processors([other["processors"] for other in all], processors)
-    return Processes(state.process_id, counts, network)
+    return Cluster(state.process_id, counts, network)
 
 
 def _all_gather(state: Any, key: str, own: dict[str, Any]) -> list[dict[str, Any]]:

@@ -27,12 +27,14 @@ class SpanningExecutable:
         import xlakit
         from xlakit.execution.context import ExecutionContext
 
-        processes = devices.processes
-        if processes.network is None:
+        cluster = devices.cluster
+        if cluster.network is None:
             raise InternalError("a program on devices of other processes, without a network")
         self.module = module
         self.num_replicas, self.num_partitions = replicas, partitions
-        self._local = [devices.client.devices()[id - processes.local.start] for id in ids if id in processes.local]
+        self._local = [
+            devices.client.devices()[id - cluster.local_devices.start] for id in ids if id in cluster.local_devices
+        ]
         self._alone: LoadedExecutable | None = None
         if self._local and _needs_no_others(module):
             own = [[device.id] for device in self._local]
@@ -40,7 +42,7 @@ class SpanningExecutable:
             self.compiled: Any = self._alone.compiled
             return
         context = ExecutionContext()
-        context.network = processes.network.on([processes.process_of(id) for id in ids])
+        context.network = cluster.network.on([cluster.process_of(id) for id in ids])
         self.compiled = xlakit.compile(
             module, num_replicas=replicas, num_partitions=partitions, execution_context=context
         )

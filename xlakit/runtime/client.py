@@ -16,9 +16,9 @@ from xlakit.arguments import converting, name_type
 from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ArgumentError, UnsupportedError
 from xlakit.execution.context import ExecutionContext
+from xlakit.runtime.cluster import Cluster
 from xlakit.runtime.device import Device
 from xlakit.runtime.device_count import check_count, default_devices
-from xlakit.runtime.processes import Processes
 from xlakit.runtime.schedule import Schedule, stop_workers
 from xlakit.runtime.transfer import HostBufferSemantics
 
@@ -50,13 +50,13 @@ class Client:
 
     @converting
     def __init__(
-        self, devices: int | None = None, *, timeout: float | None = None, distributed: Processes | None = None
+        self, devices: int | None = None, *, timeout: float | None = None, distributed: Cluster | None = None
     ) -> None:
         if distributed is not None:
             devices = _count_of(distributed, devices)
         count = default_devices() if devices is None else devices
         check_count(count, "devices")
-        self._processes = distributed
+        self._cluster = distributed
         self._timeout = timeout
         # Identifies the client in pickles; see :meth:`__reduce__`.
         self._token: bytes | None = None
@@ -89,15 +89,15 @@ class Client:
 
     def process_index(self) -> int:
         """The number of this process: 0, unless the client is distributed."""
-        return 0 if self._processes is None else self._processes.process_index
+        return 0 if self._cluster is None else self._cluster.process_index
 
     def process_count(self) -> int:
         """How many processes have its devices: 1, unless the client is distributed."""
-        return 1 if self._processes is None else self._processes.process_count
+        return 1 if self._cluster is None else self._cluster.process_count
 
     def process_of(self, device: int) -> int:
         """The number of the process that has a device."""
-        return 0 if self._processes is None else self._processes.process_of(device)
+        return 0 if self._cluster is None else self._cluster.process_of(device)
 
     @property
     def platform(self) -> str:
@@ -250,7 +250,7 @@ class Client:
 
         That has as many devices, and is the same for all that is pickled with this one.
         """
-        if self._processes is not None:
+        if self._cluster is not None:
             raise UnsupportedError(
                 "a client of several processes cannot be pickled",
                 hint="let each process make its own with xlakit.distributed.initialize",
@@ -289,7 +289,7 @@ class Client:
 
     def __repr__(self) -> str:
         state = " (closed)" if self.is_closed else ""
-        if self._processes is not None:
+        if self._cluster is not None:
             state = f", {len(self._local_devices)} of them in process {self.process_index()}{state}"
         return f"<Client of {len(self._devices)} device{'s' * (len(self._devices) != 1)}{state}>"
 
@@ -313,13 +313,13 @@ def _standing_for(token: bytes, devices: int, timeout: float | None) -> Client:
         return found
 
 
-def _count_of(processes: Processes, devices: int | None) -> int:
-    if devices not in (None, processes.device_count):
+def _count_of(cluster: Cluster, devices: int | None) -> int:
+    if devices not in (None, cluster.device_count):
         raise ArgumentError(
-            f"the processes have {processes.device_count} devices, devices is {devices}",
+            f"the processes have {cluster.device_count} devices, devices is {devices}",
             hint=f"leave devices out, and give xlakit.distributed.initialize(devices={devices})",
         )
-    return processes.device_count
+    return cluster.device_count
 
 
 def _after_fork() -> None:

@@ -80,8 +80,8 @@ multihost_utils.sync_global_devices("end")
 import os
 if not port:
     from xlakit.jax.processes import _joined
-    (processes,) = _joined.values()
-    assert processes.network.endpoint.startswith("mpi:")
+    (cluster,) = _joined.values()
+    assert cluster.network.endpoint.startswith("mpi:")
 elif count == 2:
     print("ready", flush=True)
     sys.stdin.readline()
