@@ -1,6 +1,6 @@
 """IndexUtil: multi-dimensional indices to linear ones and back, under any layout and padding.
 
-Source: seed document "Shapes and layout", section on indexing into arrays.
+Source: XLA's document "Shapes and layout", section on indexing into arrays.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Layout: how an array lies in linear memory.
 
-Source: seed document "Shapes and layout", sections on layout, the default order and padding; the fields that HLO
+Source: XLA's document "Shapes and layout", sections on layout, the default order and padding; the fields that HLO
 text carries today (tiles, element size, memory space, ...) are kept through round trips.
 """
 

@@ -1,6 +1,6 @@
 """Literal: a host value with a shape.
 
-Source: seed document "Shapes and layout", sections on layout and padding (the linear buffers), and LiteralProto.
+Source: XLA's document "Shapes and layout", sections on layout and padding (the linear buffers), and LiteralProto.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Shape and ProgramShape: what a value looks like.
 
-Source: seed document "Shapes and layout", section on terminology, notation and conventions.
+Source: XLA's document "Shapes and layout", section on terminology, notation and conventions.
 """
 
 from __future__ import annotations
@@ -357,7 +357,7 @@ def make_shape(
 
     ``element_type`` is a PrimitiveType or anything NumPy takes as a dtype. ``layout`` is a Layout or a
     minor_to_major order; the default is major to minor. Raises ShapeError, ArgumentError.
-    Source: seed document "Shapes and layout".
+    Source: XLA's document "Shapes and layout".
     """
     kind = element_type if isinstance(element_type, PrimitiveType) else PrimitiveType.from_dtype(element_type)
     sizes = tuple(dimensions)

@@ -123,7 +123,7 @@ class _Walk:
             self.define(value, number)
 
     def _kernel(self, step: KernelStep) -> None:
-        # The random state, which is in the scratch, is written before.
+        # Scratch that an earlier step has written, such as the random state, is defined there already.
         own = [value for value in step.scratch if value not in self._home]
         self._at_once(step, step.operands, (*step.results, *own))
         for value in step.scratch:

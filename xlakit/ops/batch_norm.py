@@ -1,6 +1,6 @@
 """Batch normalization: training, inference and gradient.
 
-Source: seed document "Operation semantics", sections BatchNormTraining, BatchNormInference and BatchNormGrad.
+Source: XLA's document "Operation semantics", sections BatchNormTraining, BatchNormInference and BatchNormGrad.
 """
 
 from __future__ import annotations

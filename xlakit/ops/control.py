@@ -1,6 +1,6 @@
 """Control flow: computations called once, in a loop, by choice, along a dimension, or fused.
 
-Source: seed document "Operation semantics", sections Call, Conditional and While; Scan, Fusion and CompositeCall are
+Source: XLA's document "Operation semantics", sections Call, Conditional and While; Scan, Fusion and CompositeCall are
 operations of today's HLO.
 """
 

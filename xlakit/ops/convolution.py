@@ -1,6 +1,6 @@
 """Convolution: a kernel that moves over n spatial dimensions.
 
-Source: seed document "Operation semantics", sections Conv and ConvWithGeneralPadding.
+Source: XLA's document "Operation semantics", sections Conv and ConvWithGeneralPadding.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Custom calls: functions from outside the language, by name.
 
-Source: seed document "Operation semantics", section CustomCall, and XlaBuilder's forms of it.
+Source: XLA's document "Operation semantics", section CustomCall, and XlaBuilder's forms of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where values come from and how they are bundled: parameters, constants, iota, tuples, copies, ordering.
 
-Source: seed document "Operation semantics", sections Iota, Tuple, GetTupleElement, AfterAll, OptimizationBarrier.
+Source: XLA's document "Operation semantics", sections Iota, Tuple, GetTupleElement, AfterAll, OptimizationBarrier.
 """
 
 from __future__ import annotations

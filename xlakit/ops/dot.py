@@ -1,6 +1,6 @@
 """Dot: sums of products over contracting dimensions.
 
-Source: seed document "Operation semantics", sections Dot and DotGeneral.
+Source: XLA's document "Operation semantics", sections Dot and DotGeneral.
 """
 
 from __future__ import annotations

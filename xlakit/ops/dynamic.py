@@ -1,6 +1,6 @@
 """Start indices and sizes that are known only when the program runs: dynamic slices, dimension sizes, dynamic reshape.
 
-Source: seed document "Operation semantics", sections DynamicSlice, DynamicUpdateSlice, GetDimensionSize and
+Source: XLA's document "Operation semantics", sections DynamicSlice, DynamicUpdateSlice, GetDimensionSize and
 SetDimensionSize. A value with dynamic dimensions holds just the elements that are there.
 """
 

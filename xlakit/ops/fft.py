@@ -1,6 +1,6 @@
 """Fourier transforms.
 
-Source: seed document "Operation semantics", section Fft.
+Source: XLA's document "Operation semantics", section Fft.
 """
 
 from __future__ import annotations

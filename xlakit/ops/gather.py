@@ -1,6 +1,6 @@
 """Gather: many slices of one array, each starting where an index vector says.
 
-Source: seed document "Operation semantics", section Gather; the batching dimensions are XLA's of today.
+Source: XLA's document "Operation semantics", section Gather; the batching dimensions are XLA's of today.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Cholesky decomposition and triangular systems.
 
-Source: seed document "Operation semantics", sections Cholesky and TriangularSolve.
+Source: XLA's document "Operation semantics", sections Cholesky and TriangularSolve.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Moving elements without computing: broadcast, reshape, transpose, reverse, slice, pad, concatenate.
 
-Source: seed document "Operation semantics", sections Broadcast, BroadcastInDim, Collapse, Concatenate, Pad, Reshape,
+Source: XLA's document "Operation semantics", sections Broadcast, BroadcastInDim, Collapse, Concatenate, Pad, Reshape,
 Rev, Slice, Transpose. A value with dynamic dimensions holds just the elements that are there, so the meanings look
 at the sizes of the values and take from the declared shape only what no operand knows.
 """

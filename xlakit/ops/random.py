@@ -1,6 +1,6 @@
 """Random numbers: RngUniform and RngNormal, random bits from a state that the program holds, and the device's state.
 
-Source: seed document "Operation semantics", sections RngNormal, RngUniform and RngBitGenerator.
+Source: XLA's document "Operation semantics", sections RngNormal, RngUniform and RngBitGenerator.
 """
 
 from __future__ import annotations

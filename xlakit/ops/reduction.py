@@ -1,6 +1,6 @@
 """Reduce and Map: a computation applied across, or along, the elements of arrays.
 
-Source: seed document "Operation semantics", sections Reduce and Map.
+Source: XLA's document "Operation semantics", sections Reduce and Map.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Scatter: slices of update values, each combined into an array at its own start.
 
-Source: seed document "Operation semantics", section Scatter; the batching dimensions are XLA's of today.
+Source: XLA's document "Operation semantics", section Scatter; the batching dimensions are XLA's of today.
 
 The document leaves open in which order updates of one element are applied. Here it is the row-major order of the
 index vectors; sums and products of floating-point updates of 32 bits and fewer are computed in double precision and

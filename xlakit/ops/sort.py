@@ -1,6 +1,6 @@
 """Sort and TopK.
 
-Source: seed document "Operation semantics", section Sort; TopK from XlaBuilder::TopK.
+Source: XLA's document "Operation semantics", section Sort; TopK from XlaBuilder::TopK.
 """
 
 from __future__ import annotations

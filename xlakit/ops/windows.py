@@ -1,6 +1,6 @@
 """ReduceWindow and SelectAndScatter: computations on the elements under a moving window.
 
-Source: seed document "Operation semantics", sections ReduceWindow and SelectAndScatter. Padding and holes hold the
+Source: XLA's document "Operation semantics", sections ReduceWindow and SelectAndScatter. Padding and holes hold the
 initial value, an identity of the reducer; as in XLA they are skipped, which is the same for identities.
 """
 

@@ -83,7 +83,10 @@ def _add_cached(fn: Function, bytes: Value) -> Value:
 
 
 def _emit_class_of(module: Module) -> None:
-    """``class_of(i64 bytes) -> i64``: the smallest class whose blocks have so many bytes."""
+    """``class_of(i64 bytes) -> i64``: the smallest class whose blocks have so many bytes.
+
+    Blocks of the classes 4 n to 4 n + 3 have 5, 6, 7 and 8 times 2**(n + 3) bytes, from 40 bytes on.
+    """
     fn = module.function("class_of", I64, [I64], attributes=(ALWAYS_INLINE,))
     (bytes,) = fn.parameters
     last = fn.select(bytes < 64, fn.i64(64), bytes) - 1

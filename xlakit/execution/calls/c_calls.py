@@ -1,6 +1,6 @@
 """C functions behind custom calls: ``void name(void* out, void** in)``, by their address.
 
-Source: seed document "Operation semantics", section CustomCall. A function gets the memory of its operands and of its
+Source: XLA's document "Operation semantics", section CustomCall. A function gets the memory of its operands and of its
 result, each array in the layout of its shape; a tuple is a table of pointers to its elements. The versions of the
 interface that return a status have more parameters:
 

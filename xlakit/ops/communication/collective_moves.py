@@ -1,6 +1,6 @@
 """Collectives that only move data: all-to-all in its three forms, and collective-permute.
 
-Source: seed document "Operation semantics", sections AllToAll and CollectivePermute; RaggedAllToAll is an operation of
+Source: XLA's document "Operation semantics", sections AllToAll and CollectivePermute; RaggedAllToAll is an operation of
 today's HLO.
 """
 

@@ -1,6 +1,6 @@
 """Collectives: operations in which the devices of a group take part together.
 
-Source: seed document "Operation semantics", sections AllGather, AllReduce, CrossReplicaSum, ReduceScatter and
+Source: XLA's document "Operation semantics", sections AllGather, AllReduce, CrossReplicaSum, ReduceScatter and
 ReplicaId; CollectiveBroadcast and CollectiveReduce are operations of today's HLO.
 """
 

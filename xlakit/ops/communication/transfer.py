@@ -1,6 +1,6 @@
 """Values that enter and leave a running program: infeed, outfeed, channels; and domain boundaries.
 
-Source: seed document "Operation semantics", sections Infeed, Send and Recv; Outfeed, the forms with tokens and the
+Source: XLA's document "Operation semantics", sections Infeed, Send and Recv; Outfeed, the forms with tokens and the
 transfers with the host are those of today's XlaBuilder.
 """
 

@@ -1,6 +1,6 @@
 """Binary operations: arithmetic, logic, shifts; the comparisons of the page ``compare`` are offered here too.
 
-Source: seed document "Operation semantics", Element-wise binary arithmetic operations.
+Source: XLA's document "Operation semantics", Element-wise binary arithmetic operations.
 """
 
 from __future__ import annotations

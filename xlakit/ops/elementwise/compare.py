@@ -1,6 +1,6 @@
 """Compare: two arrays to PRED.
 
-Source: seed document "Operation semantics", Element-wise comparison operations.
+Source: XLA's document "Operation semantics", Element-wise comparison operations.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Changing element types: convert, bitcast, bitcast-convert, reduce-precision, stochastic-convert.
 
-Source: seed document "Operation semantics", sections ConvertElementType, BitcastConvertType and ReducePrecision.
+Source: XLA's document "Operation semantics", sections ConvertElementType, BitcastConvertType and ReducePrecision.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The elementary functions: exponentials, logarithms, roots, trigonometric and hyperbolic functions.
 
 Functions of 32 bits and fewer are computed in double precision and rounded once; those of f64 and of complex numbers
-are within two units in the last place. Source: seed document "Operation semantics", Element-wise unary functions.
+are within two units in the last place. Source: XLA's document "Operation semantics", Element-wise unary functions.
 """
 
 from __future__ import annotations

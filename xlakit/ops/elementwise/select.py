@@ -1,6 +1,6 @@
 """Select and Clamp: one of several values, element by element.
 
-Source: seed document "Operation semantics", sections Select and Clamp.
+Source: XLA's document "Operation semantics", sections Select and Clamp.
 """
 
 from __future__ import annotations

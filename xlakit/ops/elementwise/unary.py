@@ -1,7 +1,7 @@
 """Unary operations that give exact results: signs, rounding to integers, parts of complex numbers, bits.
 
 The elementary functions, from ``exp`` to ``atanh``, are on the page ``elementary`` and are offered here too.
-Source: seed document "Operation semantics", Element-wise unary functions.
+Source: XLA's document "Operation semantics", Element-wise unary functions.
 """
 
 from __future__ import annotations

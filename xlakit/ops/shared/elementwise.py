@@ -1,6 +1,6 @@
 """What all element-wise operations share: which element types they take, and the shapes of their results.
 
-Source: seed document "Operation semantics", sections on element-wise binary arithmetic and unary functions.
+Source: XLA's document "Operation semantics", sections on element-wise binary arithmetic and unary functions.
 """
 
 from __future__ import annotations

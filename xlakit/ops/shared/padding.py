@@ -1,6 +1,6 @@
 """Padding: putting values around and between elements, and the SAME and VALID paddings of windows.
 
-Source: seed document "Operation semantics", sections Pad, Conv, ReduceWindow.
+Source: XLA's document "Operation semantics", sections Pad, Conv, ReduceWindow.
 """
 
 from __future__ import annotations

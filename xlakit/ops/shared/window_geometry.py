@@ -1,6 +1,6 @@
 """Geometry of windows: their rules, their sizes, and the elements that each window position covers.
 
-Source: seed document "Operation semantics", section ReduceWindow; OpenXLA's inference of window shapes.
+Source: XLA's document "Operation semantics", section ReduceWindow; OpenXLA's inference of window shapes.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _candidates(
 
 
 def _gain_of(x: Instruction, batch: Batch) -> float:
-    """What an operation gains in batch-minor form."""
+    """What an operation gains in batch-minor form, in elements of operations on short rows."""
     shapes = [s for i in (x, *x.operands) for _, s in i.shape.leaves() if batch.is_moved(s)]
     if not shapes or isinstance(x.op, (Constant, Iota, Reshape)):
         return 0.0

@@ -38,11 +38,11 @@ class InlineCalls(Pass):
             return module
         context.computation_names = {c.name for c in module.computations}
         calls = _Calls(context, max(_MOST_INSTRUCTIONS, _MOST_GROWTH * module.instruction_count()))
-        left = {module.entry, *(c for old in module.computations for c in calls.left_by(old))}
+        needed = {module.entry, *(c for old in module.computations for c in calls.remaining_callees(old))}
         made: dict[Computation, Computation] = {}
         for old in module.computations:
             new = with_callees(old, made)
-            made[old] = _inlined(new, calls) if old in left else new
+            made[old] = _inlined(new, calls) if old in needed else new
         return with_computations(module, [made[c] for c in module.computations])
 
 
@@ -79,8 +79,8 @@ class _Calls:
             found = self._chosen[computation] = frozenset(inlined)
         return found
 
-    def left_by(self, computation: Computation) -> Iterator[Computation]:
-        """What a computation calls by other operations than calls that can be replaced."""
+    def remaining_callees(self, computation: Computation) -> Iterator[Computation]:
+        """The computations that it may still call once its calls are replaced."""
         chosen = self.chosen(computation)
         for instruction in computation.callers:
             # Whether a map can be replaced is known when its computation has no calls.

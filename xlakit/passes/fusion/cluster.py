@@ -249,7 +249,10 @@ class Cluster:
         return Seen(tuple(found), 1, max([elements(view) for view in found], default=0))
 
     def _domain(self) -> View:
-        """All elements of the domain: what reductions take in, and where results have all of its dimensions, too."""
+        """The view of all elements of the domain, which large reductions read.
+
+        Where the last root is an array of that domain, it is the view of that root, so that both share loops.
+        """
         root = self.roots[-1]
         (view, *others) = self.seen[root].views
         return view if not others and _dimensions(root) == self.sizes else whole(self.sizes, "domain")

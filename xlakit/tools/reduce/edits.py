@@ -1,6 +1,6 @@
-"""Modules made again with some of their instructions changed: shapes follow by the shape rules, what is dead goes.
+"""Edits of modules: some instructions are replaced, the shapes of others inferred anew, and dead ones removed.
 
-An edit gives a module that may be malformed: only the verifier says whether the change fits.
+The module may be malformed afterwards: the verifier checks whether the edit is valid.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Change = Callable[["Draft", Instruction, Op, tuple[Instruction, ...]], Instructi
 
 
 class Draft:
-    """A computation that is made again."""
+    """A copy of a computation under construction, in which instructions are replaced."""
 
     def __init__(self, old: Computation, *, is_entry: bool) -> None:
         self.old = old
