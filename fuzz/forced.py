@@ -31,8 +31,8 @@ from fuzz.programs.large.drafts import large_program
 from fuzz.programs.operations.elementwise import BINARY, ELEMENTARY_UNARY, UNARY
 from fuzz.programs.plan import Entry
 from fuzz.support import numbered
-from xlakit.cpu.llvm.target import levels
 from xlakit.options import KNOBS, Options, compiling
+from xlakit.target import levels
 
 # The compiler loads kernels when a program has them; all knobs are there now, so that a draw is always the same.
 for _package in (xlakit.cpu, xlakit.passes):

@@ -1,7 +1,7 @@
 """``python -m fuzz.levels``: tests and nets at every level of the instruction set that this machine can run.
 
 A level below the machine's own has other code for the same programs: narrower vectors, no FMA, no conversions of F16
-(:mod:`xlakit.cpu.llvm.target`). By default a sample of the kernels' tests runs at each of them, in about a minute for
+(:mod:`xlakit.target`). By default a sample of the kernels' tests runs at each of them, in about a minute for
 all; ``--all`` runs all tests of kernels, loops, elementary functions and scalars, and ``--seconds`` the nets
 ``idioms``, ``compiled`` and ``forced`` for so long at each level::
 
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fuzz.nets import chosen, run
-from xlakit.cpu.llvm.target import levels
+from xlakit.target import levels
 
 _TESTS = Path(__file__).parents[1] / "tests" / "cpu"
 # Of each family of kernels one file; and what numbers are stored as.

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import xlakit as xla
+from xlakit import target
 from xlakit.cpu.cache_key import program_key
-from xlakit.cpu.llvm import target
-from xlakit.cpu.llvm.target import Processor, levels
 from xlakit.options import DEFAULT, compiling
+from xlakit.target import Processor, levels
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +162,7 @@ def test_a_level_is_kept_with_what_is_made_for_it(monkeypatch: pytest.MonkeyPatc
 def test_the_environment_says_a_level_for_the_runtime_as_well(tmp_path):
     code = (
         "import numpy as np, xlakit\n"
-        "from xlakit.cpu.llvm import target\n"
+        "from xlakit import target\n"
         f"m = xlakit.HloModule.from_text({ELEMENTARY!r})\n"
         "print(xlakit.compile(m, backend='cpu')(np.zeros(40)).sum(), target.processor().name)\n"
     )

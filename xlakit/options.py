@@ -6,7 +6,7 @@ program with itself under two settings.
 
     XLAKIT_PLAIN=memory,fusion,rewrites,inline,llvm     (or ``all``) what is left out; :data:`PLAIN` says what each is
     XLAKIT_CPU=native|x86-64|x86-64-v2|..               the level of the instruction set that code is compiled for
-                                                        (:mod:`xlakit.cpu.llvm.target`); native is this machine's own
+                                                        (:mod:`xlakit.target`); native is this machine's own
     XLAKIT_VECTOR_BYTES=16|32|64                        the width of the vectors that code is compiled for
     XLAKIT_FLUSH_SUBNORMALS=1                           products of BF16 may take subnormal numbers for zero, see
                                                         :mod:`xlakit.cpu.kernels.shared.engine`

@@ -7,7 +7,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from xlakit.cpu.llvm.target import levels
+from xlakit.target import levels
 
 
 def check_arrays_for_other_libraries():
@@ -121,7 +121,7 @@ def read_where_it_cannot_run(data):
     import jax
     from jax.experimental import serialize_executable
 
-    from xlakit.cpu.llvm import target
+    from xlakit import target
 
     jax.numpy.ones(3).block_until_ready()
     with mock.patch.object(target, "host", lambda: target.Processor("older", ())):

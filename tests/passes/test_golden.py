@@ -16,6 +16,7 @@ from xlakit.data.shape import make_tuple_shape
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.traits import Start
 from xlakit.ops.registry import OPERATIONS
+from xlakit.options import compiling
 from xlakit.passes import PassContext
 from xlakit.passes.core.framework import with_callees, with_computations
 from xlakit.passes.pipeline import PASSES, PIPELINE, TABLES, run_pipeline
@@ -38,7 +39,8 @@ def before(path):
 
 def improved(path):
     context = PassContext(check=True)
-    return run_pipeline(before(path), [path.parent.name], context=context), context
+    with compiling(vector_bytes=32):
+        return run_pipeline(before(path), [path.parent.name], context=context), context
 
 
 @pytest.mark.parametrize("path", CASES, ids=name_of)

@@ -22,8 +22,7 @@ import llvmlite
 import ml_dtypes
 import numpy as np
 
-from xlakit import machine, options
-from xlakit.cpu.llvm import target
+from xlakit import machine, options, target
 
 if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule

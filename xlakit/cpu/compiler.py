@@ -12,7 +12,6 @@ from xlakit.arguments import converting
 from xlakit.collector import collecting_less
 from xlakit.cpu.cache_key import compiler_has_changed, program_key
 from xlakit.cpu.executable import CpuExecutable
-from xlakit.cpu.llvm.target import processor
 from xlakit.cpu.program import Program, Target
 from xlakit.errors import ArgumentError, FormatError, UnsupportedError, internal_errors
 from xlakit.execution.calls.custom_calls import c_functions_of, lapack_calls_of
@@ -22,6 +21,7 @@ from xlakit.interpreter.executable import compile_module as interpret
 from xlakit.ir.instruction import HloModule
 from xlakit.options import is_plain
 from xlakit.settings import debugged, dump_request, profile_folder
+from xlakit.target import processor
 
 if TYPE_CHECKING:
     from xlakit.cpu.compile import Code

@@ -5,6 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 
+from xlakit import target
 from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.kernels import common_families
 from xlakit.cpu.kernels.fft.lanes import Pass
@@ -12,7 +13,7 @@ from xlakit.cpu.kernels.gemm.panels import ACROSS, ALONG, PackRows, PackSlivers
 from xlakit.cpu.kernels.gemm.tile import Tiles, Walk
 from xlakit.cpu.kernels.shared import common, common_code
 from xlakit.cpu.kernels.shared.engine import choose_engine
-from xlakit.cpu.llvm import I64, Effort, Module, engine, target
+from xlakit.cpu.llvm import I64, Effort, Module, engine
 from xlakit.data.primitive import PrimitiveType as P
 from xlakit.options import compiling, current
 

@@ -9,7 +9,8 @@ import pytest
 from growth import left_behind, needs_proc
 
 import xlakit as xla
-from xlakit.cpu.llvm import engine, target
+from xlakit import target
+from xlakit.cpu.llvm import engine
 
 ARGUMENT = np.arange(4, dtype=np.float32)
 OBJECT = "define i64 @f(i64 %x) {{\n  %y = add i64 %x, {}\n  ret i64 %y\n}}\n"

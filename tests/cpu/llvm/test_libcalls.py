@@ -11,7 +11,7 @@ import pytest
 import xlakit as xla
 from xlakit.cpu.llvm import engine, libcalls
 from xlakit.cpu.llvm.function import Effort
-from xlakit.cpu.llvm.target import converts_halves
+from xlakit.target import converts_halves
 
 # Two roundings after a sign that is an F64's: LLVM makes a call of it.
 _SIGN_THROUGH_ROUNDINGS = """

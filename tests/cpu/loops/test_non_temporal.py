@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import xlakit as xla
-from xlakit.cpu.llvm import target
+from xlakit import target
 from xlakit.cpu.loops.emit.non_temporal import has_non_temporal_stores
 from xlakit.options import compiling
 

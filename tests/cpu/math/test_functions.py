@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from fuzz.math import BINARY, Compiled, edges, exact_error, measure, rough_errors
-from xlakit.cpu.llvm import F32, F64, I32, VOID, Module, target
+from xlakit import target
+from xlakit.cpu.llvm import F32, F64, I32, VOID, Module
 from xlakit.cpu.math import FUNCTION_NAMES, ULP_BOUNDS, math_function
 from xlakit.errors import InternalError
 

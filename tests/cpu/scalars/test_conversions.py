@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import xlakit as xla
-from xlakit.cpu.llvm.target import is_x86
+from xlakit.target import is_x86
 
 INTEGERS = ("s4", "s8", "s16", "s32", "s64", "u4", "u8", "u16", "u32", "u64")
 FLOATS = ("f32", "f16", "bf16", "f8e4m3fn", "f8e5m2", "f8e8m0fnu")

@@ -16,11 +16,11 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding.newpassmanagers import NewPassManager
 
-from xlakit import options
-from xlakit.cpu.llvm import libcalls, target
+from xlakit import options, target
+from xlakit.cpu.llvm import libcalls
 from xlakit.cpu.llvm.effort import Effort
-from xlakit.cpu.llvm.target import Processor
 from xlakit.errors import InternalError
+from xlakit.target import Processor
 
 _STACK_BYTES = 8 << 20
 

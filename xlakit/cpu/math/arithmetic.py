@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlakit.cpu.llvm.target import fuses
 from xlakit.cpu.llvm.types import F32, F64, I32, I64, Type
 from xlakit.cpu.llvm.values import Operand, Value
 from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
+from xlakit.target import fuses
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ import ml_dtypes
 import numpy as np
 
 from xlakit.cpu.llvm.function import Function
-from xlakit.cpu.llvm.target import converts_halves
 from xlakit.cpu.llvm.types import F16, F32, F64, I8, I16, I32, Type
 from xlakit.cpu.llvm.values import Value
 from xlakit.cpu.math.arithmetic import DOUBLE, absolute, at_most, bits_of, float_of, narrowed, where, widened
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
+from xlakit.target import converts_halves
 
 _WIDE_SIGN, _WIDE_FRACTION, _WIDE_BIAS = -(1 << 31), 23, 127
 _WIDE_INFINITY, _WIDE_NAN = 0x7F800000, 0x7FC00000

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import F32, F64, I8, I32, I64, Function, Type, Value, integer
-from xlakit.cpu.llvm.target import is_x86
 from xlakit.cpu.math.arithmetic import at_least, at_most, format_of, where
 from xlakit.cpu.math.narrow import from_f64
 from xlakit.cpu.scalars.memory import (
@@ -21,6 +20,7 @@ from xlakit.cpu.scalars.memory import (
     wrap,
 )
 from xlakit.data.primitive import PrimitiveType
+from xlakit.target import is_x86
 
 # Narrow types with the range of F32, and the greatest integer up to which F32 has all.
 _AS_FAR_AS_F32 = (PrimitiveType.BF16, PrimitiveType.F8E8M0FNU)

@@ -1,9 +1,9 @@
 """Tuning a program: first what concerns all of it, then its kernels, each by itself on its own shapes.
 
-A kernel is taken out of the optimized program and compiled alone, once with the default and once with each number that
-the knobs which its code depends on have to offer (``tries`` of :class:`xlakit.options.Knob`). Its arguments are made
-up. Kernels that cost most are first; those that cost little are left alone. The whole program is timed only if it can
-be run by itself: if it has no side effects, and its loops end whatever the arguments are.
+A kernel is taken out of the optimized program and compiled alone: with the defaults of all knobs, and with each
+alternative (``tries`` of :class:`xlakit.options.Knob`) of each knob that its code depends on. Its arguments are drawn.
+The most expensive kernels are first; cheap ones are not tuned. The whole program is timed only if it can be run by
+itself: if it has no side effects, and its loops end whatever the arguments are.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, Protocol
 
+from xlakit import target
 from xlakit.cpu.kernels.library import alone
 from xlakit.cpu.kernels.shared.fingerprint import kernel_digest
-from xlakit.cpu.llvm import target
 from xlakit.cpu.tuning.record import VECTOR_BYTES, Choice, Gain, Tuning, TuningReport, with_knobs
 from xlakit.cpu.tuning.search import Found, knobs_to_try, search
 from xlakit.cpu.tuning.timing import CLOCK, Clock, compare

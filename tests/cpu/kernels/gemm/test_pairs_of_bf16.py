@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import xlakit as xla
+from xlakit import target
 from xlakit.cpu.kernels.shared.engine import choose_engine, has_pairs_of_bf16
-from xlakit.cpu.llvm import target
-from xlakit.cpu.llvm.target import Processor
 from xlakit.options import compiling
+from xlakit.target import Processor
 
 P = xla.PrimitiveType
 BF16 = ml_dtypes.bfloat16

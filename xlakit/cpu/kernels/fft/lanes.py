@@ -18,9 +18,9 @@ from xlakit.cpu.kernels.fft.tables import Tables, chirp, chirp_spectrum, roots, 
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Effort, Function, Module, Type, Value, vector
 from xlakit.cpu.llvm.promises import CONTRACTS, NO_INLINE
-from xlakit.cpu.llvm.target import vector_bytes
 from xlakit.cpu.scalars.complex_arithmetic import plain_product
 from xlakit.dataclass import dataclass
+from xlakit.target import vector_bytes
 
 NO_UNROLL = ('"llvm.loop.unroll.disable"', '"llvm.loop.vectorize.enable", i1 false')
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from xlakit import machine
-from xlakit.cpu.llvm import target
+from xlakit import machine, target
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ops.dot import Dot

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, takes_pairs_of_bf16, vectors_of
 from xlakit.cpu.llvm import BF16, I16, I32, Function, Type, Value, vector
-from xlakit.cpu.llvm.target import has_feature
 from xlakit.dataclass import dataclass
+from xlakit.target import has_feature
 
 # Sums of a tile: for each row, for each register of columns, for each part.
 Sums = list[list[tuple[Value, ...]]]

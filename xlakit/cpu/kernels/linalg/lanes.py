@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from xlakit.cpu.kernels.linalg.triangular_solve import NO_UNROLL
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value, vector
-from xlakit.cpu.llvm.target import vector_bytes
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.cpu.scalars import load, register_type, store
 from xlakit.cpu.scalars.memory import as_real
@@ -23,6 +22,7 @@ from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.linear_algebra import Cholesky, TriangularSolve
 from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.batches.decompositions import decomposition_of
+from xlakit.target import vector_bytes
 
 # A row or a column of a matrix: a number of the loops.
 _Index = Value | int

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xlakit.cpu.llvm import I32, I64, Function, Value, vector
-from xlakit.cpu.llvm.target import vector_bytes
+from xlakit.target import vector_bytes
 
 # Cycles for a block of two (four) words.
 THREEFRY_CYCLES, PHILOX_CYCLES = 6.0, 12.0

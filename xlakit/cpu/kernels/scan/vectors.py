@@ -9,7 +9,6 @@ from __future__ import annotations
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.scatter.plan import neutral
 from xlakit.cpu.llvm import Function, Value, vector
-from xlakit.cpu.llvm.target import vector_bytes
 from xlakit.cpu.scalars import register_type
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.cpu.scalars.real import BINARY
@@ -20,6 +19,7 @@ from xlakit.ir.operation import Op
 from xlakit.ops.elementwise.binary import Add, Maximum, Minimum, Multiply
 from xlakit.ops.reduction import applied_op
 from xlakit.options import knob
+from xlakit.target import vector_bytes
 
 # Vectors of a block, and the most blocks of a chunk.
 _VECTORS = 8

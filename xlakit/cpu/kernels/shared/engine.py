@@ -17,11 +17,11 @@ from functools import cache
 
 from xlakit import options
 from xlakit.cpu.llvm import F32, F64, I8, I16, I32, I64, Function, Type, Value, integer, vector
-from xlakit.cpu.llvm.target import Processor, has_feature, processor, vector_bytes
 from xlakit.cpu.math.narrow import from_f32, from_f64, to_f32
 from xlakit.cpu.scalars.memory import is_narrow, memory_type, register_type, wrap
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
+from xlakit.target import Processor, has_feature, processor, vector_bytes
 
 
 @dataclass(frozen=True, slots=True)

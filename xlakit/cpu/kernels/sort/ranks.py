@@ -10,10 +10,10 @@ from xlakit.cpu.kernels.sort.plan import SortPlan
 from xlakit.cpu.kernels.sort.radix import for_tiles, task_function
 from xlakit.cpu.kernels.sort.records import Rows
 from xlakit.cpu.llvm import I64, Function, Module, Type, Value, integer, vector
-from xlakit.cpu.llvm.target import vector_bytes
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.errors import InternalError
 from xlakit.passes.analysis.sort_order import KeyOrder, SortKey
+from xlakit.target import vector_bytes
 
 
 def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from xlakit.cpu.llvm import Function, Value, vector
-from xlakit.cpu.llvm.target import vector_bytes
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.ir.index import Affine, Node, Opaque
 from xlakit.cpu.loops.ir.nodes import Apply, Bound, Given, Guarded, Load, Part, Position, Reduction
@@ -39,6 +38,7 @@ from xlakit.ops.elementwise.elementary import (
 from xlakit.ops.elementwise.unary import Abs, Sign
 from xlakit.ops.reduction import applied_op
 from xlakit.options import is_plain
+from xlakit.target import vector_bytes
 
 if TYPE_CHECKING:
     from xlakit.cpu.loops.emit.levels import Level, Output
