@@ -130,6 +130,10 @@ class UnsupportedError(XlakitError, NotImplementedError):
     """A legal program or option that xlakit does not support; ``docs/support.md`` lists all of them."""
 
 
+class UnregisteredError(UnsupportedError):
+    """A custom call whose target is not registered."""
+
+
 class ArgumentError(XlakitError, TypeError):
     """A call was given arguments of the wrong number, type, shape or value."""
 

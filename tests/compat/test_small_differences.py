@@ -160,3 +160,36 @@ def test_the_arc_sine_takes_short_integers(client, dtype):
     assert np.array_equal(np.asarray(found), np.arcsin(x.astype(np.float32)).astype(dtype))
     with pytest.raises(xc.XlaRuntimeError, match="INVALID_ARGUMENT"):
         builder.get_shape(ops.Asin(ops.Parameter(builder, 0, S("s32[3]"))))
+
+
+def test_tokens_are_results(client):
+    builder = xc.XlaBuilder("small_tokens")
+    shape = S("f32[2]{0}")
+    fed = ops.InfeedWithToken(ops.CreateToken(builder), shape)
+    values, token = (ops.GetTupleElement(fed, number) for number in range(2))
+    executable = client.compile(builder.build(ops.Tuple(builder, [ops.OutfeedWithToken(values, token, shape), values])))
+    device = client.devices()[0]
+    device.transfer_to_infeed(np.float32([1, 2]))
+    done, found = executable.execute([])
+    assert device.transfer_from_outfeed(shape).tolist() == np.asarray(found).tolist() == [1, 2]
+    done.block_until_ready()
+    assert (repr(done), done.is_ready(), len(executable.get_output_layouts())) == ("Array(token)", True, 1)
+    with pytest.raises(xc.XlaRuntimeError, match="no NumPy dtype"):
+        done.dtype  # noqa: B018
+    taker = xc.XlaBuilder("small_taker")
+    ops.AfterAll(taker, [ops.Parameter(taker, 0, S.token_shape())])
+    (again,) = client.compile(taker.build()).execute([done])
+    again.block_until_ready()
+
+
+def test_custom_calls_that_are_not_registered_are_not_found(client):
+    builder = xc.XlaBuilder("small_missing")
+    ops.CustomCall(builder, b"small_nothing", [ops.Parameter(builder, 0, S("f32[2]"))], S("f32[2]"))
+    array = client.buffer_from_pyval(np.zeros(2, np.float32))
+    with pytest.raises(xc.XlaRuntimeError, match=r"NOT_FOUND: .*small_nothing"):
+        client.compile(builder.build()).execute([array])[0].block_until_ready()
+
+
+def test_frontend_attributes_are_text():
+    with pytest.raises(TypeError, match="__setitem__"):
+        xe.FrontendAttributes()["name"] = 3

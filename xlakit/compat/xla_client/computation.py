@@ -123,6 +123,7 @@ class FrontendAttributes:
     def __init__(self) -> None:
         self.wrapped: dict[str, str] = {}
 
+    @bound
     def __setitem__(self, name: str, value: str, /) -> None:
         self.wrapped[name] = value
 

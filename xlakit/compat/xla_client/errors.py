@@ -15,6 +15,7 @@ from xlakit.errors import (
     LiteralError,
     ResourceError,
     ShapeError,
+    UnregisteredError,
     UnsupportedError,
     VerificationError,
     XlakitError,
@@ -25,6 +26,7 @@ _R = TypeVar("_R")
 
 # The status codes of absl, by the kind of error; the first that fits counts.
 _CODES: tuple[tuple[type[XlakitError], str], ...] = (
+    (UnregisteredError, "NOT_FOUND"),
     (UnsupportedError, "UNIMPLEMENTED"),
     (ResourceError, "RESOURCE_EXHAUSTED"),
     (ShapeError, "INVALID_ARGUMENT"),

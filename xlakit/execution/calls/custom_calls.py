@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from xlakit.arguments import converting
-from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError, XlakitError
+from xlakit.errors import ArgumentError, ExecutionError, UnregisteredError, UnsupportedError, XlakitError
 from xlakit.execution.calls.at_sizes import at_sizes
 from xlakit.execution.calls.c_calls import CTarget, is_c_function, returns_status
 from xlakit.execution.calls.foreign.table import ForeignCall, foreign_calls
@@ -131,7 +131,7 @@ class CustomCalls:
 
             what = what_is(name)
             known = f"it is {what}" if what else f"known: {_known(self._targets)}"
-            raise UnsupportedError(
+            raise UnregisteredError(
                 f"no custom call is registered as '{name}'",
                 hint="xlakit.register_custom_call(name, function) adds one, on the command line in a file that "
                 f"--custom-calls names; {known}",

@@ -105,6 +105,9 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
             )
         return part
 
+    def __repr__(self) -> str:
+        return "Array(token)" if self.wrapped.shape.is_token else super().__repr__()
+
     # -- properties ------------------------------------------------------------------------------
 
     @property
@@ -116,7 +119,8 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy dtype."""
-        return self.wrapped.dtype
+        with status_errors():
+            return self.wrapped.dtype
 
     @property
     def ndim(self) -> int:

@@ -78,6 +78,12 @@ def major_to_minor(layout: Layout) -> tuple[int, ...] | None:
     return None if order == tuple(range(len(order))) else order
 
 
+def orders_of(shapes: Sequence[OurShape]) -> list[tuple[int, ...] | None]:
+    """The dimensions of all arrays and tokens, from the slowest varying to the fastest; None where in their order."""
+    leaves = [leaf for shape in shapes for _, leaf in shape.leaves()]
+    return [major_to_minor(leaf.layout_or_default) if leaf.is_array else None for leaf in leaves]
+
+
 def from_memory(array: np.ndarray[Any, Any], order: tuple[int, ...] | None) -> np.ndarray[Any, Any]:
     """An array whose dimensions are in the order of memory with its own dimensions."""
     return array if order is None else array.transpose(np.argsort(order))

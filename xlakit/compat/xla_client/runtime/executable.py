@@ -11,7 +11,7 @@ from xlakit.compat.xla_client.cost import properties_of
 from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
 from xlakit.compat.xla_client.hlo_module import HloModule
 from xlakit.compat.xla_client.runtime.array import ArrayImpl
-from xlakit.compat.xla_client.runtime.asked_layouts import leaf_layouts, major_to_minor
+from xlakit.compat.xla_client.runtime.asked_layouts import leaf_layouts, orders_of
 from xlakit.compat.xla_client.runtime.device import MEMORY_KIND, Device
 from xlakit.compat.xla_client.runtime.memory_stats import CompiledMemoryStats
 from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
@@ -139,8 +139,7 @@ class LoadedExecutable:
         # The program before it was split over partitions; its entry layout says how its arguments and results lie.
         self.given = given
         shape = given.program_shape
-        self._orders = [major_to_minor(layout) for layout in leaf_layouts(shape.parameters)]
-        self._result_orders = [major_to_minor(layout) for layout in leaf_layouts([shape.result])]
+        self._orders, self._result_orders = orders_of(shape.parameters), orders_of([shape.result])
         self.options = options
         self._devices = [client.devices()[device.id] for device in wrapped.local_devices()]
         self._traceback = Traceback.get_traceback()
