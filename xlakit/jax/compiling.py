@@ -48,7 +48,7 @@ def compile_program(devices: Devices, code: bytes, format: str, serialized_optio
     if program is not None:
         return program
     loaded, module, description = _compiled(devices, code, format, grid, placed)
-    metadata = ExecutableMetadata.of(loaded, module, description.whole)
+    metadata = ExecutableMetadata.of(loaded, module, description.program + description.outline)
     program = Program(devices, metadata, description, serialized_options, lambda: loaded)
     if key is not None:
         program_cache.store(key, metadata, program)
@@ -67,6 +67,7 @@ def _compiled(
         described_proto,
         in_named_memory,
         names_memory,
+        quickly_read,
         read_program,
     )
     from xlakit.passes.spmd import is_split, is_to_be_split, split_over
@@ -75,9 +76,10 @@ def _compiled(
     if format == DESCRIBED:
         proto, module = described_proto(code), described_module(code)
     else:
-        proto = read_program(code, format)
+        quick = quickly_read(code) if format == "mlir" and grid == (1, 1) else None
+        proto = code if quick is not None else read_program(code, format)
         # The layouts in it say only how the conversion to HLO made its instructions.
-        module = with_layouts_of(read_module(proto, layouts=False), ())
+        module = with_layouts_of(quick or read_module(proto, layouts=False), ())
     if is_to_be_split(module, partitions) or (partitions > 1 and not is_split(module)):
         from xlakit.jax.lowerings.partitioning import register_with_partitioner
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from xlakit.jax.devices import Devices
     from xlakit.runtime.executable import LoadedExecutable
 
-_WHOLE, _OUTLINE = "description", "outline"
+_PROGRAM, _OUTLINE = "program", "outline"
 # Custom calls by which the partitioner meets Python.
 _OF_PARTITIONER = b"InspectSharding", b"CustomSPMDPartitioning"
 
@@ -70,7 +70,7 @@ def load(
         return None
     try:
         metadata = ExecutableMetadata.from_fields(found.fields["outline"])
-        description = Description(bytes(found.sections[_WHOLE]), bytes(found.sections[_OUTLINE]))
+        description = Description(bytes(found.sections[_PROGRAM]), bytes(found.sections[_OUTLINE]))
         machine_key: str = found.fields["machine code"]
         calls: list[str] = found.fields["calls"]
     except (KeyError, FormatError) as error:
@@ -121,7 +121,7 @@ def store(key: str, metadata: ExecutableMetadata, program: Program) -> None:
     if not _are_registered(calls):
         fields = {"machine code": machine_key, "calls": calls, "outline": metadata.fields()}
         description = program.description
-        cache.save(key, cache.Entry(fields, {_WHOLE: description.whole, _OUTLINE: description.outline}))
+        cache.save(key, cache.Entry(fields, {_PROGRAM: description.program, _OUTLINE: description.outline}))
 
 
 def _calls(module: HloModule) -> list[str]:

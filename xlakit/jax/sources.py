@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError, UnsupportedError
+from xlakit.formats.stablehlo.bytecode import MAGIC, ForeignProgram
 from xlakit.jax.devices import MEMORY_SPACES
 from xlakit.jax.wire import fields, written
 from xlakit.runtime.layouts import minor_to_major, with_layouts_of
@@ -33,6 +34,16 @@ def read_program(code: bytes, format: str) -> bytes:
     if format == "hlo":
         return code
     raise UnsupportedError(f"a program in the format '{format}'", hint="JAX hands over 'mlir'")
+
+
+def quickly_read(code: bytes) -> HloModule | None:
+    """The module of a program in bytecode without jaxlib's help; None where that has something not read here."""
+    from xlakit.formats.stablehlo.modules import read_artifact
+
+    try:
+        return read_artifact(code)
+    except ForeignProgram:
+        return None
 
 
 def names_memory(code: bytes) -> bool:
@@ -66,16 +77,24 @@ class Description:
     MLIR would say the same in a hundred times the time, since reading it needs a context with all of its dialects.
     """
 
-    whole: bytes
+    # A HLO proto, or the bytecode that JAX passed where no proto of it was needed.
+    program: bytes
     # Its entry computes nothing. Whenever jaxlib has compiled a program or found it in a cache, it reads the program
     # four times, for the layouts and shardings of arguments and results.
     outline: bytes
 
+    @property
+    def whole(self) -> bytes:
+        """The description with all that the program computes, for who asks for its text."""
+        proto = read_program(self.program, "mlir") if self.program.startswith(MAGIC) else self.program
+        config = next(value for number, value in fields(self.outline) if number == _CONFIG)
+        return written(_MODULE, proto) + (written(_CONFIG, config) if isinstance(config, bytes) else b"")
 
-def describe_program(proto: bytes, module: HloModule) -> Description:
+
+def describe_program(program: bytes, module: HloModule) -> Description:
     """The description of a program, with the layouts that the module says."""
     config = written(_CONFIG, _config(module))
-    return Description(*(written(_MODULE, whole) + config for whole in (proto, _outline(module).to_proto())))
+    return Description(program, written(_MODULE, _outline(module).to_proto()) + config)
 
 
 def _outline(module: HloModule) -> HloModule:

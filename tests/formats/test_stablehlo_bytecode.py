@@ -1,0 +1,239 @@
+"""StableHLO's bytecode, read without jaxlib: the module computes what the one that jaxlib makes computes."""
+
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+import xlakit
+from xlakit.errors import UnsupportedError
+from xlakit.formats import stablehlo
+from xlakit.formats.hlo_proto import read_module
+from xlakit.formats.stablehlo.bytecode import ForeignProgram
+from xlakit.formats.stablehlo.modules import read_artifact
+from xlakit.tools.inputs import flatten
+
+jax = pytest.importorskip("jax")
+jnp = pytest.importorskip("jax.numpy")
+lax = pytest.importorskip("jax.lax")
+mlir = pytest.importorskip("jaxlib._jax").mlir
+
+RANDOM = np.random.default_rng(3)
+SQUARE = RANDOM.integers(-3, 4, (4, 4)).astype(np.float32)
+ROW = np.float32([0.25, -0.0, np.nan, np.inf])
+WORDS = np.uint32([[1, 2, 3], [1 << 31, 77, 0]])
+IMAGE = RANDOM.integers(-3, 4, (2, 6, 6, 3)).astype(np.float32)
+KERNEL = RANDOM.integers(-3, 4, (3, 2, 3, 4)).astype(np.float32)
+SYMMETRIC = (SQUARE @ SQUARE.T + 9 * np.eye(4)).astype(np.float32)
+
+
+def loop(x):
+    # What the loop never changes lies between what it does.
+    def body(carry):
+        n, matrix, y, other = carry
+        return n + 1, matrix, jnp.tanh(matrix @ y) + other.sum(), other
+
+    return lax.while_loop(lambda carry: carry[0] < 3, body, (0, x, x[0], x[1:3]))
+
+
+def nested(x):
+    def row(total, y):
+        return lax.fori_loop(0, 2, lambda n, t: t * 2 + y[n] + x[n, 0], total), total.sum()
+
+    return lax.scan(row, x[0], x)
+
+
+def branches(x, n):
+    two = lax.cond(x.sum() > 0, lambda: x @ x, lambda: jnp.full((4, 4), 2.5))
+    return lax.switch(n, [x.sum, lambda: (x * two)[0, 1], lambda: 1.5]), two
+
+
+def constants():
+    many = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+    truths = np.arange(20) % 3 == 0
+    return (
+        many,
+        truths,
+        np.int8([[-1, 2]]),
+        np.complex64([1 + 2j]),
+        jnp.bfloat16(1.5),
+        np.zeros((0, 3)),
+        np.ones(9, bool),
+    )
+
+
+def accumulated(x):
+    return lax.reduce_window(x, 0.0, lax.add, (2, 1), (1, 2), ((1, 0), (0, 1))), jnp.cumsum(x, 1), jnp.argmin(x, 0)
+
+
+def pooled(x):
+    return jax.grad(lambda x: lax.reduce_window(x, -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID").sum())(x)
+
+
+def indexed(x):
+    n = jnp.int32([2, 0, 9])
+    return x[n], x.at[n, 1].add(2.0), x.at[1].set(7), x[1:, ::2], lax.dynamic_slice(x, (n[0], n[1]), (2, 3))
+
+
+def shaped(x):
+    widened = jnp.broadcast_to(x[:, :1, None], (4, 3, 2)), jnp.broadcast_to(x[None, 1:2], (3, 1, 4))
+    padded = lax.pad(x, 1.0, ((1, -1, 2), (0, 2, 0)))
+    return widened, padded, x.T.reshape(2, 8), x[::-1], jnp.concatenate([x, x[:1]]), jnp.where(x[0, 0] > 9, x, -x)
+
+
+def convolved(x, w):
+    def strided(w):
+        return lax.conv_general_dilated(x, w, (2, 1), ((1, 2), (0, 0)), (1, 2), (2, 1), ("NHWC", "HWIO", "NHWC"))
+
+    return strided(w), jax.grad(lambda w: strided(w).sum())(w)
+
+
+def converted(x):
+    return (
+        x.astype(jnp.int8),
+        x.astype(bool),
+        x.astype(jnp.bfloat16),
+        lax.bitcast_convert_type(x, jnp.int32),
+        x + 0j,
+        lax.clamp(0.5, x, 2.0),
+    )
+
+
+def elementwise(x):
+    functions = (jnp.exp, jnp.log1p, jnp.sin, jnp.cbrt, jnp.sign, jnp.floor, jnp.round, lax.logistic, jnp.isfinite)
+    return [function(x) for function in functions], jnp.arctan2(x, 2), x**1.5, jnp.clip(x, -1, 1), lax.rem(x, 0.3)
+
+
+def compared(x):
+    nan = x != x
+    return (
+        x < 1,
+        nan & (x >= 0),
+        lax.sort(x),
+        jnp.argsort(x, stable=True),
+        lax.eq(x, x),
+        jnp.sort(jnp.uint8([3, 200, 1])),
+    )
+
+
+def bits(x):
+    shifts = x << 3, x >> 1, lax.shift_right_arithmetic(x.astype(jnp.int32), 2)
+    return (
+        shifts,
+        x ^ 5,
+        ~x,
+        lax.population_count(x),
+        lax.clz(x),
+        lax.iota(jnp.int16, 5),
+        lax.broadcasted_iota(jnp.int32, (2, 3), 1),
+    )
+
+
+def products(x):
+    batch = lax.dot_general(x.reshape(2, 2, 4), x.reshape(2, 4, 2), (((2,), (1,)), ((0,), (0,))), precision="highest")
+    return batch, jnp.einsum("ij,kj->ik", x, x, preferred_element_type=jnp.float32), jnp.int8([1, 2]) @ jnp.int8([3, 4])
+
+
+def several_results(x):
+    return lax.reduce((x, x * 2), (0.0, 1.0), lambda a, b: (a[0] + b[0], a[1] * b[1]), (1,))
+
+
+# Operations that JAX has for other platforms than processors.
+SOLVES = """
+func.func public @main(%a: tensor<4x4xf32>, %b: tensor<4x2xf32>) -> (tensor<4x4xf32>, tensor<4x2xf32>) {
+  %0 = stablehlo.cholesky %a, lower = true : tensor<4x4xf32>
+  %1 = "stablehlo.triangular_solve"(%0, %b) <{left_side = true, lower = true, unit_diagonal = false,
+       transpose_a = #stablehlo<transpose TRANSPOSE>}> : (tensor<4x4xf32>, tensor<4x2xf32>) -> tensor<4x2xf32>
+  return %0, %1 : tensor<4x4xf32>, tensor<4x2xf32>
+}
+"""
+
+PROGRAMS = {
+    loop: (SQUARE,),
+    nested: (SQUARE,),
+    branches: (SQUARE, np.int32(2)),
+    constants: (),
+    accumulated: (SQUARE,),
+    pooled: (IMAGE,),
+    indexed: (SQUARE,),
+    shaped: (SQUARE,),
+    convolved: (IMAGE, KERNEL),
+    converted: (SQUARE,),
+    elementwise: (ROW,),
+    compared: (ROW,),
+    bits: (WORDS,),
+    products: (SQUARE,),
+    several_results: (SQUARE,),
+    jnp.fft.rfft: (ROW[:2],),
+    lax.optimization_barrier: ((ROW, WORDS),),
+}
+
+
+def artifact(function, *arguments):
+    lowered = jax.jit(function).lower(*arguments)
+    return mlir.serialize_portable_artifact(lowered.as_text("stablehlo", debug_info=True), "1.10.0")
+
+
+def by_jaxlib(data):
+    computation = mlir.mlir_module_to_xla_computation(data, use_tuple_args=False, return_tuple=False)
+    return read_module(computation.as_serialized_hlo_module_proto())
+
+
+def check_results(data, arguments):
+    ours, theirs = read_artifact(data), by_jaxlib(data)
+    ours.verify()
+    left, right = (flatten(xlakit.compile(m, backend="interpreter")(*arguments)) for m in (ours, theirs))
+    assert list(left) == list(right)
+    for name, value in right.items():
+        assert left[name].dtype == value.dtype
+        np.testing.assert_array_equal(left[name], value, name)
+
+
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
+def test_a_program_computes_the_same(function):
+    check_results(artifact(function, *PROGRAMS[function]), jax.tree.leaves(PROGRAMS[function]))
+
+
+def test_solves_compute_the_same():
+    check_results(mlir.serialize_portable_artifact(SOLVES, "1.10.0"), (SYMMETRIC, SQUARE[:, :2]))
+
+
+def test_an_artifact_is_read_without_jaxlib(monkeypatch):
+    def missing():
+        raise UnsupportedError("jaxlib is not installed")
+
+    data = artifact(loop, SQUARE)
+    monkeypatch.setattr(stablehlo, "_mlir", missing)
+    assert stablehlo.read_stablehlo(data).entry.root.shape.is_tuple
+    with pytest.raises(UnsupportedError, match="not installed"):
+        stablehlo.read_stablehlo("module {}")
+
+
+def test_frames_and_names_are_those_of_the_program():
+    data = artifact(loop, SQUARE)
+    ours, theirs = (
+        {i.annotations.metadata.op_name for c in m.computations for i in c.instructions if i.annotations.metadata}
+        for m in (read_artifact(data), by_jaxlib(data))
+    )
+    assert ours == theirs
+    frames = read_artifact(data).stack_frames
+    assert any(name.endswith("loop.<locals>.body") for name in frames.function_names)
+    assert all(0 <= caller <= number for number, (_, caller) in enumerate(frames.stack_frames))
+
+
+def test_what_is_not_read_is_left_to_jaxlib():
+    data = artifact(jnp.linalg.cholesky, SYMMETRIC)
+    with pytest.raises(ForeignProgram, match="custom_call"):
+        read_artifact(data)
+    module = stablehlo.read_stablehlo(data)
+    assert "custom-call" in {i.opcode for computation in module.computations for i in computation.instructions}
+
+
+def test_damaged_bytecode_is_foreign():
+    data = artifact(products, SQUARE)
+    for at in range(20, len(data), len(data) // 40):
+        damaged = data[:at] + bytes([data[at] ^ 0x5A]) + data[at + 1 :]
+        with suppress(ForeignProgram):
+            read_artifact(damaged)
+        with pytest.raises(ForeignProgram):
+            read_artifact(data[:at])

@@ -1,0 +1,175 @@
+"""A computation while it is made from a function or a region: its instructions, and the values that they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from xlakit.data.literal import Literal
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
+from xlakit.formats.stablehlo.bytecode import ForeignProgram
+from xlakit.formats.stablehlo.values import Dense
+from xlakit.formats.unique_names import sanitized
+from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import Op
+from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple
+from xlakit.ops.movement import Broadcast
+
+_SCALAR: Final = ()
+# Several of them may be in a byte.
+_PACKED: Final = frozenset(
+    {PrimitiveType.S2, PrimitiveType.U2, PrimitiveType.S4, PrimitiveType.U4, PrimitiveType.F4E2M1FN}
+)
+
+
+class Names:
+    """Names that are unique in a module: numbered, from the last part of what the program calls an operation."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._plain: dict[str, str] = {}
+
+    def of(self, annotations: Annotations, otherwise: str) -> str:
+        """A name for an instruction; by default that of its operation."""
+        metadata = annotations.metadata
+        said = metadata.op_name if metadata is not None and metadata.op_name else otherwise
+        plain = self._plain.get(said)
+        if plain is None:
+            plain = self._plain[said] = sanitized(said.rpartition("/")[2] or otherwise)
+        return self.numbered(plain)
+
+    def numbered(self, name: str) -> str:
+        """The name with the next number."""
+        count = self._counts[name] = self._counts.get(name, 0) + 1
+        return f"{name}.{count}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantValue:
+    """A constant of the program. It becomes an instruction of each computation that uses it."""
+
+    number: int
+    dense: Dense
+    shape: Shape
+
+
+class Draft:
+    """A computation that is being made; values are known by the numbers that bytecode gives them."""
+
+    def __init__(self, names: Names, constants: dict[int, ConstantValue], same: dict[int, int]) -> None:
+        """``same`` says which values are others, by their numbers."""
+        self._names, self._constants, self._same = names, constants, same
+        self._instructions: list[Instruction] = []
+        self._values: dict[int, Instruction] = {}
+        self._made: dict[int, Instruction] = {}
+
+    def value(self, number: int) -> Instruction:
+        """The instruction that computes a value. Raises ForeignProgram for one of another computation."""
+        number = self._same.get(number, number)
+        found = self._values.get(number)
+        if found is not None:
+            return found
+        constant = self._constants.get(number)
+        if constant is None:
+            raise ForeignProgram("a region uses a value of the program around it")
+        found = self._made.get(constant.number)
+        if found is None:
+            found = self._made[constant.number] = self._constant(constant)
+        return found
+
+    def define(self, number: int, value: Instruction) -> None:
+        """Let an instruction compute a value."""
+        self._values[self._same.get(number, number)] = value
+
+    def emit(
+        self,
+        op: Op,
+        operands: Sequence[Instruction],
+        shape: Shape,
+        annotations: Annotations = NO_ANNOTATIONS,
+        name: str = "",
+    ) -> Instruction:
+        """A new instruction."""
+        made = Instruction(op, operands, shape, self._names.of(annotations, name or op.opcode), annotations=annotations)
+        self._instructions.append(made)
+        return made
+
+    def parameter(self, number: int, shape: Shape, annotations: Annotations, name: str) -> Instruction:
+        """A parameter."""
+        return self.emit(Parameter(number=number), (), shape, annotations, name)
+
+    def element(self, whole: Instruction, index: int, annotations: Annotations = NO_ANNOTATIONS) -> Instruction:
+        """An element of a tuple."""
+        return self.emit(GetTupleElement(index=index), (whole,), whole.shape.tuple_shapes[index], annotations)
+
+    def bundle(self, values: Sequence[Instruction], annotations: Annotations = NO_ANNOTATIONS) -> Instruction:
+        """A tuple."""
+        return self.emit(Tuple(), values, tuple_of([value.shape for value in values]), annotations)
+
+    def _constant(self, constant: ConstantValue) -> Instruction:
+        shape, array = constant.shape, _elements(constant.dense)
+        if array.shape == _SCALAR and shape.dimensions:
+            scalar = self.emit(
+                Constant(literal=Literal(Shape(shape.element_type), array)), (), Shape(shape.element_type)
+            )
+            return self.emit(Broadcast(dimensions=()), (scalar,), shape)
+        return self.emit(Constant(literal=Literal(shape, array)), (), shape)
+
+    def computation(self, name: str, root: Instruction) -> Computation:
+        """The computation with all that was emitted; operands stand before what uses them, as late as they can."""
+        return Computation(name, _in_post_order(self._instructions), root)
+
+
+def _in_post_order(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
+    """The instructions as XLA orders them: depth first from those without users."""
+    used = {operand for instruction in instructions for operand in instruction.operands}
+    placed: dict[Instruction, None] = {}
+    for start in instructions:
+        if start in used:
+            continue
+        stack = [start]
+        while stack:
+            top = stack[-1]
+            if top in placed:
+                stack.pop()
+                continue
+            waiting = [operand for operand in top.operands if operand not in placed]
+            if waiting:
+                stack.extend(reversed(waiting))
+            else:
+                placed[top] = None
+                stack.pop()
+    return tuple(placed)
+
+
+def tuple_of(shapes: Sequence[Shape]) -> Shape:
+    """The shape of a tuple."""
+    return Shape(PrimitiveType.TUPLE, tuple_shapes=tuple(shapes))
+
+
+def _elements(dense: Dense) -> Any:
+    """The elements of a constant; a scalar where all are the same."""
+    kind, dimensions = dense.shape.element_type, dense.shape.dimensions
+    if kind is PrimitiveType.PRED:
+        return _truths(dense)
+    if kind in _PACKED:
+        raise ForeignProgram(f"constants of {kind.hlo_name}")
+    array = np.frombuffer(dense.data, kind.dtype)
+    return array.reshape(_SCALAR if array.size == 1 else dimensions)
+
+
+def _truths(dense: Dense) -> Any:
+    """Truth values: all the same in one byte, otherwise one bit each."""
+    count = dense.shape.num_elements
+    if len(dense.data) == 1 and (count == 1 or dense.data in (b"\0", b"\xff")):
+        return np.array(dense.data != b"\0")
+    # One byte may also be the first of all that are the same, or bits.
+    if len(dense.data) != -(-count // 8) or len(dense.data) == 1:
+        raise ForeignProgram("truth values whose form is not plain to see")
+    bits = np.unpackbits(np.frombuffer(dense.data, np.uint8), count=count, bitorder="little")
+    return bits.astype(bool).reshape(dense.shape.dimensions)

@@ -1,0 +1,75 @@
+"""Where instructions come from: the locations of MLIR as metadata, and as frames of the stack."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from xlakit.formats.stablehlo.bytecode import Bytecode
+from xlakit.formats.stablehlo.values import CallSite, Name, Range
+from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations, OpMetadata, StackFrames
+
+_NO_CALLER: Final = 0
+
+
+class Locations:
+    """The metadata of locations, and the tables of frames that it points into."""
+
+    def __init__(self, code: Bytecode) -> None:
+        self._code = code
+        self._annotations: dict[int, Annotations] = {}
+        self._files: dict[str, int] = {}
+        self._functions: dict[str, int] = {}
+        self._places: dict[tuple[int, int, int, int, int, int], int] = {}
+        self._frames: dict[tuple[int, int], int] = {}
+
+    def annotations(self, location: int | None) -> Annotations:
+        """The annotations of an instruction at a location, by its number: its metadata."""
+        if location is None:
+            return NO_ANNOTATIONS
+        found = self._annotations.get(location)
+        if found is None:
+            found = self._annotations[location] = self._made(self._code.attribute(location))
+        return found
+
+    def _made(self, location: Any) -> Annotations:
+        name = ""
+        if isinstance(location, Name) and not name:
+            inner = self._code.attribute(location.at)
+            function = isinstance(inner, Range)
+            name, location = ("", location) if function else (location.name, inner)
+        if name.endswith(":"):
+            # The name of a kind of operation; that of the operation follows.
+            name = location.name if isinstance(location, Name) else ""
+            location = self._code.attribute(location.at) if isinstance(location, Name) else location
+        frame = self._frame(location, _NO_CALLER)
+        if not name and not frame:
+            return NO_ANNOTATIONS
+        return Annotations(metadata=OpMetadata(op_name=name, stack_frame_id=frame))
+
+    def _frame(self, location: Any, caller: int) -> int:
+        """The number of a location's frame, called from a frame; 0 if it is in no file."""
+        if isinstance(location, CallSite):
+            outer = self._frame(self._code.attribute(location.caller), caller)
+            return self._frame(self._code.attribute(location.callee), outer or caller)
+        function = ""
+        if isinstance(location, Name):
+            function, location = location.name, self._code.attribute(location.at)
+        if not isinstance(location, Range):
+            return 0
+        place = (
+            _number(self._files, location.file),
+            _number(self._functions, function),
+            location.line,
+            location.end_line,
+            location.column,
+            location.end_column,
+        )
+        return _number(self._frames, (_number(self._places, place), caller))
+
+    def stack_frames(self) -> StackFrames:
+        """The tables that the metadata points into."""
+        return StackFrames(tuple(self._files), tuple(self._functions), tuple(self._places), tuple(self._frames))
+
+
+def _number(table: dict[Any, int], key: Any) -> int:
+    return table.setdefault(key, len(table) + 1)

@@ -1,0 +1,458 @@
+"""What the operations of StableHLO are in HLO: one table.
+
+A rule emits instructions for an operation of VHLO and gives the values that it computes. Properties stand in the order
+of the alphabet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.formats.stablehlo.bytecode import ForeignProgram, Operation, Region
+from xlakit.formats.stablehlo.computations import Draft, tuple_of
+from xlakit.ir.attributes import (
+    Annotations,
+    ConvolutionDimensionNumbers,
+    PaddingDimension,
+    SliceDimension,
+    Window,
+    WindowDimension,
+)
+from xlakit.ir.enums import (
+    ComparisonDirection,
+    ComparisonType,
+    FftType,
+    Precision,
+    RandomAlgorithm,
+    Transpose as TransposeKind,
+)
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import Op
+from xlakit.ops.convolution import Convolution
+from xlakit.ops.data import Iota
+from xlakit.ops.dot import Dot
+from xlakit.ops.dynamic import DynamicSlice
+from xlakit.ops.elementwise.compare import Compare
+from xlakit.ops.elementwise.convert import ReducePrecision
+from xlakit.ops.elementwise.select import Select
+from xlakit.ops.fft import Fft
+from xlakit.ops.gather import Gather
+from xlakit.ops.linear_algebra import Cholesky, TriangularSolve
+from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Reverse, Slice, Transpose
+from xlakit.ops.random import RngBitGenerator
+from xlakit.ops.reduction import Reduce
+from xlakit.ops.registry import OPERATIONS
+from xlakit.ops.scatter import Scatter
+from xlakit.ops.sort import Sort
+from xlakit.ops.windows import ReduceWindow, SelectAndScatter
+
+
+class Converts(Protocol):
+    """What a rule may ask of the conversion of the module."""
+
+    def attribute(self, number: int) -> Any:
+        """An attribute."""
+        ...
+
+    def applied(self, region: Region) -> Computation:
+        """The computation of a region that is applied to single elements."""
+        ...
+
+
+Operands = Sequence[Instruction]
+Rule = Callable[[Converts, Draft, Operation, Operands, Sequence[Shape], Annotations], Sequence[Instruction]]
+
+
+def rule_of(name: str) -> Rule:
+    """The rule of an operation. Raises ForeignProgram."""
+    found = _RULES.get(name)
+    if found is None:
+        raise ForeignProgram(f"the operation {name}")
+    return found
+
+
+def _elementwise(opcode: str) -> Rule:
+    """The rule of an operation that is one of HLO without attributes."""
+    op = OPERATIONS[opcode]()
+
+    def rule(
+        convert: Converts,
+        draft: Draft,
+        operation: Operation,
+        operands: Operands,
+        shapes: Sequence[Shape],
+        at: Annotations,
+    ) -> Sequence[Instruction]:
+        if operation.properties and any(convert.attribute(number).mode for number in operation.properties):
+            raise ForeignProgram("a function with an accuracy")
+        return [draft.emit(op, operands, shapes[0], at)]
+
+    return rule
+
+
+def _one(make: Callable[..., Op], *, same: bool = False) -> Rule:
+    """The rule of an operation that is one of HLO; ``make`` gets its properties.
+
+    same: it is its operand where that is the only one and has its shape.
+    """
+
+    def rule(
+        convert: Converts,
+        draft: Draft,
+        operation: Operation,
+        operands: Operands,
+        shapes: Sequence[Shape],
+        at: Annotations,
+    ) -> Sequence[Instruction]:
+        if same and len(operands) == 1 and operands[0].shape == shapes[0]:
+            return operands
+        op = make(*map(convert.attribute, operation.properties))
+        return results(draft, op.canonical([operand.shape for operand in operands]), operands, shapes, at)
+
+    return rule
+
+
+def _applying(make: Callable[..., Op]) -> Rule:
+    """The rule of an operation with regions; ``make`` gets their computations and its properties."""
+
+    def rule(
+        convert: Converts,
+        draft: Draft,
+        operation: Operation,
+        operands: Operands,
+        shapes: Sequence[Shape],
+        at: Annotations,
+    ) -> Sequence[Instruction]:
+        computations = map(convert.applied, operation.regions)
+        op = make(*computations, *map(convert.attribute, operation.properties))
+        return results(draft, op, operands, shapes, at)
+
+    return rule
+
+
+def results(
+    draft: Draft, op: Op, operands: Operands, shapes: Sequence[Shape], at: Annotations, *, always_tuple: bool = False
+) -> Sequence[Instruction]:
+    """The results of an instruction, of which HLO makes a tuple where there are several."""
+    if len(shapes) == 1 and not always_tuple:
+        return [draft.emit(op, operands, shapes[0], at)]
+    whole = draft.emit(op, operands, tuple_of(shapes), at)
+    return [draft.element(whole, index, at) for index in range(len(shapes))]
+
+
+# -- movement --------------------------------------------------------------------------------------
+
+
+def _broadcast(
+    convert: Converts, draft: Draft, operation: Operation, operands: Operands, shapes: Sequence[Shape], at: Annotations
+) -> Sequence[Instruction]:
+    """HLO does not stretch dimensions of size 1: they are taken away first."""
+    (operand,), (shape,) = operands, shapes
+    dimensions = convert.attribute(operation.properties[0]).integers()
+    if isinstance(operand.op, Broadcast) and operand.operands[0].shape.is_array:
+        dimensions = tuple(dimensions[d] for d in operand.op.dimensions)
+        operand = operand.operands[0]
+    sizes = operand.shape.dimensions
+    if sizes == shape.dimensions and dimensions == tuple(range(shape.rank)):
+        return [operand]
+    if list(dimensions) == sorted(dimensions) and operand.shape.num_elements == shape.num_elements:
+        return [draft.emit(Reshape(), [operand], shape, at)]
+    stretched = [d for d, size in zip(dimensions, sizes, strict=True) if shape.dimensions[d] != size]
+    if not stretched:
+        return [draft.emit(Broadcast(dimensions=dimensions), [operand], shape, at)]
+    own = dict(zip(dimensions, sizes, strict=True))
+    inner = Shape(shape.element_type, tuple(own.get(d, size) for d, size in enumerate(shape.dimensions)))
+    operand = draft.emit(Broadcast(dimensions=dimensions), [operand], inner, at)
+    left = tuple(d for d in range(shape.rank) if d not in stretched)
+    small = Shape(shape.element_type, tuple(shape.dimensions[d] for d in left))
+    operand = draft.emit(Reshape(), [operand], small, at)
+    return [draft.emit(Broadcast(dimensions=left), [operand], shape, at)]
+
+
+def _select(
+    convert: Converts, draft: Draft, operation: Operation, operands: Operands, shapes: Sequence[Shape], at: Annotations
+) -> Sequence[Instruction]:
+    """A scalar that chooses for a whole array is broadcast."""
+    chooser, *values = operands
+    if chooser.shape.dimensions != shapes[0].dimensions:
+        shape = Shape(chooser.shape.element_type, shapes[0].dimensions)
+        chooser = draft.emit(Broadcast(dimensions=()), [chooser], shape, at)
+    return [draft.emit(Select(), [chooser, *values], shapes[0], at)]
+
+
+def _iota(
+    convert: Converts, draft: Draft, operation: Operation, operands: Operands, shapes: Sequence[Shape], at: Annotations
+) -> Sequence[Instruction]:
+    (shape,) = shapes
+    dimension: int = convert.attribute(operation.properties[0])
+    if shape.rank == 1:
+        return [draft.emit(Iota(iota_dimension=0), (), shape, at)]
+    row = draft.emit(Iota(iota_dimension=0), (), Shape(shape.element_type, (shape.dimensions[dimension],)), at)
+    return [draft.emit(Broadcast(dimensions=(dimension,)), [row], shape, at)]
+
+
+def _slice(limits: Any, starts: Any, strides: Any) -> Op:
+    ranges = zip(starts.integers(), limits.integers(), strides.integers(), strict=True)
+    return Slice(slice=tuple(SliceDimension(*each) for each in ranges))
+
+
+def _pad(high: Any, low: Any, interior: Any) -> Op:
+    sizes = zip(low.integers(), high.integers(), interior.integers(), strict=True)
+    return Pad(padding=tuple(PaddingDimension(*each) for each in sizes))
+
+
+def _unless_same(opcode: str) -> Rule:
+    """The rule of an operation that leaves an operand of the result's shape as it is."""
+    emit = _elementwise(opcode)
+
+    def rule(
+        convert: Converts,
+        draft: Draft,
+        operation: Operation,
+        operands: Operands,
+        shapes: Sequence[Shape],
+        at: Annotations,
+    ) -> Sequence[Instruction]:
+        return operands if operands[0].shape == shapes[0] else emit(convert, draft, operation, operands, shapes, at)
+
+    return rule
+
+
+def _convert(
+    convert: Converts, draft: Draft, operation: Operation, operands: Operands, shapes: Sequence[Shape], at: Annotations
+) -> Sequence[Instruction]:
+    if operands[0].shape.element_type.is_complex and not shapes[0].element_type.is_complex:
+        raise ForeignProgram("complex numbers as real ones")
+    return _unless_same("convert")(convert, draft, operation, operands, shapes, at)
+
+
+# -- elements ----------------------------------------------------------------------------------------
+
+
+def _compare(kind: int, direction: int) -> Op:
+    return Compare(direction=ComparisonDirection(direction), type=ComparisonType(kind - 1) if kind else None)
+
+
+# -- products ----------------------------------------------------------------------------------------
+
+
+def _precisions(given: tuple[int, ...]) -> tuple[Precision, ...]:
+    found = tuple(map(Precision, given))
+    return found if any(given) else ()
+
+
+def _dot(
+    accumulation: Any,
+    imprecise: Any,
+    lhs_batch: Any,
+    lhs_components: Any,
+    lhs_contracting: Any,
+    lhs_type: Any,
+    operations: Any,
+    precisions: tuple[int, ...],
+    rhs_batch: Any,
+    rhs_components: Any,
+    rhs_contracting: Any,
+    rhs_type: Any,
+) -> Op:
+    if any(part is not None for part in (accumulation, imprecise, lhs_type, rhs_type, operations)):
+        raise ForeignProgram("a product with an algorithm")
+    return Dot(
+        lhs_batch_dims=lhs_batch.integers(),
+        lhs_contracting_dims=lhs_contracting.integers(),
+        rhs_batch_dims=rhs_batch.integers(),
+        rhs_contracting_dims=rhs_contracting.integers(),
+        operand_precision=_precisions(precisions),
+    )
+
+
+def _convolution(
+    convert: Converts, draft: Draft, operation: Operation, operands: Operands, shapes: Sequence[Shape], at: Annotations
+) -> Sequence[Instruction]:
+    (
+        batch_groups, groups, input_batch, input_feature, input_spatial, kernel_input, kernel_output, kernel_spatial,
+        lhs_dilation, output_batch, output_feature, output_spatial, padding, precisions, rhs_dilation, reversal,
+        strides,
+    ) = map(convert.attribute, operation.properties)  # fmt: skip
+    spatial = kernel_spatial.integers()
+    kernel = operands[1].shape.dimensions
+    window = _window(
+        [kernel[d] for d in spatial], strides, padding, lhs_dilation, rhs_dilation, _reversed(reversal, len(spatial))
+    )
+    numbers = ConvolutionDimensionNumbers(
+        input_batch, input_feature, input_spatial.integers(), kernel_input, kernel_output, spatial,
+        output_batch, output_feature, output_spatial.integers(),
+    )  # fmt: skip
+    op = Convolution(
+        window=window,
+        dim_labels=numbers,
+        feature_group_count=groups,
+        batch_group_count=batch_groups,
+        operand_precision=_precisions(precisions),
+    )
+    return [draft.emit(op, operands, shapes[0], at)]
+
+
+def _reversed(dense: Any, rank: int) -> Sequence[bool]:
+    if dense.data.strip(b"\0"):
+        raise ForeignProgram("a convolution that reverses its kernel")
+    return [False] * rank
+
+
+def _window(
+    sizes: Sequence[int],
+    strides: Any,
+    padding: Any,
+    base: Any = None,
+    window: Any = None,
+    reversal: Sequence[bool] = (),
+) -> Window:
+    ones = (1,) * len(sizes)
+    edges = padding.integers()
+    return Window(
+        tuple(
+            WindowDimension(*each)
+            for each in zip(
+                sizes,
+                strides.integers(),
+                edges[::2],
+                edges[1::2],
+                window.integers() if window is not None else ones,
+                base.integers() if base is not None else ones,
+                reversal or [False] * len(sizes),
+                strict=True,
+            )
+        )
+    )
+
+
+# -- regions -----------------------------------------------------------------------------------------
+
+
+def _reduce_window(body: Computation, base: Any, padding: Any, window: Any, sizes: Any, strides: Any) -> Op:
+    return ReduceWindow(window=_window(sizes.integers(), strides, padding, base, window), to_apply=body)
+
+
+def _select_and_scatter(select: Computation, scatter: Computation, padding: Any, sizes: Any, strides: Any) -> Op:
+    return SelectAndScatter(window=_window(sizes.integers(), strides, padding), select=select, scatter=scatter)
+
+
+def _scatter(
+    body: Computation,
+    index_vector: int,
+    is_sorted: bool,
+    input_batching: Any,
+    inserted: Any,
+    to_operand: Any,
+    indices_batching: Any,
+    unique: bool,
+    update_window: Any,
+) -> Op:
+    return Scatter(
+        update_window_dims=update_window.integers(),
+        inserted_window_dims=inserted.integers(),
+        scatter_dims_to_operand_dims=to_operand.integers(),
+        input_batching_dims=input_batching.integers(),
+        scatter_indices_batching_dims=indices_batching.integers(),
+        index_vector_dim=index_vector,
+        indices_are_sorted=is_sorted,
+        unique_indices=unique,
+        to_apply=body,
+    )
+
+
+def _gather(
+    collapsed: Any,
+    index_vector: int,
+    is_sorted: bool,
+    offset: Any,
+    batching: Any,
+    sizes: Any,
+    starts: Any,
+    indices: Any,
+) -> Op:
+    return Gather(
+        offset_dims=offset.integers(),
+        collapsed_slice_dims=collapsed.integers(),
+        start_index_map=starts.integers(),
+        operand_batching_dims=batching.integers(),
+        start_indices_batching_dims=indices.integers(),
+        index_vector_dim=index_vector,
+        slice_sizes=sizes.integers(),
+        indices_are_sorted=is_sorted,
+    )
+
+
+def _composite(
+    convert: Converts, draft: Draft, operation: Operation, operands: Operands, shapes: Sequence[Shape], at: Annotations
+) -> Sequence[Instruction]:
+    """A function of CHLO that HLO has; what CHLO makes of the others is not known here."""
+    _, _, name, version = map(convert.attribute, operation.properties)
+    if (name, version) != ("chlo.erf", 1) or shapes[0].element_type is not PrimitiveType.F32:
+        raise ForeignProgram(f"the composite {name} of {shapes[0]}")
+    return [draft.emit(OPERATIONS["erf"](), operands, shapes[0], at)]
+
+
+def _barrier(
+    convert: Converts, draft: Draft, operation: Operation, operands: Operands, shapes: Sequence[Shape], at: Annotations
+) -> Sequence[Instruction]:
+    op = OPERATIONS["opt-barrier"]()
+    if len(operands) == 1:
+        return [draft.emit(op, operands, shapes[0], at)]
+    return results(draft, op, [draft.bundle(operands, at)], shapes, at)
+
+
+_ELEMENTWISE: Final = (
+    "abs", "add", "and", "atan2", "bitcast_convert", "cbrt", "ceil", "clamp", "complex", "convert", "cosine",
+    "count_leading_zeros", "divide", "dynamic_update_slice", "exponential", "exponential_minus_one", "floor", "imag",
+    "is_finite", "log", "log_plus_one", "logistic", "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt",
+    "power", "real", "remainder", "reshape", "round_nearest_afz", "round_nearest_even", "rsqrt",
+    "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sine", "sqrt", "subtract", "tan", "tanh",
+    "xor", "after_all", "replica_id", "partition_id",
+)  # fmt: skip
+_SECOND_VERSIONS: Final = frozenset(
+    {"cbrt", "cosine", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "rsqrt", "sine",
+     "sqrt", "tan", "tanh"}
+)  # fmt: skip
+_RULES: Final[dict[str, Rule]] = {
+    f"vhlo.{name}_v{2 if name in _SECOND_VERSIONS else 1}": _elementwise(name.replace("_", "-"))
+    for name in _ELEMENTWISE
+} | {
+    "vhlo.convert_v1": _convert,
+    "vhlo.reshape_v1": _unless_same("reshape"),
+    "vhlo.bitcast_convert_v1": _unless_same("bitcast-convert"),
+    "vhlo.select_v1": _select,
+    "vhlo.broadcast_in_dim_v1": _broadcast,
+    "vhlo.iota_v1": _iota,
+    "vhlo.slice_v1": _one(_slice, same=True),
+    "vhlo.pad_v1": _one(_pad),
+    "vhlo.transpose_v1": _one(lambda order: Transpose(dimensions=order.integers())),
+    "vhlo.reverse_v1": _one(lambda dimensions: Reverse(dimensions=dimensions.integers())),
+    "vhlo.concatenate_v1": _one(lambda dimension: Concatenate(dimension=dimension), same=True),
+    "vhlo.dynamic_slice_v1": _one(lambda sizes: DynamicSlice(dynamic_slice_sizes=sizes.integers())),
+    "vhlo.compare_v1": _one(_compare),
+    "vhlo.reduce_precision_v1": _one(lambda e, m: ReducePrecision(exponent_bits=e, mantissa_bits=m)),
+    "vhlo.dot_general_v2": _one(_dot),
+    "vhlo.convolution_v1": _convolution,
+    "vhlo.fft_v1": _one(lambda length, kind: Fft(fft_type=FftType(kind), fft_length=length.integers())),
+    "vhlo.cholesky_v1": _one(lambda lower: Cholesky(lower=lower)),
+    "vhlo.triangular_solve_v1": _one(
+        lambda left, lower, transpose, unit: TriangularSolve(
+            left_side=left, lower=lower, unit_diagonal=unit, transpose_a=TransposeKind(transpose)
+        )
+    ),
+    "vhlo.rng_bit_generator_v1": _one(lambda algorithm: RngBitGenerator(algorithm=RandomAlgorithm(algorithm))),
+    "vhlo.gather_v2": _one(_gather),
+    "vhlo.reduce_v1": _applying(lambda body, dimensions: Reduce(dimensions=dimensions.integers(), to_apply=body)),
+    "vhlo.reduce_window_v1": _applying(_reduce_window),
+    "vhlo.select_and_scatter_v1": _applying(_select_and_scatter),
+    "vhlo.scatter_v2": _applying(_scatter),
+    "vhlo.sort_v1": _applying(
+        lambda body, dimension, stable: Sort(dimension=dimension, is_stable=stable, to_apply=body)
+    ),
+    "vhlo.composite_v2": _composite,
+    "vhlo.optimization_barrier_v1": _barrier,
+}
