@@ -118,8 +118,11 @@ PAIRS = """pairs { a = f32[] parameter(0) b = f32[] parameter(1) i = s32[] param
 @pytest.mark.parametrize(
     ("operation", "sent"),
     [
-        ("f32[8,12] sort(x), dimensions={1}, is_stable=true, to_apply=less", 8 * 12 / 4 * 3 / 4),
-        ("(f32[8,12], s32[8,12]) sort(x, i), dimensions={1}, is_stable=true, to_apply=pairs", 8 * 12 / 4 * 3 / 4),
+        (f"f32[8,12] sort(x), dimensions={{1}}, to_apply=less, sharding={ROWS}", 8 * 12 / 4 * 3 / 4),
+        (
+            f"(f32[8,12], s32[8,12]) sort(x, i), dimensions={{1}}, to_apply=pairs, sharding={{{ROWS}, {ROWS}}}",
+            8 * 12 / 4 * 3 / 4,
+        ),
         # Candidates would be more than there are elements.
         ("(f32[8,9], s32[8,9]) topk(x), k=9, largest=true", 8 * 12 / 4 * 3 / 4),
     ],
@@ -132,6 +135,7 @@ def test_a_split_moves_to_a_dimension_that_is_left_alone(operation, sent):
 
 def test_a_transform_of_a_split_dimension():
     body = f"x = c64[8,16] parameter(0), sharding={COLUMNS} ROOT r = c64[8,16] fft(x), fft_type=FFT, fft_length={{16}}"
+    body += f", sharding={ROWS}"
     module = module_of(body)
     x = np.arange(128).reshape(8, 16).astype(np.complex64)
     result, split = run_split(module, x)

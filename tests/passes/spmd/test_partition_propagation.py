@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from split_programs import BOTH, COLUMNS, ROWS, check, collectives, module_of, run_split
+from split_programs import BOTH, COLUMNS, ROWS, WHOLE, check, collectives, module_of, run_split
 
 import xlakit as xla
 from xlakit.passes.spmd import split_over
@@ -104,8 +104,10 @@ def test_what_is_whole_is_not_gathered_for_what_wants_it_whole():
       s = f32[8,8] dot(y, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
       ROOT r = (f32[8,8], f32[8,8]) tuple(c, s)
     """
-    split = check(main, {})
+    split = check(main.replace("tuple(c, s)", f"tuple(c, s), sharding={{{BOTH}, {WHOLE}}}"), {})
     assert [s.dimensions for s in split.entry.root.shape.tuple_shapes] == [(4, 4), (8, 8)]
+    # Of a result that may be split, each member computes its part.
+    assert [s.dimensions for s in check(main, {}).entry.root.shape.tuple_shapes] == [(4, 4), (4, 4)]
 
 
 def test_a_result_that_is_said_to_be_whole_is_whole():

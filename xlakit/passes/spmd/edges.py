@@ -14,7 +14,7 @@ from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.attributes import Sharding, SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.passes.spmd.shardings.annotations import of_leaves, result_shardings
-from xlakit.passes.spmd.shardings.tilings import Tiling, divides, is_proper, whole
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, coarser, divides, is_proper, parts, whole
 from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leaves, placing, rebuilt, whole_tilings
 from xlakit.passes.spmd.walk import Walk, local_shape
 
@@ -72,13 +72,24 @@ def result(walk: Walk, value: Value) -> tuple[Value, list[Tiling]]:
     return rebuilt(root.shape, iter(made)), [p.tiling for p in made]
 
 
+def _even(walk: Walk, hint: Tiling, shape: Shape) -> Tiling:
+    """As much of a tiling as has equal parts: along the first of several axes, where not all divide a dimension."""
+    annotations = walk.program.annotations
+
+    def fitting(split: Split | None, size: int) -> Split | None:
+        forms = () if split is None else (split, *filter(annotations.is_along_axes, coarser(split)))
+        return next((s for s in forms if size % parts(s) == 0), None)
+
+    return tuple(map(fitting, hint, shape.dimensions))
+
+
 def _result(walk: Walk, piece: Piece, sharding: Sharding | None, hint: Tiling) -> Piece:
     wanted = _tiling(walk, sharding, piece.shape)
     own = piece if piece.scope == walk.scope else walk.pieces.within(piece, walk.scope)
     if wanted is not None:
         own = walk.pieces.retiled(own, wanted, walk.scope)
     elif any(hint):
-        own = walk.pieces.retiled(own, hint, walk.scope)
+        own = walk.pieces.retiled(own, _even(walk, hint, piece.shape), walk.scope)
     numbers = walk.program.annotations.unreduced(sharding)
     if numbers is None or not own.shape.is_array:
         return own

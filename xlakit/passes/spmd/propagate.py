@@ -1,17 +1,16 @@
-"""Sharding propagation: tilings for values that are combined elementwise with values of known shardings.
+"""Sharding propagation: tilings for values that are computed from values of known shardings, or that these are made of.
 
-Shardings of arguments, results and constraints are propagated through elementwise operations, and operations that
-preserve dimensions, in both directions. The walk itself only goes forwards: an optimizer's moment precedes the
-parameter that it updates, and only the parameter has a sharding. The result is a hint, which the walk may ignore.
+Shardings of arguments, results and constraints are propagated through operations in both directions. The walk itself
+only goes forwards: an optimizer's moment precedes the parameter that it updates, and only the parameter has a sharding.
+The result is a hint, which the walk may ignore.
 
-Values are nodes; the factors of an operation (``factors``) are ties between them. A computation
+Values are nodes; what corresponds in an operation (``correspondences``) is a tie between them. A computation
 that is called twice has two frames, since it may be split in two ways. Constants have no node of their own:
 each use has another, as two values that begin with the same zeros have nothing else in common.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 from xlakit.data.shape import Shape
@@ -35,19 +34,15 @@ from xlakit.passes.spmd.shardings.annotations import (
     of_leaves,
     result_shardings,
 )
-from xlakit.passes.spmd.shardings.factors import Dims, factors_of
-from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, is_proper, refines, whole, with_split
+from xlakit.passes.spmd.shardings.correspondences import alike, correspondence_of
+from xlakit.passes.spmd.shardings.tilings import Tiling, divides, is_proper, whole
 from xlakit.passes.spmd.shardings.values import leaf_shapes, placing
+from xlakit.passes.spmd.spreading import Spreading, Tie
 
-# Operations, beside elementwise ones, whose results have the tilings of their operands.
+# Operations, beside elementwise ones, of which constants are made of constants.
 _KEEPING = (DataMovement, Concatenate, Pad)
 
 _Nodes = tuple[int, ...]
-
-
-def keeps_elements(instruction: Instruction) -> bool:
-    """Whether hints spread through an operation."""
-    return instruction.is_pointwise or isinstance(instruction.op, _KEEPING)
 
 
 def propagated(module: HloModule, annotations: Annotations) -> Frame:
@@ -69,9 +64,7 @@ class _Graph:
         self._tilings: list[Tiling] = []
         self._sizes: list[tuple[int, ...]] = []
         self._open: list[tuple[bool, ...]] = []
-        # The tied nodes, with their factors.
-        self._ties: list[tuple[_Nodes, tuple[Dims, ...]]] = []
-        self._tied: list[list[int]] = []
+        self._ties: list[Tie] = []
         # For each sharding group, by its number, the values of its first member.
         self._groups: dict[str, _Nodes] = {}
         # Arguments of fixed sizes without a sharding, by node.
@@ -86,7 +79,6 @@ class _Graph:
         free = shape.is_array and not shape.is_dynamic
         self._sizes.append(shape.dimensions if rank else ())
         self._open.append((free,) * rank)
-        self._tied.append([])
         return len(self._tilings) - 1
 
     def _new(self, shape: Shape) -> _Nodes:
@@ -174,10 +166,9 @@ class _Graph:
                 self._alike(operands[0], nodes)
             return
         self.seed(nodes, old, of_leaves(old))
-        factors = factors_of(old) if keeps_elements(old) else None
-        if factors is not None:
-            tied = (*(node for one in operands for node in one), *nodes)
-            self._tie(tied, (*factors.operands, *factors.results))
+        found = correspondence_of(old)
+        if found is not None:
+            self._ties.append(Tie(tuple(node for one in operands for node in one), nodes, found))
 
     def _join(self, number: str, nodes: _Nodes) -> None:
         """Tie the values of an instruction to the others of its sharding group."""
@@ -187,49 +178,13 @@ class _Graph:
         self._alike(self._groups.setdefault(number, nodes), nodes)
 
     def _alike(self, one: _Nodes, other: _Nodes) -> None:
-        for pair in zip(one, other, strict=True):
-            dims = tuple(range(len(self._tilings[pair[0]])))
-            if self._sizes[pair[0]] == self._sizes[pair[1]]:
-                self._tie(pair, (dims, dims))
-
-    def _tie(self, nodes: _Nodes, dims: tuple[Dims, ...]) -> None:
-        for node in dict.fromkeys(nodes):
-            self._tied[node].append(len(self._ties))
-        self._ties.append((nodes, dims))
-
-    # -- along the ties ------------------------------------------------------------------------------
+        for a, b in zip(one, other, strict=True):
+            if self._sizes[a] == self._sizes[b]:
+                self._ties.append(Tie((a,), (b,), alike(len(self._tilings[a]))))
 
     def spread(self) -> None:
-        """Propagate tilings along ties, the nodes nearest to a sharding first, until nothing changes."""
-        queue = deque(t for node, tiling in enumerate(self._tilings) if any(tiling) for t in self._tied[node])
-        waiting = set(queue)
-        while queue:
-            tie = queue.popleft()
-            waiting.discard(tie)
-            for node in self._settle(*self._ties[tie]):
-                queue.extend(t for t in self._tied[node] if t not in waiting)
-                waiting.update(self._tied[node])
-
-    def _settle(self, nodes: _Nodes, dims: tuple[Dims, ...]) -> list[int]:
-        """Propagate tilings between the nodes of a tie; gives the nodes that changed."""
-        splits: dict[int, Split] = {}
-        for node, factors in zip(nodes, dims, strict=True):
-            for factor, split in zip(factors, self._tilings[node], strict=True):
-                if factor is not None and split is not None and refines(split, splits.get(factor)):
-                    splits[factor] = split
-        changed: list[int] = []
-        for node, factors in zip(nodes, dims, strict=True):
-            before = self._tilings[node]
-            for d, factor in enumerate(factors):
-                split, own = None if factor is None else splits.get(factor), self._tilings[node][d]
-                if split is None or split == own or not self._open[node][d] or not refines(split, own):
-                    continue
-                after = with_split(self._tilings[node], d, split)
-                if divides(after, self._sizes[node]) and is_proper(after):
-                    self._tilings[node] = after
-            if self._tilings[node] != before:
-                changed.append(node)
-        return changed
+        """Propagate tilings along ties."""
+        Spreading(self._tilings, self._sizes, self._open, self._ties, self._annotations.is_along_axes).spread()
 
 
 def _is_group(old: Instruction) -> bool:
@@ -242,4 +197,8 @@ def _is_constant(old: Instruction, constants: set[Instruction]) -> bool:
         return False
     if isinstance(old.op, (Constant, Iota)):
         return True
-    return bool(old.operands) and keeps_elements(old) and all(o in constants for o in old.operands)
+    return (
+        bool(old.operands)
+        and (old.is_pointwise or isinstance(old.op, _KEEPING))
+        and all(o in constants for o in old.operands)
+    )

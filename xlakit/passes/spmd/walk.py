@@ -12,7 +12,6 @@ from xlakit.ops.data import GetTupleElement, Parameter, Tuple
 from xlakit.passes.spmd.along.along import along, range_of
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, smallest
 from xlakit.passes.spmd.program import Frame, Program
-from xlakit.passes.spmd.propagate import keeps_elements
 from xlakit.passes.spmd.shardings.annotations import ends_of_calls, is_open, of_leaves
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_proper, local_sizes, refines
@@ -97,7 +96,7 @@ class Walk:
     def hint(self, old: Instruction, scope: Scope) -> Hint | None:
         """How propagation would split the result of an instruction."""
         hints = None if self.frame is None or scope.size < scope.count else self.frame.hints(old)
-        return Hint(hints[0], comes_first=keeps_elements(old)) if hints and any(hints[0]) else None
+        return Hint(hints[0]) if hints and any(hints[0]) else None
 
     # -- sharding annotations ------------------------------------------------------------------------
 

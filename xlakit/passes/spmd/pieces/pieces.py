@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import PaddingDimension, SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.data import Iota
@@ -17,18 +15,18 @@ from xlakit.ops.dynamic import DynamicUpdateSlice
 from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.movement import Broadcast, Pad, Reverse
 from xlakit.passes.core.framework import PassContext
+from xlakit.passes.spmd.pieces.choice import NO_SPLITS, Choice, Hint, chosen
 from xlakit.passes.spmd.pieces.emit import Channels, Emitter
 from xlakit.passes.spmd.pieces.local import can_be_unequal, local_op, local_shape, mirrored, tiling_of
 from xlakit.passes.spmd.pieces.partial import combining, contribution, is_plain_sum, spread, total
 from xlakit.passes.spmd.pieces.reshard import resharded
-from xlakit.passes.spmd.shardings.factors import Dims, Factors, factors_of
+from xlakit.passes.spmd.shardings.factors import Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import (
     Split,
     Tiling,
     divides,
     is_proper,
-    is_whole,
     parts,
     refines,
     same_teams,
@@ -50,15 +48,6 @@ from xlakit.passes.spmd.shardings.values import (
 
 # The depth to which whole values are recomputed in parts; beyond that they are sliced.
 _MOST_STEPS_BACK = 48
-_NO_SPLITS: Final[Mapping[int, Split]] = {}
-
-
-@dataclass(frozen=True)
-class Hint:
-    """The preferred tilings of a result; ``comes_first``: whether they take precedence over those of operands."""
-
-    tiling: Tiling
-    comes_first: bool
 
 
 class Pieces:
@@ -246,12 +235,12 @@ class Pieces:
         given = [v for v in operands if isinstance(v, Piece)]
         if factors is None or len(given) != len(operands):
             return self.on_whole(old, operands, scope)
-        choice = self._chosen(old, factors, given, scope, wanted, hint)
-        value = self.in_parts(old, given, scope, factors, choice.splits)
-        if isinstance(value, Piece) and (isinstance(old.op, Broadcast) or (value.is_whole and not choice.splits)):
+        splits = chosen(old, factors, given, scope, wanted, hint)
+        value = self.in_parts(old, given, scope, factors, splits)
+        if isinstance(value, Piece) and (isinstance(old.op, Broadcast) or (value.is_whole and not splits)):
             value.source = (old, tuple(operands))
         if isinstance(value, Piece) and value.unreduced is None and can_be_unequal(old):
-            return self._in_unequal_parts_too(old, value, given, factors, choice.splits, scope)
+            return self._in_unequal_parts_too(old, value, given, factors, splits, scope)
         return value
 
     def _in_unequal_parts_too(
@@ -264,7 +253,7 @@ class Pieces:
         scope: Scope,
     ) -> Piece:
         """The value of an operation, with its unequal parts if some operand has such."""
-        choice = _Choice(old, factors, unequal=True)
+        choice = Choice(old, factors, unequal=True)
         order = sorted(range(len(given)), key=lambda n: -given[n].shape.num_elements)
         has = [n for n in order if given[n].unequal is not None and given[n].scope == scope]
         for n in has:
@@ -290,45 +279,13 @@ class Pieces:
         scope: Scope,
         wanted: Sequence[Split | None] | None = None,
         hint: Hint | None = None,
-        first: Mapping[int, Split] = _NO_SPLITS,
+        first: Mapping[int, Split] = NO_SPLITS,
     ) -> tuple[list[Tiling], list[Tiling]]:
         """The tilings of operands and results for a choice of factors; ``first`` has those that are split anyway."""
-        splits = self._chosen(old, factors, given, scope, wanted, hint, first).splits
+        splits = chosen(old, factors, given, scope, wanted, hint, first)
         return [tiling_of(dims, splits) for dims in factors.operands], [
             tiling_of(dims, splits) for dims in factors.results
         ]
-
-    def _chosen(
-        self,
-        old: Instruction,
-        factors: Factors,
-        given: Sequence[Piece],
-        scope: Scope,
-        wanted: Sequence[Split | None] | None,
-        hint: Hint | None,
-        first: Mapping[int, Split] = _NO_SPLITS,
-    ) -> _Choice:
-        """The choice of split factors, from the tilings of operands and the requested tiling of the result."""
-        choice = _Choice(old, factors, first)
-        # A whole value stays whole: it is recomputed in parts if these are requested, and never gathered.
-        hint = hint if any(p.scope == scope and not is_whole(p.tiling) for p in given) else None
-        if hint is not None and hint.comes_first:
-            choice.offer(factors.results[0], hint.tiling)
-        self._offer_tilings(choice, factors, given, scope)
-        if wanted is not None:
-            choice.offer(factors.results[0], wanted)
-        if hint is not None:
-            choice.offer(factors.results[0], hint.tiling)
-        return choice
-
-    def _offer_tilings(self, choice: _Choice, factors: Factors, given: Sequence[Piece], scope: Scope) -> None:
-        """Offer the tilings of operands, the largest first; those that need sums last."""
-        order = sorted(range(len(given)), key=lambda n: -given[n].shape.num_elements)
-        for with_sums in (False, True):
-            for n in order:
-                if given[n].scope == scope:
-                    dims = tuple(f if with_sums or f not in factors.summed else None for f in factors.operands[n])
-                    choice.offer(dims, given[n].tiling)
 
     def _made_in_parts(self, piece: Piece, tiling: Tiling) -> Piece | None:
         """Recompute a value in the requested parts only: one that is whole, or whose operand is cheaper to move."""
@@ -339,7 +296,7 @@ class Pieces:
         given = [v for v in operands if isinstance(v, Piece)]
         if factors is None or not (piece.is_whole or _is_cheaper_before(old, piece.tiling, tiling)):
             return None
-        choice = _Choice(old, factors, unequal=can_be_unequal(old))
+        choice = Choice(old, factors, unequal=can_be_unequal(old))
         choice.offer(factors.results[0], tiling)
         if not choice.splits and piece.is_whole:
             return None
@@ -408,34 +365,6 @@ def _is_cheaper_before(old: Instruction, own: Tiling, tiling: Tiling) -> bool:
     """Whether less is sent for a broadcast in other parts where its operand is gathered, not the result moved."""
     moves = any(split is not None and not refines(other, split) for split, other in zip(own, tiling, strict=True))
     return moves and old.operands[0].shape.num_elements * math.prod(map(parts, own)) <= old.shape.num_elements
-
-
-class _Choice:
-    """The splits of the factors of an operation."""
-
-    def __init__(
-        self, old: Instruction, factors: Factors, first: Mapping[int, Split] = _NO_SPLITS, *, unequal: bool = False
-    ) -> None:
-        """``first``: splits that are given; ``unequal``: whether parts need not be equal."""
-        self.splits: dict[int, Split] = dict(first)
-        self._unequal = unequal
-        self._sizes: dict[int, set[int]] = {}
-        shapes = [*(o.shape for o in old.operands), *leaf_shapes(old.shape)]
-        for shape, dims in zip(shapes, (*factors.operands, *factors.results), strict=True):
-            for size, factor in zip(shape.dimensions, dims, strict=True):
-                if factor is not None:
-                    self._sizes.setdefault(factor, set()).add(size)
-
-    def offer(self, dims: Dims, splits: Sequence[Split | None]) -> None:
-        """Accept the splits of some dimensions for factors without a split, if they are possible."""
-        for factor, split in zip(dims, splits, strict=True):
-            if factor is None or split is None or factor in self.splits:
-                continue
-            sizes = tuple(self._sizes[factor])
-            # Parts that are not equal go together if they are of one size.
-            fits = divides((split,) * len(sizes), sizes) or (self._unequal and len(sizes) == 1)
-            if fits and is_proper([*self.splits.values(), split]):
-                self.splits[factor] = split
 
 
 def smallest(scope: Scope, values: Sequence[Value]) -> Scope:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -114,6 +115,18 @@ class Annotations:
                 for index, device in enumerate(group):
                     coordinates[device] = index
         return tuple(coordinates)
+
+    def is_along_axes(self, split: Split) -> bool:
+        """Whether a split is one along whole axes of a mesh; where there are no meshes, any is."""
+        meshes = [m for m in self._meshes.values() if math.prod(size for _, size in m.axes) == self._partitions]
+        if not meshes:
+            return True
+        for mesh in meshes:
+            numbers = np.asarray(split)[mesh.devices()].reshape([size for _, size in mesh.axes])
+            varies = [d for d in range(numbers.ndim) if (numbers != numbers.take([0], d)).any()]
+            if math.prod(numbers.shape[d] for d in varies) == parts(split):
+                return True
+        return False
 
     def splits(self, sharding: Sharding | None, rank: int) -> tuple[Split | None, ...] | None:
         """For each dimension of an array the split over partitions; None without a sharding."""

@@ -88,6 +88,12 @@ def refines(fine: Split | None, coarse: Split | None) -> bool:
     return all(f // factor == c for f, c in zip(fine, coarse, strict=True))
 
 
+def coarser(split: Split) -> list[Split]:
+    """The splits that a split refines, from the finest: of one along several axes those along the first of them."""
+    count = parts(split)
+    return [tuple(n // step for n in split) for step in range(2, count) if count % step == 0]
+
+
 def subparts_of(fine: Split | None, coarse: Split | None) -> Split | None:
     """Which piece of its part of ``coarse`` each member has, where ``fine`` refines that."""
     if fine is None:

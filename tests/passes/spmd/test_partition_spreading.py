@@ -1,0 +1,80 @@
+"""Results without a sharding are split as XLA's propagation (Shardy) splits them."""
+
+import numpy as np
+import pytest
+from split_programs import BOTH, ROWS, X_ROWS, Y_COLUMNS, run_split, with_mesh
+
+import xlakit as xla
+
+LESS = "less { c = f32[] parameter(0) d = f32[] parameter(1) ROOT r = pred[] compare(c, d), direction=LT }"
+
+
+@pytest.mark.parametrize(
+    ("operation", "part"),
+    [
+        ("f32[4,8] slice(x), slice={[2:6], [0:8]}", (2, 4)),
+        ("f32[4,4] slice(x), slice={[0:8:2], [4:8]}", (2, 2)),
+        ("f32[8,16] concatenate(x, x), dimensions={1}", (4, 8)),
+        ("f32[12,8] pad(x, zero), padding=2_2x0_0", (6, 4)),
+        ("f32[11,8] pad(x, zero), padding=2_1x0_0", (11, 4)),
+        ("f32[8,8] sort(x), dimensions={1}, to_apply=less", (4, 4)),
+        ("f32[8,8] reduce-window(x, zero), window={size=1x3 pad=0_0x1_1}, to_apply=add", (4, 4)),
+        ("f32[8,8] dynamic-update-slice(x, y, one, one)", (4, 4)),
+        ("f32[8,8,4] broadcast(x), dimensions={0,1}", (4, 4, 4)),
+    ],
+)
+def test_dimensions_that_are_moved_along_or_needed_whole_stay_split(operation, part):
+    given = (
+        f"x = f32[8,8] parameter(0), sharding={BOTH} y = f32[2,2] constant({{{{1,2}},{{3,4}}}}) one = s32[] constant(1)"
+    )
+    check(f"{given} zero = f32[] constant(0) ROOT r = {operation}", part, (8, 8))
+
+
+@pytest.mark.parametrize(
+    ("of_x", "of_y", "columns", "part"),
+    [
+        (X_ROWS, Y_COLUMNS, 8, (4, 4)),
+        # Both operands want an axis: the larger one gets it, and the other one what is left, from the first axis.
+        (ROWS, Y_COLUMNS, 8, (2, 8)),
+        (ROWS, Y_COLUMNS, 16, (4, 8)),
+    ],
+)
+def test_a_product_whose_rows_and_columns_want_the_same_axes(of_x, of_y, columns, part):
+    check(
+        f"x = f32[8,8] parameter(0), sharding={of_x} y = f32[8,{columns}] parameter(1), sharding={of_y} "
+        f"ROOT r = f32[8,{columns}] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}",
+        part,
+        (8, 8),
+        (8, columns),
+    )
+
+
+def test_the_shape_of_a_product_s_result_reaches_what_is_carried_to_it():
+    """A loop's state that is a product is split as that is, rows and columns."""
+    state = "(s32[], f32[8,8], f32[8,8])"
+    body = f"""body {{ s = {state} parameter(0) i = s32[] get-tuple-element(s), index=0
+      h = f32[8,8] get-tuple-element(s), index=1 w = f32[8,8] get-tuple-element(s), index=2
+      one = s32[] constant(1) j = s32[] add(i, one)
+      d = f32[8,8] dot(h, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+      ROOT r = {state} tuple(j, d, w) }}"""
+    condition = f"""condition {{ s = {state} parameter(0) i = s32[] get-tuple-element(s), index=0
+      two = s32[] constant(2) ROOT r = pred[] compare(i, two), direction=LT }}"""
+    check(
+        f"x = f32[8,8] parameter(0), sharding={X_ROWS} y = f32[8,8] parameter(1), sharding={Y_COLUMNS} "
+        f"zero = s32[] constant(0) s = {state} tuple(zero, x, y) "
+        f"w = {state} while(s), condition=condition, body=body ROOT r = f32[8,8] get-tuple-element(w), index=1",
+        (4, 4),
+        (8, 8),
+        (8, 8),
+        more=(body, condition),
+    )
+
+
+def check(text, part, *sizes, more=()):
+    """The part that each partition has of the result, which is that of the whole program."""
+    module = with_mesh(f"ENTRY main {{ {text} }}", LESS, *more)
+    values = [np.random.default_rng(n).integers(0, 9, dims).astype(np.float32) for n, dims in enumerate(sizes)]
+    result, split = run_split(module, *values)
+    assert split.entry.root.shape.dimensions == part
+    whole = xla.compile(module.replace(num_partitions=1), backend="interpreter")(*values)
+    np.testing.assert_array_equal(result, whole)

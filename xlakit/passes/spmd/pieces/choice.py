@@ -1,0 +1,149 @@
+"""The choice of the factors along which an operation is split: what sends least, from operands and for a result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from xlakit.dataclass import dataclass
+from xlakit.ir.instruction import Instruction
+from xlakit.passes.spmd.pieces.local import tiling_of
+from xlakit.passes.spmd.shardings.factors import Dims, Factors
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, is_proper, is_whole, parts, refines
+from xlakit.passes.spmd.shardings.values import Piece, leaf_shapes
+
+NO_SPLITS: Final[Mapping[int, Split]] = {}
+
+
+@dataclass(frozen=True)
+class Hint:
+    """The tiling that the users of a result prefer."""
+
+    tiling: Tiling
+
+
+class Choice:
+    """The splits of the factors of an operation."""
+
+    def __init__(
+        self, old: Instruction, factors: Factors, first: Mapping[int, Split] = NO_SPLITS, *, unequal: bool = False
+    ) -> None:
+        """``first``: splits that are given; ``unequal``: whether parts need not be equal."""
+        self.splits: dict[int, Split] = dict(first)
+        self._unequal = unequal
+        self._sizes: dict[int, set[int]] = {}
+        shapes = [*(o.shape for o in old.operands), *leaf_shapes(old.shape)]
+        for shape, dims in zip(shapes, (*factors.operands, *factors.results), strict=True):
+            for size, factor in zip(shape.dimensions, dims, strict=True):
+                if factor is not None:
+                    self._sizes.setdefault(factor, set()).add(size)
+
+    def offer(self, dims: Dims, splits: Sequence[Split | None]) -> None:
+        """Accept the splits of some dimensions for factors without a split, if they are possible."""
+        for factor, split in zip(dims, splits, strict=True):
+            if factor is None or split is None or factor in self.splits:
+                continue
+            sizes = tuple(self._sizes[factor])
+            # Parts that are not equal go together if they are of one size.
+            fits = divides((split,) * len(sizes), sizes) or (self._unequal and len(sizes) == 1)
+            if fits and is_proper([*self.splits.values(), split]):
+                self.splits[factor] = split
+
+
+def chosen(
+    old: Instruction,
+    factors: Factors,
+    given: Sequence[Piece],
+    scope: Scope,
+    wanted: Sequence[Split | None] | None,
+    hint: Hint | None,
+    first: Mapping[int, Split] = NO_SPLITS,
+) -> dict[int, Split]:
+    """The splits of factors, from the tilings of operands and the requested tiling of the result."""
+    choices: list[dict[int, Split]] = []
+    # A whole value stays whole: it is recomputed in parts if these are requested, and never gathered.
+    hint = hint if any(p.scope == scope and not is_whole(p.tiling) for p in given) else None
+    for with_sums, hint_first in ((True, True), (False, True), (False, False)) if hint else ((False, False),):
+        choice = Choice(old, factors, first)
+        if with_sums:
+            _offer_sums(choice, factors, given, scope)
+        if hint and hint_first:
+            choice.offer(factors.results[0], hint.tiling)
+        _offer_tilings(choice, factors, given, scope)
+        if wanted is not None:
+            choice.offer(factors.results[0], wanted)
+        if hint:
+            choice.offer(factors.results[0], hint.tiling)
+        if choice.splits not in choices:
+            choices.append(choice.splits)
+    if hint is None or len(choices) == 1:
+        return choices[0]
+    tiling = hint.tiling
+    return min(choices, key=lambda splits: _cost(old, factors, given, scope, splits, tiling))
+
+
+def _offer_sums(choice: Choice, factors: Factors, given: Sequence[Piece], scope: Scope) -> None:
+    """Offer the splits of dimensions that are summed over, where all operands that have them are split so."""
+    for factor in sorted(factors.summed):
+        own = [
+            piece.tiling[d] if piece.scope == scope else None
+            for dims, piece in zip(factors.operands, given, strict=True)
+            for d, f in enumerate(dims)
+            if f == factor
+        ]
+        if own[0] is not None and len(set(own)) == 1:
+            choice.offer((factor,), (own[0],))
+
+
+def _offer_tilings(choice: Choice, factors: Factors, given: Sequence[Piece], scope: Scope) -> None:
+    """Offer the tilings of operands, the largest first; those that need sums last."""
+    order = sorted(range(len(given)), key=lambda n: -given[n].shape.num_elements)
+    for with_sums in (False, True):
+        for n in order:
+            if given[n].scope == scope:
+                dims = tuple(f if with_sums or f not in factors.summed else None for f in factors.operands[n])
+                choice.offer(dims, given[n].tiling)
+
+
+def _cost(
+    old: Instruction,
+    factors: Factors,
+    given: Sequence[Piece],
+    scope: Scope,
+    splits: Mapping[int, Split],
+    hint: Tiling,
+) -> float:
+    """About how many bytes a member sends for its operands, and to give the result in a tiling."""
+    cost = 0.0
+    for piece, dims in zip(given, factors.operands, strict=True):
+        if piece.scope == scope:
+            cost += _sent(piece.shape.byte_size, piece.tiling, tiling_of(dims, splits))
+    shape = leaf_shapes(old.shape)[0]
+    own = tiling_of(factors.results[0], splits)
+    wanted = hint if divides(hint, shape.dimensions) else own
+    for factor in factors.summed & splits.keys():
+        split = splits[factor]
+        part = shape.byte_size / math.prod(map(parts, own)) * (1 - 1 / parts(split))
+        # A sum that is wanted in parts is a reduce-scatter.
+        scattered = [d for d, s in enumerate(wanted) if s == split and own[d] is None]
+        cost += part if scattered else 2 * part
+        own = tuple(split if d in scattered[:1] else s for d, s in enumerate(own))
+    return cost + _sent(shape.byte_size, own, wanted)
+
+
+def _sent(size: int, own: Tiling, new: Tiling) -> float:
+    """About how many bytes a member sends for an array of some bytes to get from a tiling to another."""
+    part = size / math.prod(map(parts, own))
+    kept, cost = 1, 0.0
+    for d, (before, after) in enumerate(zip(own, new, strict=True)):
+        if refines(after, before):
+            kept *= parts(before)
+        elif any(e != d and own[e] is None and new[e] == before for e in range(len(own))):
+            # An all-to-all.
+            kept *= parts(before)
+            cost += part * (1 - 1 / parts(before))
+        elif refines(before, after):
+            kept *= parts(after)
+    return cost + size / kept - part

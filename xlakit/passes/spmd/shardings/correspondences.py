@@ -1,0 +1,133 @@
+"""Which dimensions of an operation's operands and results should be split alike, for sharding propagation.
+
+These are the factors of the operation, and more: a slice of a split array is better split than whole, although its
+parts are fetched from neighbors. The order is that in which Shardy lets operations propagate, so that results without a
+sharding are split as by XLA:
+
+0. elementwise operations, reshapes and transposes in both directions; dynamic slices and updates forwards;
+1. dimensions that operations leave alone, in both directions; those of broadcasts backwards;
+2. all others: sums, dimensions that are moved along or needed whole, and broadcasts forwards.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xlakit.dataclass import dataclass
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.convolution import Convolution
+from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from xlakit.ops.fft import Fft
+from xlakit.ops.linear_algebra import Cholesky
+from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Slice, Transpose
+from xlakit.ops.scatter import Scatter
+from xlakit.ops.sort import Sort, TopK
+from xlakit.ops.windows import ReduceWindow, SelectAndScatter
+from xlakit.passes.spmd.shardings.factors import Dims, factors_of
+
+# The orders in which operations propagate, from the first to the last.
+ORDERS: Final = range(3)
+FORWARDS: Final = frozenset({"forwards"})
+BACKWARDS: Final = frozenset({"backwards"})
+BOTH_WAYS: Final = FORWARDS | BACKWARDS
+
+# Operations of which dimensions correspond that they do not leave alone: of all operands that have the rank of the
+# result, or of the first one.
+_OF_ALL: Final = (Cholesky, Concatenate, Fft, ReduceWindow, SelectAndScatter, Slice, Sort, TopK)
+_OF_FIRST: Final = (DynamicUpdateSlice, Pad, Scatter)
+# Those of them where this is as good as a dimension that is left alone: Shardy's rules say so.
+_SOON: Final = (DynamicUpdateSlice, Fft, Scatter, TopK)
+# Those of them that need equal sizes.
+_OF_ONE_SIZE: Final = (Fft, TopK)
+# What is added to the number of a dimension for its factor.
+_ALONG: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class Correspondence:
+    """The factors of the dimensions of operands and results, and those that are among the last to propagate."""
+
+    operands: tuple[Dims, ...]
+    results: tuple[Dims, ...]
+    last: frozenset[int] = frozenset()
+    first: frozenset[str] = frozenset()
+    is_broadcast: bool = False
+    is_reshape: bool = False
+
+    def ways(self, factor: int, order: int) -> frozenset[str]:
+        """The directions in which a factor propagates in an order."""
+        if order == ORDERS[-1]:
+            return BOTH_WAYS
+        if order == ORDERS[0] or factor in self.last:
+            return self.first
+        return BACKWARDS if self.is_broadcast else BOTH_WAYS
+
+
+def alike(rank: int) -> Correspondence:
+    """Two values that are one, such as the start of a loop and its result."""
+    dims = tuple(range(rank))
+    return Correspondence((dims,), (dims,), first=BOTH_WAYS)
+
+
+def correspondence_of(x: Instruction) -> Correspondence | None:
+    """What corresponds in an instruction; None where nothing does."""
+    factors = factors_of(x)
+    if factors is None:
+        return None
+    operands, results, last = list(factors.operands), list(factors.results), set(factors.summed)
+    if isinstance(x.op, Convolution):
+        found = _space(x.op, operands, results)
+        last |= found
+    elif isinstance(x.op, (*_OF_ALL, *_OF_FIRST)):
+        found = _along(x, operands, results)
+        last |= set[int]() if isinstance(x.op, _SOON) else found
+    of_operands = {f for dims in operands for f in dims}
+    last |= {f for dims in results for f in dims if f is not None and f not in of_operands}
+    return Correspondence(
+        tuple(operands),
+        tuple(results),
+        frozenset(last),
+        _first(x),
+        isinstance(x.op, Broadcast),
+        isinstance(x.op, Reshape),
+    )
+
+
+def _first(x: Instruction) -> frozenset[str]:
+    if x.is_pointwise or isinstance(x.op, (Reshape, Transpose)):
+        return BOTH_WAYS
+    return FORWARDS if isinstance(x.op, (DynamicSlice, DynamicUpdateSlice)) else frozenset()
+
+
+def _along(x: Instruction, operands: list[Dims], results: list[Dims]) -> set[int]:
+    """Let dimensions that have no factor correspond by their numbers; gives the factors."""
+    sizes = next(leaf.dimensions for _, leaf in x.shape.leaves())
+    if isinstance(x.op, Sort) and all(n == 1 or d == x.op.dimension for d, n in enumerate(sizes)):
+        return set()
+    count = 1 if isinstance(x.op, _OF_FIRST) else len(operands)
+    own = x.operands[0].shape.dimensions
+    found: set[int] = set()
+
+    def filled(dims: Dims) -> Dims:
+        if len(dims) != len(own):
+            return dims
+        for d, factor in enumerate(dims):
+            if factor is None and not (isinstance(x.op, _OF_ONE_SIZE) and own[d] != sizes[d]):
+                found.add(_ALONG + d)
+        return tuple(_ALONG + d if f is None and _ALONG + d in found else f for d, f in enumerate(dims))
+
+    operands[:count] = map(filled, operands[:count])
+    results[:] = map(filled, results)
+    return found
+
+
+def _space(op: Convolution, operands: list[Dims], results: list[Dims]) -> set[int]:
+    """Let the dimensions of space of an image and of the result correspond; gives the factors."""
+    image, result = list(operands[0]), list(results[0])
+    pairs = zip(op.dim_labels.input_spatial_dimensions, op.dim_labels.output_spatial_dimensions, strict=True)
+    found: set[int] = set()
+    for number, (d, e) in enumerate(pairs):
+        image[d] = result[e] = _ALONG + number
+        found.add(_ALONG + number)
+    operands[0], results[0] = tuple(image), tuple(result)
+    return found

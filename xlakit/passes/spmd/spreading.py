@@ -1,0 +1,179 @@
+"""How tilings spread between the values of a program, until nothing changes.
+
+An operation lets what its operands and results have of a factor in common spread to all of them. Where two factors
+want the same partitions, first neither gets what the other one has anywhere in the operation; then, once this has
+spread everywhere, each value takes what fits into it, that of the largest value first. Of a split that does not fit its
+coarser forms are tried: for two axes the first of them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from xlakit.dataclass import dataclass
+from xlakit.passes.spmd.shardings.correspondences import BACKWARDS, FORWARDS, ORDERS, Correspondence
+from xlakit.passes.spmd.shardings.factors import Dims
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, coarser, is_proper, parts, refines, with_split
+
+
+@dataclass(frozen=True)
+class Tie:
+    """The values of an operation, by their nodes, and what corresponds in them."""
+
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    by: Correspondence
+
+
+class Spreading:
+    """The tilings of nodes, and the ties along which they spread."""
+
+    def __init__(
+        self,
+        tilings: list[Tiling],
+        sizes: Sequence[tuple[int, ...]],
+        is_open: Sequence[tuple[bool, ...]],
+        ties: Sequence[Tie],
+        is_along_axes: Callable[[Split], bool],
+    ) -> None:
+        """``is_along_axes``: whether a split is one along whole axes of a mesh, as results are to be split."""
+        self._tilings = tilings
+        self._sizes = sizes
+        self._open = is_open
+        self._ties = ties
+        self._is_along_axes = is_along_axes
+        self._forms: dict[Split, list[Split]] = {}
+        self._tied: list[list[int]] = [[] for _ in tilings]
+        for number, tie in enumerate(ties):
+            for node in dict.fromkeys((*tie.operands, *tie.results)):
+                self._tied[node].append(number)
+
+    def spread(self) -> None:
+        """Spread all tilings: operations in their order, and in each order without conflicts first."""
+        for order in ORDERS:
+            for settle in (self._without_conflicts, self._with_conflicts):
+                queue = deque(
+                    dict.fromkeys(t for n, own in enumerate(self._tilings) if any(own) for t in self._tied[n])
+                )
+                waiting = set(queue)
+                while queue:
+                    number = queue.popleft()
+                    waiting.discard(number)
+                    tie = self._ties[number]
+                    wanted = self._common(tie, order)
+                    for node in settle(tie, wanted) if wanted else ():
+                        queue.extend(t for t in self._tied[node] if t not in waiting)
+                        waiting.update(self._tied[node])
+
+    def _members(self, tie: Tie) -> list[tuple[int, Dims]]:
+        nodes = (*tie.operands, *tie.results)
+        return list(zip(nodes, (*tie.by.operands, *tie.by.results), strict=True))
+
+    def _common(self, tie: Tie, order: int) -> dict[int, Split]:
+        """The split that the values of an operation have in common, by factor."""
+        found: dict[int, Split | None] = {}
+        ended: set[int] = set()
+        for way, nodes, dims in (
+            (FORWARDS, tie.operands, tie.by.operands),
+            (BACKWARDS, tie.results, tie.by.results),
+        ):
+            for node, factors in zip(nodes, dims, strict=True):
+                for factor, split in zip(factors, self._tilings[node], strict=True):
+                    if factor is None or split is None or not way <= tie.by.ways(factor, order):
+                        continue
+                    own = found.get(factor)
+                    if factor not in ended and refines(split, own):
+                        found[factor] = split
+                    elif own is not None and not refines(own, split):
+                        ended.add(factor)
+                        found[factor] = next((s for s in self._coarser(own) if refines(split, s)), None)
+        return {factor: split for factor, split in found.items() if split}
+
+    def _without_conflicts(self, tie: Tie, wanted: dict[int, Split]) -> list[int]:
+        """Spread what no value of the operation has along another factor; gives the nodes that changed."""
+        members = self._members(tie)
+        changed: dict[int, None] = {}
+        for factor, split in wanted.items():
+            fitting: Split | None = split
+            for node, dims in members:
+                own = self._tilings[node]
+                others = [s for f, s in zip(dims, own, strict=True) if s is not None and f != factor]
+                fitting = self._fitting(fitting, others)
+                if fitting is None:
+                    break
+                if factor in dims:
+                    fitting = self._possible(tie, node, dims.index(factor), fitting)
+            if fitting is not None:
+                for node, dims in members:
+                    if factor in dims and self._set(node, dims.index(factor), fitting):
+                        changed[node] = None
+        return list(changed)
+
+    def _with_conflicts(self, tie: Tie, wanted: dict[int, Split]) -> list[int]:
+        """Spread to each value what fits into it; gives the nodes that changed."""
+        members = self._members(tie)
+        largest = {
+            factor: max(_count(self._sizes[node]) for node, dims in members if self._has(node, dims, factor, split))
+            for factor, split in wanted.items()
+        }
+        changed: dict[int, None] = {}
+        for factor in sorted(wanted, key=lambda f: -largest[f]):
+            for node, dims in members:
+                if factor not in dims:
+                    continue
+                d = dims.index(factor)
+                possible = self._possible(tie, node, d, wanted[factor])
+                others = [s for e, s in enumerate(self._tilings[node]) if s is not None and e != d]
+                fitting = self._fitting(possible, others)
+                if fitting is not None and self._set(node, d, fitting):
+                    changed[node] = None
+        return list(changed)
+
+    def _has(self, node: int, dims: Dims, factor: int, split: Split) -> bool:
+        return factor in dims and refines(self._tilings[node][dims.index(factor)], split)
+
+    def _possible(self, tie: Tie, node: int, d: int, split: Split) -> Split | None:
+        """As much of a split as a dimension may take. Parts of results of operations need not be equal."""
+        own, size = self._tilings[node][d], self._sizes[node][d]
+        is_free = self._open[node][d] and not tie.by.is_reshape
+        if is_free:
+            return split
+        fits = [s for s in (split, *self._coarser(split)) if self._open[node][d] and size % parts(s) == 0]
+        return next((s for s in (split, *self._coarser(split)) if s in fits or refines(own, s)), None)
+
+    def _fitting(self, split: Split | None, others: Sequence[Split]) -> Split | None:
+        """As much of a split as no other one of an array has."""
+        if split is None:
+            return None
+        return next((s for s in (split, *self._coarser(split)) if _is_free(s, tuple(others))), None)
+
+    def _coarser(self, split: Split) -> list[Split]:
+        """The splits along the first ones of the axes of a split."""
+        found = self._forms.get(split)
+        if found is None:
+            found = self._forms[split] = [s for s in coarser(split) if self._is_along_axes(s)]
+        return found
+
+    def _set(self, node: int, d: int, split: Split) -> bool:
+        own = self._tilings[node][d]
+        if split == own or not refines(split, own) or not self._open[node][d]:
+            return False
+        after = with_split(self._tilings[node], d, split)
+        if not is_proper(after):
+            return False
+        self._tilings[node] = after
+        return True
+
+
+def _count(sizes: tuple[int, ...]) -> int:
+    count = 1
+    for size in sizes:
+        count *= size
+    return count
+
+
+@lru_cache(maxsize=4096)
+def _is_free(split: Split, others: tuple[Split, ...]) -> bool:
+    return is_proper((split, *others))
