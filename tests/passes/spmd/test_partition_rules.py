@@ -119,6 +119,39 @@ def test_features_of_whole_numbers_are_added_too():
 
 
 @pytest.mark.parametrize(
+    ("groups", "out", "of_image", "of_kernel", "expected", "part"),
+    [
+        # Four groups of features, or eight, in four parts; two groups do not fit into them.
+        ("feature_group_count=4", 8, (4, 6, 8), (3, 2, 8), {}, (4, 4, 2)),
+        ("feature_group_count=8", 16, (4, 6, 8), (3, 1, 16), {}, (4, 4, 4)),
+        ("feature_group_count=2", 8, (4, 6, 8), (3, 4, 8), {"all-gather": 1}, None),
+        # Groups of a batch, as in gradients of kernels.
+        ("batch_group_count=4", 8, (8, 6, 2), (3, 2, 8), {}, (2, 4, 2)),
+        ("batch_group_count=8", 8, (8, 6, 2), (3, 2, 8), {}, (1, 4, 2)),
+    ],
+)
+def test_groups_of_convolutions_are_split(groups, out, of_image, of_kernel, expected, part):
+    batch = of_image[0] // (int(groups[-1]) if groups.startswith("batch") else 1)
+    dims = "1,1,4" if groups.startswith("feature") else "4,1,1"
+    check(
+        f"x = s32[{','.join(map(str, of_image))}] parameter(0), sharding={{devices=[{dims}]<=[4]}} "
+        f"k = s32[{','.join(map(str, of_kernel))}] parameter(1), sharding={{replicated}} "
+        f"ROOT r = s32[{batch},4,{out}] convolution(x, k), window={{size=3}}, dim_labels=b0f_0io->b0f, {groups}",
+        expected,
+        sizes=None if part is None else ("convolution", part),
+    )
+
+
+def test_features_that_are_summed_over_in_groups_of_a_batch():
+    check(
+        f"x = s32[8,6,4] parameter(0), sharding={{devices=[2,1,2]<=[4]}} k = s32[3,4,8] parameter(1), sharding={WHOLE} "
+        "ROOT r = s32[2,4,8] convolution(x, k), window={size=3}, dim_labels=b0f_0io->b0f, batch_group_count=4",
+        {"all-reduce": 1},
+        sizes=("convolution", (2, 4, 4)),
+    )
+
+
+@pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
         (ROWS, ROWS, {}),

@@ -22,7 +22,7 @@ from xlakit.ops.convolution import Convolution
 from xlakit.ops.elementwise.binary import Add
 from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
 from xlakit.passes.spmd.along.windows import RANGES, dilated, parts_known, windowed
-from xlakit.passes.spmd.pieces.local import splits_of
+from xlakit.passes.spmd.pieces.local import local_convolution, splits_of
 from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
 from xlakit.passes.spmd.shardings.factors import Dims, Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
@@ -67,7 +67,7 @@ def _by_kernel(
         _with(rule.operands[0], {d.image: d for d in along}),
         _with(rule.operands[1], {d.kernel: d for d in along}),
     )
-    factors = Factors(operands, rule.results, rule.summed)
+    factors = Factors(operands, rule.results, rule.summed, rule.groups)
     tilings, (tiling,) = pieces.tilings_for(
         old, factors, given, scope, hint=hint, first={RANGES + d.number: d.split for d in along}
     )
@@ -78,7 +78,7 @@ def _by_kernel(
         size = given[0].shape.dimensions[dim.image]
         halo = Halo(pieces.make, scope, tilings[0], dim.image, dim.split, size)
         image = halo.fetched(image, dim.ranges, pieces.make.zeros(image.shape.element_type))
-    op = old.op_as(Convolution)
+    op = local_convolution(old.op_as(Convolution), *tilings)
     windows = {d.number: d.window for d in along}
     window = Window(tuple(windows.get(n, own) for n, own in enumerate(op.window.dimensions)))
     shape = old.shape.with_dimensions(local_sizes(tiling, old.shape.dimensions))

@@ -33,7 +33,7 @@ class Choice:
         """``first``: splits that are given; ``unequal``: whether parts need not be equal."""
         self.splits: dict[int, Split] = dict(first)
         self._unequal = unequal
-        self._sizes: dict[int, set[int]] = {}
+        self._sizes: dict[int, set[int]] = {factor: {count} for factor, count in factors.groups}
         shapes = [*(o.shape for o in old.operands), *leaf_shapes(old.shape)]
         for shape, dims in zip(shapes, (*factors.operands, *factors.results), strict=True):
             for size, factor in zip(shape.dimensions, dims, strict=True):

@@ -10,6 +10,7 @@ from xlakit.data.shape import Shape
 from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Op
+from xlakit.ops.convolution import Convolution
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Iota
 from xlakit.ops.dynamic import DynamicSlice
@@ -65,6 +66,16 @@ def local_slice(op: Slice, result: Tiling) -> Slice:
     return dataclasses.replace(op, slice=tuple(ranges))
 
 
+def local_convolution(op: Convolution, image: Tiling, kernel: Tiling) -> Convolution:
+    """A convolution of as many groups as a part has."""
+    labels = op.dim_labels
+    if op.feature_group_count > 1:
+        count = parts(image[labels.input_feature_dimension])
+        return dataclasses.replace(op, feature_group_count=op.feature_group_count // count)
+    count = parts(kernel[labels.kernel_output_feature_dimension]) if op.batch_group_count > 1 else 1
+    return dataclasses.replace(op, batch_group_count=op.batch_group_count // count)
+
+
 def local_op(old: Instruction, operands: Sequence[Tiling], results: Sequence[Tiling]) -> Op:
     """The operation with the sizes that it says, where they are those of parts."""
     op = old.op
@@ -77,6 +88,8 @@ def local_op(old: Instruction, operands: Sequence[Tiling], results: Sequence[Til
     if isinstance(op, CustomCall) and op.operand_layout_constraints:
         given = zip(op.operand_layout_constraints, operands, strict=True)
         return dataclasses.replace(op, operand_layout_constraints=tuple(local_shape(old, s, t) for s, t in given))
+    if isinstance(op, Convolution):
+        return local_convolution(op, operands[0], operands[1])
     if isinstance(op, DynamicSlice):
         return dataclasses.replace(op, dynamic_slice_sizes=local_sizes(results[0], op.dynamic_slice_sizes))
     if isinstance(op, Gather):

@@ -10,6 +10,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.attributes import PaddingDimension, SliceDimension
 from xlakit.ir.instruction import Instruction
+from xlakit.ir.operation import Op
 from xlakit.ops.data import Iota
 from xlakit.ops.dynamic import DynamicUpdateSlice
 from xlakit.ops.elementwise.binary import Add
@@ -319,10 +320,11 @@ class Pieces:
         if isinstance(old.op, Iota):
             made = self._iota(old, shapes[0], results[0], scope)
         elif len(summed) == 1 and is_plain_sum(old, local):
-            made = self.make.like(old, old.op, local, shapes[0])
+            made = self.make.like(old, local_op(old, tilings, results), local, shapes[0])
             return Piece(made, results[0], scope, old.shape, unreduced=summed[0])
         elif summed:
-            made = self._summed(old, local, shapes[0], results[0], summed, scope)
+            op = local_op(old, tilings, results)
+            made = self._summed(old, op, local, shapes[0], results[0], summed, scope)
         else:
             shape = shapes[0] if not old.shape.is_tuple else dataclasses.replace(old.shape, tuple_shapes=tuple(shapes))
             made = self.make.like(old, local_op(old, tilings, results), local, shape)
@@ -334,6 +336,7 @@ class Pieces:
     def _summed(
         self,
         old: Instruction,
+        op: Op,
         local: list[Instruction],
         shape: Shape,
         tiling: Tiling,
@@ -342,7 +345,7 @@ class Pieces:
     ) -> Instruction:
         """The partial results, combined over members with different parts."""
         operands = contribution(self.make, old, local)
-        made = self.make.like(old, old.op, operands, shape)
+        made = self.make.like(old, op, operands, shape)
         for number, split in enumerate(summed):
             others = (*tiling, *summed[:number], *summed[number + 1 :])
             made = self.make.all_reduce(made, combining(old), scope.groups(teams_over(split, others)))

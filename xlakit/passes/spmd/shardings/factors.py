@@ -37,11 +37,15 @@ Dims = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class Factors:
-    """The factors of the dimensions of each operand and each result, and those that are summed over."""
+    """The factors of the dimensions of each operand and each result, and those that are summed over.
+
+    groups: factors of dimensions in groups that must not be divided, and how many there are.
+    """
 
     operands: tuple[Dims, ...]
     results: tuple[Dims, ...]
     summed: frozenset[int] = frozenset()
+    groups: tuple[tuple[int, int], ...] = ()
 
 
 Rule = Callable[[Instruction], Factors | None]
@@ -207,20 +211,25 @@ def _without(factors: Factors, whole: Sequence[int]) -> Factors:
 
 def _convolution(x: Instruction) -> Factors | None:
     op = x.op_as(Convolution)
-    if len(x.operands) != 2 or op.batch_group_count != 1 or op.sparsity_config is not None:
+    if len(x.operands) != 2 or op.sparsity_config is not None:
         return None
     dims = op.dim_labels
     image: list[int | None] = [None] * x.shape.rank
     kernel: list[int | None] = [None] * x.shape.rank
     result: list[int | None] = [None] * x.shape.rank
-    image[dims.input_batch_dimension] = result[dims.output_batch_dimension] = 0
+    kernel[dims.kernel_output_feature_dimension] = result[dims.output_feature_dimension] = 1
+    count = max(op.feature_group_count, op.batch_group_count)
+    if op.feature_group_count > 1:
+        image[dims.input_feature_dimension] = 1
+    if op.batch_group_count > 1:
+        image[dims.input_batch_dimension] = 1
+    else:
+        image[dims.input_batch_dimension] = result[dims.output_batch_dimension] = 0
     summed = frozenset[int]()
-    if op.feature_group_count == 1:
-        kernel[dims.kernel_output_feature_dimension] = result[dims.output_feature_dimension] = 1
-        if x.shape.element_type is not PrimitiveType.PRED:
-            image[dims.input_feature_dimension] = kernel[dims.kernel_input_feature_dimension] = 2
-            summed = frozenset({2})
-    return Factors((tuple(image), tuple(kernel)), (tuple(result),), summed)
+    if op.feature_group_count == 1 and x.shape.element_type is not PrimitiveType.PRED:
+        image[dims.input_feature_dimension] = kernel[dims.kernel_input_feature_dimension] = 2
+        summed = frozenset({2})
+    return Factors((tuple(image), tuple(kernel)), (tuple(result),), summed, ((1, count),) if count > 1 else ())
 
 
 def _unwindowed(window: Window) -> Dims:
