@@ -8,7 +8,6 @@ from typing import Final
 _IN_HLO: Final = (
     "the test wants a call of LAPACK, which is known here; JAX lowers to HLO, which the compiler does itself"
 )
-_OF_PRODUCTS: Final = "a sharding group is a hint: how a product's result is split is not known before it is made"
 
 # A file, a pattern of its tests, and the reason.
 ACCEPTED: Final[tuple[tuple[str, str, str], ...]] = (
@@ -41,8 +40,6 @@ ACCEPTED: Final[tuple[tuple[str, str, str], ...]] = (
     ("export_back_compat", "CompatTest::test_cpu_triangular_solve_blas_trsm_*", _IN_HLO),
     ("export_back_compat", "CompatTest::test_cpu_tridiagonal_solve_lapack_gtsv_*", _IN_HLO),
     ("xla_transform", "XlaTransformTest::*", "the program is to be changed by functions inside XLA's own pipeline"),
-    ("shard_alike", "ShardAlikeTest::test_double_shard_alike", _OF_PRODUCTS),
-    ("shard_alike", "ShardAlikeTest::test_shard_map", _OF_PRODUCTS),
     (
         "x64_context",
         "X64ContextTests::test_near_singular_inverse*",

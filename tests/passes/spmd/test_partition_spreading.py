@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from split_programs import BOTH, ROWS, X_ROWS, Y_COLUMNS, run_split, with_mesh
+from split_programs import BOTH, ROWS, X_ROWS, Y_COLUMNS, boundary, run_split, with_mesh
 
 import xlakit as xla
 
@@ -68,6 +68,25 @@ def test_the_shape_of_a_product_s_result_reaches_what_is_carried_to_it():
         (8, 8),
         more=(body, condition),
     )
+
+
+def test_what_a_manual_computation_takes_is_split_so_before():
+    border = ('[{"a"}, {"b"}]',), '"a", "b"'
+    inner = "inner { p = f32[4,4] parameter(0) ROOT n = f32[4,4] negate(p) }"
+    module = with_mesh(
+        f"""ENTRY main {{
+          x = f32[8,8] parameter(0), sharding={X_ROWS}
+          y = f32[8,8] dot(x, x), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+          {boundary("p", "f32[4,4]", "y", "GlobalToLocalShape", *border)}
+          c = f32[4,4] call(p), to_apply=inner
+          {boundary("e", "f32[8,8]", "c", "LocalToGlobalShape", *border)}
+          ROOT r = (f32[8,8], f32[8,8]) tuple(y, e) }}""",
+        inner,
+    )
+    x = np.random.default_rng(0).integers(0, 9, (8, 8)).astype(np.float32)
+    (y, e), split = run_split(module, x)
+    assert [s.dimensions for s in split.entry.root.shape.tuple_shapes] == [(4, 4), (4, 4)]
+    np.testing.assert_array_equal([y, e], [x @ x.T, -x @ x.T])
 
 
 def check(text, part, *sizes, more=()):

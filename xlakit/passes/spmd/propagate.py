@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlakit.data.shape import Shape
+from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.traits import DataMovement
@@ -28,6 +28,8 @@ from xlakit.passes.spmd.shardings.annotations import (
     GROUP,
     GROUP_NUMBER,
     HINTS,
+    IN_SHARDINGS,
+    OUT_SHARDINGS,
     Annotations,
     ends_of_calls,
     is_open,
@@ -50,7 +52,7 @@ def propagated(module: HloModule, annotations: Annotations) -> Frame:
     graph, entry = _Graph(module, annotations), module.entry
     frame = graph.frame(entry, [graph.given(p) for p in entry.parameters])
     with placing(module, entry.root):
-        graph.seed(frame.nodes[entry.root], entry.root, result_shardings(module))
+        graph.seed(frame.nodes[entry.root], entry.root.shape, result_shardings(module))
     graph.spread()
     return frame
 
@@ -88,16 +90,16 @@ class _Graph:
         """The nodes of an argument, which has the tiling of its sharding and no other."""
         nodes = self._new(parameter.shape)
         with placing(self._module, parameter):
-            self.seed(nodes, parameter, of_leaves(parameter))
+            self.seed(nodes, parameter.shape, of_leaves(parameter))
         for node, sharding in zip(nodes, of_leaves(parameter), strict=True):
             if sharding is None and all(self._open[node]):
                 self._unsaid.add(node)
             self._open[node] = (False,) * len(self._open[node])
         return nodes
 
-    def seed(self, nodes: _Nodes, old: Instruction, shardings: Sequence[Sharding | None]) -> None:
-        """Set the tilings of an instruction's values from its sharding, if they are possible."""
-        for node, shape, sharding in zip(nodes, leaf_shapes(old.shape), shardings, strict=True):
+    def seed(self, nodes: _Nodes, of: Shape, shardings: Sequence[Sharding | None]) -> None:
+        """Set the tilings of the values of a shape from their shardings, if they are possible."""
+        for node, shape, sharding in zip(nodes, leaf_shapes(of), shardings, strict=True):
             splits = self._annotations.even_splits(sharding, shape.dimensions) if shape.is_array else None
             if splits is None or sharding is None or not all(self._open[node]):
                 continue
@@ -161,14 +163,31 @@ class _Graph:
             if target == GROUP:
                 self._join(dict(old.annotations.frontend_attributes).get(GROUP_NUMBER, ""), operands[0])
             if target in CONSTRAINTS:
-                self.seed(nodes, old, self._annotations.shardings(old))
+                self.seed(nodes, old.shape, self._annotations.shardings(old))
             if target in (CONSTRAINTS | HINTS) - BARRIERS and [len(o) for o in operands] == [len(nodes)]:
                 self._alike(operands[0], nodes)
+            self._border(old, operands, nodes)
             return
-        self.seed(nodes, old, of_leaves(old))
+        self.seed(nodes, old.shape, of_leaves(old))
         found = correspondence_of(old)
         if found is not None:
             self._ties.append(Tie(tuple(node for one in operands for node in one), nodes, found))
+
+    def _border(self, old: Instruction, operands: list[_Nodes], nodes: _Nodes) -> None:
+        """Seed what a manual computation takes or gives, where it begins or ends."""
+        given = [node for one in operands for node in one]
+        if [len(self._sizes[n]) for n in given] != [len(self._sizes[n]) for n in nodes]:
+            # An error, of which the walk tells more.
+            return
+        taken = self._annotations.in_attribute(old, IN_SHARDINGS, len(given))
+        if taken is not None:
+            whole_ones = make_tuple_shape([o.shape for o in old.operands])
+            wanted = self._new(whole_ones)
+            self.seed(wanted, whole_ones, taken)
+            self._alike(tuple(given), wanted)
+        self.seed(
+            nodes, old.shape, self._annotations.in_attribute(old, OUT_SHARDINGS, len(nodes)) or [None] * len(nodes)
+        )
 
     def _join(self, number: str, nodes: _Nodes) -> None:
         """Tie the values of an instruction to the others of its sharding group."""
