@@ -89,7 +89,12 @@ class Spreading:
                     elif own is not None and not refines(own, split):
                         ended.add(factor)
                         found[factor] = next((s for s in self._coarser(own) if refines(split, s)), None)
-        return {factor: split for factor, split in found.items() if split}
+        members = self._members(tie)
+        return {f: split for f, split in found.items() if split and self._is_to_spread(members, f, split)}
+
+    def _is_to_spread(self, members: list[tuple[int, Dims]], factor: int, split: Split) -> bool:
+        """Whether a value of an operation is not split so yet."""
+        return any(factor in dims and self._tilings[node][dims.index(factor)] != split for node, dims in members)
 
     def _without_conflicts(self, tie: Tie, wanted: dict[int, Split]) -> list[int]:
         """Spread what no value of the operation has along another factor; gives the nodes that changed."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from xlakit.errors import InternalError
 
@@ -78,6 +79,7 @@ def with_split(tiling: Tiling, dimension: int, split: Split | None) -> Tiling:
     return (*tiling[:dimension], split, *tiling[dimension + 1 :])
 
 
+@lru_cache(maxsize=1 << 14)
 def refines(fine: Split | None, coarse: Split | None) -> bool:
     """Whether each part of ``fine`` is a piece of the part of ``coarse`` that the same member has."""
     if coarse is None:
