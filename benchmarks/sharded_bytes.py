@@ -1,7 +1,8 @@
 """``python -m benchmarks.sharded_bytes``: what devices send each other, in programs that xlakit and XLA have split.
 
-The programs of :mod:`benchmarks.programs.sharded` are compiled for eight devices by each compiler in a process of its
-own, and run; results are compared with those of one device. Bytes are counted in ``compile().as_text()``, by
+The programs of :mod:`benchmarks.programs.sharded` and ``sharded_results`` are compiled for eight devices by each
+compiler in a process of its own, and run. Results are compared with those of one device, and how they are split with
+the other compiler. Bytes are counted in ``compile().as_text()``, by
 :mod:`xlakit.passes.analysis.traffic`: what one device sends. A geometric mean needs numbers above 0: it is of
 (1 + bytes).
 """
@@ -41,14 +42,20 @@ def _child(platform: str, names: Sequence[str], folder: Path) -> dict[str, Any]:
     return json.loads(said.read_text())
 
 
+def programs() -> dict[str, Any]:
+    """All programs, by name."""
+    from benchmarks.programs.sharded import PROGRAMS
+    from benchmarks.programs.sharded_results import RESULTS
+
+    return PROGRAMS | RESULTS
+
+
 def compiled(name: str) -> tuple[Any, Sequence[Any]]:
-    """A program of :mod:`benchmarks.programs.sharded`, compiled for the devices of this process, and its arguments."""
+    """A program, compiled for the devices of this process, and its arguments."""
     import jax
     from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-    from benchmarks.programs.sharded import PROGRAMS
-
-    program = PROGRAMS[name]
+    program = programs()[name]
     axes = ("x", "y")[: len(program.mesh)]
     mesh = jax.make_mesh(program.mesh, axes, axis_types=(AxisType.Auto,) * len(axes))
 
@@ -71,17 +78,17 @@ def _measure(said: Path, names: Sequence[str]) -> None:
     import jax
     import numpy as np
 
-    from benchmarks.programs.sharded import PROGRAMS
     from xlakit import HloModule
     from xlakit.passes.analysis.traffic import traffic
 
     found: dict[str, Any] = {}
     for name in names:
-        program = PROGRAMS[name]
+        program = programs()[name]
         try:
             executable, given = compiled(name)
             moved = traffic(HloModule.from_text(executable.as_text() or ""))
-            results = [np.asarray(r) for r in jax.tree.leaves(executable(*given))]
+            split = jax.tree.leaves(executable(*given))
+            results = [np.asarray(r) for r in split]
             one = jax.jit(program.alone or program.function)
             alone = [np.asarray(r) for r in jax.tree.leaves(one(*program.arguments))]
             fault = _difference(results, alone)
@@ -89,7 +96,17 @@ def _measure(said: Path, names: Sequence[str]) -> None:
             found[name] = {"fault": f"{type(error).__name__}: {error}"[:400]}
             continue
         found[name] = {"bytes": sum(t.total for t in moved), "count": sum(t.times for t in moved), "fault": fault}
+        found[name]["parts"] = list(map(_parts, split))
     said.write_text(json.dumps(found))
+
+
+def _parts(array: Any) -> str:
+    """Which part of an array each device has."""
+    ranges = array.sharding.devices_indices_map(array.shape)
+    by_device = sorted(
+        (d.id, [s.indices(n)[:2] for s, n in zip(r, array.shape, strict=True)]) for d, r in ranges.items()
+    )
+    return str([part for _, part in by_device])
 
 
 def _difference(results: Sequence[Any], expected: Sequence[Any]) -> str:
@@ -115,9 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.child is not None:
         _measure(options.child, options.programs)
         return 0
-    from benchmarks.programs.sharded import PROGRAMS
-
-    names = [n for n in PROGRAMS if not options.programs or any(part in n for part in options.programs)]
+    names = [n for n in programs() if not options.programs or any(part in n for part in options.programs)]
     with tempfile.TemporaryDirectory() as folder:
         ours, theirs = (_child(platform, names, Path(folder)) for platform in ("xlakit", "cpu"))
     faults = _print(names, ours, theirs)
@@ -131,6 +146,7 @@ def _print(names: Sequence[str], ours: dict[str, Any], theirs: dict[str, Any]) -
     print(f"| program | xlakit: bytes | collectives | XLA: bytes | collectives | ratio |\n|{'---|' * 6}")
     ratios: list[float] = []
     more: list[str] = []
+    otherwise = [n for n in names if ours[n].get("parts") != theirs[n].get("parts")]
     for name in names:
         row, other = ours[name], theirs[name]
         if "bytes" not in row or "bytes" not in other:
@@ -148,6 +164,7 @@ def _print(names: Sequence[str], ours: dict[str, Any], theirs: dict[str, Any]) -
         mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
         print(f"\n{len(ratios)} programs on {DEVICES} devices; geometric mean of the ratios: {mean:.3f}")
         print(f"more than {_TOLERANCE:.2f} of XLA's bytes in {len(more)}: {', '.join(more) or 'none'}")
+        print(f"results split otherwise than by XLA in {len(otherwise)}: {', '.join(otherwise) or 'none'}")
     return sum(bool(row["fault"]) for row in ours.values())
 
 

@@ -30,16 +30,18 @@ class Program:
     alone: Callable[..., Any] | None = None
 
 
-def _floats(*dims: int, seed: int = 0) -> np.ndarray[Any, Any]:
+def floats(*dims: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    """Normally distributed numbers."""
     return np.random.default_rng([seed, *dims]).normal(size=dims).astype(np.float32)
 
 
-def _words(*dims: int, below: int = 1024) -> np.ndarray[Any, Any]:
+def words(*dims: int, below: int = 1024) -> np.ndarray[Any, Any]:
+    """Whole numbers from 0 on."""
     return np.random.default_rng([below, *dims]).integers(0, below, dims).astype(np.int32)
 
 
 def _layer() -> tuple[Any, ...]:
-    return _floats(64, 128), _floats(128, 512, seed=1) / 11, _floats(512, 128, seed=2) / 22
+    return floats(64, 128), floats(128, 512, seed=1) / 11, floats(512, 128, seed=2) / 22
 
 
 def _mlp(x: Any, up: Any, down: Any) -> Any:
@@ -233,11 +235,11 @@ def _sampled(logits: Any, key: Any) -> Any:
     return jax.random.categorical(jax.random.wrap_key_data(key), logits)
 
 
-_IMAGES, _KERNEL = _floats(4, 64, 64, 8), _floats(3, 3, 8, 8) / 8
-_DEEP = (_floats(64, 64), _floats(4, 64, 128, seed=1) / 20, _floats(4, 128, 64, seed=2) / 20)
-_HEADS = tuple(_floats(8, 64, 8, 16, seed=s) for s in range(3))
+_IMAGES, _KERNEL = floats(4, 64, 64, 8), floats(3, 3, 8, 8) / 8
+_DEEP = (floats(64, 64), floats(4, 64, 128, seed=1) / 20, floats(4, 128, 64, seed=2) / 20)
+_HEADS = tuple(floats(8, 64, 8, 16, seed=s) for s in range(3))
 _ROWS = P("x")
-_LM = (_words(16, 32), _floats(1024, 64), _floats(64, 256, seed=1) / 8, _floats(256, 64, seed=2) / 16)
+_LM = (words(16, 32), floats(1024, 64), floats(64, 256, seed=1) / 8, floats(256, 64, seed=2) / 16)
 
 PROGRAMS: dict[str, Program] = {
     "data parallel, forward": Program(_mlp, _layer(), (_ROWS, P(), P())),
@@ -255,73 +257,71 @@ PROGRAMS: dict[str, Program] = {
     "attention, batch": Program(_attention, _HEADS, (P("x"),) * 3),
     "attention, sequence": Program(_attention, _HEADS, (P(None, "x"), P(), P())),
     "attention, sequence, all": Program(_attention, _HEADS, (P(None, "x"),) * 3),
-    "layer norm, features": Program(_layer_norm, (_floats(64, 256),), (P(None, "x"),)),
-    "softmax along the split": Program(jax.nn.softmax, (_floats(64, 1024),), (P(None, "x"),)),
-    "embedding, split vocabulary": Program(lambda t, i: t[i], (_floats(1024, 64), _words(16, 8)), (P("x"), P())),
+    "layer norm, features": Program(_layer_norm, (floats(64, 256),), (P(None, "x"),)),
+    "softmax along the split": Program(jax.nn.softmax, (floats(64, 1024),), (P(None, "x"),)),
+    "embedding, split vocabulary": Program(lambda t, i: t[i], (floats(1024, 64), words(16, 8)), (P("x"), P())),
     "embedding, split vocabulary and words": Program(
-        lambda t, i: t[i], (_floats(1024, 64), _words(16, 8)), (P("y"), P("x")), GRID
+        lambda t, i: t[i], (floats(1024, 64), words(16, 8)), (P("y"), P("x")), GRID
     ),
-    "embedding, split features": Program(lambda t, i: t[i], (_floats(1024, 64), _words(16, 8)), (P(None, "x"), P())),
-    "embedding, split vocabulary, training": Program(_lookup_step, (_floats(1024, 64), _words(16, 8)), (P("x"), P())),
+    "embedding, split features": Program(lambda t, i: t[i], (floats(1024, 64), words(16, 8)), (P(None, "x"), P())),
+    "embedding, split vocabulary, training": Program(_lookup_step, (floats(1024, 64), words(16, 8)), (P("x"), P())),
     "likelihood, split vocabulary": Program(
-        _likelihood, (_floats(64, 1536), _words(64, below=1536)), (P(None, "x"), P())
+        _likelihood, (floats(64, 1536), words(64, below=1536)), (P(None, "x"), P())
     ),
-    "likelihood, split batch": Program(_likelihood, (_floats(64, 1536), _words(64, below=1536)), (P("x"), P("x"))),
+    "likelihood, split batch": Program(_likelihood, (floats(64, 1536), words(64, below=1536)), (P("x"), P("x"))),
     "likelihood, gradient, split vocabulary": Program(
-        jax.grad(_likelihood), (_floats(64, 1536), _words(64, below=1536)), (P(None, "x"), P())
+        jax.grad(_likelihood), (floats(64, 1536), words(64, below=1536)), (P(None, "x"), P())
     ),
     "language model, data, training": Program(_language_model, _LM, (P("x"), P(), P(), P())),
     "language model, tensor, training": Program(_language_model, _LM, (P("x"), P("y"), P(None, "y"), P("y")), GRID),
-    "experts": Program(
-        _experts, (_floats(8, 16, 32), _floats(8, 32, 64), _floats(8, 64, 32)), (P("x"), P("x"), P("x"))
-    ),
+    "experts": Program(_experts, (floats(8, 16, 32), floats(8, 32, 64), floats(8, 64, 32)), (P("x"), P("x"), P("x"))),
     "experts, routed": Program(
-        _routed, (_floats(64, 32), _floats(32, 8), _floats(8, 32, 64), _floats(8, 64, 32)), (P(), P(), P("x"), P("x"))
+        _routed, (floats(64, 32), floats(32, 8), floats(8, 32, 64), floats(8, 64, 32)), (P(), P(), P("x"), P("x"))
     ),
-    "pipeline": Program(_pipeline, (_floats(12, 4, 32), _floats(8, 32, 32) / 6), (P(), P("x"))),
-    "convolution, batch": Program(_convolved, (_floats(8, 32, 32, 8), _KERNEL), (P("x"), P())),
+    "pipeline": Program(_pipeline, (floats(12, 4, 32), floats(8, 32, 32) / 6), (P(), P("x"))),
+    "convolution, batch": Program(_convolved, (floats(8, 32, 32, 8), _KERNEL), (P("x"), P())),
     "convolution, rows": Program(_convolved, (_IMAGES, _KERNEL), (P(None, "x"), P())),
     "convolution, rows, stride 2": Program(lambda x, k: _convolved(x, k, 2), (_IMAGES, _KERNEL), (P(None, "x"), P())),
     "convolution, rows and columns": Program(_convolved, (_IMAGES, _KERNEL), (P(None, "x", "y"), P()), GRID),
     "convolution, rows, training": Program(_convolution_step, (_IMAGES, _KERNEL), (P(None, "x"), P())),
     "pooling, rows": Program(_pooled, (_IMAGES,), (P(None, "x"),)),
     "smoothing, rows": Program(_smoothed, (_IMAGES,), (P(None, "x"),)),
-    "roll": Program(lambda x: jnp.roll(x, 1, 0), (_floats(256, 256),), (P("x"),)),
-    "heat by rolls, rows": Program(_heat, (_floats(256, 256),), (P("x"),)),
-    "heat by rolls, rows and columns": Program(_heat, (_floats(256, 256),), (P("x", "y"),), GRID),
-    "stencil inside": Program(_edges, (_floats(256, 256),), (P("x"),)),
-    "differences": Program(_differences, (_floats(256, 64),), (P("x"),)),
-    "stencil of a padded array": Program(_padded, (_floats(256, 64),), (P("x"),)),
+    "roll": Program(lambda x: jnp.roll(x, 1, 0), (floats(256, 256),), (P("x"),)),
+    "heat by rolls, rows": Program(_heat, (floats(256, 256),), (P("x"),)),
+    "heat by rolls, rows and columns": Program(_heat, (floats(256, 256),), (P("x", "y"),), GRID),
+    "stencil inside": Program(_edges, (floats(256, 256),), (P("x"),)),
+    "differences": Program(_differences, (floats(256, 64),), (P("x"),)),
+    "stencil of a padded array": Program(_padded, (floats(256, 64),), (P("x"),)),
     "concatenated along the split": Program(
-        lambda x, y: jnp.concatenate([x, y]) * 2, (_floats(256, 64), _floats(256, 64, seed=1)), (P("x"), P("x"))
+        lambda x, y: jnp.concatenate([x, y]) * 2, (floats(256, 64), floats(256, 64, seed=1)), (P("x"), P("x"))
     ),
-    "cumulative sum along the split": Program(lambda x: jnp.cumsum(x, 0), (_floats(1024, 64),), (P("x"),)),
-    "sort along the split": Program(lambda x: jnp.sort(x, 0), (_floats(4096, 4),), (P("x"),)),
-    "top 8 along the split": Program(lambda x: lax.top_k(x, 8), (_floats(4, 8192),), (P(None, "x"),)),
-    "argmax along the split": Program(lambda x: jnp.argmax(x, -1), (_floats(16, 8192),), (P(None, "x"),)),
-    "FFT along the split": Program(lambda x: jnp.abs(jnp.fft.fft(x)), (_floats(64, 256),), (P(None, "x"),)),
-    "FFT in two dimensions": Program(lambda x: jnp.abs(jnp.fft.fft2(x)), (_floats(64, 64),), (P("x"),)),
-    "transpose": Program(lambda x: x.T * 2, (_floats(256, 256),), (P("x"),), results=P("x")),
-    "uneven, element by element": Program(lambda x: jnp.tanh(x[:250]) * 2, (_floats(256, 64),), (P("x"),)),
-    "uneven, in a loop": Program(_inner_heat, (_floats(256, 64),), (P("x"),)),
+    "cumulative sum along the split": Program(lambda x: jnp.cumsum(x, 0), (floats(1024, 64),), (P("x"),)),
+    "sort along the split": Program(lambda x: jnp.sort(x, 0), (floats(4096, 4),), (P("x"),)),
+    "top 8 along the split": Program(lambda x: lax.top_k(x, 8), (floats(4, 8192),), (P(None, "x"),)),
+    "argmax along the split": Program(lambda x: jnp.argmax(x, -1), (floats(16, 8192),), (P(None, "x"),)),
+    "FFT along the split": Program(lambda x: jnp.abs(jnp.fft.fft(x)), (floats(64, 256),), (P(None, "x"),)),
+    "FFT in two dimensions": Program(lambda x: jnp.abs(jnp.fft.fft2(x)), (floats(64, 64),), (P("x"),)),
+    "transpose": Program(lambda x: x.T * 2, (floats(256, 256),), (P("x"),), results=P("x")),
+    "uneven, element by element": Program(lambda x: jnp.tanh(x[:250]) * 2, (floats(256, 64),), (P("x"),)),
+    "uneven, in a loop": Program(_inner_heat, (floats(256, 64),), (P("x"),)),
     "max pooling with margins, gradient": Program(_pooled_step, (_IMAGES,), (P(None, "x"),)),
-    "running maximum, backwards": Program(lambda x: lax.cummax(x, 0, reverse=True), (_floats(1024, 64),), (P("x"),)),
-    "running log of sums": Program(lambda x: lax.cumlogsumexp(x, 0), (_floats(1024, 64),), (P("x"),)),
+    "running maximum, backwards": Program(lambda x: lax.cummax(x, 0, reverse=True), (floats(1024, 64),), (P("x"),)),
+    "running log of sums": Program(lambda x: lax.cumlogsumexp(x, 0), (floats(1024, 64),), (P("x"),)),
     "associative scan along the split": Program(
-        lambda x: lax.associative_scan(jnp.multiply, x), (1 + _floats(1024, 64) / 64,), (P("x"),)
+        lambda x: lax.associative_scan(jnp.multiply, x), (1 + floats(1024, 64) / 64,), (P("x"),)
     ),
-    "cumulative sum of an uneven part": Program(lambda x: jnp.cumsum(x[:1001], 0), (_floats(1024, 64),), (P("x"),)),
-    "argmin of all": Program(jnp.argmin, (_floats(64, 8192),), (P("x"),)),
+    "cumulative sum of an uneven part": Program(lambda x: jnp.cumsum(x[:1001], 0), (floats(1024, 64),), (P("x"),)),
+    "argmin of all": Program(jnp.argmin, (floats(64, 8192),), (P("x"),)),
     "sampling, split vocabulary": Program(
-        _sampled, (_floats(16, 8192), np.arange(2, dtype=np.uint32)), (P(None, "x"), P())
+        _sampled, (floats(16, 8192), np.arange(2, dtype=np.uint32)), (P(None, "x"), P())
     ),
-    "forces between all pairs": Program(_forces, (_floats(512, 3),), (P("x"),)),
-    "top 8 of rows": Program(lambda x: lax.top_k(x, 8), (_floats(64, 1024),), (P("x"),)),
-    "sorted rows along the split": Program(jnp.sort, (_floats(64, 1024),), (P(None, "x"),)),
-    "order of rows along the split": Program(jnp.argsort, (_floats(64, 1024),), (P(None, "x"),)),
-    "median along the split": Program(lambda x: jnp.median(x, -1), (_floats(64, 1024),), (P(None, "x"),)),
+    "forces between all pairs": Program(_forces, (floats(512, 3),), (P("x"),)),
+    "top 8 of rows": Program(lambda x: lax.top_k(x, 8), (floats(64, 1024),), (P("x"),)),
+    "sorted rows along the split": Program(jnp.sort, (floats(64, 1024),), (P(None, "x"),)),
+    "order of rows along the split": Program(jnp.argsort, (floats(64, 1024),), (P(None, "x"),)),
+    "median along the split": Program(lambda x: jnp.median(x, -1), (floats(64, 1024),), (P(None, "x"),)),
     "Fourier filter along the split": Program(
-        lambda x: jnp.fft.irfft(jnp.fft.rfft(x) * jnp.arange(129), n=256), (_floats(64, 256),), (P(None, "x"),)
+        lambda x: jnp.fft.irfft(jnp.fft.rfft(x) * jnp.arange(129), n=256), (floats(64, 256),), (P(None, "x"),)
     ),
     "ring attention": Program(_ring_attention, _HEADS, (P(None, "x"),) * 3, alone=_attention),
     "sequence parallel": Program(
@@ -332,12 +332,12 @@ PROGRAMS: dict[str, Program] = {
     ),
     "experts, exchanged": Program(
         _exchanged_experts,
-        (_floats(256, 32), _floats(32, 8), _floats(8, 32, 64), _floats(8, 64, 32)),
+        (floats(256, 32), floats(32, 8), floats(8, 32, 64), floats(8, 64, 32)),
         (P("x"), P(), P("x"), P("x")),
         alone=_without_axes(_exchanged_experts),
     ),
     "fully sharded, four layers, training": Program(
         _deep_step, _DEEP, (_ROWS, P(None, "x"), P(None, "x")), results=(P(None, "x"), P(None, "x"))
     ),
-    "counts of words, split words": Program(lambda w: jnp.zeros(1024).at[w].add(1), (_words(4096),), (P("x"),)),
+    "counts of words, split words": Program(lambda w: jnp.zeros(1024).at[w].add(1), (words(4096),), (P("x"),)),
 }
