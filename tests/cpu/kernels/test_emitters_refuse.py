@@ -50,6 +50,7 @@ def test_products_by_other_means():
     vector = plan_product(product(8, 1, 16))
     assert vector.kind == "vector"
     assert not refused(emit_dot, replace(vector, task_rows=0)).functions
+    refused(emit_dot, replace(vector, task_rows=3))
     strided = replace(vector.product.lhs, along=Direction(((16, 2),)))
     refused(emit_dot, replace(vector, product=replace(vector.product, lhs=strided)))
     few = plan_product(product(2, 4096, 32))

@@ -10,6 +10,7 @@ from xlakit.cpu.kernels.gemm.blas_tasks import cut_for_blas
 from xlakit.cpu.kernels.gemm.dot import emit_dot, make_product, plan_dot
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import Module
+from xlakit.cpu.llvm.target import vector_bytes
 from xlakit.errors import InternalError
 from xlakit.ops.dot import Dot
 from xlakit.ops.shared.contraction import contract
@@ -71,6 +72,20 @@ def test_vectors(kind):
     check(NT, (1, 100), (37, 100), kinds, kind="vector")
     check(inner, (100,), (100, 37), kinds, kind="gemm")
     check(NN, (3, 130), (130, 1001), kinds, kind="few_rows")
+
+
+@pytest.mark.parametrize("kind", [P.F32, P.F64, P.F16, P.S64])
+@pytest.mark.parametrize("vectors", [2, 3, 7])
+def test_a_few_vectors(kind, vectors):
+    kinds = (kind,) * 3
+    batched = Dot(lhs_batch_dims=(0,), rhs_batch_dims=(0,), lhs_contracting_dims=(2,), rhs_contracting_dims=(1,))
+    few = "vector" if 2 * vectors <= vector_bytes() // max(4, kind.byte_width) else None
+    knobs = {"dot.streamed": 1, "dot.vector_task": 64, "matrix_vector.least_steps": 1}
+    with compiling(knobs=knobs):
+        check(NN, (37, 131), (131, vectors), kinds, kind=few)
+        check(NT, (17, 64), (vectors, 64), kinds, kind=few)
+        check(TT, (77, vectors), (19, 77), kinds, kind=few)
+        check(batched, (3, 21, 90), (3, 90, vectors), kinds, kind=few)
 
 
 @pytest.mark.parametrize("kind", [k for k in P if k.is_array])

@@ -12,7 +12,7 @@ from xlakit.cpu.kernels.gemm.blas_choice import most_own_products
 from xlakit.cpu.kernels.gemm.blas_tasks import cut_for_blas, emit_blas, fits_blas
 from xlakit.cpu.kernels.gemm.few_rows import MOST_ROWS, columns_per_task, emit_few_rows
 from xlakit.cpu.kernels.gemm.gemm import emit_gemm, plan_gemm, task_count
-from xlakit.cpu.kernels.gemm.matrix_vector import emit_matrix_vector
+from xlakit.cpu.kernels.gemm.matrix_vector import emit_matrix_vector, fits_vectors, rows_at_once
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
 from xlakit.cpu.kernels.shared.engine import Engine, choose_engine
@@ -28,7 +28,7 @@ from xlakit.options import knob, times
 # Complex products of more multiplications than this go to BLAS if it supports them, with at least so many in a task.
 _OWN_COMPLEX_PRODUCTS = knob("dot.own_complex_products", 1 << 14, 0, 1 << 29)
 _BLAS_TASK = knob("dot.blas_task", 1 << 23, 100, tries=(times(0.25), times(4)))
-# The least size of a matrix for the kernel of few rows, which reads it in several streams.
+# The least size of a matrix for the kernels of few rows and of few vectors, which read it in streams.
 _STREAMED = knob("dot.streamed", 1 << 16, 1)
 # Elements of the matrix in one task of a product with a vector.
 _VECTOR_TASK = knob("dot.vector_task", 1 << 17, 8, 64, tries=(times(0.25), times(4)))
@@ -38,8 +38,9 @@ _VECTOR_TASK = knob("dot.vector_task", 1 << 17, 8, 64, tries=(times(0.25), times
 class DotPlan:
     """The kernel of a dot, and its blocking.
 
-    kind: "blas", "gemm", "vector" (sums along rows) or "few_rows". tasks: the size of the task space; 0 where there is
-    no result. cost: multiplications. task_rows, task_columns: those of a task, where ``blocking`` does not tell.
+    kind: "blas", "gemm", "vector" (sums along rows, with a few vectors) or "few_rows". tasks: the size of the task
+    space; 0 where there is no result. cost: multiplications. task_rows, task_columns: those of a task, where
+    ``blocking`` does not tell.
     """
 
     kind: str
@@ -153,21 +154,15 @@ def plan_product(product: Product) -> DotPlan:
     cost = product.batch * rows * columns * depth
     if not product.batch * rows * columns:
         return DotPlan("gemm", product, 0, 0, plan_gemm(product))
-    if 1 in (rows, columns):
-        with_vector = _with_vector_last(product)
-        if with_vector is not None:
-            engine = _vector_engine(product)
-            size, deep = max(rows, columns), max(1, depth)
-            task_rows = min(size, max(8, -(-_VECTOR_TASK.value // deep // 8) * 8))
-            return DotPlan(
-                "vector",
-                with_vector,
-                product.batch * -(-size // task_rows),
-                cost,
-                engine=engine,
-                task_rows=task_rows,
-                task_columns=int(columns > 1),
-            )
+    with_vectors = _with_vectors_last(product)
+    if with_vectors is not None:
+        engine = _vector_engine(product)
+        size, vectors, deep = with_vectors.sizes
+        whole = 2 * rows_at_once(engine, vectors)
+        task_rows = min(size, whole * max(1, -(-_VECTOR_TASK.value // max(1, deep) // whole)))
+        tasks = product.batch * -(-size // task_rows)
+        turned = with_vectors is not product
+        return DotPlan("vector", with_vectors, tasks, cost, None, engine, task_rows, task_columns=int(turned))
     if _is_streamed(product):
         engine = _vector_engine(product)
         tasks = product.batch * -(-columns // columns_per_task(engine, rows, columns))
@@ -207,15 +202,19 @@ def _vector_engine(product: Product) -> Engine:
     return replace(engine, packed=engine.acc, group=1) if engine.group == 2 else engine
 
 
-def _with_vector_last(product: Product) -> Product | None:
-    """A product of a matrix with contiguous rows and a vector, with the matrix on the left; None for others."""
-    _, columns, depth = product.sizes
-    if choose_engine(product.lhs.kind, product.rhs.kind, product.result).parts == 2 or depth < 2:
+def _with_vectors_last(product: Product) -> Product | None:
+    """A product of a matrix with contiguous rows and a few vectors, with the matrix on the left; None for others."""
+    rows, columns, depth = product.sizes
+    vectors = min(rows, columns)
+    engine = choose_engine(product.lhs.kind, product.rhs.kind, product.result)
+    if engine.parts == 2 or depth < 2 or not fits_vectors(engine, vectors, depth):
         return None
-    matrix, other = (product.lhs, product.rhs) if columns == 1 else (product.rhs, product.lhs)
+    if vectors > 1 and max(rows, columns) * depth < _STREAMED.value:
+        return None
+    matrix, other = (product.lhs, product.rhs) if columns == vectors else (product.rhs, product.lhs)
     if len(matrix.along.dims) > 1 or matrix.along.stride != 1:
         return None
-    if columns == 1:
+    if columns == vectors:
         return product
     left, right, out = product.batches
     return Product(matrix, other, product.result, product.columns, product.rows, (right, left, out))

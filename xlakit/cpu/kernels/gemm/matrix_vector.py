@@ -1,143 +1,272 @@
-"""A matrix with contiguous rows times a vector: each result is one sum along a row."""
+"""A matrix with contiguous rows times a few vectors: each result is one sum along a row.
+
+The matrix is read once, in the order of memory, so that a large one comes as fast as memory gives it. A register of
+sums belongs to one row. It has a part for each vector, of as many lanes as fit: so many elements of the row are spread
+over the parts, and multiplied by as many elements of each vector, which are packed that way.
+
+    elements of a row   a0 a1   a0 a1   a0 a1   a0 a1
+    four vectors        b0 b1   c0 c1   d0 d1   e0 e1
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from xlakit import machine
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
-from xlakit.cpu.kernels.gemm.operands import Direction, Packer
+from xlakit.cpu.kernels.gemm.operands import Packer, smaller
 from xlakit.cpu.kernels.gemm.store import Output
-from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, stored_as_packed
+from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, stored_as_packed, vectors_of
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, vector
 from xlakit.cpu.scalars.memory import memory_type
+from xlakit.options import knob
 
 if TYPE_CHECKING:
     from xlakit.cpu.kernels.gemm.product import Product
 
-# Rows that are summed at the same time, so that elements of the vector are loaded once for all of them.
-_ROWS_AT_ONCE = 4
+# Independent sums that hide how long an addition takes.
+_SUMS = 8
+# Rows of which the sums with one vector are computed at the same time.
+_ROWS_WITH_ONE = 4
+# The bytes of several vectors when packed, and the least steps along a row: adding up lanes takes time, too.
+_VECTORS_BYTES = knob("matrix_vector.vectors_bytes", lambda: machine.current().l2 // 2, 1)
+_LEAST_STEPS = knob("matrix_vector.least_steps", 16, 1, tries=(4, 64))
+
+
+def rows_at_once(engine: Engine, vectors: int) -> int:
+    """The rows that are summed at the same time, so that elements of the vectors are loaded once for all of them."""
+    return min(_ROWS_WITH_ONE, engine.lanes) if vectors == 1 else _SUMS
+
+
+def fits_vectors(engine: Engine, vectors: int, depth: int) -> bool:
+    """Whether so many vectors of this length are few enough: at least two lanes for each."""
+    if vectors == 1:
+        return True
+    most = _VECTORS_BYTES.value // (_parts(vectors) * engine.packed.bytes)
+    return engine.group == 1 and 2 * vectors <= engine.lanes and _LEAST_STEPS.value * engine.lanes <= depth <= most
+
+
+def _parts(vectors: int) -> int:
+    """The parts of a register, a power of two."""
+    return 1 << (vectors - 1).bit_length()
 
 
 def emit_matrix_vector(
     module: Module, engine: Engine, product: Product, arrays: tuple[int, int], task_rows: int
 ) -> Function:
-    """A task function: result[b, i] = sum over k of matrix[b, i, k] * vector[b, k]; one run of k, of stride 1.
+    """A task function: result[b, i, j] = sum over k of matrix[b, i, k] * vectors[b, k, j]; one run of k, of stride 1.
 
-    product: of the matrix on the left and the vector on the right. arrays: the indices of matrix and vector in the
+    product: of the matrix on the left and the vectors on the right. arrays: the indices of matrix and vectors in the
     table, the result's is 2. A task is ``task_rows`` rows of one batch.
     """
-    matrix, vector_, result, batches = product.lhs, product.rhs, product.result, product.batches
+    matrix, vectors, batches = product.lhs, product.rhs, product.batches
     rows, depth = matrix.across.size, matrix.along.size
+    at_once = rows_at_once(engine, vectors.across.size)
     require(
-        f"a matrix of {rows} x {depth} times a vector, {task_rows} rows a task",
+        f"a matrix of {rows} x {depth} times {vectors.across.size} vectors, {task_rows} rows a task",
         [
-            ("a task has rows", task_rows > 0),
+            (
+                "a task has rows, and others begin where tiles do",
+                task_rows >= rows or task_rows % at_once == 0 < task_rows,
+            ),
+            ("there are vectors", vectors.across.size > 0),
             ("rows of the matrix are contiguous", depth < 2 or matrix.along.dims == ((depth, 1),)),
-            ("the vector is as long as a row", vector_.along.size == depth and len(vector_.along.dims) <= 1),
+            ("vectors are as long as a row", vectors.along.size == depth and len(vectors.along.dims) <= 1),
             ("elements are computed one by one", engine.group == engine.parts == 1),
             ("batches are those of the result", len({direction.size for direction in batches}) == 1),
         ],
     )
     fn = module.function("dot", VOID, [PTR, I64, I64])
-    _, begin, end = fn.parameters
-    row_tasks = -(-rows // task_rows)
-    tables = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in (*arrays, 2)]
-    in_place = stored_as_packed(engine, vector_.kind) and (vector_.along.stride == 1 or depth == 1)
-    scratch = fn.null() if in_place else acquire(fn, max(1, depth * engine.packed.bytes))
-    with fn.loop(begin, end, hints=NO_UNROLL) as task:
-        batch = task.index.integer("udiv", row_tasks)
-        first = task.index.integer("urem", row_tasks) * task_rows
-        bases: list[Value] = []
-        for array, kind, direction in zip(tables, (matrix.kind, vector_.kind, result), batches, strict=True):
-            bases.append(fn.at(array, memory_type(kind), direction.offset(fn, batch)))
-        values = bases[1]
-        if not in_place:
-            packer = Packer(fn, engine, vector_, bases[1], result)
-            with fn.loop(0, depth, independent=True) as k:
-                element = packer.elements(k.index * vector_.along.stride, 1)[0]
-                fn.store(element, fn.at(scratch, engine.packed, k.index))
-            values = scratch
-        packer = Packer(fn, engine, matrix, bases[0], result)
-        output = Output(fn, engine, result, Direction(()), Direction(((rows, 1),)), bases[2])
-        last = (first + task_rows).smin(rows)
-        _rows(packer, values, output, first, last)
-    if not in_place:
-        release(fn, scratch)
+    _Emitter(fn, engine, product, arrays, task_rows).emit()
     fn.ret()
     return fn
 
 
-def _rows(packer: Packer, values: Value, output: Output, first: Value, last: Value) -> None:
-    fn, engine = packer.fn, packer.engine
-    rows = packer.matrix.across.size
-    at_once = min(_ROWS_AT_ONCE, engine.lanes)
-    if rows >= at_once:
-        whole = first + ((last - first) & -at_once)
+class _Emitter:
+    """Writes one task function."""
+
+    def __init__(self, fn: Function, engine: Engine, product: Product, arrays: tuple[int, int], task_rows: int) -> None:
+        self.fn, self.engine, self.product, self.task_rows = fn, engine, product, task_rows
+        self.rows, self.vectors, self.depth = product.sizes
+        self.tables = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in (*arrays, 2)]
+        along = product.rhs.along
+        contiguous = along.stride == 1 or self.depth == 1
+        self.in_place = self.vectors == 1 and contiguous and stored_as_packed(engine, product.rhs.kind)
+        # The lanes of a part are as many steps along a row. Steps are taken so many at a time, each with other sums.
+        self.parts = _parts(self.vectors)
+        self.lanes = engine.lanes // self.parts
+        self.at_once = min(rows_at_once(engine, self.vectors), self.rows)
+        self.repeat = max(1, _SUMS // self.at_once)
+        self.steps = max(self.parts, self.repeat)
+        while self.steps > 1 and self.depth < self.steps * self.lanes:
+            self.steps //= 2
+        self.repeat = min(self.repeat, self.steps)
+        self.whole = self.depth // (self.steps * self.lanes) * (self.steps * self.lanes)
+
+    def emit(self) -> None:
+        """The loop over batches, each with the tasks that are in it."""
+        fn, engine, product = self.fn, self.engine, self.product
+        _, begin, end = fn.parameters
+        row_tasks = -(-self.rows // self.task_rows)
+        scratch = fn.null() if self.in_place else acquire(fn, max(1, self.parts * self.depth * engine.packed.bytes))
+        kinds = product.lhs.kind, product.rhs.kind, product.result
+        with fn.while_([begin], lambda loop: loop.carried[0] < end) as loop:
+            task = loop.carried[0]
+            batch, row_task = task.integer("udiv", row_tasks), task.integer("urem", row_tasks)
+            count = smaller(end - task, fn.i64(row_tasks) - row_task)
+            first = row_task * self.task_rows
+            bases = [
+                fn.at(array, memory_type(kind), direction.offset(fn, batch))
+                for array, kind, direction in zip(self.tables, kinds, product.batches, strict=True)
+            ]
+            self.values = bases[1] if self.in_place else scratch
+            if not self.in_place:
+                self._pack(Packer(fn, engine, product.rhs, bases[1], product.result))
+            self.matrix = Packer(fn, engine, product.lhs, bases[0], product.result)
+            # What is stored at a time is contiguous in the result: the sums with one vector, or those of a row.
+            self.turned = self.vectors == 1 or product.rows.stride == 1
+            directions = (product.columns, product.rows) if self.turned else (product.rows, product.columns)
+            self.output = Output(fn, engine, product.result, *directions, bases[2])
+            self._rows(first, smaller(first + count * self.task_rows, fn.i64(self.rows)))
+            loop.next(task + count)
+        if not self.in_place:
+            release(fn, scratch)
+
+    def _pack(self, vectors: Packer) -> None:
+        """Pack the vectors: ``lanes`` steps at a time, then those that are left one by one."""
+        fn, matrix = self.fn, self.product.rhs
+        for first, last, lanes in ((0, self.whole, self.lanes), (self.whole, self.depth, 1)):
+            with fn.loop(first, last, lanes, hints=NO_UNROLL) as k:
+                start = k.index * matrix.along.stride
+                into = self._address(k.index)
+                if self.vectors > 1 and matrix.across.stride == 1 and len(matrix.across.dims) == 1:
+                    rows = [vectors.elements(start + n * matrix.along.stride, self.vectors)[0] for n in range(lanes)]
+                    fn.store(self._interleaved(rows), into, align=self.engine.packed.bytes)
+                    continue
+                with fn.loop(0, self.vectors, hints=NO_UNROLL) as v, fn.loop(0, lanes, independent=True) as lane:
+                    element = start + vectors.across(v.index) + lane.index * matrix.along.stride
+                    at = fn.at(into, self.engine.packed, v.index * lanes + lane.index)
+                    fn.store(vectors.elements(element, 1)[0], at)
+
+    def _interleaved(self, rows: Sequence[Value]) -> Value:
+        """An element of each row, then the next of each, up to the number of parts."""
+        joined, count = self._side_by_side(rows), len(rows)
+        lanes = [min(v, self.vectors - 1) + n * self.vectors for v in range(self.parts) for n in range(count)]
+        return self.fn.shuffle(joined, joined, lanes)
+
+    def _side_by_side(self, rows: Sequence[Value]) -> Value:
+        """Vectors, whose number is a power of two, one after another."""
+        if len(rows) == 1:
+            return rows[0]
+        half = len(rows) // 2
+        low, high = self._side_by_side(rows[:half]), self._side_by_side(rows[half:])
+        return self.fn.shuffle(low, high, range(2 * low.type.lanes))
+
+    def _address(self, k: Value) -> Value:
+        """Where the elements of all vectors are for a step."""
+        return self.fn.at(self.values, self.engine.packed, k * self.parts)
+
+    def _rows(self, first: Value, last: Value) -> None:
+        fn, at_once = self.fn, self.at_once
+        whole = first + (last - first).integer("udiv", at_once) * at_once
         with fn.loop(first, whole, at_once, hints=NO_UNROLL) as row:
-            joined = fn.undefined(acc_vector(engine, at_once))
-            for lane, total in enumerate(_sums(packer, values, row.index, at_once)):
-                joined = fn.with_lane(joined, lane, total)
-            output.store_tile([[(joined,)]], fn.i64(0), row.index, at_once)
-        first = whole
-    if rows % at_once:
-        with fn.loop(first, last, hints=NO_UNROLL) as row:
-            total = _sums(packer, values, row.index, 1)
-            output.store_tile([[(total[0],)]], fn.i64(0), row.index, 1)
+            self._tile(row.index, at_once)
+        if self.rows % at_once or self.task_rows % at_once:
+            with fn.loop(whole, last, hints=NO_UNROLL) as row:
+                self._tile(row.index, 1)
 
+    def _tile(self, row: Value, count: int) -> None:
+        """The results of ``count`` rows."""
+        fn = self.fn
+        sums = self._sums(row, count)
+        if not self.turned:
+            self.output.store_tile([[(of_row,)] for of_row in sums], row, fn.i64(0), self.vectors)
+            return
+        for v in range(self.vectors):
+            own = [fn.lane(of_row, v) if self.parts > 1 else of_row for of_row in sums]
+            pieces = [(self._joined(own[at : at + lanes]),) for at, lanes in vectors_of(self.engine, count)]
+            self.output.store_tile([pieces], fn.i64(v), row, count)
 
-def _sums(packer: Packer, values: Value, row: Value, count: int) -> list[Value]:
-    """The sums along ``count`` rows."""
-    fn, engine = packer.fn, packer.engine
-    depth, lanes = packer.matrix.along.size, engine.lanes
-    # Enough sums that an addition need not wait for the one before.
-    repeat = max(1, 8 // count)
-    while repeat > 1 and depth < repeat * lanes:
-        repeat //= 2
-    starts = [packer.across(row + r) for r in range(count)]
-    whole = depth // (lanes * repeat) * (lanes * repeat)
+    def _joined(self, sums: Sequence[Value]) -> Value:
+        """Scalars as the lanes of a register."""
+        fn = self.fn
+        if len(sums) == 1:
+            return sums[0]
+        joined = fn.undefined(acc_vector(self.engine, len(sums)))
+        for lane, value in enumerate(sums):
+            joined = fn.with_lane(joined, lane, value)
+        return joined
 
-    def add(sums: Sequence[Value], k: Value, width: int, registers: int) -> list[Value]:
-        found = list(sums)
-        for n in range(registers):
-            at = k + n * width
-            type = vector(engine.packed, width)
-            factor = fn.load(type, fn.at(values, engine.packed, at), align=engine.packed.bytes)
-            for r, start in enumerate(starts):
-                element = packer.elements(start + at, width)[0]
-                slot = r * registers + n
-                found[slot] = _sum_of_product(fn, element, factor, found[slot])
-        return found
+    def _sums(self, row: Value, count: int) -> list[Value]:
+        """The sums along ``count`` rows: for each row those of all vectors."""
+        fn, engine = self.fn, self.engine
+        starts = [self.matrix.across(row + r) for r in range(count)]
 
-    totals = [fn.constant(engine.acc, 0)] * count
-    if whole:
-        zero = [fn.constant(acc_vector(engine), 0)] * (count * repeat)
-        with fn.loop(0, whole, lanes * repeat, carried=zero, hints=NO_UNROLL) as loop:
-            loop.next(*add(loop.carried, loop.index, lanes, repeat))
-        for r in range(count):
-            register = loop.results[r * repeat]
-            for other in loop.results[r * repeat + 1 : (r + 1) * repeat]:
-                register = register + other
-            totals[r] = _across(fn, register)
-    if depth > whole:
-        with fn.loop(whole, depth, carried=totals, hints=NO_UNROLL) as loop:
-            loop.next(*add(loop.carried, loop.index, 1, 1))
-        totals = list(loop.results)
-    return totals
+        def add(found: Sequence[Value], k: Value, lanes: int, steps: int) -> list[Value]:
+            made = list(found)
+            type = vector(engine.packed, lanes * self.parts)
+            for step in range(steps):
+                at = k + step * lanes
+                factor = fn.load(type, self._address(at), align=engine.packed.bytes)
+                for r, start in enumerate(starts):
+                    slot = step % self.repeat * count + r
+                    made[slot] = _sum_of_product(fn, self._spread(start + at, lanes), factor, made[slot])
+            return made
+
+        totals = [fn.constant(vector(engine.acc, self.parts), 0)] * count
+        if self.whole:
+            zero = [fn.constant(acc_vector(engine), 0)] * (count * self.repeat)
+            with fn.loop(0, self.whole, self.lanes * self.steps, carried=zero, hints=NO_UNROLL) as loop:
+                loop.next(*add(loop.carried, loop.index, self.lanes, self.steps))
+            found = loop.results
+            while len(found) > count:
+                half = len(found) // 2
+                found = [a + b for a, b in zip(found[:half], found[half:], strict=True)]
+            totals = _across(fn, found, self.parts)
+        if self.depth > self.whole:
+            with fn.loop(self.whole, self.depth, carried=totals, hints=NO_UNROLL) as loop:
+                loop.next(*add(loop.carried, loop.index, 1, 1))
+            totals = list(loop.results)
+        return totals
+
+    def _spread(self, offset: Value, lanes: int) -> Value:
+        """Elements of the matrix, once for each part."""
+        elements = self.matrix.elements(offset, lanes)[0]
+        if self.parts == 1:
+            return elements
+        if lanes == 1:
+            return self.fn.splat(elements, self.parts)
+        return self.fn.shuffle(elements, elements, [*range(lanes)] * self.parts)
 
 
 def _sum_of_product(fn: Function, a: Value, b: Value, c: Value) -> Value:
     return c + a * b if a.type.is_int else fn.intrinsic("llvm.fmuladd", c.type, a, b, c)
 
 
-def _across(fn: Function, register: Value) -> Value:
-    """The sum of the lanes, halves first."""
-    lanes = register.type.lanes
-    while lanes > 1:
-        lanes //= 2
-        high = fn.shuffle(register, register, range(lanes, 2 * lanes)) if lanes > 1 else fn.lane(register, 1)
-        low = fn.shuffle(register, register, range(lanes)) if lanes > 1 else fn.lane(register, 0)
-        register = low + high
-    return register
+def _across(fn: Function, registers: Sequence[Value], parts: int) -> list[Value]:
+    """For each register the sums of the lanes of its parts.
+
+    Halves are added, of two registers at a time, so that what is added has full registers as long as possible.
+    """
+    width, together = registers[0].type.lanes // parts, 1
+    found = list(registers)
+    while width > 1:
+        width //= 2
+        pairs = [(found[n], found[min(n + 1, len(found) - 1)]) for n in range(0, len(found), 2)]
+        together *= 1 if len(found) == 1 else 2
+        low = [2 * width * part + lane for part in range(together * parts) for lane in range(width)]
+        if len(low) == 1:
+            return [fn.lane(found[0], 0) + fn.lane(found[0], 1)]
+        found = [fn.shuffle(a, b, low) + fn.shuffle(a, b, [lane + width for lane in low]) for a, b in pairs]
+    return [_part(fn, found[n // together], n % together, parts) for n in range(len(registers))]
+
+
+def _part(fn: Function, register: Value, number: int, lanes: int) -> Value:
+    """Lanes of a register, from a multiple of their number on."""
+    if lanes == register.type.lanes:
+        return register
+    first = number * lanes
+    return fn.lane(register, first) if lanes == 1 else fn.shuffle(register, register, range(first, first + lanes))
