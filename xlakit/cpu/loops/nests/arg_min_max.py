@@ -39,10 +39,10 @@ from xlakit.passes.core.framework import PassContext
 
 # Cycles in which what was found is kept, beside the comparison.
 _KEPT_CYCLES = 0.4
-# Nanoseconds from which on an element has enough to do for a processor: one vector is computed at a time, and few
-# elements are computed again to find the first position.
-_LONG_ELEMENT = 0.6
-_SHORT_BLOCK = 128
+# From so many cycles on, those of a division, an element has enough to do for a processor: one vector is computed at a
+# time, and few elements are computed again to find the first position.
+_LONG_CYCLES = knob("arg_min_max.long_cycles", 2.4, 0.0, 1e9)
+_SHORT_BLOCK = knob("arg_min_max.short_block", 128, 8, tries=(32, 512))
 _BLOCK = knob("arg_min_max.block", 1024, 8, 32)
 _POSITION = PrimitiveType.S32
 _NO_POSITION = (1 << 31) - 1
@@ -93,12 +93,12 @@ class _Plan:
     @property
     def has_long_elements(self) -> bool:
         """Whether an element costs more than what is done with it."""
-        return self.cost > _LONG_ELEMENT * self.row.extent
+        return self.cost > cost_model().cycles(_LONG_CYCLES.value) * self.row.extent
 
     @property
     def block(self) -> int:
         """How many elements are searched for the first position of the best one."""
-        return min(_BLOCK.value, _SHORT_BLOCK) if self.has_long_elements else _BLOCK.value
+        return min(_BLOCK.value, _SHORT_BLOCK.value) if self.has_long_elements else _BLOCK.value
 
     @property
     def cost(self) -> float:
