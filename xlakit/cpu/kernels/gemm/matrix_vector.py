@@ -33,7 +33,7 @@ _SUMS = 8
 _ROWS_WITH_ONE = 4
 # The bytes of several vectors when packed, and the least steps along a row: adding up lanes takes time, too.
 _VECTORS_BYTES = knob("matrix_vector.vectors_bytes", lambda: machine.current().l2 // 2, 1)
-_LEAST_STEPS = knob("matrix_vector.least_steps", 16, 1, tries=(4, 64))
+_LEAST_STEPS = knob("matrix_vector.least_steps", 32, 1, tries=(8, 128))
 
 
 def rows_at_once(engine: Engine, vectors: int) -> int:
