@@ -53,7 +53,8 @@ def update_slice(x: XlaOp, update: XlaOp, start: Sequence[int]) -> XlaOp:
     sizes = list(zip(start, part.dimensions, shape.dimensions, strict=False))
     if not len(start) == shape.rank == part.rank or any(s < 0 or s + n > size for s, n, size in sizes):
         raise ShapeError(
-            f"{part} from {list(start)} on does not lie in {shape}", hint="give one index for each dimension, inside"
+            f"{part} from {list(start)} on does not lie in {shape}",
+            hint=f"give an update of rank {shape.rank} and {shape.rank} indices, so that it lies inside",
         )
     return dynamic_update_slice(x, update, [constant(x.builder, np.int32(s)) for s in start])
 

@@ -192,10 +192,10 @@ class Conditional(Calling):
         results = [
             check_arguments(branch, [operand], "branch") for branch, operand in zip(branches, operands[1:], strict=True)
         ]
-        for branch, result in zip(branches, results, strict=True):
+        for number, (branch, result) in enumerate(zip(branches, results, strict=True)):
             if not agree(result, results[0]):
                 raise ShapeError(
-                    f"branch {branch.name} gives {result}, branch {branches[0].name} gives {results[0]}",
+                    f"branch {number} ({branch.name}) gives {result}, branch 0 ({branches[0].name}) gives {results[0]}",
                     hint="all branches must give the same shape",
                 )
         return join_dynamic(results)

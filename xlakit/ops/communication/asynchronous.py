@@ -172,8 +172,8 @@ class AsyncUpdate(_Following, Distinct):
         result = _check_state(need_declared(declared)) if more or declared is not None else parts
         if not _starts_with(parts[1], result[1]):
             raise ShapeError(
-                f"the result was {parts[1]}, it cannot become {result[1]}",
-                hint=f"declare {parts[1]} again, or more of it where a part was open",
+                f"its operand has the result {parts[1]}, it declares the result {result[1]}",
+                hint=f"declare {parts[1]}; only tuples may get further elements",
             )
         if self.calls is not None:
             _check_prefix(result, self.calls, arguments)

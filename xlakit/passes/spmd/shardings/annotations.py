@@ -173,7 +173,8 @@ class Annotations:
             return self._subgroups(sharding, "UNREDUCED")
         if named.unreduced_axes and named.reduction_op != "SUM":
             raise UnsupportedError(
-                f"values of which the {named.reduction_op.lower()} is still to be taken", hint="take it, or use a sum"
+                f"an unreduced sharding whose reduction is {named.reduction_op.lower()}",
+                hint="leave only sums unreduced; reduce the value with an all-reduce before",
             )
         return split_of(self.along(named.mesh, named.unreduced_axes))
 
