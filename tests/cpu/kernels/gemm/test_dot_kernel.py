@@ -10,11 +10,11 @@ from xlakit.cpu.kernels.gemm.blas_tasks import cut_for_blas
 from xlakit.cpu.kernels.gemm.dot import emit_dot, make_product, plan_dot
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import Module
-from xlakit.cpu.llvm.target import vector_bytes
 from xlakit.errors import InternalError
 from xlakit.ops.dot import Dot
 from xlakit.ops.shared.contraction import contract
 from xlakit.options import compiling
+from xlakit.target import vector_bytes
 
 P = xla.PrimitiveType
 NN = Dot(lhs_contracting_dims=(1,), rhs_contracting_dims=(0,))
