@@ -6,10 +6,18 @@ import scipy.linalg
 from foreign_programs import drawn
 
 import xlakit
-from xlakit.errors import ShapeError
+from xlakit.errors import ShapeError, UnsupportedError
 
 FFI = ", api_version=API_VERSION_TYPED_FFI"
-LETTERS = {"float32": "f32", "float64": "f64", "complex64": "c64", "int32": "s32", "uint32": "u32"}
+LETTERS = {
+    "float32": "f32",
+    "float64": "f64",
+    "complex64": "c64",
+    "int32": "s32",
+    "uint32": "u32",
+    "int64": "s64",
+    "uint64": "u64",
+}
 SYMMETRIC = drawn((5, 5), "f64", 1) + drawn((5, 5), "f64", 1).T
 SQUARE, TALL, WIDE = drawn((4, 4), "f64", 2), drawn((6, 4), "f64", 3), drawn((3, 5), "f64", 4)
 
@@ -220,3 +228,25 @@ def test_a_selection_of_another_rank_or_more_elements_is_refused(result, rule):
 def test_shapes_that_no_call_has_are_refused(target, result, config, rule):
     with pytest.raises(ShapeError, match=rule):
         called(target, result, [TALL], config, attributes="")
+
+
+WORDS = [0, 1, -1, 2**31, 2**32, -(2**32), -(2**31), 2**63 - 1, -(2**63), 0x0123456789ABCDEF]
+
+
+@pytest.mark.parametrize("whole", [np.int64, np.uint64])
+@pytest.mark.parametrize("half", [np.int32, np.uint32])
+def test_halves_of_integers(whole, half):
+    words = np.array(WORDS, np.int64).view(whole).reshape(2, 5)
+    kind = f"{LETTERS[half.__name__]}[2,5]"
+    pairs = words.view(half).reshape(2, 5, 2)
+    (low,), (high,) = (called(f"X64Split{side}", kind, [words], attributes="") for side in ("Low", "High"))
+    assert low.dtype == high.dtype == half
+    np.testing.assert_array_equal(np.stack([low, high], -1), pairs)
+    (again,) = called("X64Combine", f"{LETTERS[whole.__name__]}[2,5]", [low, high], attributes="")
+    np.testing.assert_array_equal(again, words)
+    assert again.dtype == whole
+
+
+def test_halves_of_floats_have_no_meaning():
+    with pytest.raises(UnsupportedError, match="'X64SplitLow' of f64 that gives f32"):
+        called("X64SplitLow", "f32[2]", [np.ones(2)], attributes="")

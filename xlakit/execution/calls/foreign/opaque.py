@@ -18,8 +18,6 @@ _WHAT: Final = {
     "xla_ffi_python_": _CALLBACK,
     "xla_ffi_partitioned_python_": _CALLBACK,
     "__cudnn$fusion": "a graph of cuDNN's, which the program has in another form than HLO",
-    "X64Combine": "a number of 64 bits made of two of 32, as a TPU has it",
-    "X64Split": "a half of a number of 64 bits, as a TPU has it",
 }
 
 
