@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import xlakit as xla
+from xlakit.passes.analysis.cost import flops_of
 
 BACKENDS = ["cpu", "interpreter"]
 PACKED = "operand_precision={packed_nibble,packed_nibble}"
@@ -161,3 +162,13 @@ def test_packed_operands_without_a_meaning_are_refused(lhs, precision, message, 
     assert "packed_nibble" in xla.HloModule.from_proto(module.to_proto()).to_text()
     with pytest.raises(xla.UnsupportedError, match=message):
         xla.compile(module, backend=backend)
+
+
+def test_the_cost_counts_both_numbers_of_an_element():
+    def flops(*arguments):
+        return flops_of(xla.HloModule.from_text(program(*arguments)).entry)
+
+    dot = ("s8[3,5]", "s8[5,4]", "s32[3,4]", DOTS["a matrix"][3])
+    assert flops(*dot) == 2 * flops(*dot, "dot", "operand_precision={highest,highest}") == 2 * (2 * 3 * 5 * 4)
+    conv = ("s8[1,6,2]", "s8[3,2,4]", "s32[1,4,4]", "window={size=3}, dim_labels=b0f_0io->b0f", "convolution")
+    assert flops(*conv) == 2 * flops(*conv, "operand_precision={highest,highest}") == 2 * (2 * 4 * 4 * 3 * 2)

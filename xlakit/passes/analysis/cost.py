@@ -15,6 +15,7 @@ from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.operation import Op
 from xlakit.ir.traits import Forwarding, Transcendental
 from xlakit.ops.communication.collectives import DeviceNumber
 from xlakit.ops.control import Call, Conditional, Fusion, Scan, While
@@ -29,6 +30,7 @@ from xlakit.ops.movement import Slice
 from xlakit.ops.random import Rng, RngBitGenerator
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.scatter import Scatter
+from xlakit.ops.shared.nibbles import is_packed
 from xlakit.ops.shared.window_geometry import window_output
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
 from xlakit.passes.analysis.loops import loop_of, trip_count
@@ -183,7 +185,12 @@ def _dot_flops(instruction: Instruction) -> float:
     op = instruction.op_as(Contraction)
     lhs = instruction.operands[0].shape
     contracted = math.prod(lhs.dimensions[d] for d in op.lhs_contracting_dims)
-    return 2 * _elements(instruction.shape) * contracted
+    return 2 * _elements(instruction.shape) * contracted * _numbers(op)
+
+
+def _numbers(op: Op) -> int:
+    """How many numbers an element of a product's operands has, each of which is multiplied and added."""
+    return 2 if is_packed(op) else 1
 
 
 def _convolution_flops(instruction: Instruction) -> float:
@@ -203,7 +210,7 @@ def _convolution_flops(instruction: Instruction) -> float:
     inputs = rhs.dimensions[numbers.kernel_input_feature_dimension]
     outputs = rhs.dimensions[numbers.kernel_output_feature_dimension]
     batch = lhs.dimensions[numbers.input_batch_dimension] // max(1, op.batch_group_count)
-    return 2 * valid * inputs * outputs * batch
+    return 2 * valid * inputs * outputs * batch * _numbers(op)
 
 
 def _fft_flops(instruction: Instruction) -> float:
