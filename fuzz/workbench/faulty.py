@@ -43,6 +43,8 @@ FAULTS = {
     "reducer": ("scatter", lambda context, *xs: context.instruction.op.to_apply.root.opcode == "maximum"),
     "kind": ("fft", lambda context, x: context.instruction.op.fft_type.name == "IFFT"),
     "integers": ("dot", lambda context, x, y: context.shape.element_type is xla.S32),
+    # In programs with the tiles of a TPU.
+    "tile": ("tanh", lambda context, x: x.ndim > 1 and bool(context.shape.layout and context.shape.layout.tiles)),
 }
 
 

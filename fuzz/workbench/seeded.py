@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,8 @@ FAULTY: Final = str(_HERE / "faulty.py")
 BROKEN: Final = str(_HERE / "broken_compiler.py")
 _MOST_INSTRUCTIONS = 5
 _APPLYING: Final = ("reduce", "reduce-window", "scatter", "select-and-scatter", "sort", "map")
-# The program that each fault of faulty.py is seeded into, and the origin of its HLO: JAX, or XLA's passes.
+# The program that each fault of faulty.py is seeded into, and the origin of its HLO: JAX, XLA's passes, or JAX with the
+# tiles that a TPU gives to arrays.
 REDUCED: Final[Mapping[str, tuple[str, str]]] = {
     "opcode": ("transformer", "jax"),
     "rank": ("transformer", "jax"),
@@ -43,7 +45,9 @@ REDUCED: Final[Mapping[str, tuple[str, str]]] = {
     "bfloat16": ("mixed_precision", "jax"),
     "integers": ("quantized", "jax"),
     "fusion": ("transformer", "xla"),
+    "tile": ("recurrent", "tpu"),
 }
+_UNTILED: Final = re.compile(r"(f32\[\d+(?:,\d+)+\]\{[\d,]+)\}")
 # The program that each fault of broken_compiler.py is seeded into, and what bisect is to name: a rule, or a pass.
 BISECTED: Final[Mapping[str, tuple[str, str]]] = {
     "rule": ("transformer", "square-is-self"),
@@ -58,8 +62,9 @@ BISECTED: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def module(program: str, made_by: str) -> xla.HloModule:
-    """A program as JAX makes it, or as XLA's passes leave it."""
-    return xla.HloModule.from_proto(hlo(program) if made_by == "jax" else optimized(program))
+    """A program as JAX makes it, as XLA's passes leave it, or with the layouts that it has on a TPU."""
+    made = xla.HloModule.from_proto(optimized(program) if made_by == "xla" else hlo(program))
+    return xla.HloModule.from_text(_UNTILED.sub(r"\1:T(8,128)}", made.to_text())) if made_by == "tpu" else made
 
 
 def reduced(fault: str, jobs: int = 1) -> tuple[dict[str, Any], xla.HloModule]:

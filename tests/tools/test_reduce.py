@@ -380,3 +380,28 @@ def test_a_missing_jaxlib_is_told(chain, capsys, monkeypatch):
     monkeypatch.chdir(folder)
     assert cli.main(["reduce", str(chain), "--compare", "cpu,jaxlib"]) == 1
     assert "jaxlib cannot be imported" in capsys.readouterr().err
+
+
+def test_layouts_that_a_fault_depends_on_stay_without_the_other_annotations():
+    module = xla.HloModule.from_text("""HloModule m, entry_computation_layout={(f32[4,8]{1,0:T(8,128)})->f32[4,8]{1,0}}
+
+FileNames
+1 "model.py"
+
+FunctionNames
+1 "f"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=3 end_line=3 column=1 end_column=9}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+
+ENTRY e {
+  x = f32[4,8]{1,0:T(8,128)} parameter(0), sharding={replicated}
+  y = f32[4,8]{1,0:T(8,128)} tanh(x), metadata={op_name="jit(f)/tanh" stack_frame_id=1}
+  ROOT z = f32[4,8]{1,0} negate(y), metadata={op_name="jit(f)/neg" stack_frame_id=1}
+}""")
+    left = str(xla.reduce_module(module, lambda m: "T(8,128)} tanh" in str(m)).module)
+    assert "T(8,128)} tanh" in left
+    assert not any(word in left for word in ("negate", "metadata", "sharding", "model.py"))

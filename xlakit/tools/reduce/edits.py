@@ -244,13 +244,16 @@ def with_entry(module: HloModule, entry: Computation) -> HloModule:
 # -- helpers for steps -----------------------------------------------------------------------------
 
 
-def without_annotations(module: HloModule) -> HloModule:
-    """The module without metadata, shardings, attributes of frontends and backends, layouts, aliases and statistics."""
+def without_annotations(module: HloModule, *, layouts: bool = False) -> HloModule:
+    """The module without metadata, shardings, attributes of frontends and backends, aliases and statistics.
+
+    layouts: keep the layouts of instructions, which a fault may depend on.
+    """
     made: dict[Computation, Computation] = {}
 
     def bare(i: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
         op = i.op.map_computations(lambda c: made[c]) if i.op.can_call else i.op
-        shape = i.shape.without_layout()
+        shape = i.shape if layouts else i.shape.without_layout()
         return i.replace(op=op, operands=operands, shape=shape, annotations=Annotations(), control_predecessors=())
 
     for old in module.computations:

@@ -21,7 +21,8 @@ _FEW_RESULTS = 8
 
 def drop_annotations(search: Search) -> None:
     """Drop metadata, shardings, layouts, aliases and attributes of frontends and backends."""
-    search.try_one(lambda: without_annotations(search.best))
+    if not search.try_one(lambda: without_annotations(search.best)):
+        search.try_one(lambda: without_annotations(search.best, layouts=True))
     search.try_one(lambda: edited(search.best))
 
 
