@@ -42,3 +42,11 @@ ENTRY main {
     module.verify()
     outfeed = next(i for i in module.entry.instructions if i.opcode == "outfeed")
     assert outfeed.shape.is_token
+
+
+@pytest.mark.parametrize(("old", "new"), [("less-than", "direction=LT"), ("cross-replica-sum", "all-reduce")])
+def test_an_opcode_that_was_replaced_is_named_with_its_successor(old, new):
+    text = f"HloModule m\nENTRY e {{ x = f32[2] parameter(0) ROOT y = f32[2] {old}(x, x) }}"
+    with pytest.raises(ParseError, match=f"unknown opcode '{old}'") as caught:
+        parse_module(text)
+    assert new in caught.value.hint

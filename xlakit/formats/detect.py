@@ -34,6 +34,13 @@ _GRAPH = re.compile(r"^## BEGIN_GRAPH[ \r]*\n(.*?)(?:^Graph Hash:[^\n]*\s*)?^## 
 _LAZY_TENSORS = re.compile(r"\s*IR \{")
 _HEADER = re.compile(r"HloModule\s+[\w.$-]")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+# Binary files of other kinds that lie beside dumps, by their beginnings.
+_OTHER_BINARIES = (
+    (b"\x7fELF", "object code of a module", "give the module itself: ..before_optimizations.txt or its proto"),
+    (b"\x93NUMPY", "an array of NumPy", "give the program, and the arrays with --input"),
+    (b"PK\x03\x04", "a zip archive, or arrays of NumPy", "unpack it; arrays are given with --input beside the program"),
+)
+_PYTHON = re.compile(r"^(?:import \w|from [\w.]+ import |#!.*python)", re.MULTILINE)
 _JSON = re.compile(r'\s*\{\s*(?:"|\})')
 
 
@@ -56,6 +63,9 @@ def load(data: bytes, name: str = "<data>") -> HloModule:
     if data.startswith(stablehlo.BYTECODE_MAGIC):
         return stablehlo.read_stablehlo(data, name=name)
     text = _as_text(data, name)
+    for begins, what, hint in _OTHER_BINARIES if text is None else ():
+        if data.startswith(begins):
+            raise FormatError(f"this is {what}, and no program", location=Location(name, 1), hint=hint)
     try:
         return hlo_proto.read_module(data) if text is None else _load_text(text, name)
     except XlakitError as error:
@@ -111,6 +121,8 @@ def _load_text(text: str, name: str) -> HloModule:
 def _how_it_may_begin(text: str) -> str:
     """What to do with a text of no format that is known; there may be a program in it."""
     header = _HEADER.search(text)
+    if header is None and _PYTHON.search(text):
+        return "if it is Python, XLA_FLAGS=--xla_dump_to=DIR python FILE writes the programs that it runs into DIR"
     if header is None:
         return "HLO text begins with 'HloModule', StableHLO with 'module', JSON with '{'"
     line = text.count("\n", 0, header.start()) + 1
@@ -149,7 +161,9 @@ def _as_text(data: bytes, name: str) -> str | None:
     if _CONTROL.search(data) and not data.startswith(_UTF_16):
         return None
     try:
-        return _graph_in(data.decode("utf-8-sig"), name)
+        # PowerShell writes what a command prints in UTF-16.
+        encoding = "utf-16" if data.startswith(_UTF_16) else "utf-8-sig"
+        return _graph_in(data.decode(encoding), name)
     except UnicodeDecodeError as error:
         raise FormatError(
             f"text that is not UTF-8: {error.reason} 0x{data[error.start]:02x}",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import xlakit.ops.registry  # noqa: F401  # pyright: ignore[reportUnusedImport]  # enters all operations in OPERATIONS
 from xlakit.data.shape import Shape
@@ -30,6 +30,21 @@ from xlakit.ir.attributes import Annotations, OpMetadata
 from xlakit.ir.operation import OPERATIONS, Attribute, Kind, Op
 from xlakit.ops.data import Constant, ElidedConstant
 
+# Opcodes that XLA no longer has, and what to write instead.
+_RENAMED: Final = {
+    **{
+        word: f"XLA has replaced it: write compare(...), direction={direction}"
+        for word, direction in [
+            ("equal-to", "EQ"),
+            ("greater-than", "GT"),
+            ("greater-than-or-equal-to", "GE"),
+            ("less-than", "LT"),
+            ("less-than-or-equal-to", "LE"),
+            ("not-equal-to", "NE"),
+        ]
+    },
+    "cross-replica-sum": "XLA has replaced it: write all-reduce(...), to_apply=ADDITION",
+}
 _ELIDED = re.compile(r"\{\s*\.\.\.\s*\}")
 
 
@@ -146,6 +161,7 @@ class Reader(Bodies):
             sugar = read_sugar(opcode)
             if sugar is None:
                 rule, hint = unknown(opcode, list(OPERATIONS), "opcode")
+                hint = _RENAMED.get(opcode, hint)
                 raise lexer.error(rule, opcode_start, hint=hint)
             cls, wrapped = sugar
         record = Record(name, cls, start, shape)
