@@ -121,6 +121,8 @@ def test_stablehlo_without_jaxlib(monkeypatch):
         (b"import jax\nprint(jax.devices())\n", "xla_dump_to"),
         (b"\x7fELF\x02\x01" + bytes(50), "object code"),
         (b"\x93NUMPY\x01\x00v\x00", "an array of NumPy"),
+        (TEXT.replace("neg", "\x1b[31mneg").encode(), "control character 0x1b"),
+        (TEXT.encode() + b"\x00\x00", "control character 0x00"),
         (b"PK\x03\x04" + bytes(50), "a zip archive"),
         (b"[1, 2]", "none of the formats"),
         (b"HloModule caf\xe9\n", "UTF-8"),

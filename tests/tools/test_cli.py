@@ -451,3 +451,13 @@ def test_cache_is_shown_and_cleared(add_file, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("XLAKIT_CACHE", "off")
     assert cli.main(["cache"]) == 0
     assert "switched off by XLAKIT_CACHE" in capsys.readouterr().out
+
+
+def test_results_do_not_replace_the_program(tmp_path, add_file, capsys):
+    path = tmp_path / "program.hlo"
+    path.write_bytes(Path(add_file).read_bytes())
+    for verb in ("run", "view"):
+        assert cli.main([verb, str(path), "--output", str(tmp_path / "." / "program.hlo")]) == 1
+        assert "would replace the program" in capsys.readouterr().err
+    assert path.read_bytes() == Path(add_file).read_bytes()
+    assert cli.main(["convert", str(path), "--to", "text", "--output", str(path)]) == 0

@@ -66,6 +66,12 @@ def load(data: bytes, name: str = "<data>") -> HloModule:
     for begins, what, hint in _OTHER_BINARIES if text is None else ():
         if data.startswith(begins):
             raise FormatError(f"this is {what}, and no program", location=Location(name, 1), hint=hint)
+    if text is None and data.startswith(b"HloModule") and (control := _CONTROL.search(data)):
+        raise FormatError(
+            f"HLO text with the control character 0x{control[0][0]:02x} in it",
+            location=Location(name, data.count(b"\n", 0, control.start()) + 1),
+            hint="print it without colors (0x1b); otherwise the file is damaged: copy it again",
+        )
     try:
         return hlo_proto.read_module(data) if text is None else _load_text(text, name)
     except XlakitError as error:

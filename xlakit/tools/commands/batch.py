@@ -39,12 +39,15 @@ class Program:
     name: str
     is_alone: bool
 
-    def output(self, given: str, suffix: str) -> Path:
+    def output(self, given: str, suffix: str, *, may_replace: bool = False) -> Path:
         """Where the output goes: the path that is given, of one of several programs a file in that folder, which is
-        made.
+        made. Raises ArgumentError where that is the program itself, unless the output may replace it.
         """
         if self.is_alone:
-            return Path(given)
+            path = Path(given)
+            if not may_replace and path.exists() and Path(self.path).exists() and path.samefile(self.path):
+                raise ArgumentError(f"the output would replace the program {given}", hint="give another path")
+            return path
         path = Path(given) / f"{self.name}{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
