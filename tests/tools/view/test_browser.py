@@ -136,6 +136,23 @@ def test_an_address_shows_what_it_names(opened, view):
     assert name in find(browser, ".node.center").text
 
 
+def test_the_legend_of_changes_has_a_mark_for_each_kind(opened, view):
+    browser = opened(view)
+    next(tab for tab in browser.find_elements("css selector", "[role=tab]") if tab.text == "Changes").click()
+    (legend,) = texts(browser, ".legend")
+    assert "[object" not in legend
+    assert len(browser.find_elements("css selector", ".legend > span")) >= 4
+
+
+def test_controls_have_the_colors_of_the_page(opened, view):
+    browser = opened(view)
+    scheme = "return getComputedStyle(document.documentElement).colorScheme"
+    was = find(browser, "html").get_attribute("data-theme") or "light"
+    assert browser.execute_script(scheme) == was
+    find(browser, "#theme").click()
+    assert browser.execute_script(scheme) == ("light" if was == "dark" else "dark")
+
+
 def test_changes_of_a_pass_are_side_by_side(opened, view):
     browser = opened(view, "#step=9&view=changes")
     assert find(browser, ".sides .changed, .sides .removed, .sides .added").is_displayed()

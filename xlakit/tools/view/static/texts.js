@@ -198,7 +198,7 @@ class ChangesView {
     const counted = (name) => (program.two ? `${name}: ${program.two.counts[name].toLocaleString("en")}` : name);
     const kinds = ["removed", "added", "changed", "moved"].map((kind, n) => Dom.make("span", { class: kind }, counted(names[n])));
     const label = program.two ? null : Dom.make("label", {}, "Compared with ", this.select);
-    this.legend = Dom.make("div", { class: "legend" }, label ? [label, kinds] : kinds, this.note);
+    this.legend = Dom.make("div", { class: "legend" }, label ? [label, ...kinds] : kinds, this.note);
     this.empty = Dom.make("p", { class: "empty" });
     this.element = [this.legend, this.empty, this.list.element];
   }
