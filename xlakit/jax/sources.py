@@ -85,7 +85,7 @@ class Description:
 
     @property
     def whole(self) -> bytes:
-        """The description with all that the program computes, for who asks for its text."""
+        """The description with all that the program computes, for those who ask for its text."""
         proto = read_program(self.program, "mlir") if self.program.startswith(MAGIC) else self.program
         config = next(value for number, value in fields(self.outline) if number == _CONFIG)
         return written(_MODULE, proto) + (written(_CONFIG, config) if isinstance(config, bytes) else b"")

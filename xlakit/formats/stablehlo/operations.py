@@ -405,21 +405,23 @@ def _barrier(
     return results(draft, op, [draft.bundle(operands, at)], shapes, at)
 
 
-_ELEMENTWISE: Final = (
-    "abs", "add", "and", "atan2", "bitcast_convert", "cbrt", "ceil", "clamp", "complex", "convert", "cosine",
-    "count_leading_zeros", "divide", "dynamic_update_slice", "exponential", "exponential_minus_one", "floor", "imag",
-    "is_finite", "log", "log_plus_one", "logistic", "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt",
-    "power", "real", "remainder", "reshape", "round_nearest_afz", "round_nearest_even", "rsqrt",
-    "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sine", "sqrt", "subtract", "tan", "tanh",
-    "xor", "after_all", "replica_id", "partition_id",
-)  # fmt: skip
-_SECOND_VERSIONS: Final = frozenset(
-    {"cbrt", "cosine", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "rsqrt", "sine",
-     "sqrt", "tan", "tanh"}
-)  # fmt: skip
+# Without attributes, or with an accuracy, by the version of VHLO's operation.
+_ELEMENTWISE: Final = {
+    1: (
+        "abs", "add", "after_all", "and", "atan2", "ceil", "clamp", "complex", "count_leading_zeros", "divide",
+        "dynamic_update_slice", "floor", "imag", "is_finite", "maximum", "minimum", "multiply", "negate", "not", "or",
+        "partition_id", "popcnt", "power", "real", "remainder", "replica_id", "round_nearest_afz", "round_nearest_even",
+        "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "subtract", "xor",
+    ),
+    2: (
+        "cbrt", "cosine", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "rsqrt", "sine",
+        "sqrt", "tan", "tanh",
+    ),
+}  # fmt: skip
 _RULES: Final[dict[str, Rule]] = {
-    f"vhlo.{name}_v{2 if name in _SECOND_VERSIONS else 1}": _elementwise(name.replace("_", "-"))
-    for name in _ELEMENTWISE
+    f"vhlo.{name}_v{version}": _elementwise(name.replace("_", "-"))
+    for version, names in _ELEMENTWISE.items()
+    for name in names
 } | {
     "vhlo.convert_v1": _convert,
     "vhlo.reshape_v1": _unless_same("reshape"),
