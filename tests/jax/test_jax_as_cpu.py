@@ -150,6 +150,7 @@ def check_programs_in_files():
         *serialize_executable.serialize(compiled), execution_devices=jax.devices()[:1]
     )
     np.testing.assert_array_equal(loaded(x), expected)
+    assert loaded.runtime_executable().fingerprint == compiled.runtime_executable().fingerprint
     exported = jax.export.export(jax.jit(lambda x: jnp.linalg.qr(x)[1] * 2))(jnp.eye(3))
     assert exported.platforms == ("cpu",)
     np.testing.assert_allclose(abs(exported.call(jnp.eye(3))), np.eye(3) * 2)

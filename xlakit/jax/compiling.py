@@ -64,7 +64,7 @@ def _compiled(
     from xlakit.jax.sources import (
         describe_program,
         described_module,
-        described_proto,
+        described_program,
         in_named_memory,
         names_memory,
         quickly_read,
@@ -74,30 +74,30 @@ def _compiled(
 
     replicas, partitions = grid
     if format == DESCRIBED:
-        proto, module = described_proto(code), described_module(code)
+        program, module = described_program(code), described_module(code)
     else:
         quick = quickly_read(code) if format == "mlir" and grid == (1, 1) else None
-        proto = code if quick is not None else read_program(code, format)
+        program = code if quick is not None else read_program(code, format)
         # The layouts in it say only how the conversion to HLO made its instructions.
-        module = with_layouts_of(quick or read_module(proto, layouts=False), ())
+        module = with_layouts_of(quick or read_module(program, layouts=False), ())
     if is_to_be_split(module, partitions) or (partitions > 1 and not is_split(module)):
         from xlakit.jax.lowerings.partitioning import register_with_partitioner
 
         register_with_partitioner()
         module = split_over(module, partitions, replicas)
-        proto = module.to_proto()
+        program = module.to_proto()
     if format == "mlir" and names_memory(code):
         module = in_named_memory(module, code)
-        proto = module.to_proto()
+        program = module.to_proto()
     if format == "mlir" and asks_for_layouts(code):
         module = in_asked_layouts(module, code)
-        proto = module.to_proto()
+        program = module.to_proto()
     loaded = (
         SpanningExecutable(_registered(devices), in_memory_order(module), replicas, partitions, placed.ids)
         if placed.local is None
         else _compiled_for(devices, module, grid, placed.local)
     )
-    return loaded, module, describe_program(proto, module)
+    return loaded, module, describe_program(program, module)
 
 
 def _compiled_for(

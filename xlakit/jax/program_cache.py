@@ -84,7 +84,7 @@ def load(
         return None
 
     def module() -> HloModule:
-        return described_module(description.whole)
+        return described_module(description.kept)
 
     try:
         code = MachineCode.from_entry(machine, module)

@@ -5,7 +5,7 @@ cache. They contain the level of the instruction set (``XLAKIT_CPU``) for which 
 loaded; without a level it is compiled for the processor that loads it.
 
     the magic line, SHA-256 of all that follows, then two texts, each behind its length in 8 bytes: the level, and
-    JAX's options; then the program as JAX is told of it: an HLO proto with the layouts of arguments and results
+    JAX's options; then the program, an HLO proto or StableHLO's bytecode, with the layouts of arguments and results
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xlakit.jax.program import Program
 
 _CALLBACKS: Final = (TARGET, TARGET_ON_PARTS)
-_MAGIC: Final = b"xlakit program 3\n"
+_MAGIC: Final = b"xlakit program 4\n"
 _DIGEST_BYTES: Final = hashlib.sha256().digest_size
 _LENGTH_BYTES: Final = 8
 
@@ -39,7 +39,7 @@ def serialize(program: Program) -> bytes:
                     location=module.location_of(instruction),
                     hint="the function is one of this process; serialize programs that have no callbacks",
                 )
-    body = _counted(current().cpu.encode()) + _counted(program.options) + program.description.whole
+    body = _counted(current().cpu.encode()) + _counted(program.options) + program.description.kept
     return _MAGIC + hashlib.sha256(body).digest() + body
 
 

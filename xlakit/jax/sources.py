@@ -87,8 +87,16 @@ class Description:
     def whole(self) -> bytes:
         """The description with all that the program computes, for those who ask for its text."""
         proto = read_program(self.program, "mlir") if self.program.startswith(MAGIC) else self.program
+        return self._with(proto)
+
+    @property
+    def kept(self) -> bytes:
+        """The description as files keep it, with the program as it came, for :func:`described_module`."""
+        return self._with(self.program)
+
+    def _with(self, program: bytes) -> bytes:
         config = next(value for number, value in fields(self.outline) if number == _CONFIG)
-        return written(_MODULE, proto) + (written(_CONFIG, config) if isinstance(config, bytes) else b"")
+        return written(_MODULE, program) + (written(_CONFIG, config) if isinstance(config, bytes) else b"")
 
 
 def describe_program(program: bytes, module: HloModule) -> Description:
@@ -137,8 +145,8 @@ def _config(module: HloModule) -> bytes:
     return written(_ENTRY_LAYOUT, layout.SerializeToString()) + counts.SerializeToString()
 
 
-def described_proto(description: bytes) -> bytes:
-    """The HLO proto in a description."""
+def described_program(description: bytes) -> bytes:
+    """The program in a description: a HLO proto or bytecode."""
     return _first_field(description)
 
 
@@ -150,7 +158,11 @@ def described_module(description: bytes) -> HloModule:
 
     config = next(value for number, value in fields(description) if number == _CONFIG and isinstance(value, bytes))
     shape = read_program_shape(parse("ProgramShapeProto", _first_field(config)))
-    module = read_module(described_proto(description), layouts=False)
+    program = described_program(description)
+    module = quickly_read(program) if program.startswith(MAGIC) else None
+    if module is None:
+        proto = read_program(program, "mlir") if program.startswith(MAGIC) else program
+        module = read_module(proto, layouts=False)
     return with_layouts_of(module, (*shape.parameters, shape.result))
 
 
