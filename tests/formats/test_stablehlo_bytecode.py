@@ -43,6 +43,15 @@ def nested(x):
     return lax.scan(row, x[0], x)
 
 
+def unchanged_in_both(x):
+    def body(carry):
+        n, matrix, y = carry
+        _, matrix, y = lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1], c[2] @ c[1]), (0, matrix, y))
+        return n + 1, matrix, y + n
+
+    return lax.while_loop(lambda carry: carry[0] < 3, body, (0, x, x[1]))
+
+
 def branches(x, n):
     two = lax.cond(x.sum() > 0, lambda: x @ x, lambda: jnp.full((4, 4), 2.5))
     return lax.switch(n, [x.sum, lambda: (x * two)[0, 1], lambda: 1.5]), two
@@ -151,6 +160,7 @@ func.func public @main(%a: tensor<4x4xf32>, %b: tensor<4x2xf32>) -> (tensor<4x4x
 PROGRAMS = {
     loop: (SQUARE,),
     nested: (SQUARE,),
+    unchanged_in_both: (SQUARE,),
     branches: (SQUARE, np.int32(2)),
     constants: (),
     accumulated: (SQUARE,),

@@ -63,6 +63,10 @@ class _Conversion:
             for operation in _operations(function.regions[0]):
                 if operation.name == _WHILE:
                     self._find_unchanged(operation)
+        for number in self._unchanged:
+            # A loop in another may begin with what the other never changes, either.
+            while (first := self._unchanged[number]) in self._unchanged:
+                self._unchanged[number] = self._unchanged[first]
 
     def module(self) -> HloModule:
         """The module."""
