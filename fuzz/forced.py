@@ -42,8 +42,14 @@ for _package in (xlakit.cpu, xlakit.passes):
 # Where registers are narrower than vectors, LLVM splits them: code for wide vectors is tested on each machine.
 WIDTHS = (16, 32, 64)
 # Of sixteen programs these are products and convolutions, which most knobs are about, of so many multiplications.
-_CUT = {2: "filter", 6: "product", 10: "filter", 14: "filter"}
 _MULTIPLICATIONS = (50_000, 1_000_000)
+_CUT = {
+    2: ("filter", _MULTIPLICATIONS),
+    6: ("product", _MULTIPLICATIONS),
+    8: ("recurrence", None),
+    10: ("vectors", _MULTIPLICATIONS),
+    14: ("filter", _MULTIPLICATIONS),
+}
 
 
 def draw(seed: int, number: int) -> Options:
@@ -91,7 +97,8 @@ def program_of(seed: int, number: int) -> tuple[Program, Callable[[Program], str
     if number % 2:
         return generated(seed, number, wide=number % 8 != 7, moves=_moves(number)), _next_to_plain
     if number % 16 in _CUT:
-        return large_program(_CUT[number % 16], seed, number // 16, _MULTIPLICATIONS), _next_to_meaning
+        name, size = _CUT[number % 16]
+        return large_program(name, seed, number // 16, size), _next_to_meaning
     rng = random.Random(f"{seed} {number} opcode")
     # Operations on elements are many, and all have the same kernel.
     others = sorted(FAMILIES.keys() - {*UNARY, *ELEMENTARY_UNARY, *BINARY})
