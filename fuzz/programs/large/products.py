@@ -49,12 +49,13 @@ def _dot(draft: LargeDraft, source: str, target: str, sizes: Sequence[Sequence[i
     batch, rows, columns, along = sizes
     names, numbers, free = list[str](), list[str](), list[list[int]]()
     for own, label in ((rows, "lhs"), (columns, "rhs")):
-        parts = [*batch, *along, *own]
-        order = draft.permutation(len(parts)) if draft.chance(0.7) else list(range(len(parts)))
+        parts, outer = [*batch, *along, *own], len(batch) + len(along)
+        in_turn, shuffled = list(range(len(parts))), draft.permutation(len(parts))
+        terms_last = [*in_turn[: len(batch)], *in_turn[outer:], *in_turn[len(batch) : outer]]
+        order = draft.pick([shuffled, shuffled, in_turn, terms_last])
         place = [order.index(i) for i in range(len(parts))]
         dims = [parts[i] for i in order]
         names.append(draft.parameter(source, dims, values=draft.whole(source, dims, terms)))
-        outer = len(batch) + len(along)
         numbers.append(f"{label}_contracting_dims={{{join(place[len(batch) : outer])}}}")
         if batch:
             numbers.append(f"{label}_batch_dims={{{join(place[: len(batch)])}}}")
@@ -63,7 +64,7 @@ def _dot(draft: LargeDraft, source: str, target: str, sizes: Sequence[Sequence[i
     return draft.emit(draft.shape(target, dims), f"dot({', '.join(names)}), {', '.join(numbers)}"), join(dims)
 
 
-@kind("vectors", (*_TYPES, "bf16 bf16", "f16 f16"), 3, (20_000, 3_000_000))
+@kind("vectors", (*_TYPES, "bf16 bf16", "f16 f16"), 3, (100_000, 4_000_000))
 def vectors(draft: LargeDraft, case: str) -> Program:
     """A matrix and a few vectors, long or short, often with something added to the result or its negatives left out."""
     source, target = case.split()
