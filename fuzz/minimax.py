@@ -169,6 +169,13 @@ def fits() -> dict[str, Fit]:
     log_erfc = Fit(
         lambda x: mpmath.log(mpmath.erfc(x)), lambda x: mpmath.erfc(x) / mpmath.erf(x), mpf("0.998"), mpf("5.93")
     )
+    erf_of_halves = _without_constant(
+        Fit(_erf_quotient, lambda z: 1 / _erf_quotient(z), mpf("1e-5"), mpf("2.63") ** 2),
+        mpf(float(np.float32(2 / np.sqrt(np.pi)))),
+    )
+    exp2_of_halves = Fit(lambda t: mpf(2) ** t, lambda t: mpf(2) ** -t, mpf("-0.501"), mpf("0.501"))
+    log_of_halves = Fit(_log_quotient, lambda f: 1 / _log_quotient(f), log.low, log.high)
+    tanh_of_halves = Fit(_tanh_divisor, lambda z: 1 / _tanh_divisor(z), mpf(0), mpf("4.53") ** 2)
     return {
         "EXP_SINGLE": _exponential(mpmath.exp),
         "EXP_DOUBLE": _exponential(mpmath.expm1),
@@ -194,12 +201,28 @@ def fits() -> dict[str, Fit]:
         "ERF_DOUBLE": erf,
         "ERFC_ROOT_SINGLE": erfc_root,
         "LOG_ERFC_DOUBLE": log_erfc,
+        "ERF_F16": erf_of_halves,
+        "ERF_BF16": erf_of_halves._replace(high=mpf("2.2") ** 2),
+        "EXP2_F16": exp2_of_halves,
+        "LOG_F16": log_of_halves,
+        "LOG_BF16": log_of_halves,
+        "TANH_F16": tanh_of_halves,
+        "TANH_BF16": tanh_of_halves._replace(high=mpf("3.5") ** 2),
     }
 
 
 def _erf_quotient(z: Any) -> Any:
     x = mpmath.sqrt(z)
     return mpmath.erf(x) / x if z > _TINY else 2 / mpmath.sqrt(mpmath.pi) * (1 - z / 3)
+
+
+def _log_quotient(f: Any) -> Any:
+    return mpmath.log1p(f) / f if abs(f) > _TINY else 1 - f / 2
+
+
+def _tanh_divisor(z: Any) -> Any:
+    x = mpmath.sqrt(z)
+    return x / mpmath.tanh(x) if z > _TINY else 1 + z / 3
 
 
 _TINY = mpf("1e-12")
@@ -217,7 +240,7 @@ _ROUNDED_IN_TURN = ("ERF_SINGLE", "ERFC_ROOT_SINGLE")
 
 def computed(name: str, fit: Fit, degree: int) -> list[float]:
     """The coefficients of a polynomial, as their type has them."""
-    kind = np.float32 if name.endswith("SINGLE") else np.float64
+    kind = np.float32 if name.endswith(("SINGLE", "F16")) else np.float64
     if name in _ROUNDED_IN_TURN:
         return rounded(fit, degree, kind)
     return [float(kind(float(c))) for c in remez(fit, degree)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -10,7 +11,17 @@ from xlakit.cpu.llvm.function import Effort, Function
 from xlakit.cpu.llvm.promises import ALWAYS_INLINE, NO_INLINE
 from xlakit.cpu.llvm.types import F32, F64, Type
 from xlakit.cpu.llvm.values import Value
-from xlakit.cpu.math import error_function, exponential, inverse_hyperbolic, logarithm, power, roots, trigonometric
+from xlakit.cpu.math import (
+    error_function,
+    exponential,
+    halves,
+    inverse_hyperbolic,
+    logarithm,
+    power,
+    roots,
+    trigonometric,
+)
+from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
 
 
@@ -53,31 +64,43 @@ ULP_BOUNDS: Final = MappingProxyType(
     {(name, kind): bound for name, e in _LIBRARY.items() for kind, bound in ((F32, e.single), (F64, e.double))}
 )
 FUNCTION_NAMES: Final = tuple(_LIBRARY)
+# Quicker ones, of what F16 or BF16 has, for results that are rounded to that type.
+_HALVES: Final = {
+    "erf": halves.erf,
+    "exp": halves.exp,
+    "log": halves.log,
+    "logistic": halves.logistic,
+    "tanh": halves.tanh,
+}
+HALVES_NAMES: Final = tuple(_HALVES)
 
 
-def math_function(fn: Function, name: str, *arguments: Value) -> Value:
+def math_function(fn: Function, name: str, *arguments: Value, kind: PrimitiveType | None = None) -> Value:
     """Call an elementary function in code that is being written.
 
     fn: the function that the call goes into.
     name: one of FUNCTION_NAMES.
     arguments: as many values as it takes (pow and atan2 take two), all of F32 or all of F64, or vectors of one length.
+    kind: the element type of the operation: of F16 and BF16, some functions are only as good as its rounding needs.
 
     Gives the result, of their type: for all arguments, subnormal, infinite and NaN ones too, what C's function gives,
-    within ULP_BOUNDS. Raises InternalError for other names and types.
+    within ULP_BOUNDS (where ``kind`` is of 16 bits, rounded to it within 0.505). Raises InternalError for other names and types.
     """
     entry = _LIBRARY.get(name)
-    kinds: set[Type] = {a.type for a in arguments}
-    if entry is None or len(kinds) != 1 or arguments[0].type.element not in (F32, F64):
+    types: set[Type] = {a.type for a in arguments}
+    if entry is None or len(types) != 1 or arguments[0].type.element not in (F32, F64):
         raise InternalError(f"no elementary function {name} of {', '.join(map(repr, arguments))}")
-    kind = arguments[0].type
-    symbol, attribute = f"math.{name}.{kind.name if kind.lanes == 1 else kind.mangled}", ALWAYS_INLINE
+    type, write = arguments[0].type, entry.write
+    symbol, attribute = f"math.{name}.{type.name if type.lanes == 1 else type.mangled}", ALWAYS_INLINE
+    if kind in halves.KINDS and name in _HALVES:
+        symbol, write = f"{symbol}.{kind.hlo_name}", partial(_HALVES[name], kind)
     if fn.effort is Effort.CODE:
         # A function is put only into others of its own effort.
         symbol += ".code"
     if fn.calls_math:
         symbol, attribute = f"{symbol}.called", NO_INLINE
     if symbol not in fn.module.functions:
-        made = fn.module.function(symbol, kind, [kind] * len(arguments), attributes=[attribute])
+        made = fn.module.function(symbol, type, [type] * len(arguments), attributes=[attribute])
         made.effort = Effort.CODE if fn.effort is Effort.CODE else Effort.ALL
-        made.ret(entry.write(*made.parameters))
-    return fn.call(symbol, kind, *arguments)
+        made.ret(write(*made.parameters))
+    return fn.call(symbol, type, *arguments)

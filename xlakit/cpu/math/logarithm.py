@@ -67,10 +67,10 @@ def log(x: Value) -> Value:
     """The natural logarithm."""
     scaled, shift = normal(x)
     m, _, n = split(scaled)
-    return _with_ends(log_of_parts(m - 1.0, n + shift), x, x)
+    return with_ends(log_of_parts(m - 1.0, n + shift), x, x)
 
 
-def _with_ends(result: Value, x: Value, one_up: Value) -> Value:
+def with_ends(result: Value, x: Value, one_up: Value) -> Value:
     """The logarithm of ``one_up``, which is x or 1 + x, with the values at the ends of its domain put in."""
     result = where(one_up < math.inf, result, x)  # infinity and NaN are their own logarithms
     result = where(one_up < 0.0, math.nan, result)
@@ -80,7 +80,7 @@ def _with_ends(result: Value, x: Value, one_up: Value) -> Value:
 def log1p(x: Value) -> Value:
     """log(1 + x)."""
     up = x + 1.0
-    result = _with_ends(_log1p(x, up), x, up)
+    result = with_ends(_log1p(x, up), x, up)
     return where(absolute(x) < 2.0 ** -(format_of(x).fraction + 2), x, result)
 
 

@@ -238,7 +238,7 @@ def _population_count(fn: Function, kind: PrimitiveType, a: Value) -> Value:
 
 
 def _function(name: str) -> Unary:
-    return lambda fn, kind, a: math_function(fn, name, a)
+    return lambda fn, kind, a: math_function(fn, name, a, kind=kind)
 
 
 UNARY: dict[str, Unary] = {
