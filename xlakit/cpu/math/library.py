@@ -84,7 +84,8 @@ def math_function(fn: Function, name: str, *arguments: Value, kind: PrimitiveTyp
     kind: the element type of the operation: of F16 and BF16, some functions are only as good as its rounding needs.
 
     Gives the result, of their type: for all arguments, subnormal, infinite and NaN ones too, what C's function gives,
-    within ULP_BOUNDS (where ``kind`` is of 16 bits, rounded to it within 0.505). Raises InternalError for other names and types.
+    within ULP_BOUNDS; where ``kind`` is of 16 bits, within 0.505 when rounded to it. Raises InternalError for other
+    names and types.
     """
     entry = _LIBRARY.get(name)
     types: set[Type] = {a.type for a in arguments}

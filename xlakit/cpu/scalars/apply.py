@@ -56,7 +56,7 @@ def apply(
     if binary is not None:
         found = binary(fn, kind, values[0], values[1])
     elif unary is not None:
-        found = unary(fn, result, values[0])
+        found = unary(fn, kind, values[0])
     else:
         raise DeclinedError(f"no code is made for {opcode}")
     if result is PrimitiveType.F8E8M0FNU and isinstance(op, _NEVER_ZERO):
