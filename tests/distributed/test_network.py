@@ -136,19 +136,26 @@ def test_rounds_among_more_processes(networks, monkeypatch, small):
     assert all("process 2 (device 2) has ended, after" in str(error) for error in errors), errors
 
 
-def test_large_sums_have_the_bits_of_one_process(networks):
+@pytest.mark.parametrize(("networks", "exchanges"), [(2, 1), (3, 2)], indirect=["networks"])
+def test_large_sums_have_the_bits_of_one_process(networks, exchanges, monkeypatch):
+    count = len(networks)
     rng = np.random.default_rng(0)
-    arguments = [rng.normal(size=(2, 3)).astype(np.float32) for _ in range(2)]
+    arguments = [rng.normal(size=(count, 3)).astype(np.float32) for _ in range(count)]
 
     def make(x):
-        wide = xla.broadcast_in_dim(x, (4096, 2, 3), (1, 2))
+        wide = xla.broadcast_in_dim(x, (4096, count, 3), (1, 2))
         return xla.all_reduce(xla.exp(wide), xla.add)
 
-    expected = xla.compile(_module(make), num_replicas=2).execute_replicated([[a] for a in arguments])
-    programs = [_on(network, make) for network in networks]
-    found = _together(*[lambda r=r: programs[r].execute_replicated([[arguments[r]]])[0] for r in range(2)])
-    assert np.array_equal(found[0], expected[0])
-    assert np.array_equal(found[1], expected[1])
+    expected = xla.compile(_module(make, count), num_replicas=count).execute_replicated([[a] for a in arguments])
+    made = []
+    exchange = session.NetworkSession._exchange
+    monkeypatch.setattr(session.NetworkSession, "_exchange", lambda *a, **k: made.append(a) or exchange(*a, **k))
+    ranks = tuple(range(count))
+    programs = [_on(network, make, ranks) for network in networks]
+    found = _together(*[lambda r=r: programs[r].execute_replicated([[arguments[r]]])[0] for r in ranks])
+    assert all(np.array_equal(own, whole) for own, whole in zip(found, expected, strict=True))
+    # Parts are dealt out, and then their sums; two members send no more bytes without that.
+    assert len(made) == exchanges * count
 
 
 def test_different_programs(networks):

@@ -94,7 +94,9 @@ class Rendezvous:
         if session is not None and not all(map(session.is_local, rendezvous.members)):
             # All members must take the same branch, so it depends on the program alone.
             fixed = not any(operand.shape.is_dynamic for operand in context.instruction.operands)
-            if fixed and sum(a.nbytes for a in arrays) * len(rendezvous.members) > _SMALL_REDUCTION:
+            # Two members send as many bytes either way, and in parts they exchange messages twice.
+            many = len(rendezvous.members) > 2
+            if fixed and many and sum(a.nbytes for a in arrays) * len(rendezvous.members) > _SMALL_REDUCTION:
                 if session.reduces(computation, arrays):
                     key = rendezvous
                     return self._assemble(key, arrays, lambda s, b: {-1: s.reduce(key, b, computation)})[-1]
