@@ -74,6 +74,11 @@ def test_vectors(kind):
     check(NN, (3, 130), (130, 1001), kinds, kind="few_rows")
 
 
+def test_a_few_rows_whose_sums_are_more_than_fit_the_cache():
+    with compiling(knobs={"gemm_few_rows.most_rows": 9, "gemm_few_rows.sums_bytes": 128, "dot.streamed": 1}):
+        check(NN, (9, 20), (20, 150), (P.F64,) * 3, kind="few_rows")
+
+
 @pytest.mark.parametrize("kind", [P.F32, P.F64, P.F16, P.S64])
 @pytest.mark.parametrize("vectors", [2, 3, 7])
 def test_a_few_vectors(kind, vectors):

@@ -30,7 +30,8 @@ def columns_per_task(engine: Engine, rows: int, columns: int) -> int:
     most = _SUMS_BYTES.value // (rows * engine.acc.bytes)
     # About a page, but short enough for a task for each thread.
     wanted = min(most, max(1024, -(-columns // 8)))
-    return min(wanted // engine.lanes, -(-columns // engine.lanes)) * engine.lanes
+    # A vector of sums for each row at the least.
+    return max(1, min(wanted // engine.lanes, -(-columns // engine.lanes))) * engine.lanes
 
 
 def emit_few_rows(module: Module, engine: Engine, product: Product) -> Function:
