@@ -125,7 +125,32 @@ def test_input_that_holds_no_arrays_is_refused(add_file, tmp_path, capsys, conte
     path = tmp_path / "x.npz"
     path.write_bytes(content)
     assert cli.main(["run", add_file, "--input", str(path)]) == 1
-    assert "NumPy arrays" in capsys.readouterr().err
+    path.rename(tmp_path / "x")
+    assert cli.main(["run", add_file, "--input", str(tmp_path / "x")]) == 1
+    assert capsys.readouterr().err.count("NumPy arrays") == 2
+
+
+def test_input_that_is_a_folder_without_arrays_is_refused(add_file, tmp_path, capsys):
+    assert cli.main(["run", add_file, "--input", str(tmp_path)]) == 1
+    assert "it has no device_0000.npz" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "calls.py cannot be loaded: there is no such file"),
+        ("\nimport xlakit\nxlakit.no_such_function()\n", "AttributeError.*\n  at: calls.py:3\n"),
+        ("x = 1\nx +\n", "SyntaxError.*\n  at: calls.py:2\n"),
+        ("raise SystemExit(0)\n", "SystemExit: 0\n  at: calls.py:1\n"),
+    ],
+)
+def test_what_cannot_be_loaded_is_told_with_its_line(add_file, tmp_path, monkeypatch, capsys, content, said):
+    monkeypatch.setenv("XLAKIT_CACHE", "off")  # --load sets it
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        Path("calls.py").write_text(content)
+    assert cli.main(["run", add_file, "--load", "calls.py"]) == 1
+    assert re.search(said, capsys.readouterr().err)
 
 
 def test_input_that_is_damaged_or_pickled_is_refused(add_file, tmp_path, capsys):
@@ -456,8 +481,8 @@ def test_cache_is_shown_and_cleared(add_file, tmp_path, capsys, monkeypatch):
 def test_results_do_not_replace_the_program(tmp_path, add_file, capsys):
     path = tmp_path / "program.hlo"
     path.write_bytes(Path(add_file).read_bytes())
-    for verb in ("run", "view"):
-        assert cli.main([verb, str(path), "--output", str(tmp_path / "." / "program.hlo")]) == 1
+    for verb in (["run"], ["view"], ["reduce", "--test", "true"]):
+        assert cli.main([*verb, str(path), "--output", str(tmp_path / "." / "program.hlo")]) == 1
         assert "would replace the program" in capsys.readouterr().err
     assert path.read_bytes() == Path(add_file).read_bytes()
     assert cli.main(["convert", str(path), "--to", "text", "--output", str(path)]) == 0

@@ -92,6 +92,11 @@ def given_values(devices: Devices, input_path: str | None, seed: int) -> tuple[D
     else:
         shape = replace(devices.module.entry.program_shape, parameter_names=())
         given = [read_inputs(str(file), shape) for file in sorted(Path(input_path).glob("device_*.npz"))]
+        if not given:
+            raise ArgumentError(
+                f"{input_path} is a folder without arguments: it has no device_0000.npz",
+                hint="give the folder 'arguments' of one that XLAKIT_DUMP_TO wrote, or a file of NumPy arrays",
+            )
     if len(given) != devices.count:
         raise ArgumentError(
             f"{input_path} has the arguments of {len(given)} devices, {devices.count} run the program",
@@ -106,4 +111,8 @@ def snapshot_in(path: str) -> Snapshot | None:
     if path == "-" or not file.is_file() or file.suffix in (".npz", ".npy"):
         return None
     data = file.read_bytes()
-    return None if data.startswith(_NUMPY) else snapshot_of(data, path)
+    try:
+        return None if data.startswith(_NUMPY) else snapshot_of(data, path)
+    except FormatError:
+        # Its hint is for programs, and this may be meant as arrays.
+        return None

@@ -37,7 +37,7 @@ def _load_arrays(path: str) -> dict[str, Array]:
         # What NumPy, zipfile and zlib raise for files that are damaged, hold Python objects, or are something else.
         except (ValueError, EOFError, BadZipFile, zlib.error, RuntimeError, MemoryError):
             raise FormatError(
-                f"{path} is not a file of NumPy arrays, or is damaged",
+                f"{path} is neither a file of NumPy arrays nor a snapshot with arguments, or is damaged",
                 hint="save one with numpy.savez; no object arrays",
             ) from None
 

@@ -154,19 +154,23 @@ def _find(data: bytes) -> tuple[str, Any, tuple[str, ...]]:
     Protos do not say what they are, and pieces of one can often be read as another. The reading that has
     computations with instructions with opcodes is the one that is meant.
     """
-    problem: FormatError | None = None
     for name, path in ((_MODULE, ()), *_WRAPPERS):
         try:
             message = schema.parse(name, data)
-        except FormatError as error:
-            problem = problem or error
+        except FormatError:
             continue
         if _looks_like_module(_at(message, path)):
             return name, message, path
-    raise problem or FormatError(
-        "no HLO module: the data is no HloModuleProto, HloProto or HloSnapshot that has computations",
-        hint="give what HloModule.to_proto writes, or the module of XLA's dump: ..before_optimizations.hlo.pb or "
-        "..after_optimizations.hlo.pb",
+    if schema.is_message(data):
+        raise FormatError(
+            "no HLO module: a proto, but no HloModuleProto, HloProto or HloSnapshot that has computations",
+            hint="reports of memory use, compile options and topologies, which are dumped beside modules, have no "
+            "program: give ..before_optimizations.hlo.pb, ..after_optimizations.hlo.pb or ..snapshot..pb; if it is "
+            "one of these, it is damaged, or nested more than 100 deep",
+        )
+    raise FormatError(
+        "no HLO module: binary data that is neither a proto nor StableHLO's bytecode",
+        hint="give HLO text, an HLO proto, or StableHLO; one of these that is cut off or damaged: copy it again",
     )
 
 

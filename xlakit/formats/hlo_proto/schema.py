@@ -10,8 +10,9 @@ import re
 from functools import cache
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, empty_pb2, message_factory
 from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from xlakit.errors import FormatError
 from xlakit.formats.hlo_proto.messages import MESSAGES
@@ -40,11 +41,19 @@ def parse(name: str, data: bytes, *, exact: bool = False) -> Any:
         message.ParseFromString(data)
     except (DecodeError, UnicodeDecodeError) as error:
         raise FormatError(
-            f"not a {name}: {error}",
-            hint="the data is cut off, damaged, nested more than 100 deep, or another format, such as what XLA dumps "
-            "beside modules",
+            f"not a {name}: {error}", hint="the data is cut off, damaged, nested more than 100 deep, or another format"
         ) from None
     return message
+
+
+def is_message(data: bytes) -> bool:
+    """Whether the data is a message of any kind: fields of known lengths, to its end."""
+    try:
+        fields = UnknownFieldSet(empty_pb2.Empty.FromString(data))
+    except DecodeError:
+        return False
+    # Protobuf skips fields without a number, such as zero bytes, which no writer makes.
+    return all(field.field_number for field in fields)
 
 
 def canonical(name: str, data: bytes) -> bytes:

@@ -49,7 +49,7 @@ def reduce_file(program: Program, options: argparse.Namespace) -> dict[str, Any]
     path = program.path
     module = load_filled(path, options)
     oracle = oracle_of(options, module)
-    output = Path(options.output) if options.output else _beside(path)
+    output = program.output(options.output, ".hlo") if options.output else _beside(path)
     # A search may take hours, and would be for nothing.
     check_writable(output)
     progress = Progress()

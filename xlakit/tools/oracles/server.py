@@ -23,11 +23,12 @@ import select
 import signal
 import sys
 import time
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from xlakit.errors import ArgumentError, XlakitError
+from xlakit.errors import ArgumentError, Location, XlakitError
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.jaxlib_child import Limits, memory_of
 from xlakit.tools.oracles.oracle import Oracle, Report, observed
@@ -75,12 +76,28 @@ def _serve(requests: IO[bytes], reports: IO[bytes]) -> None:
 
 def load_file(file: str) -> None:
     """Run a file of Python that registers backends or custom calls. Raises ArgumentError."""
+    path = Path(file)
+    if not path.is_file():
+        what = "it is a folder" if path.is_dir() else "there is no such file"
+        raise ArgumentError(f"{file} cannot be loaded: {what}", hint="give the path of a file of Python")
     try:
         runpy.run_path(file)
-    except Exception as error:
+    # A script that ends itself would end the command without a word.
+    except (Exception, SystemExit) as error:
+        line = _line_in(file, error)
         raise ArgumentError(
-            f"{file} cannot be loaded: {type(error).__name__}: {error}", hint="run it with python alone"
+            f"{file} cannot be loaded: {type(error).__name__}: {error}",
+            location=None if line is None else Location(file, line),
+            hint="it is Python that registers custom calls, backends and such",
         ) from None
+
+
+def _line_in(file: str, error: BaseException) -> int | None:
+    """The line of a file that an error comes from: the innermost one in it."""
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((frame.lineno for frame in reversed(frames) if frame.filename == file), None)
 
 
 def _report(oracle: Oracle, data: bytes, environment: dict[str, str], limits: Limits) -> Report:
