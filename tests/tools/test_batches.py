@@ -331,6 +331,13 @@ def test_the_result_of_a_snapshot_is_compared(tmp_path, capsys):
     path.write_bytes(snapshot("HloSnapshot", [[[-1, 2, -3]]]))
     assert cli.main(["run", str(path), "--compare", "snapshot"]) == 1
     assert "has no result" in capsys.readouterr().err
+    # What XLA writes for a program with several results.
+    message = schema.parse("HloSnapshot", snapshot("HloSnapshot", [[[-1, 2, -3]]]))
+    message.result.shape.SetInParent()
+    message.result.shape.element_type = 13
+    path.write_bytes(message.SerializeToString())
+    assert cli.main(["run", str(path), "--compare", "snapshot"]) == 1
+    assert "an empty tuple" in capsys.readouterr().err
 
 
 def test_a_snapshot_of_several_devices(tmp_path, capsys):

@@ -183,7 +183,7 @@ def _executed(
     output = None if options.output is None else str(program.output(options.output, ".npz"))
     compared_with = None
     if options.compare is not None:
-        recorded = _recorded(program.path) if options.compare == "snapshot" else None
+        recorded = _recorded(program.path, module) if options.compare == "snapshot" else None
         limits = Limits(options.compare_timeout, options.compare_memory)
         compared_with = ComparedWith(options.compare, recorded, limits)
     done = run(
@@ -206,13 +206,19 @@ def _executed(
     return status, {}
 
 
-def _recorded(path: str) -> Any:
-    """The result in a snapshot. Raises ArgumentError where there is none."""
+def _recorded(path: str, module: HloModule) -> Any:
+    """The result in a snapshot of the module. Raises ArgumentError where there is none."""
     from xlakit.tools.dumps import snapshot_in
 
     snapshot = snapshot_in(path)
     if snapshot is None or snapshot.result is None:
         raise ArgumentError(f"{path} has no result to compare with", hint="--compare snapshot is for an HloSnapshot")
+    shape = snapshot.result.shape
+    if shape.is_tuple and not shape.tuple_shapes and module.entry.program_shape.result != shape:
+        raise ArgumentError(
+            f"{path} has no result to compare with: XLA writes an empty tuple for a program with several results",
+            hint="--compare jaxlib or interpreter computes what to compare with",
+        )
     return snapshot.result.to_numpy()
 
 
