@@ -32,7 +32,7 @@ def _redundant_transpose(program: Program) -> Iterator[Found]:
             both = tuple(inner.op.dimensions[d] for d in op.dimensions)
             source = inner.operands[0]
             if both == tuple(range(len(both))) and _same_layout(instruction.shape, source.shape):
-                message = f"the transpose undoes {inner.name}, of which it is one"
+                message = f"the transpose undoes its operand {inner.name}"
                 yield Found(computation, instruction, message, f"use {source.name} itself", source)
 
 
@@ -43,7 +43,7 @@ def _redundant_reverse(program: Program) -> Iterator[Found]:
         if not isinstance(inner.op, Reverse):
             continue
         if set(op.dimensions) == set(inner.op.dimensions):
-            message = f"the reverse undoes {inner.name}, of which it is one"
+            message = f"the reverse undoes its operand {inner.name}"
             source = inner.operands[0]
             yield Found(computation, instruction, message, f"use {source.name} itself", source)
 
