@@ -329,3 +329,15 @@ def test_a_text_of_a_hundred_thousand_lines_is_answered_while_it_is_checked(clie
     assert fault["range"]["start"]["line"] == 502 - 1
     context = {"includeDeclaration": True}
     assert len(client.at("references", 90_000, 3, context=context)) == 3
+
+
+def test_a_refusal_is_an_answer_and_no_traceback(capfd):
+    client = Client()
+    client.open("HloModule m\nENTRY e {")
+    assert "error" in client.ask("textDocument/rename", client.params(0, 1, newName="x"))
+    assert "error" in client.ask(
+        "textDocument/formatting",
+        {"textDocument": {"uri": URI}, "options": {"tabSize": 2, "insertSpaces": True}},
+    )
+    assert client.stop() == 0
+    assert capfd.readouterr().err == ""

@@ -8,12 +8,14 @@ pygls, which speaks the protocol, is loaded here and in ``answers.py`` alone.
 from __future__ import annotations
 
 import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlparse
 
 from lsprotocol import types
+from pygls.exceptions import JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 
 import xlakit
@@ -39,6 +41,7 @@ class HloServer(LanguageServer):
     def __init__(self, lints: Lints) -> None:
         super().__init__("xlakit", xlakit.__version__, text_document_sync_kind=types.TextDocumentSyncKind.Incremental)
         self._lints = lints
+        logging.getLogger("pygls.protocol.json_rpc").addFilter(is_fault)
         self._open: dict[str, _Open] = {}
         # One check at a time: they share Python's lock with the answers.
         self._checks = ThreadPoolExecutor(1, "check")
@@ -101,6 +104,11 @@ class HloServer(LanguageServer):
 
     def _publish(self, uri: str, diagnostics: list[Any]) -> None:
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics))
+
+
+def is_fault(record: logging.LogRecord) -> bool:
+    """Whether a record of pygls is more than a refusal, such as of a rename, which the answer tells the editor."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], JsonRpcInvalidParams)
 
 
 # pygls notes on these what they are for, which bound methods do not allow.
