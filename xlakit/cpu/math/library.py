@@ -14,7 +14,7 @@ from xlakit.cpu.llvm.values import Value
 from xlakit.cpu.math import (
     error_function,
     exponential,
-    halves,
+    half_precision,
     inverse_hyperbolic,
     logarithm,
     power,
@@ -65,14 +65,14 @@ ULP_BOUNDS: Final = MappingProxyType(
 )
 FUNCTION_NAMES: Final = tuple(_LIBRARY)
 # Quicker ones, of what F16 or BF16 has, for results that are rounded to that type.
-_HALVES: Final = {
-    "erf": halves.erf,
-    "exp": halves.exp,
-    "log": halves.log,
-    "logistic": halves.logistic,
-    "tanh": halves.tanh,
+_HALF_PRECISION: Final = {
+    "erf": half_precision.erf,
+    "exp": half_precision.exp,
+    "log": half_precision.log,
+    "logistic": half_precision.logistic,
+    "tanh": half_precision.tanh,
 }
-HALVES_NAMES: Final = tuple(_HALVES)
+HALF_PRECISION_NAMES: Final = tuple(_HALF_PRECISION)
 
 
 def math_function(fn: Function, name: str, *arguments: Value, kind: PrimitiveType | None = None) -> Value:
@@ -93,8 +93,8 @@ def math_function(fn: Function, name: str, *arguments: Value, kind: PrimitiveTyp
         raise InternalError(f"no elementary function {name} of {', '.join(map(repr, arguments))}")
     type, write = arguments[0].type, entry.write
     symbol, attribute = f"math.{name}.{type.name if type.lanes == 1 else type.mangled}", ALWAYS_INLINE
-    if kind in halves.KINDS and name in _HALVES:
-        symbol, write = f"{symbol}.{kind.hlo_name}", partial(_HALVES[name], kind)
+    if kind in half_precision.KINDS and name in _HALF_PRECISION:
+        symbol, write = f"{symbol}.{kind.hlo_name}", partial(_HALF_PRECISION[name], kind)
     if fn.effort is Effort.CODE:
         # A function is put only into others of its own effort.
         symbol += ".code"

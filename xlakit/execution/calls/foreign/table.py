@@ -144,9 +144,9 @@ def foreign_calls() -> dict[str, ForeignCall]:
             for name, build in _KERNELS.items()
         },
         **{f"{library}_threefry2x32_ffi": ForeignCall(_FFI, "random", "threefry2x32") for library in ("cu", "hip")},
-        "X64Combine": ForeignCall("x64", "halves", "combined"),
-        "X64SplitHigh": ForeignCall("x64", "halves", "high"),
-        "X64SplitLow": ForeignCall("x64", "halves", "low"),
+        "X64Combine": ForeignCall("x64", "x64", "combined"),
+        "X64SplitHigh": ForeignCall("x64", "x64", "high"),
+        "X64SplitLow": ForeignCall("x64", "x64", "low"),
         "__onednn$matmul": ForeignCall("onednn_matmul_config", "onednn", "matmul"),
         "__onednn$softmax": ForeignCall("onednn_softmax_config", "onednn", "softmax"),
     }

@@ -8,7 +8,7 @@ from scipy import special
 
 import xlakit as xla
 from xlakit import target
-from xlakit.cpu.math.library import HALVES_NAMES
+from xlakit.cpu.math.library import HALF_PRECISION_NAMES
 from xlakit.options import compiling
 
 EVERY = np.arange(1 << 16, dtype=np.uint16)
@@ -30,7 +30,7 @@ def errors(kind, results, exact):
 def test_every_number_of_sixteen_bits_has_a_result_rounded_well(name, width):
     kind = KINDS[name]
     x = EVERY.view(kind)
-    assert set(EXACT) == set(HALVES_NAMES)
+    assert set(EXACT) == set(HALF_PRECISION_NAMES)
     program = build(lambda x: [getattr(xla, function)(x) for function in EXACT], shape_of(x))
     with compiling(vector_bytes=width):
         found = xla.compile(program, backend="cpu")(x)
