@@ -1,8 +1,8 @@
 """Expressions that both modules evaluate: what is printed, compared, pickled, refused.
 
 A file of ``expressions/`` has blocks. ``## NAME`` begins one; a name that ends with ``!`` starts afresh for every line.
-``+ `` is a line of its preparation; every other line is an expression or a statement, and one that begins with ``~ ``
-differs on purpose: xlakit has more, or raises an error where jaxlib's process ends.
+``+ `` is a line of its preparation; every other line is an expression or a statement. One that begins with ``~ `` may
+differ: xlakit has more there, raises an error where jaxlib's process ends, or is not yet as jaxlib.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def questions() -> Iterator[tuple[bool, dict[str, Any]]]:
             elif line.startswith("+ "):
                 setup.append(line[2:])
             elif line.strip():
-                on_purpose = line.startswith("~ ")
-                expression = line[2:] if on_purpose else line
-                yield on_purpose, {"block": block, "setup": "\n".join(setup), "expression": expression}
+                may_differ = line.startswith("~ ")
+                expression = line[2:] if may_differ else line
+                yield may_differ, {"block": block, "setup": "\n".join(setup), "expression": expression}
 
 
 class Evaluator:
