@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError, UnsupportedError
-from xlakit.formats.stablehlo.bytecode import MAGIC, ForeignProgram
 from xlakit.jax.devices import MEMORY_SPACES
 from xlakit.jax.wire import fields, written
 from xlakit.runtime.layouts import minor_to_major, with_layouts_of
@@ -38,6 +37,7 @@ def read_program(code: bytes, format: str) -> bytes:
 
 def quickly_read(code: bytes) -> HloModule | None:
     """The module of a program in bytecode without jaxlib's help; None where that has something not read here."""
+    from xlakit.formats.stablehlo.bytecode import ForeignProgram
     from xlakit.formats.stablehlo.modules import read_artifact
 
     try:
@@ -86,8 +86,7 @@ class Description:
     @property
     def whole(self) -> bytes:
         """The description with all that the program computes, for those who ask for its text."""
-        proto = read_program(self.program, "mlir") if self.program.startswith(MAGIC) else self.program
-        return self._with(proto)
+        return self._with(_proto_of(self.program))
 
     @property
     def kept(self) -> bytes:
@@ -97,6 +96,17 @@ class Description:
     def _with(self, program: bytes) -> bytes:
         config = next(value for number, value in fields(self.outline) if number == _CONFIG)
         return written(_MODULE, program) + (written(_CONFIG, config) if isinstance(config, bytes) else b"")
+
+
+def is_bytecode(program: bytes) -> bool:
+    """Whether a program is StableHLO's bytecode, not a HLO proto."""
+    from xlakit.formats.stablehlo.bytecode import MAGIC
+
+    return program.startswith(MAGIC)
+
+
+def _proto_of(program: bytes) -> bytes:
+    return read_program(program, "mlir") if is_bytecode(program) else program
 
 
 def describe_program(program: bytes, module: HloModule) -> Description:
@@ -159,10 +169,7 @@ def described_module(description: bytes) -> HloModule:
     config = next(value for number, value in fields(description) if number == _CONFIG and isinstance(value, bytes))
     shape = read_program_shape(parse("ProgramShapeProto", _first_field(config)))
     program = described_program(description)
-    module = quickly_read(program) if program.startswith(MAGIC) else None
-    if module is None:
-        proto = read_program(program, "mlir") if program.startswith(MAGIC) else program
-        module = read_module(proto, layouts=False)
+    module = (quickly_read(program) if is_bytecode(program) else None) or read_module(_proto_of(program), layouts=False)
     return with_layouts_of(module, (*shape.parameters, shape.result))
 
 
