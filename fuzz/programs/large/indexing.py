@@ -119,7 +119,10 @@ def scatter(draft: LargeDraft, case: str) -> Program:
     operands: list[str] = []
     for _ in range(count):
         if draft.chance(0.3):
-            constant = draft.parameter(element, [], values=draft.factors(element, []))
+            # A sum with a fraction is rounded in the order of its terms, which is not specified.
+            sums = opcode in ("add", "subtract") and rounded
+            values = draft.whole(element, [], places) if sums else draft.factors(element, [])
+            constant = draft.parameter(element, [], values=values)
             operands.append(
                 draft.emit(f"{element}[{join(numbers.operand)}]", f"broadcast({constant}), dimensions={{}}")
             )
