@@ -169,13 +169,6 @@ def fits() -> dict[str, Fit]:
     log_erfc = Fit(
         lambda x: mpmath.log(mpmath.erfc(x)), lambda x: mpmath.erfc(x) / mpmath.erf(x), mpf("0.998"), mpf("5.93")
     )
-    erf_of_halves = _without_constant(
-        Fit(_erf_quotient, lambda z: 1 / _erf_quotient(z), mpf("1e-5"), mpf("2.63") ** 2),
-        mpf(float(np.float32(2 / np.sqrt(np.pi)))),
-    )
-    exp2_of_halves = Fit(lambda t: mpf(2) ** t, lambda t: mpf(2) ** -t, mpf("-0.501"), mpf("0.501"))
-    log_of_halves = Fit(_log_quotient, lambda f: 1 / _log_quotient(f), log.low, log.high)
-    tanh_of_halves = Fit(_tanh_divisor, lambda z: 1 / _tanh_divisor(z), mpf(0), mpf("4.53") ** 2)
     return {
         "EXP_SINGLE": _exponential(mpmath.exp),
         "EXP_DOUBLE": _exponential(mpmath.expm1),
@@ -201,13 +194,26 @@ def fits() -> dict[str, Fit]:
         "ERF_DOUBLE": erf,
         "ERFC_ROOT_SINGLE": erfc_root,
         "LOG_ERFC_DOUBLE": log_erfc,
-        "ERF_F16": erf_of_halves,
-        "ERF_BF16": erf_of_halves._replace(high=mpf("2.2") ** 2),
-        "EXP2_F16": exp2_of_halves,
-        "LOG_F16": log_of_halves,
-        "LOG_BF16": log_of_halves,
-        "TANH_F16": tanh_of_halves,
-        "TANH_BF16": tanh_of_halves._replace(high=mpf("3.5") ** 2),
+        **_half_precision(log.low, log.high),
+    }
+
+
+def _half_precision(least: Any, most: Any) -> dict[str, Fit]:
+    """The polynomials of results that are rounded to F16 or BF16; logarithms are those of 1 + f, least <= f <= most."""
+    erf = _without_constant(
+        Fit(_erf_quotient, lambda z: 1 / _erf_quotient(z), mpf("1e-5"), mpf("2.63") ** 2),
+        mpf(float(np.float32(2 / np.sqrt(np.pi)))),
+    )
+    log = Fit(_log_quotient, lambda f: 1 / _log_quotient(f), least, most)
+    tanh = Fit(_tanh_divisor, lambda z: 1 / _tanh_divisor(z), mpf(0), mpf("4.53") ** 2)
+    return {
+        "ERF_F16": erf,
+        "ERF_BF16": erf._replace(high=mpf("2.2") ** 2),
+        "EXP2_F16": Fit(lambda t: mpf(2) ** t, lambda t: mpf(2) ** -t, mpf("-0.501"), mpf("0.501")),
+        "LOG_F16": log,
+        "LOG_BF16": log,
+        "TANH_F16": tanh,
+        "TANH_BF16": tanh._replace(high=mpf("3.5") ** 2),
     }
 
 

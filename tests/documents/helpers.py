@@ -1,4 +1,4 @@
-"""What the tests of the seed documents share beside ``evaluating``."""
+"""What the tests of XLA's documents share beside ``evaluating``."""
 
 from pathlib import Path
 

@@ -234,19 +234,19 @@ WORDS = [0, 1, -1, 2**31, 2**32, -(2**32), -(2**31), 2**63 - 1, -(2**63), 0x0123
 
 
 @pytest.mark.parametrize("whole", [np.int64, np.uint64])
-@pytest.mark.parametrize("half", [np.int32, np.uint32])
-def test_halves_of_integers(whole, half):
+@pytest.mark.parametrize("part", [np.int32, np.uint32])
+def test_parts_of_64_bit_integers(whole, part):
     words = np.array(WORDS, np.int64).view(whole).reshape(2, 5)
-    kind = f"{LETTERS[half.__name__]}[2,5]"
-    pairs = words.view(half).reshape(2, 5, 2)
+    kind = f"{LETTERS[part.__name__]}[2,5]"
+    pairs = words.view(part).reshape(2, 5, 2)
     (low,), (high,) = (called(f"X64Split{side}", kind, [words], attributes="") for side in ("Low", "High"))
-    assert low.dtype == high.dtype == half
+    assert low.dtype == high.dtype == part
     np.testing.assert_array_equal(np.stack([low, high], -1), pairs)
     (again,) = called("X64Combine", f"{LETTERS[whole.__name__]}[2,5]", [low, high], attributes="")
     np.testing.assert_array_equal(again, words)
     assert again.dtype == whole
 
 
-def test_halves_of_floats_have_no_meaning():
+def test_parts_of_64_bit_floats_have_no_meaning():
     with pytest.raises(UnsupportedError, match="'X64SplitLow' of f64 that gives f32"):
         called("X64SplitLow", "f32[2]", [np.ones(2)], attributes="")

@@ -61,13 +61,13 @@ def _compiled(
     """The compiled program, the module in the layouts that JAX sees, and its description for JAX."""
     # These imports are slow, and programs in the cache do not need them.
     from xlakit.formats.hlo_proto import read_module
+    from xlakit.formats.stablehlo.modules import try_to_read
     from xlakit.jax.sources import (
         describe_program,
         described_module,
         described_program,
         in_named_memory,
         names_memory,
-        quickly_read,
         read_program,
     )
     from xlakit.passes.spmd import is_split, is_to_be_split, split_over
@@ -76,10 +76,10 @@ def _compiled(
     if format == DESCRIBED:
         program, module = described_program(code), described_module(code)
     else:
-        quick = quickly_read(code) if format == "mlir" and grid == (1, 1) else None
-        program = code if quick is not None else read_program(code, format)
+        read = try_to_read(code) if format == "mlir" and grid == (1, 1) else None
+        program = code if read is not None else read_program(code, format)
         # The layouts in it say only how the conversion to HLO made its instructions.
-        module = with_layouts_of(quick or read_module(program, layouts=False), ())
+        module = with_layouts_of(read or read_module(program, layouts=False), ())
     if is_to_be_split(module, partitions) or (partitions > 1 and not is_split(module)):
         from xlakit.jax.lowerings.partitioning import register_with_partitioner
 

@@ -35,17 +35,6 @@ def read_program(code: bytes, format: str) -> bytes:
     raise UnsupportedError(f"a program in the format '{format}'", hint="JAX hands over 'mlir'")
 
 
-def quickly_read(code: bytes) -> HloModule | None:
-    """The module of a program in bytecode without jaxlib's help; None where that has something not read here."""
-    from xlakit.formats.stablehlo.bytecode import ForeignProgram
-    from xlakit.formats.stablehlo.modules import read_artifact
-
-    try:
-        return read_artifact(code)
-    except ForeignProgram:
-        return None
-
-
 def names_memory(code: bytes) -> bool:
     """Whether a program in MLIR may say in which kinds of memory its arguments and results are."""
     return _MEMORY_KIND.encode() in code
@@ -85,7 +74,7 @@ class Description:
 
     @property
     def whole(self) -> bytes:
-        """The description with all that the program computes, for those who ask for its text."""
+        """The description with all that the program computes, of which JAX makes its text."""
         return self._with(_proto_of(self.program))
 
     @property
@@ -165,11 +154,13 @@ def described_module(description: bytes) -> HloModule:
     from xlakit.formats.hlo_proto import read_module
     from xlakit.formats.hlo_proto.schema import parse
     from xlakit.formats.hlo_proto.shapes import read_program_shape
+    from xlakit.formats.stablehlo.modules import try_to_read
 
     config = next(value for number, value in fields(description) if number == _CONFIG and isinstance(value, bytes))
     shape = read_program_shape(parse("ProgramShapeProto", _first_field(config)))
     program = described_program(description)
-    module = (quickly_read(program) if is_bytecode(program) else None) or read_module(_proto_of(program), layouts=False)
+    module = try_to_read(program) if is_bytecode(program) else None
+    module = module or read_module(_proto_of(program), layouts=False)
     return with_layouts_of(module, (*shape.parameters, shape.result))
 
 

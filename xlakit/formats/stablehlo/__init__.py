@@ -14,7 +14,7 @@ from typing import Any
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import FormatError, Location, UnsupportedError
 from xlakit.formats.hlo_proto import read_module, schema, write_module
-from xlakit.formats.stablehlo.bytecode import MAGIC, ForeignProgram
+from xlakit.formats.stablehlo.bytecode import MAGIC
 from xlakit.ir.instruction import HloModule
 
 BYTECODE_MAGIC = MAGIC
@@ -82,12 +82,9 @@ def _without_jaxlib(program: str | bytes) -> HloModule | None:
     """The module of a portable artifact; None for anything else, and where it has something that is not read here."""
     if not isinstance(program, bytes) or not program.startswith(BYTECODE_MAGIC):
         return None
-    from xlakit.formats.stablehlo.modules import read_artifact
+    from xlakit.formats.stablehlo.modules import try_to_read
 
-    try:
-        return read_artifact(program)
-    except ForeignProgram:
-        return None
+    return try_to_read(program)
 
 
 def stablehlo_text(module: HloModule) -> str:

@@ -107,6 +107,15 @@ class Draft:
         """An element of a tuple."""
         return self.emit(GetTupleElement(index=index), (whole,), whole.shape.tuple_shapes[index], annotations)
 
+    def results(
+        self, op: Op, operands: Sequence[Instruction], shapes: Sequence[Shape], annotations: Annotations
+    ) -> Sequence[Instruction]:
+        """The results of a new instruction, which gives a tuple of them where there are several."""
+        if len(shapes) == 1:
+            return [self.emit(op, operands, shapes[0], annotations)]
+        whole = self.emit(op, operands, tuple_of(shapes), annotations)
+        return [self.element(whole, index, annotations) for index in range(len(shapes))]
+
     def bundle(self, values: Sequence[Instruction], annotations: Annotations = NO_ANNOTATIONS) -> Instruction:
         """A tuple."""
         return self.emit(Tuple(), values, tuple_of([value.shape for value in values]), annotations)

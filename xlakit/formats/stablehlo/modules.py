@@ -11,7 +11,7 @@ from xlakit.errors import XlakitError
 from xlakit.formats.stablehlo.bytecode import Bytecode, ForeignProgram, Operation, Region
 from xlakit.formats.stablehlo.computations import ConstantValue, Draft, Names, tuple_of
 from xlakit.formats.stablehlo.locations import Locations
-from xlakit.formats.stablehlo.operations import results, rule_of
+from xlakit.formats.stablehlo.operations import Adaptor, rule_of
 from xlakit.formats.stablehlo.values import EMPTY_MESH, Dense, Unsplit, read_attribute, read_type
 from xlakit.ir.attributes import NO_ANNOTATIONS, Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -31,8 +31,16 @@ def read_artifact(data: bytes) -> HloModule:
     try:
         return _Conversion(Bytecode(data, read_attribute, read_type)).module()
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, XlakitError) as error:
-        # Damaged, or of another version than its numbers say. Whoever reads it in another way says what is wrong.
+        # Damaged, or of another version than its numbers say. jaxlib, which reads it next, says what is wrong.
         raise ForeignProgram(f"{type(error).__name__}: {error}") from error
+
+
+def try_to_read(data: bytes) -> HloModule | None:
+    """What :func:`read_artifact` gives; None for what is not read here, which jaxlib may read."""
+    try:
+        return read_artifact(data)
+    except ForeignProgram:
+        return None
 
 
 class _Conversion:
@@ -174,9 +182,9 @@ class _Conversion:
                 made = [self._unsplit(draft, operation, operands[0])]
             elif name == _CALL:
                 callee = self._function(code.attribute(operation.properties[0]))
-                made = results(draft, Call(to_apply=callee), operands, shapes, at)
+                made = draft.results(Call(to_apply=callee), operands, shapes, at)
             else:
-                made = rule_of(name)(self, draft, operation, operands, shapes, at)
+                made = rule_of(name)(Adaptor(operation, operands, shapes, at, draft, self))
         for index, value in enumerate(made):
             draft.define(operation.first_result + index, value)
 
@@ -237,7 +245,7 @@ class _Conversion:
             operands.append(values[0] if len(values) == 1 else draft.bundle(values, at))
             branches.append(self._branch(region, used, values))
         op = Conditional(branch_computations=tuple(branches))
-        return results(draft, op, operands, shapes, at)
+        return draft.results(op, operands, shapes, at)
 
     def _branch(self, region: Region, used: Sequence[int], values: Sequence[Instruction]) -> Computation:
         """The computation of a branch, whose parameter is what it uses of the program around it."""

@@ -11,8 +11,9 @@ from typing import Any, Final, Protocol
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.formats.stablehlo.bytecode import ForeignProgram, Operation, Region
-from xlakit.formats.stablehlo.computations import Draft, tuple_of
+from xlakit.formats.stablehlo.computations import Draft
 from xlakit.ir.attributes import (
     Annotations,
     ConvolutionDimensionNumbers,
@@ -62,8 +63,40 @@ class Converts(Protocol):
         ...
 
 
-Operands = Sequence[Instruction]
-Rule = Callable[[Converts, Draft, Operation, Operands, Sequence[Shape], Annotations], Sequence[Instruction]]
+@dataclass(slots=True)
+class Adaptor:
+    """An operation under conversion, as MLIR's adaptors: its operands are converted already.
+
+    shapes: those of its results. draft: the computation that its instructions are emitted into.
+    """
+
+    operation: Operation
+    operands: Sequence[Instruction]
+    shapes: Sequence[Shape]
+    annotations: Annotations
+    draft: Draft
+    module: Converts
+
+    def properties(self) -> list[Any]:
+        """Its attributes, in the order of their names."""
+        return list(map(self.module.attribute, self.operation.properties))
+
+    def emit(self, op: Op, operands: Sequence[Instruction] | None = None, shape: Shape | None = None) -> Instruction:
+        """A new instruction; by default on the operands, of the first result's shape."""
+        return self.draft.emit(
+            op,
+            self.operands if operands is None else operands,
+            self.shapes[0] if shape is None else shape,
+            self.annotations,
+        )
+
+    def results(self, op: Op, operands: Sequence[Instruction] | None = None) -> Sequence[Instruction]:
+        """The results of a new instruction; by default on the operands."""
+        given = self.operands if operands is None else operands
+        return self.draft.results(op, given, self.shapes, self.annotations)
+
+
+Rule = Callable[[Adaptor], Sequence[Instruction]]
 
 
 def rule_of(name: str) -> Rule:
@@ -78,17 +111,10 @@ def _elementwise(opcode: str) -> Rule:
     """The rule of an operation that is one of HLO without attributes."""
     op = OPERATIONS[opcode]()
 
-    def rule(
-        convert: Converts,
-        draft: Draft,
-        operation: Operation,
-        operands: Operands,
-        shapes: Sequence[Shape],
-        at: Annotations,
-    ) -> Sequence[Instruction]:
-        if operation.properties and any(convert.attribute(number).mode for number in operation.properties):
+    def rule(x: Adaptor) -> Sequence[Instruction]:
+        if any(accuracy.mode for accuracy in x.properties()):
             raise ForeignProgram("a function with an accuracy")
-        return [draft.emit(op, operands, shapes[0], at)]
+        return [x.emit(op)]
 
     return rule
 
@@ -99,18 +125,11 @@ def _one(make: Callable[..., Op], *, same: bool = False) -> Rule:
     same: it is its operand where that is the only one and has its shape.
     """
 
-    def rule(
-        convert: Converts,
-        draft: Draft,
-        operation: Operation,
-        operands: Operands,
-        shapes: Sequence[Shape],
-        at: Annotations,
-    ) -> Sequence[Instruction]:
-        if same and len(operands) == 1 and operands[0].shape == shapes[0]:
-            return operands
-        op = make(*map(convert.attribute, operation.properties))
-        return results(draft, op.canonical([operand.shape for operand in operands]), operands, shapes, at)
+    def rule(x: Adaptor) -> Sequence[Instruction]:
+        if same and len(x.operands) == 1 and x.operands[0].shape == x.shapes[0]:
+            return x.operands
+        op = make(*x.properties())
+        return x.results(op.canonical([operand.shape for operand in x.operands]))
 
     return rule
 
@@ -118,40 +137,21 @@ def _one(make: Callable[..., Op], *, same: bool = False) -> Rule:
 def _applying(make: Callable[..., Op]) -> Rule:
     """The rule of an operation with regions; ``make`` gets their computations and its properties."""
 
-    def rule(
-        convert: Converts,
-        draft: Draft,
-        operation: Operation,
-        operands: Operands,
-        shapes: Sequence[Shape],
-        at: Annotations,
-    ) -> Sequence[Instruction]:
-        computations = map(convert.applied, operation.regions)
-        op = make(*computations, *map(convert.attribute, operation.properties))
-        return results(draft, op, operands, shapes, at)
+    def rule(x: Adaptor) -> Sequence[Instruction]:
+        computations = map(x.module.applied, x.operation.regions)
+        op = make(*computations, *x.properties())
+        return x.results(op)
 
     return rule
-
-
-def results(
-    draft: Draft, op: Op, operands: Operands, shapes: Sequence[Shape], at: Annotations, *, always_tuple: bool = False
-) -> Sequence[Instruction]:
-    """The results of an instruction, of which HLO makes a tuple where there are several."""
-    if len(shapes) == 1 and not always_tuple:
-        return [draft.emit(op, operands, shapes[0], at)]
-    whole = draft.emit(op, operands, tuple_of(shapes), at)
-    return [draft.element(whole, index, at) for index in range(len(shapes))]
 
 
 # -- movement --------------------------------------------------------------------------------------
 
 
-def _broadcast(
-    convert: Converts, draft: Draft, operation: Operation, operands: Operands, shapes: Sequence[Shape], at: Annotations
-) -> Sequence[Instruction]:
+def _broadcast(x: Adaptor) -> Sequence[Instruction]:
     """HLO does not stretch dimensions of size 1: they are taken away first."""
-    (operand,), (shape,) = operands, shapes
-    dimensions = convert.attribute(operation.properties[0]).integers()
+    (operand,), (shape,) = x.operands, x.shapes
+    dimensions = x.properties()[0].integers()
     if isinstance(operand.op, Broadcast) and operand.operands[0].shape.is_array:
         dimensions = tuple(dimensions[d] for d in operand.op.dimensions)
         operand = operand.operands[0]
@@ -159,39 +159,35 @@ def _broadcast(
     if sizes == shape.dimensions and dimensions == tuple(range(shape.rank)):
         return [operand]
     if list(dimensions) == sorted(dimensions) and operand.shape.num_elements == shape.num_elements:
-        return [draft.emit(Reshape(), [operand], shape, at)]
+        return [x.emit(Reshape(), [operand], shape)]
     stretched = [d for d, size in zip(dimensions, sizes, strict=True) if shape.dimensions[d] != size]
     if not stretched:
-        return [draft.emit(Broadcast(dimensions=dimensions), [operand], shape, at)]
+        return [x.emit(Broadcast(dimensions=dimensions), [operand], shape)]
     own = dict(zip(dimensions, sizes, strict=True))
     inner = Shape(shape.element_type, tuple(own.get(d, size) for d, size in enumerate(shape.dimensions)))
-    operand = draft.emit(Broadcast(dimensions=dimensions), [operand], inner, at)
+    operand = x.emit(Broadcast(dimensions=dimensions), [operand], inner)
     left = tuple(d for d in range(shape.rank) if d not in stretched)
     small = Shape(shape.element_type, tuple(shape.dimensions[d] for d in left))
-    operand = draft.emit(Reshape(), [operand], small, at)
-    return [draft.emit(Broadcast(dimensions=left), [operand], shape, at)]
+    operand = x.emit(Reshape(), [operand], small)
+    return [x.emit(Broadcast(dimensions=left), [operand], shape)]
 
 
-def _select(
-    convert: Converts, draft: Draft, operation: Operation, operands: Operands, shapes: Sequence[Shape], at: Annotations
-) -> Sequence[Instruction]:
+def _select(x: Adaptor) -> Sequence[Instruction]:
     """A scalar that chooses for a whole array is broadcast."""
-    chooser, *values = operands
-    if chooser.shape.dimensions != shapes[0].dimensions:
-        shape = Shape(chooser.shape.element_type, shapes[0].dimensions)
-        chooser = draft.emit(Broadcast(dimensions=()), [chooser], shape, at)
-    return [draft.emit(Select(), [chooser, *values], shapes[0], at)]
+    chooser, *values = x.operands
+    if chooser.shape.dimensions != x.shapes[0].dimensions:
+        shape = Shape(chooser.shape.element_type, x.shapes[0].dimensions)
+        chooser = x.emit(Broadcast(dimensions=()), [chooser], shape)
+    return [x.emit(Select(), [chooser, *values])]
 
 
-def _iota(
-    convert: Converts, draft: Draft, operation: Operation, operands: Operands, shapes: Sequence[Shape], at: Annotations
-) -> Sequence[Instruction]:
-    (shape,) = shapes
-    dimension: int = convert.attribute(operation.properties[0])
+def _iota(x: Adaptor) -> Sequence[Instruction]:
+    (shape,) = x.shapes
+    dimension: int = x.properties()[0]
     if shape.rank == 1:
-        return [draft.emit(Iota(iota_dimension=0), (), shape, at)]
-    row = draft.emit(Iota(iota_dimension=0), (), Shape(shape.element_type, (shape.dimensions[dimension],)), at)
-    return [draft.emit(Broadcast(dimensions=(dimension,)), [row], shape, at)]
+        return [x.emit(Iota(iota_dimension=0), (), shape)]
+    row = x.emit(Iota(iota_dimension=0), (), Shape(shape.element_type, (shape.dimensions[dimension],)))
+    return [x.emit(Broadcast(dimensions=(dimension,)), [row], shape)]
 
 
 def _slice(limits: Any, starts: Any, strides: Any) -> Op:
@@ -208,25 +204,16 @@ def _unless_same(opcode: str) -> Rule:
     """The rule of an operation that leaves an operand of the result's shape as it is."""
     emit = _elementwise(opcode)
 
-    def rule(
-        convert: Converts,
-        draft: Draft,
-        operation: Operation,
-        operands: Operands,
-        shapes: Sequence[Shape],
-        at: Annotations,
-    ) -> Sequence[Instruction]:
-        return operands if operands[0].shape == shapes[0] else emit(convert, draft, operation, operands, shapes, at)
+    def rule(x: Adaptor) -> Sequence[Instruction]:
+        return x.operands if x.operands[0].shape == x.shapes[0] else emit(x)
 
     return rule
 
 
-def _convert(
-    convert: Converts, draft: Draft, operation: Operation, operands: Operands, shapes: Sequence[Shape], at: Annotations
-) -> Sequence[Instruction]:
-    if operands[0].shape.element_type.is_complex and not shapes[0].element_type.is_complex:
+def _convert(x: Adaptor) -> Sequence[Instruction]:
+    if x.operands[0].shape.element_type.is_complex and not x.shapes[0].element_type.is_complex:
         raise ForeignProgram("complex numbers as real ones")
-    return _unless_same("convert")(convert, draft, operation, operands, shapes, at)
+    return _unless_same("convert")(x)
 
 
 # -- elements ----------------------------------------------------------------------------------------
@@ -269,16 +256,14 @@ def _dot(
     )
 
 
-def _convolution(
-    convert: Converts, draft: Draft, operation: Operation, operands: Operands, shapes: Sequence[Shape], at: Annotations
-) -> Sequence[Instruction]:
+def _convolution(x: Adaptor) -> Sequence[Instruction]:
     (
         batch_groups, groups, input_batch, input_feature, input_spatial, kernel_input, kernel_output, kernel_spatial,
         lhs_dilation, output_batch, output_feature, output_spatial, padding, precisions, rhs_dilation, reversal,
         strides,
-    ) = map(convert.attribute, operation.properties)  # fmt: skip
+    ) = x.properties()  # fmt: skip
     spatial = kernel_spatial.integers()
-    kernel = operands[1].shape.dimensions
+    kernel = x.operands[1].shape.dimensions
     window = _window(
         [kernel[d] for d in spatial], strides, padding, lhs_dilation, rhs_dilation, _reversed(reversal, len(spatial))
     )
@@ -293,7 +278,7 @@ def _convolution(
         batch_group_count=batch_groups,
         operand_precision=_precisions(precisions),
     )
-    return [draft.emit(op, operands, shapes[0], at)]
+    return [x.emit(op)]
 
 
 def _reversed(dense: Any, rank: int) -> Sequence[bool]:
@@ -386,23 +371,19 @@ def _gather(
     )
 
 
-def _composite(
-    convert: Converts, draft: Draft, operation: Operation, operands: Operands, shapes: Sequence[Shape], at: Annotations
-) -> Sequence[Instruction]:
+def _composite(x: Adaptor) -> Sequence[Instruction]:
     """A function of CHLO that HLO has; what CHLO makes of the others is not known here."""
-    _, _, name, version = map(convert.attribute, operation.properties)
-    if (name, version) != ("chlo.erf", 1) or shapes[0].element_type is not PrimitiveType.F32:
-        raise ForeignProgram(f"the composite {name} of {shapes[0]}")
-    return [draft.emit(OPERATIONS["erf"](), operands, shapes[0], at)]
+    _, _, name, version = x.properties()
+    if (name, version) != ("chlo.erf", 1) or x.shapes[0].element_type is not PrimitiveType.F32:
+        raise ForeignProgram(f"the composite {name} of {x.shapes[0]}")
+    return [x.emit(OPERATIONS["erf"]())]
 
 
-def _barrier(
-    convert: Converts, draft: Draft, operation: Operation, operands: Operands, shapes: Sequence[Shape], at: Annotations
-) -> Sequence[Instruction]:
+def _barrier(x: Adaptor) -> Sequence[Instruction]:
     op = OPERATIONS["opt-barrier"]()
-    if len(operands) == 1:
-        return [draft.emit(op, operands, shapes[0], at)]
-    return results(draft, op, [draft.bundle(operands, at)], shapes, at)
+    if len(x.operands) == 1:
+        return [x.emit(op)]
+    return x.results(op, [x.draft.bundle(x.operands, x.annotations)])
 
 
 # Without attributes, or with an accuracy, by the version of VHLO's operation.

@@ -1,6 +1,6 @@
 """Broadcasting: how operands of different dimensions become alike.
 
-Source: both XLA's documents on broadcasting. XLA infers nothing between different ranks: a scalar goes everywhere,
+Source: XLA's two documents on broadcasting. XLA infers nothing between different ranks: a scalar goes everywhere,
 any other operand of lower rank needs ``broadcast_dimensions``.
 """
 

@@ -185,10 +185,10 @@ def _dot_flops(instruction: Instruction) -> float:
     op = instruction.op_as(Contraction)
     lhs = instruction.operands[0].shape
     contracted = math.prod(lhs.dimensions[d] for d in op.lhs_contracting_dims)
-    return 2 * _elements(instruction.shape) * contracted * _numbers(op)
+    return 2 * _elements(instruction.shape) * contracted * _numbers_per_element(op)
 
 
-def _numbers(op: Op) -> int:
+def _numbers_per_element(op: Op) -> int:
     """How many numbers an element of a product's operands has, each of which is multiplied and added."""
     return 2 if is_packed(op) else 1
 
@@ -210,7 +210,7 @@ def _convolution_flops(instruction: Instruction) -> float:
     inputs = rhs.dimensions[numbers.kernel_input_feature_dimension]
     outputs = rhs.dimensions[numbers.kernel_output_feature_dimension]
     batch = lhs.dimensions[numbers.input_batch_dimension] // max(1, op.batch_group_count)
-    return 2 * valid * inputs * outputs * batch * _numbers(op)
+    return 2 * valid * inputs * outputs * batch * _numbers_per_element(op)
 
 
 def _fft_flops(instruction: Instruction) -> float:

@@ -249,7 +249,7 @@ def _sum_of_product(fn: Function, a: Value, b: Value, c: Value) -> Value:
 def _across(fn: Function, registers: Sequence[Value], parts: int) -> list[Value]:
     """For each register the sums of the lanes of its parts.
 
-    Halves are added, of two registers at a time, so that what is added has full registers as long as possible.
+    The upper lanes of each part are added to the lower ones, of two registers at a time: registers stay full that way.
     """
     width, together = registers[0].type.lanes // parts, 1
     found = list(registers)

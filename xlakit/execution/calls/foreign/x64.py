@@ -15,31 +15,31 @@ from xlakit.ops.handle import XlaOp
 from xlakit.ops.movement import broadcast
 
 _WHOLE: Final = (PrimitiveType.S64, PrimitiveType.U64)
-_HALF: Final = (PrimitiveType.S32, PrimitiveType.U32)
+_PART: Final = (PrimitiveType.S32, PrimitiveType.U32)
 _BITS: Final = 32
 
 
 def low(foreign: Foreign) -> XlaOp:
     """The low 32 bits of each element."""
     (whole,) = foreign.need_operands(["whole"])
-    _need(foreign, [whole], _WHOLE, _HALF)
+    _need(foreign, [whole], _WHOLE, _PART)
     return foreign.finished(convert_element_type(_unsigned(whole), foreign.result.element_type))
 
 
 def high(foreign: Foreign) -> XlaOp:
     """The high 32 bits of each element."""
     (whole,) = foreign.need_operands(["whole"])
-    _need(foreign, [whole], _WHOLE, _HALF)
+    _need(foreign, [whole], _WHOLE, _PART)
     bits = _unsigned(whole)
     return foreign.finished(convert_element_type(shift_right_logical(bits, _shift(bits)), foreign.result.element_type))
 
 
 def combined(foreign: Foreign) -> XlaOp:
     """Elements of 64 bits of the low and the high 32 bits of each."""
-    halves = foreign.need_operands(["low", "high"])
-    _need(foreign, halves, _HALF, _WHOLE)
-    # A signed half is first taken for an unsigned one: its sign is a bit like the others.
-    below, above = (convert_element_type(convert_element_type(h, PrimitiveType.U32), PrimitiveType.U64) for h in halves)
+    parts = foreign.need_operands(["low", "high"])
+    _need(foreign, parts, _PART, _WHOLE)
+    # A signed part is first taken for an unsigned one: its sign is a bit like the others.
+    below, above = (convert_element_type(convert_element_type(p, PrimitiveType.U32), PrimitiveType.U64) for p in parts)
     return foreign.finished(
         convert_element_type(or_(below, shift_left(above, _shift(above))), foreign.result.element_type)
     )
@@ -61,5 +61,5 @@ def _need(
         raise UnsupportedError(
             f"'{foreign.op.custom_call_target}' of {', '.join(t.hlo_name for t in types)} that gives "
             f"{foreign.result.element_type.hlo_name} has no meaning here",
-            hint="halves of integers are supported: s64 or u64, and s32 or u32; how a TPU splits f64 is not public",
+            hint="integers are supported: s64 or u64 and their parts, s32 or u32; how a TPU splits f64 is not public",
         )
