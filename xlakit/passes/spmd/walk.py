@@ -10,7 +10,7 @@ from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
 from xlakit.passes.spmd.along.along import along, range_of
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces, smallest
+from xlakit.passes.spmd.pieces.pieces import Pieces, smallest
 from xlakit.passes.spmd.program import Frame, Program
 from xlakit.passes.spmd.shardings.annotations import ends_of_calls, is_open, of_leaves
 from xlakit.passes.spmd.shardings.scopes import Scope
@@ -93,10 +93,10 @@ class Walk:
         """The splits of the sharding of an array instruction; None without one."""
         return self._splits(of_leaves(old)[0], old.shape.rank, scope) if old.shape.is_array else None
 
-    def hint(self, old: Instruction, scope: Scope) -> Hint | None:
+    def hint(self, old: Instruction, scope: Scope) -> Tiling | None:
         """How propagation would split the result of an instruction."""
         hints = None if self.frame is None or scope.size < scope.count else self.frame.hints(old)
-        return Hint(hints[0]) if hints and any(hints[0]) else None
+        return hints[0] if hints and any(hints[0]) else None
 
     # -- sharding annotations ------------------------------------------------------------------------
 

@@ -23,12 +23,13 @@ from xlakit.passes.spmd.along import (
     top_k,
     windows,
 )
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
+from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import Tiling
 from xlakit.passes.spmd.shardings.values import Piece, Value
 
 # Called with an operation and its operands; gives None where it does nothing, or gains nothing.
-_Along = Callable[[Pieces, Instruction, Sequence[Piece], Scope, Hint | None], Value | None]
+_Along = Callable[[Pieces, Instruction, Sequence[Piece], Scope, Tiling | None], Value | None]
 
 _ALONG: Final[dict[str, _Along]] = {
     "concatenate": concatenation.concatenate,
@@ -50,7 +51,9 @@ _ALONG: Final[dict[str, _Along]] = {
 _ELSEWHERE: Final = (Cholesky, Fft, Reduce, ReduceWindow, Sort, TopK, TriangularSolve)
 
 
-def along(pieces: Pieces, old: Instruction, operands: Sequence[Value], scope: Scope, hint: Hint | None) -> Value | None:
+def along(
+    pieces: Pieces, old: Instruction, operands: Sequence[Value], scope: Scope, hint: Tiling | None
+) -> Value | None:
     """The result of an operation whose operands are split along dimensions that it works along; None if it is computed
     by its factors.
     """

@@ -11,7 +11,7 @@ from xlakit.ops.elementwise.select import Select
 from xlakit.ops.movement import Concatenate
 from xlakit.passes.spmd.along.halo import Block, Halo, Ranges, exchange
 from xlakit.passes.spmd.along.windows import RANGES, finished, lengths, parts_known
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
+from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import Dims, Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, local_sizes, parts, unequal_dims
@@ -19,7 +19,7 @@ from xlakit.passes.spmd.shardings.values import Piece
 
 
 def concatenate(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Piece | None:
     """A concatenation whose largest split operand says how the result is split; None where gathering is cheaper."""
     along, rule = old.op_as(Concatenate).dimension, factors_of(old)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from xlakit.ir.instruction import Instruction
 from xlakit.passes.spmd.pieces.local import splits_of
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
+from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, parts
@@ -22,7 +22,7 @@ from xlakit.passes.spmd.shardings.values import Piece, Value
 
 
 def elsewhere(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Value | None:
     """An operation whose largest split operand is split along other dimensions for it; None where none is free."""
     rule = factors_of(old)

@@ -23,7 +23,7 @@ from xlakit.ops.elementwise.binary import Add
 from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
 from xlakit.passes.spmd.along.windows import RANGES, dilated, parts_known, windowed
 from xlakit.passes.spmd.pieces.local import local_convolution, splits_of
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
+from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import Dims, Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, local_sizes, parts, split_of, teams_over
@@ -31,7 +31,7 @@ from xlakit.passes.spmd.shardings.values import Piece
 
 
 def convolution(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Piece | None:
     """A convolution of an image or a kernel that is split in space."""
     found = _by_kernel(pieces, old, given, scope, hint)
@@ -54,7 +54,7 @@ class _Dimension:
 
 
 def _by_kernel(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Piece | None:
     rule = factors_of(old)
     is_reversed = old.op_as(Convolution).convolution_kind is ConvolutionKind.CONVOLUTION_KIND_DGRAD

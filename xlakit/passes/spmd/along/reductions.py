@@ -28,7 +28,7 @@ from xlakit.passes.spmd.along.halo import Halo
 from xlakit.passes.spmd.along.windows import RANGES, lengths, parts_known, with_factor
 from xlakit.passes.spmd.pieces.emit import Emitter
 from xlakit.passes.spmd.pieces.local import splits_of
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
+from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import Factors, can_be_in_parts, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import (
@@ -44,7 +44,7 @@ from xlakit.passes.spmd.shardings.tilings import (
 from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes
 
 
-def reduce(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None) -> Value | None:
+def reduce(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None) -> Value | None:
     """A reduction over unequal parts, or by a reducer without identity; None where gathering is cheaper."""
     found = _of_unequal_parts(pieces, old, given, scope)
     return _in_stages(pieces, old, given, scope, hint) if found is None else found
@@ -92,7 +92,7 @@ class _Stages:
 
 
 def _in_stages(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Value | None:
     stages = _stages(pieces, old, given, scope, hint)
     if stages is None:
@@ -124,7 +124,7 @@ def _in_stages(
 
 
 def _stages(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> _Stages | None:
     """How a reduction is split along the first dimension that it reduces, so that elements keep their order; None where
     it is not, or gathering is cheaper.

@@ -26,7 +26,7 @@ from xlakit.ops.scatter import Scatter
 from xlakit.ops.shared.numerics import limits
 from xlakit.passes.core.computation_builder import binary_computation
 from xlakit.passes.spmd.pieces.local import local_op, splits_of
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
+from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, local_sizes, parts, split_of
@@ -36,7 +36,7 @@ from xlakit.passes.spmd.shardings.values import Piece, array_of
 _ROWS = 1_000
 
 
-def gather(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None) -> Piece | None:
+def gather(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None) -> Piece | None:
     """A gather from a table that is split along indexed dimensions; None where the whole table comes cheaper."""
     op, (table, indices), rule = old.op_as(Gather), given, factors_of(old)
     rows = _split_rows(table, [d for d in op.start_index_map if op.slice_sizes[d] == 1], scope)
@@ -60,7 +60,9 @@ def gather(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scop
     return pieces.retiled(found, free, scope) if free != tiling else found
 
 
-def scatter(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None) -> Piece | None:
+def scatter(
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
+) -> Piece | None:
     """A scatter into a table that is split along indexed dimensions: each member changes its rows.
 
     Numbers of the rows of others are outside of a member's part, and what is outside is left out.
@@ -76,9 +78,9 @@ def scatter(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Sco
         and hint is not None
         and table.scope == scope
         and table.is_whole
-        and divides(hint.tiling, table.shape.dimensions)
+        and divides(hint, table.shape.dimensions)
     ):
-        rows = {_ROWS + d: split for d in single if (split := hint.tiling[d]) is not None}
+        rows = {_ROWS + d: split for d in single if (split := hint[d]) is not None}
     if not rows:
         return None
     factors = _with_rows(rule, rows, results=True)
@@ -99,7 +101,7 @@ def scatter(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Sco
 
 
 def dynamic_slice(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Piece | None:
     """A single row, or column, at a number that is computed."""
     table, *starts = given
@@ -118,7 +120,7 @@ def dynamic_slice(
 
 
 def dynamic_update_slice(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Piece | None:
     """An array of which one row is replaced: the member that has it replaces it."""
     table, update, *starts = given

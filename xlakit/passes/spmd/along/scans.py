@@ -27,15 +27,15 @@ from xlakit.ops.windows import ReduceWindow
 from xlakit.passes.dynamic.padded_reductions import identity_of
 from xlakit.passes.spmd.along.halo import Halo
 from xlakit.passes.spmd.along.windows import RANGES, finished, parts_known, windowed, with_ranges
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
+from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import can_be_in_parts, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import local_sizes, parts, teams_over, unequal_dims, with_split
+from xlakit.passes.spmd.shardings.tilings import Tiling, local_sizes, parts, teams_over, unequal_dims, with_split
 from xlakit.passes.spmd.shardings.values import Piece
 
 
 def reduce_window(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Piece | None:
     """Running sums, or another reduction of moving windows."""
     found = _running(pieces, old, given, scope, hint)
@@ -66,7 +66,9 @@ def _scan_of(old: Instruction) -> _Scan | None:
     return None
 
 
-def _running(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None) -> Piece | None:
+def _running(
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
+) -> Piece | None:
     scan, rule = _scan_of(old), factors_of(old)
     if scan is None or rule is None or old.shape.num_elements == 0:
         return None

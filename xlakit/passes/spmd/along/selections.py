@@ -29,7 +29,7 @@ from xlakit.ops.windows import SelectAndScatter
 from xlakit.passes.dynamic.padded_reductions import identity_of
 from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
 from xlakit.passes.spmd.along.windows import RANGES, finished, parts_known
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
+from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import Dims, Factors, can_be_in_parts, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, local_sizes, parts, unequal_dims
@@ -107,7 +107,7 @@ def combiner(computation: Computation) -> Op:
 
 
 def select_and_scatter(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Piece | None:
     """A select-and-scatter whose array is split along windows; None where gathering is cheaper."""
     op, rule, kind = old.op_as(SelectAndScatter), factors_of(old), old.shape.element_type

@@ -17,14 +17,14 @@ from xlakit.passes.dynamic.padded_reductions import last_in_total_order
 from xlakit.passes.spmd.along.halo import Halo
 from xlakit.passes.spmd.along.windows import RANGES, parts_known, with_factor
 from xlakit.passes.spmd.pieces.emit import Emitter
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
+from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import local_sizes, parts, teams_over, with_split
+from xlakit.passes.spmd.shardings.tilings import Tiling, local_sizes, parts, teams_over, with_split
 from xlakit.passes.spmd.shardings.values import Piece, Value
 
 
-def top_k(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None) -> Value | None:
+def top_k(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None) -> Value | None:
     """The first k elements along a split dimension; None where gathering the array is cheaper."""
     (array,), op, rule = given, old.op_as(TopK), factors_of(old)
     kind, sizes, d = array.shape.element_type, array.shape.dimensions, array.shape.rank - 1

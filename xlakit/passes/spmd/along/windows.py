@@ -28,7 +28,7 @@ from xlakit.passes.dynamic.padded_reductions import identity_of
 from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
 from xlakit.passes.spmd.along.rows import can_be_added
 from xlakit.passes.spmd.pieces.local import local_op, local_slice, mirrored, splits_of
-from xlakit.passes.spmd.pieces.pieces import Hint, Pieces
+from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.pieces.reshard import resharded
 from xlakit.passes.spmd.shardings.factors import Dims, Factors, can_be_in_parts, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
@@ -176,7 +176,9 @@ def under_window(size: int, window: WindowDimension, count: int) -> Reading | No
 # -- the operation of a part -----------------------------------------------------------------------------
 
 
-def windowed(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Hint | None) -> Piece | None:
+def windowed(
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
+) -> Piece | None:
     """An operation whose parts read ranges of its first operand; None where it is not split so."""
     rule = factors_of(old)
     if rule is None or old.shape.is_tuple or 0 in (*old.operands[0].shape.dimensions, *old.shape.dimensions):
@@ -321,7 +323,7 @@ def finished(
     old: Instruction,
     given: Sequence[Piece],
     scope: Scope,
-    hint: Hint | None,
+    hint: Tiling | None,
     made: tuple[Tiling, Instruction],
 ) -> Piece:
     """The result of an operation in a tiling. If that has unequal parts, the value is gathered from them, or made from

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 from xlakit.passes.spmd.pieces.local import tiling_of
 from xlakit.passes.spmd.shardings.factors import Dims, Factors
@@ -15,13 +14,6 @@ from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, is_prop
 from xlakit.passes.spmd.shardings.values import Piece, leaf_shapes
 
 NO_SPLITS: Final[Mapping[int, Split]] = {}
-
-
-@dataclass(frozen=True)
-class Hint:
-    """The tiling that the users of a result prefer."""
-
-    tiling: Tiling
 
 
 class Choice:
@@ -58,10 +50,13 @@ def chosen(
     given: Sequence[Piece],
     scope: Scope,
     wanted: Sequence[Split | None] | None,
-    hint: Hint | None,
+    hint: Tiling | None,
     first: Mapping[int, Split] = NO_SPLITS,
 ) -> dict[int, Split]:
-    """The splits of factors, from the tilings of operands and the requested tiling of the result."""
+    """The splits of factors, from the tilings of operands and the requested tiling of the result.
+
+    hint: the tiling that the users of the result prefer.
+    """
     choices: list[dict[int, Split]] = []
     # A whole value stays whole: it is recomputed in parts if these are requested, and never gathered.
     hint = hint if any(p.scope == scope and not is_whole(p.tiling) for p in given) else None
@@ -70,18 +65,18 @@ def chosen(
         if with_sums:
             _offer_sums(choice, factors, given, scope)
         if hint and hint_first:
-            choice.offer(factors.results[0], hint.tiling)
+            choice.offer(factors.results[0], hint)
         _offer_tilings(choice, factors, given, scope)
         if wanted is not None:
             choice.offer(factors.results[0], wanted)
         if hint:
-            choice.offer(factors.results[0], hint.tiling)
+            choice.offer(factors.results[0], hint)
         if choice.splits not in choices:
             choices.append(choice.splits)
     if hint is None or len(choices) == 1:
         return choices[0]
-    tiling = hint.tiling
-    return min(choices, key=lambda splits: _cost(old, factors, given, scope, splits, tiling))
+    preferred = hint
+    return min(choices, key=lambda splits: _cost(old, factors, given, scope, splits, preferred))
 
 
 def _offer_sums(choice: Choice, factors: Factors, given: Sequence[Piece], scope: Scope) -> None:
@@ -123,7 +118,7 @@ def _cost(
     shape = leaf_shapes(old.shape)[0]
     own = tiling_of(factors.results[0], splits)
     wanted = hint if divides(hint, shape.dimensions) else own
-    for factor in factors.summed & splits.keys():
+    for factor in sorted(factors.summed & splits.keys()):
         split = splits[factor]
         part = shape.byte_size / math.prod(map(parts, own)) * (1 - 1 / parts(split))
         # A sum that is wanted in parts is a reduce-scatter.

@@ -16,7 +16,7 @@ from xlakit.ops.dynamic import DynamicUpdateSlice
 from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.movement import Broadcast, Pad, Reverse
 from xlakit.passes.core.framework import PassContext
-from xlakit.passes.spmd.pieces.choice import NO_SPLITS, Choice, Hint, chosen
+from xlakit.passes.spmd.pieces.choice import NO_SPLITS, Choice, chosen
 from xlakit.passes.spmd.pieces.emit import Channels, Emitter
 from xlakit.passes.spmd.pieces.local import can_be_unequal, local_op, local_shape, mirrored, tiling_of
 from xlakit.passes.spmd.pieces.partial import combining, contribution, is_plain_sum, spread, total
@@ -229,7 +229,7 @@ class Pieces:
         operands: Sequence[Value],
         scope: Scope,
         wanted: Sequence[Split | None] | None = None,
-        hint: Hint | None = None,
+        hint: Tiling | None = None,
     ) -> Value:
         """The operation on parts if it has a rule, else on whole operands."""
         factors = factors_of(old)
@@ -279,7 +279,7 @@ class Pieces:
         given: Sequence[Piece],
         scope: Scope,
         wanted: Sequence[Split | None] | None = None,
-        hint: Hint | None = None,
+        hint: Tiling | None = None,
         first: Mapping[int, Split] = NO_SPLITS,
     ) -> tuple[list[Tiling], list[Tiling]]:
         """The tilings of operands and results for a choice of factors; ``first`` has those that are split anyway."""
