@@ -70,7 +70,7 @@ def _read(text: str) -> Any:
     if kind == "k":
         return next(k for k in PrimitiveType if k.hlo_name == rest)
     if kind == "e":
-        packed, acc, group, parts, rows, vectors, *flushes = rest.split("_")
+        packed, acc, group, parts, rows, vectors, flushes, unsigned = rest.split("_")
         numbers = map(int, (group, parts, rows, vectors))
-        return Engine("common", _TYPES[packed], _TYPES[acc], *numbers, flushes=bool(flushes))
+        return Engine("common", _TYPES[packed], _TYPES[acc], *numbers, flushes=flushes == "1", unsigned=unsigned)
     return rest

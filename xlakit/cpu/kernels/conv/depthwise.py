@@ -38,10 +38,7 @@ def is_depthwise(geometry: Geometry) -> bool:
 
 def depthwise_engine(geometry: Geometry) -> Engine:
     """The engine of the sums."""
-    engine = choose_engine(*geometry.kinds)
-    if engine.group == 2:
-        engine = replace(engine, packed=engine.acc, group=1)
-    return replace(engine, mr=1, vectors=_VECTORS)
+    return replace(choose_engine(*geometry.kinds).one_by_one(), mr=1, vectors=_VECTORS)
 
 
 def depthwise_tasks(geometry: Geometry, axes: Sequence[Axis]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
@@ -198,8 +197,7 @@ def _is_streamed(product: Product) -> bool:
 
 
 def _vector_engine(product: Product) -> Engine:
-    engine = choose_engine(product.lhs.kind, product.rhs.kind, product.result)
-    return replace(engine, packed=engine.acc, group=1) if engine.group == 2 else engine
+    return choose_engine(product.lhs.kind, product.rhs.kind, product.result).one_by_one()
 
 
 def _with_vectors_last(product: Product) -> Product | None:

@@ -16,6 +16,7 @@ from xlakit.cpu.kernels.gemm.operands import (
     Direction,
     Packer,
     direction_table,
+    in_groups,
     joined,
     rounded_up,
     smaller,
@@ -396,8 +397,9 @@ class GemmEmitter:
         if all(blocking.packs):
             runs, kc = 1, times(runs, kc)
             table = fn.address(fn.module.shared_data("no_distance", bytes(16), align=8))
-        if engine.group == 2:
-            kc = (kc + 1) // 2 if isinstance(kc, int) else (kc + 1) >> 1
+        if engine.group > 1:
+            # Both operands are padded to whole groups of steps.
+            kc = -(-kc // engine.group) if isinstance(kc, int) else in_groups(kc + (engine.group - 1), engine.group)
         next_right = self.sliver * engine.packed.bytes
         if not blocking.packs[1]:
             # With two dimensions, slivers are the outer one.

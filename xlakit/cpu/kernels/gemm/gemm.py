@@ -30,7 +30,7 @@ from xlakit.cpu.kernels.gemm.driver import GemmEmitter
 from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, rounded_up
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
-from xlakit.cpu.kernels.shared.engine import Engine, choose_engine, stored_as_packed
+from xlakit.cpu.kernels.shared.engine import Engine, choose_engine, stored_as_packed, with_fewer_at_once
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module
 from xlakit.options import knob, times
 
@@ -115,10 +115,9 @@ def _engine_of(product: Product) -> Engine:
     engine = _fitted(_tiled(choose_engine(product.lhs.kind, product.rhs.kind, product.result)), rows, columns)
     if engine.mr > _WAYS and engine.vectors == 1 and _rows_conflict(product.lhs):
         engine = replace(engine, mr=_WAYS)
-    if engine.group == 2 and along.size != along.run and along.run % 2:
-        # Pairs of steps would straddle runs.
-        tile = engine.mr if engine.acc.is_float else 4
-        engine = _fitted(replace(engine, name=engine.acc.name, packed=engine.acc, group=1, mr=tile), rows, columns)
+    while along.size != along.run and along.run % engine.group:
+        # Steps that one lane takes at once would straddle runs.
+        engine = _fitted(with_fewer_at_once(engine), rows, columns)
     return engine
 
 

@@ -7,6 +7,7 @@ register at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
 from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, takes_pairs_of_bf16, vectors_of
 from xlakit.cpu.llvm import BF16, I16, I32, Function, Type, Value, vector
@@ -15,6 +16,9 @@ from xlakit.target import has_feature
 
 # Sums of a tile: for each row, for each register of columns, for each part.
 Sums = list[list[tuple[Value, ...]]]
+
+# Four times 128, which is added to elements of 8 bits.
+_BIAS = 0x80808080
 
 # LLVM unrolls small loops by itself; the bodies here are large enough already, and written in vectors.
 NO_UNROLL = ('"llvm.loop.unroll.disable"', '"llvm.loop.vectorize.enable", i1 false')
@@ -54,6 +58,10 @@ def zeros(fn: Function, engine: Engine, rows: int, width: int) -> Sums:
     ]
 
 
+def _width(sums: Sums) -> int:
+    return sum(register[0].type.lanes for register in sums[0])
+
+
 def flatten(sums: Sums) -> list[Value]:
     """The sums of a tile in a row."""
     return [part for row in sums for register in row for part in register]
@@ -70,10 +78,16 @@ def multiply(
     fn: Function, engine: Engine, left: Rows, right: Columns, sums: Sums, runs: Value, kc: Value | int
 ) -> Sums:
     """Add to the sums the products of ``runs`` runs of ``kc`` steps of k each (steps of the engine's group)."""
+    if engine.is_biased:
+        sums = [*sums, *zeros(fn, engine, 1, _width(sums))]
     rows = len(sums)
     with fn.loop(0, runs, carried=flatten(sums), hints=NO_UNROLL) as outer:
         outer.next(*_run(fn, engine, left, right, shaped(engine, outer.carried, rows), outer.index, kc))
-    return shaped(engine, outer.results, rows)
+    made = shaped(engine, outer.results, rows)
+    if not engine.is_biased:
+        return made
+    *made, bias = made
+    return [[(s[0] - b[0],) for s, b in zip(row, bias, strict=True)] for row in made]
 
 
 def _run(
@@ -108,25 +122,25 @@ def _run(
 
 def _spread(fn: Function, engine: Engine, pointer: Value) -> tuple[Value, ...]:
     """The parts of one element of the left operand."""
-    if engine.group == 2:
-        return (fn.load(I32, pointer, align=2),)
+    if engine.group > 1:
+        return (fn.load(I32, pointer, align=engine.packed.bytes),)
     return tuple(fn.load(engine.packed, fn.at(pointer, engine.packed, part)) for part in range(engine.parts))
 
 
 def _products(fn: Function, engine: Engine, pointers: list[Value], start: Value, right: Columns, sums: Sums) -> Sums:
     """One step of k for the whole tile."""
-    width = sum(register[0].type.lanes for register in sums[0])
     across = [
         [
             _register(fn, engine, start, column * engine.group + part * right.part, lanes * engine.group, right)
             for part in range(engine.parts)
         ]
-        for column, lanes in vectors_of(engine, width)
+        for column, lanes in vectors_of(engine, _width(sums))
     ]
     # Row by row, so that an element of the left operand needs a register for a moment only.
     made: Sums = []
-    for pointer, row in zip(pointers, sums, strict=True):
-        element = _spread(fn, engine, pointer)
+    for pointer, row in zip_longest(pointers, sums):
+        # The last row of biased sums is what was added to elements of the left operand times the right one.
+        element = (fn.constant(I32, _BIAS),) if pointer is None else _spread(fn, engine, pointer)
         made.append([])
         for b, register in zip(across, row, strict=True):
             lanes = register[0].type.lanes
@@ -151,6 +165,8 @@ def _product(
         return _fused(fn, -a[1], b[1], real), _fused(fn, a[1], b[0], imaginary)
     if takes_pairs_of_bf16(engine):
         return (_with_pairs_of_bf16(fn, a[0], b[0], sums[0], flushes=engine.flushes),)
+    if engine.group == 4:
+        return (_with_fours(fn, engine, a[0], b[0], sums[0]),)
     if engine.group == 2:
         return (sums[0] + _pairs(fn, a[0], b[0]),)
     if engine.acc.is_int:
@@ -182,6 +198,16 @@ def _pairs(fn: Function, a: Value, b: Value) -> Value:
         for odd in (0, 1)
     ]
     return halves[0][0] * halves[0][1] + halves[1][0] * halves[1][1]
+
+
+def _with_fours(fn: Function, engine: Engine, a: Value, b: Value, sums: Value) -> Value:
+    """For each lane the sum, with four products of integers of 8 bits added."""
+    type = sums.type
+    unsigned, signed = (b, a) if engine.unsigned == "right" else (a, b)
+    name = f"llvm.x86.avx512.vpdpbusd.{8 * type.bytes}"
+    # Older versions of LLVM take the bytes of a lane as one integer, and newer ones both forms.
+    fn.module.declare(name, type, [type] * 3)
+    return fn.call(name, type, sums, unsigned.bits_as(type), signed.bits_as(type))
 
 
 def _with_pairs_of_bf16(fn: Function, a: Value, b: Value, sums: Value, *, flushes: bool) -> Value:

@@ -101,12 +101,14 @@ class Reader:
     engine: Engine
     kind: PrimitiveType
     result: PrimitiveType
+    is_left: bool = False
 
     def packed(self, stored: Value) -> Value:
         """A part of an element as it is packed."""
-        if stored_as_packed(self.engine, self.kind):
-            return stored
-        return to_packed(self.fn, self.engine, self.kind, self.result, stored)
+        value = stored
+        if not stored_as_packed(self.engine, self.kind):
+            value = to_packed(self.fn, self.engine, self.kind, self.result, stored)
+        return value ^ -128 if self.is_left and self.engine.is_biased else value
 
     def at(self, pointer: Value, offset: Value) -> Value:
         """The address ``offset`` elements after ``pointer``."""
@@ -172,11 +174,25 @@ def widened(fn: Function, value: Value, lanes: int) -> Value:
     return fn.shuffle(value, fn.constant(value.type, 0), [*range(count), *[count] * (lanes - count)])
 
 
-def paired(fn: Function, a: Value, b: Value) -> Value:
-    """Lanes of two vectors of I16 side by side; each pair moves as one I32 from here on."""
+def grouped(fn: Function, steps: Sequence[Value]) -> Value:
+    """Lanes of two vectors of I16, or four of I8, side by side; each group moves as one I32 from here on."""
+    lanes = steps[0].type.lanes
+    mixed = list(steps)
+    while len(mixed) > 1:
+        # Of four: the first with the third, the second with the fourth, then both.
+        half = len(mixed) // 2
+        mixed = [_interleaved(fn, a, b) for a, b in zip(mixed[:half], mixed[half:], strict=True)]
+    return mixed[0].bits_as(vector(I32, lanes))
+
+
+def _interleaved(fn: Function, a: Value, b: Value) -> Value:
     lanes = a.type.lanes
-    mixed = fn.shuffle(a, b, [n for lane in range(lanes) for n in (lane, lane + lanes)])
-    return mixed.bits_as(vector(I32, lanes))
+    return fn.shuffle(a, b, [n for lane in range(lanes) for n in (lane, lane + lanes)])
+
+
+def in_groups(steps: Value, group: int) -> Value:
+    """How many whole groups so many steps of k are."""
+    return steps >> group.bit_length() - 1
 
 
 def times(a: Value | int, b: Value | int) -> Value | int:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
-from xlakit.cpu.kernels.gemm.operands import Matrix, Reader, paired, transposed, widened
+from xlakit.cpu.kernels.gemm.operands import Matrix, Reader, grouped, in_groups, transposed, widened
 from xlakit.cpu.kernels.shared.engine import Engine
-from xlakit.cpu.llvm import I16, I32, I64, PTR, Function, Type, Value, vector
+from xlakit.cpu.llvm import I32, I64, PTR, Function, Type, Value, vector
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 
@@ -54,12 +54,12 @@ class PackRows:
             self._across(fn)
         else:
             self._rows(fn)
-        if self.engine.group == 2:
+        if self.engine.group > 1:
             _pad_rows(fn, self.engine)
 
     def _rows(self, fn: Function) -> None:
         engine = self.engine
-        reader = Reader(fn, engine, self.kind, self.result)
+        reader = Reader(fn, engine, self.kind, self.result, is_left=True)
         sources, runs, count, kc, stride, rows, target, length = fn.parameters
         with fn.loop(0, rows, hints=NO_UNROLL) as row:
             own = fn.at(target, engine.packed, row.index * length * engine.parts)
@@ -75,7 +75,7 @@ class PackRows:
     def _across(self, fn: Function) -> None:
         """Pack rows that are neighbors in memory: square blocks are transposed in registers."""
         engine = self.engine
-        reader = Reader(fn, engine, self.kind, self.result)
+        reader = Reader(fn, engine, self.kind, self.result, is_left=True)
         sources, runs, count, kc, stride, rows, target, length = fn.parameters
         lanes, group = engine.lanes, engine.group
         whole_rows, whole_steps = rows & -lanes, kc & -(lanes * group)
@@ -93,13 +93,9 @@ class PackRows:
                     return reader.elements(reader.at(start, step * stride), lanes)[0]
 
                 with fn.loop(0, whole_steps, lanes * group, hints=NO_UNROLL) as step:
-                    if group == 2:
-                        square = [
-                            paired(fn, column(step.index + k), column(step.index + (k + 1)))
-                            for k in range(0, 2 * lanes, 2)
-                        ]
-                    else:
-                        square = [column(step.index + k) for k in range(lanes)]
+                    square = [column(step.index + k) for k in range(lanes * group)]
+                    if group > 1:
+                        square = [grouped(fn, square[k : k + group]) for k in range(0, lanes * group, group)]
                     for k, value in enumerate(transposed(fn, square)):
                         fn.store(value, address(row.index + k, step.index), align=engine.packed.bytes)
                 with fn.loop(whole_steps, kc, hints=NO_UNROLL) as step:
@@ -114,11 +110,12 @@ class PackRows:
 
 
 def _pad_rows(fn: Function, engine: Engine) -> None:
-    """Pair the last element of rows of odd length with a zero."""
+    """Fill up the last group of steps with zeros."""
     _, _, count, kc, _, rows, target, length = fn.parameters
     total = count * kc
-    with fn.if_((total & 1).ne(0)), fn.loop(0, rows, hints=NO_UNROLL) as row:
-        fn.store(fn.constant(engine.packed, 0), fn.at(target, engine.packed, row.index * length + total))
+    with fn.loop(total, total + (-total & (engine.group - 1)), hints=NO_UNROLL) as step:
+        with fn.loop(0, rows, hints=NO_UNROLL) as row:
+            fn.store(fn.constant(engine.packed, 0), fn.at(target, engine.packed, row.index * length + step.index))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +149,12 @@ class PackSlivers:
                 self._along(fn, columns, own)
             else:
                 self._singly(fn, columns, own)
-            if engine.group == 2:
+            if engine.group > 1:
                 total = count * kc
-                with fn.if_((total & 1).ne(0)), fn.loop(0, engine.nr, hints=NO_UNROLL) as column:
-                    fn.store(fn.constant(engine.packed, 0), _packed_address(fn, engine, own, total, column.index))
+                with fn.loop(total, total + (-total & (engine.group - 1)), hints=NO_UNROLL) as step:
+                    with fn.loop(0, engine.nr, hints=NO_UNROLL) as column:
+                        address = _packed_address(fn, engine, own, step.index, column.index)
+                        fn.store(fn.constant(engine.packed, 0), address)
 
     def _across(self, fn: Function) -> None:
         """Pack rows of k, each for all slivers, in the order of memory."""
@@ -164,7 +163,7 @@ class PackSlivers:
         sources, runs, count, kc, stride, slivers, target, distance = fn.parameters
         columns, group, parts = engine.nr, engine.group, engine.parts
 
-        def rows(run: Value, begin: Value | int, end: Value, *, odd: bool = False) -> None:
+        def rows(run: Value, begin: Value | int, end: Value, *, is_whole: bool = True) -> None:
             shift = fn.load(I64, fn.at(runs, I64, run * 2))
             with fn.loop(begin, end, hints=NO_UNROLL) as step, fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
                 source = fn.load(PTR, fn.at(sources, PTR, sliver.index * columns))
@@ -174,11 +173,16 @@ class PackSlivers:
                     return [widened(fn, v, columns) for v in reader.elements(element, width)]
 
                 own = fn.at(target, engine.packed, sliver.index * distance + run * kc * (columns * parts))
-                if group == 2:
-                    low = row(step.index * 2)[0]
-                    high = fn.constant(low.type, 0) if odd else row(step.index * 2 + 1)[0]
-                    address = fn.at(own, I16, step.index * (2 * columns))
-                    fn.store(paired(fn, low, high), address, align=2)
+                if group > 1:
+                    first = step.index * group
+                    steps = [row(first)[0]]
+                    for number in (first + more for more in range(1, group)):
+                        # A group that is not whole is filled up with zeros, in place of the last row read again.
+                        found = row(number if is_whole else number.smin(kc - 1))[0]
+                        zero = fn.constant(found.type, 0)
+                        steps.append(found if is_whole else fn.select(number.compare("slt", kc), found, zero))
+                    address = fn.at(own, engine.packed, first * columns)
+                    fn.store(grouped(fn, steps), address, align=engine.packed.bytes)
                     return
                 for part, value in enumerate(row(step.index)):
                     address = (step.index * parts + part) * columns
@@ -188,8 +192,9 @@ class PackSlivers:
             if group == 1:
                 rows(run.index, 0, kc)
                 return
-            rows(run.index, 0, kc >> 1)
-            rows(run.index, kc >> 1, (kc + 1) >> 1, odd=True)
+            whole = in_groups(kc, group)
+            rows(run.index, 0, whole)
+            rows(run.index, whole, in_groups(kc + (group - 1), group), is_whole=False)
 
     def _along(self, fn: Function, columns: Value, own: Value) -> None:
         """Pack columns whose elements along k are neighbors in memory: square blocks are transposed in registers."""
@@ -197,9 +202,9 @@ class PackSlivers:
         reader = Reader(fn, engine, self.kind, self.result)
         _, runs, count, kc, _, _, _, _ = fn.parameters
         group, lanes = engine.group, engine.lanes
-        # A step of the loops takes ``group`` steps of k; pairs of 16 bits move as 32.
-        element = I32 if group == 2 else engine.packed
-        whole = (kc >> 1) & -lanes if group == 2 else kc & -lanes
+        # A step of the loops takes ``group`` steps of k; what a lane takes at once moves as 32 bits.
+        element = I32 if group > 1 else engine.packed
+        whole = in_groups(kc, group) & -lanes
         with fn.loop(0, count, hints=NO_UNROLL) as run:
             shift = fn.load(I64, fn.at(runs, I64, run.index * 2))
             into = fn.at(own, engine.packed, run.index * kc * engine.nr)
@@ -208,7 +213,7 @@ class PackSlivers:
                 starts = [reader.at(fn.load(PTR, fn.at(columns, PTR, column.index + c)), shift) for c in range(lanes)]
                 with fn.loop(0, whole, lanes, hints=NO_UNROLL) as step:
                     square = [reader.elements(reader.at(s, step.index * group), lanes * group)[0] for s in starts]
-                    if group == 2:
+                    if group > 1:
                         square = [v.bits_as(vector(I32, lanes)) for v in square]
                     for k, value in enumerate(transposed(fn, square)):
                         address = fn.at(into, element, (step.index + k) * engine.nr + column.index)
@@ -234,6 +239,7 @@ class PackSlivers:
 
 def _packed_address(fn: Function, engine: Engine, own: Value, step: Value, column: Value, part: int = 0) -> Value:
     """The address of an element in a packed sliver."""
-    if engine.group == 2:
-        return fn.at(own, engine.packed, (step >> 1) * (2 * engine.nr) + column * 2 + (step & 1))
+    if engine.group > 1:
+        whole, rest = in_groups(step, engine.group), step & (engine.group - 1)
+        return fn.at(own, engine.packed, (whole * engine.nr + column) * engine.group + rest)
     return fn.at(own, engine.packed, (step * engine.parts + part) * engine.nr + column)

@@ -6,13 +6,18 @@ Processors with AVX512-BF16 add two products of BF16 at a time to a sum of F32, 
 give, but that subnormal operands, products and sums are zero. An operand that is nearly zero may meet one that is huge,
 so that is beyond any rounding. So tiles look first whether anything subnormal can come of their operands
 (``bf16_range.py``), and take fused operations if it can, with the same packed operands and the same bits. With the
-option ``flush_subnormals`` they do not look. Products of integers
-of up to 16 bits go in pairs, which LLVM makes VNNI's vpdpwssd of where there is that; their sums are exact.
+option ``flush_subnormals`` they do not look.
+
+Products of integers of up to 16 bits go in pairs, which LLVM makes VNNI's vpdpwssd of where there is that; their sums
+are exact. Those of 8 bits go in fours where there is VNNI's vpdpbusd, which multiplies numbers without a sign by
+numbers with one. Where both operands have a sign, 128 is added to elements of the left one as they are packed, and
+each tile has one more row of sums, of 128 times the right operand, which are subtracted in the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
 from xlakit import options
@@ -30,7 +35,9 @@ class Engine:
 
     packed: the type of packed elements. acc: that of sums. group: how many steps of k one lane takes at once.
     parts: 2 for complex numbers, whose parts are summed apart. The micro-tile, whose sums are in registers, has
-    mr rows of so many ``vectors``. flushes: whether subnormal numbers may be taken for zero.
+    mr rows of so many ``vectors``. flushes: whether subnormal numbers may be taken for zero. unsigned: of products in
+    fours, the operand whose packed elements have no sign: ``right``, ``left``, or ``biased`` for a left one to which
+    128 was added.
     """
 
     name: str
@@ -41,6 +48,7 @@ class Engine:
     mr: int
     vectors: int
     flushes: bool = False
+    unsigned: str = ""
 
     @property
     def lanes(self) -> int:
@@ -56,6 +64,15 @@ class Engine:
     def packed_bytes(self) -> int:
         """Bytes of one packed element."""
         return self.packed.bytes * self.parts
+
+    @property
+    def is_biased(self) -> bool:
+        """Whether 128 is added to packed elements of the left operand."""
+        return self.unsigned == "biased"
+
+    def one_by_one(self) -> Engine:
+        """The engine with the same sums whose lanes take one step of k at a time."""
+        return replace(self, packed=self.acc, group=1, flushes=False, unsigned="") if self.group > 1 else self
 
 
 def choose_engine(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> Engine:
@@ -99,10 +116,46 @@ def _integer_engine(
     if result.bit_width > 32:
         return Engine("i64", I64, I64, group=1, parts=1, mr=8 if has_32_registers else 4, vectors=1)
     # Modulo the width of the result, operands may be cut to it first; what fits 16 bits with a sign goes in pairs.
+    unsigned = _unsigned_operand(kinds, result)
+    if unsigned and has_fours(made_for):
+        return Engine("i8", I8, I32, group=4, parts=1, mr=12, vectors=2, unsigned=unsigned)
     fits = all(result.bit_width <= 16 or _fits_i16(kind) for kind in kinds)
     if fits and made_for.has("avx2"):
-        return Engine("i16", I16, I32, group=2, parts=1, mr=12 if has_32_registers else 6, vectors=2)
+        return _pairs(made_for)
     return Engine("i32", I32, I32, group=1, parts=1, mr=12 if has_32_registers else 4, vectors=2)
+
+
+def _pairs(made_for: Processor) -> Engine:
+    return Engine("i16", I16, I32, group=2, parts=1, mr=12 if made_for.vector_bytes == 64 else 6, vectors=2)
+
+
+def has_fours(made_for: Processor) -> bool:
+    """Whether there is an instruction for four products at a time of integers of 8 bits."""
+    return made_for.vector_bytes == 64 and made_for.registers == 1 and made_for.has("avx512vnni")
+
+
+def _unsigned_operand(kinds: tuple[PrimitiveType, PrimitiveType], result: PrimitiveType) -> str:
+    """Which operand has no sign where products go in fours; empty where they cannot."""
+    if result.bit_width <= 8:
+        # Modulo 256 a sign makes no difference.
+        return "biased"
+    if any(kind is not PrimitiveType.PRED and kind.bit_width > 8 for kind in kinds):
+        return ""
+    fits_unsigned = [kind is PrimitiveType.PRED or not kind.is_signed for kind in kinds]
+    fits_signed = [kind is not PrimitiveType.U8 for kind in kinds]
+    if fits_unsigned[0] and fits_signed[1]:
+        return "left"
+    if fits_unsigned[1] and fits_signed[0]:
+        return "right"
+    return "biased" if all(fits_signed) else ""
+
+
+def with_fewer_at_once(engine: Engine) -> Engine:
+    """The engine with the same sums whose lanes take fewer steps of k at once."""
+    if engine.group > 2:
+        return _pairs(processor())
+    tile = engine.mr if engine.acc.is_float else 4
+    return replace(engine.one_by_one(), name=engine.acc.name, mr=tile)
 
 
 def _fits_i16(kind: PrimitiveType) -> bool:
@@ -123,6 +176,8 @@ def stored_as_packed(engine: Engine, kind: PrimitiveType) -> bool:
         return kind.is_complex and memory_type(kind) is engine.packed
     if takes_pairs_of_bf16(engine):
         return kind is PrimitiveType.BF16
+    if engine.group == 4:
+        return kind in (PrimitiveType.S8, PrimitiveType.U8)
     if kind is PrimitiveType.PRED or kind.is_complex:
         return False
     return memory_type(kind) is engine.packed and not is_narrow(kind)
