@@ -19,8 +19,9 @@ import mpmath
 import numpy as np
 from scipy import special
 
-from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Module, Type, engine
+from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Module, Type, Value, engine, vector
 from xlakit.cpu.math import FUNCTION_NAMES, ULP_BOUNDS, math_function
+from xlakit.target import vector_bytes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -33,20 +34,29 @@ _numbers = count()
 # -- the functions to prove ----------------------------------------------------------------------
 
 
+def loop_over(name: str, kind: Type, lanes: int) -> Module:
+    """A function ``run`` that applies an elementary one to arrays: to so many elements at once, and the rest singly."""
+    arity = 2 if name in BINARY else 1
+    module = Module("proof")
+    run = module.function("run", VOID, [PTR] * (arity + 1) + [I64], external=True)
+    *sources, target, length = run.parameters
+    begin: Value | int = 0
+    for width, end in ((lanes, length & -lanes), (1, length)):
+        type = vector(kind, width)
+        with run.loop(begin, end, width, independent=True) as loop:
+            arguments = [run.load(type, run.at(source, kind, loop.index), align=kind.bytes) for source in sources]
+            run.store(math_function(run, name, *arguments), run.at(target, kind, loop.index), align=kind.bytes)
+        begin = end
+    run.ret()
+    return module
+
+
 class Compiled:
     """A loop over one function, as machine code; called with arrays of equal length, gives an array."""
 
     def __init__(self, name: str, kind: Type) -> None:
         arity = 2 if name in BINARY else 1
-        module = Module("proof")
-        run = module.function("run", VOID, [PTR] * (arity + 1) + [I64], external=True)
-        *sources, target, length = run.parameters
-        with run.loop(0, length, independent=True) as loop:
-            arguments = [run.load(kind, run.at(source, kind, loop.index)) for source in sources]
-            run.store(math_function(run, name, *arguments), run.at(target, kind, loop.index))
-        run.ret()
-        with engine.optimized_module(module.text()) as optimized:
-            self.text = str(optimized)
+        with engine.optimized_module(loop_over(name, kind, vector_bytes() // kind.bytes).text()) as optimized:
             data = engine.emit_object(optimized)
         self.dtype = _DTYPES[kind]
         self._library = engine.Library(f"proof.{next(_numbers)}", data, ["run"], {})

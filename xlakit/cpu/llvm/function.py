@@ -232,13 +232,18 @@ class Function:
         )
 
     def if_else(
-        self, condition: Value, yes: Callable[[], Sequence[Value]], no: Callable[[], Sequence[Value]]
+        self,
+        condition: Value,
+        yes: Callable[[], Sequence[Value]],
+        no: Callable[[], Sequence[Value]],
+        *,
+        likely: bool | None = None,
     ) -> tuple[Value, ...]:
         """Run one of two pieces of code; gives what it gave. Only one is written where it is known which."""
         if condition.constant is not None:
             return tuple(yes() if condition.constant else no())
         then, other, join = self._labels("then", "else", "join")
-        self.emit_void(f"br i1 {condition.text}, label %{then}, label %{other}")
+        self._branch(condition, then, other, likely)
         self._start(then)
         of_yes, end_yes = tuple(yes()), self._label
         self._jump(join)
@@ -255,12 +260,15 @@ class Function:
     def if_(self, condition: Value, *, likely: bool | None = None) -> Generator[None]:
         """Run the block where the condition holds."""
         then, join = self._labels("then", "join")
-        weights = "" if likely is None else f", !prof {self.module.branch_weights(likely=likely)}"
-        self.emit_void(f"br i1 {condition.text}, label %{then}, label %{join}{weights}")
+        self._branch(condition, then, join, likely)
         self._start(then)
         yield
         self._jump(join)
         self._start(join)
+
+    def _branch(self, condition: Value, yes: str, no: str, likely: bool | None) -> None:
+        weights = "" if likely is None else f", !prof {self.module.branch_weights(likely=likely)}"
+        self.emit_void(f"br i1 {condition.text}, label %{yes}, label %{no}{weights}")
 
     # -- loops -----------------------------------------------------------------------------------
 

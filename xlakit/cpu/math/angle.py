@@ -3,11 +3,13 @@
 x times 2/pi is made to as many bits as the closest approach of a float to a multiple of pi/2 asks for. The bits of
 2/pi that only add multiples of 4 to the product do not matter, and those far below it do not either, so that of the
 more than a thousand bits a window of two (single precision) or four doubles (double precision) is enough; where the
-window is depends on the exponent of x.
+window is depends on the exponent of x. In double precision, what is left of an x that is not large takes less: pi/2, as
+a sum of three doubles, is taken away n times.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from functools import cache
 from typing import NamedTuple
@@ -122,8 +124,37 @@ def _table() -> bytes:
     return b"".join(struct.pack("<4d", *row) for row in rows)
 
 
+# Below it, n pi/2 by three doubles lacks 2^30 2^-161, and no f is less than 2^-62.
+NEAR = 2.0**30
+
+
+@cache
+def _half_pi() -> tuple[float, ...]:
+    """pi/2 as a sum of three doubles."""
+    denominator, numerator = _two_over_pi()
+    parts: list[float] = []
+    for _ in range(3):
+        parts.append(numerator / denominator)
+        above, below = parts[-1].as_integer_ratio()
+        numerator, denominator = numerator * below - above * denominator, denominator * below
+    return tuple(parts)
+
+
+def reduce_near(x: Value) -> Angle:
+    """An F64 whose magnitude is below NEAR as an Angle whose quarter is an I64; of infinities and NaN, NaN."""
+    size = absolute(x)
+    first, second, third = _half_pi()
+    shifted = fma(size, 2 / math.pi, DOUBLE.rounder)
+    n = shifted - DOUBLE.rounder
+    # Exact: a multiple of 2^-53, and little more than pi/4 at most.
+    rest = fma(n, -first, size)
+    product, lost = exact_product(n, -second)
+    high, low = exact_sum(rest, product)
+    return Angle(high, fma(n, -third, low + lost), bits_of(shifted))
+
+
 def reduce_double(x: Value) -> Angle:
-    """An F64 as an Angle whose quarter is an I64."""
+    """Any F64 as an Angle whose quarter is an I64."""
     fn = x.function
     size = absolute(x)
     # The exponent, at least that of the first row.

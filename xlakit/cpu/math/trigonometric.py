@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
-from xlakit.cpu.llvm.types import F32, I64
+from xlakit.cpu.llvm.promises import NO_INLINE
+from xlakit.cpu.llvm.types import F32, F64, I64
 from xlakit.cpu.llvm.values import Value
-from xlakit.cpu.math.angle import Angle, reduce_double, reduce_single
+from xlakit.cpu.math.angle import NEAR, Angle, reduce_double, reduce_near, reduce_single
 from xlakit.cpu.math.arithmetic import (
     absolute,
     constant,
@@ -39,23 +41,49 @@ from xlakit.cpu.math.coefficients import (
 
 def sin(x: Value) -> Value:
     """The sine."""
-    return _turned(x, 0)
+    if x.type.element is F32:
+        return _turned_single(x, 0)
+    return _near_or_far(x, lambda x, angle: _turned(x, *_sine_cosine_double(angle), angle.quarter, 0))
 
 
 def cos(x: Value) -> Value:
     """The cosine."""
-    return _turned(x, 1)
-
-
-def _turned(x: Value, quarters: int) -> Value:
-    """The sine of ``x`` plus so many quarters of a turn, 0 or 1."""
     if x.type.element is F32:
-        wide, quarter = reduce_single(x)
-        sine, cosine = _sine_cosine(narrowed(wide), SIN_SINGLE, COS_SINGLE)
-    else:
-        angle = reduce_double(x)
-        quarter = angle.quarter
-        sine, cosine = _sine_cosine_double(angle)
+        return _turned_single(x, 1)
+    return _near_or_far(x, lambda x, angle: _turned(x, *_sine_cosine_double(angle), angle.quarter, 1))
+
+
+def _near_or_far(x: Value, of: Callable[[Value, Angle], Value]) -> Value:
+    """A function of the angle of an F64.
+
+    Each element has the reduction of its own size, so that no result depends on others. That of far ones is long and
+    reads from a table: a vector that has one calls a function that takes lane by lane.
+    """
+    fn, near, is_far = x.function, of(x, reduce_near(x)), absolute(x) >= NEAR
+
+    def with_far() -> list[Value]:
+        name = f"{fn.name}.far"
+        made = fn.module.function(name, x.type, [x.type], attributes=[NO_INLINE])
+        made.effort = fn.effort
+        lanes = made.alloca(x.type)
+        made.store(made.parameters[0], lanes)
+        with made.loop(0, x.type.lanes) as lane:
+            element = made.at(lanes, F64, lane.index)
+            given = made.load(F64, element)
+            made.store(of(given, reduce_double(given)), element)
+        made.ret(made.load(x.type, lanes))
+        return [where(is_far, fn.call(name, x.type, x), near)]
+
+    return fn.if_else(is_far if x.type.lanes == 1 else is_far.any_lane(), with_far, lambda: [near], likely=False)[0]
+
+
+def _turned_single(x: Value, quarters: int) -> Value:
+    wide, quarter = reduce_single(x)
+    return _turned(x, *_sine_cosine(narrowed(wide), SIN_SINGLE, COS_SINGLE), quarter, quarters)
+
+
+def _turned(x: Value, sine: Value, cosine: Value, quarter: Value, quarters: int) -> Value:
+    """The sine of ``x`` plus so many quarters of a turn, 0 or 1, from those of what is left of it."""
     quarter = quarter + quarters
     sign = (quarter << (format_of(x).int.bits - 2)) & format_of(x).sign_bit
     result = negate_if(where((quarter & 1).ne(0), cosine, sine), sign)
@@ -66,16 +94,18 @@ def tan(x: Value) -> Value:
     """The tangent."""
     if x.type.element is F32:
         wide, quarter = reduce_single(x)
-        sine, cosine = _sine_cosine(wide, SIN_WIDE, COS_WIDE)
-        sign = quarter.cast("zext", quarter.type.with_element(I64)) << 63
-    else:
-        angle = reduce_double(x)
-        quarter = angle.quarter
-        sine, cosine = _sine_cosine_double(angle)
-        sign = quarter << 63
+        quarter = quarter.cast("zext", quarter.type.with_element(I64))
+        return negate_if(narrowed(_quotient(*_sine_cosine(wide, SIN_WIDE, COS_WIDE), quarter)), sign_of(x))
+
+    def of(x: Value, angle: Angle) -> Value:
+        return negate_if(_quotient(*_sine_cosine_double(angle), angle.quarter), sign_of(x))
+
+    return _near_or_far(x, of)
+
+
+def _quotient(sine: Value, cosine: Value, quarter: Value) -> Value:
     odd = (quarter & 1).ne(0)
-    result = negate_if(where(odd, cosine, sine) / where(odd, sine, cosine), sign)
-    return negate_if(narrowed(result) if x.type.element is F32 else result, sign_of(x))
+    return negate_if(where(odd, cosine, sine) / where(odd, sine, cosine), quarter << 63)
 
 
 def _sine_cosine(r: Value, of_sine: tuple[float, ...], of_cosine: tuple[float, ...]) -> tuple[Value, Value]:

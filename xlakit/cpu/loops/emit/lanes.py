@@ -24,17 +24,6 @@ from xlakit.errors import InternalError
 from xlakit.ir.traits import Expensive
 from xlakit.ops.elementwise.binary import Add, Divide, Mulhi, Power, Remainder
 from xlakit.ops.elementwise.convert import BitcastConvert, StochasticConvert
-from xlakit.ops.elementwise.elementary import (
-    Cosh,
-    Cosine,
-    Exponential,
-    ExponentialMinusOne,
-    Logistic,
-    Sine,
-    Sinh,
-    Tan,
-    Tanh,
-)
 from xlakit.ops.elementwise.unary import Abs, Sign
 from xlakit.ops.reduction import applied_op
 from xlakit.options import is_plain
@@ -54,12 +43,7 @@ _ALONE_OF_INTEGERS = (Power,)
 _DIVISIONS = (Divide, Remainder)
 # Fewer iterations than this are not worth a vector of their own at the end of a loop.
 _LEAST_LANES = 4
-# Functions that read from tables in double precision, and those of complex numbers that are made of them.
-_WITH_TABLES = (Sine, Cosine, Tan)
-_ALONE_OF_COMPLEX = (
-    *(*_WITH_TABLES, Sinh, Cosh, Tanh, Exponential, ExponentialMinusOne, Logistic, Power),
-    *(BitcastConvert, StochasticConvert),
-)
+_ALONE_OF_COMPLEX = (BitcastConvert, StochasticConvert)
 
 
 # -- which loops -----------------------------------------------------------------------------------
@@ -104,7 +88,7 @@ def _fits(node: Node, group: Group) -> bool:
             alone = isinstance(op, Remainder) if kind.is_floating else kind.bit_width > MOST_BITS_IN_VECTORS
         if kind.is_complex or node.kind.is_complex:
             return not isinstance(op, _ALONE_OF_COMPLEX)
-        return not (alone or (isinstance(op, _WITH_TABLES) and kind is PrimitiveType.F64))
+        return not alone
     if isinstance(node, Reduction):
         if isinstance(node, GuardedReduction) and not _are_fixed(node.bounds, group):
             return False
