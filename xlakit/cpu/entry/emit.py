@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from xlakit.cpu.entry.collective_step import emit_collective
 from xlakit.cpu.entry.effort import lessen_efforts, phases_in
 from xlakit.cpu.entry.probes import Probes
@@ -43,6 +45,8 @@ _MOST_ARRAYS = knob("emit.most_arrays", 128, 2)
 # In longer programs kernels stay functions: LLVM's time grows faster than the size of a function.
 _MOST_INLINED = knob("emit.most_inlined", 48, 0, 1000)
 _MOST_INLINED_LINES = knob("emit.most_inlined_lines", 1200, 0, 100_000)
+# Constants of up to so many bytes are part of the code, so that what kernels in the entry load of them is known to LLVM.
+_FOLDED_BYTES = knob("emit.folded_bytes", 256, 0, 4096)
 # After how many nanoseconds of estimated work a loop looks at the clock, and a kernel that one thread computes.
 _POLL_NANOSECONDS = knob("emit.poll_nanoseconds", 1_000_000.0, 100.0)
 
@@ -126,6 +130,8 @@ class EntryWriter:
         if own.space is Space.RESULT:
             return fn.load(PTR, fn.at(results, PTR, own.number))
         if own.space is Space.CONSTANT and self._constants is not None:
+            if self._inlines and 0 < own.size <= _FOLDED_BYTES.value:
+                return self._folded(own)
             return fn.load(PTR, fn.at(self._constants, PTR, own.number))
         if own.space is Space.VARIABLE:
             found = self._variables.get(own)
@@ -133,6 +139,11 @@ class EntryWriter:
                 found = self._variables[own] = fn.alloca(I64, max(1, -(-own.size // 8)), align=16)
             return found
         return fn.at(self._arena, I8, own.offset)
+
+    def _folded(self, own: BufferSlice) -> Value:
+        """A constant as data of the module."""
+        data = np.ascontiguousarray(self._plan.program.constants[own.number]).tobytes()
+        return self._fn.address(self._module.shared_data(f"constant_{own.number}", data))
 
     def _table(self, values: Sequence[HloValue]) -> Value:
         fn = self._fn
