@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from xlakit.cpu.llvm import Function
 from xlakit.cpu.loops.ir.index import Node
+from xlakit.cpu.loops.ir.keys import Keys, keys_for
 from xlakit.cpu.loops.ir.nodes import Constant
 from xlakit.cpu.loops.ir.tracer import Index, Tracer, as_kind
 from xlakit.cpu.scalars import Scalar
@@ -16,8 +18,10 @@ from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ops.elementwise.binary import Add, Maximum, Minimum
-from xlakit.ops.reduction import Reduce, applied_op, identity_element
+from xlakit.ops.reduction import Reduce, applied_op, identity_element, reducer_op
 from xlakit.ops.shared.numerics import to_double
+from xlakit.passes.core.computation_builder import binary_computation
+from xlakit.passes.core.framework import PassContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,8 @@ class Reducer:
     computation: Computation
     inputs: tuple[Node, ...]
     initial: tuple[Node, ...]
+    # That of which it reduces the keys.
+    keys: Keys | None = None
 
     @property
     def kinds(self) -> tuple[PrimitiveType, ...]:
@@ -36,10 +42,16 @@ class Reducer:
 
     def result(self, fn: Function, part: int, value: Scalar) -> Scalar:
         """The value of the reduction in the end, rounded to its type."""
+        if self.keys is not None:
+            return self.keys.undone(fn, as_real(value))
         kind = self.kinds[part]
         if kind.is_complex or isinstance(applied_op(self.computation), (Maximum, Minimum)):
             return value
         return rounded(fn, kind, as_real(value))
+
+    def partial(self, fn: Function, values: Sequence[Scalar]) -> list[Scalar]:
+        """Values of the reduction before its end, not rounded, as values of its operands' types."""
+        return [v if self.keys is None else self.keys.undone(fn, as_real(v)) for v in values]
 
     def starts_neutral(self) -> bool:
         """Whether it starts from its identity, so that parts of it can be reduced separately."""
@@ -58,7 +70,13 @@ def trace_reducer(tracer: Tracer, reduce: Instruction, index: Index) -> Reducer:
         for array, init in zip(reduce.operands[:count], inits, strict=True)
     ]
     initial = [tracer.element(init, ()) for init in inits]
-    return Reducer(reduce, reduce.op_as(Reduce).to_apply, tuple(inputs), tuple(initial))
+    computation = reduce.op_as(Reduce).to_apply
+    op = reducer_op(computation)
+    keys = keys_for(op, inputs[0]) if op is not None and count == 1 else None
+    if op is None or keys is None:
+        return Reducer(reduce, computation, tuple(inputs), tuple(initial))
+    combination = binary_computation(op.opcode, op, keys.integers, PassContext())
+    return Reducer(reduce, combination, (keys.of(inputs[0]),), (keys.of(initial[0]),), keys)
 
 
 def part_kind(reduce: Instruction, part: int) -> PrimitiveType:

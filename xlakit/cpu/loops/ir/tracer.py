@@ -18,6 +18,7 @@ from xlakit.cpu.loops.ir.nodes import (
     Divided,
     Guarded,
     JoinBits,
+    Load,
     Part,
     Position,
     Reduction,
@@ -32,7 +33,7 @@ from xlakit.ir.operation import OPERATIONS
 from xlakit.ops.data import Constant as ConstantOp, GetTupleElement, Iota, Parameter
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice
-from xlakit.ops.elementwise.convert import Convert
+from xlakit.ops.elementwise.convert import BitcastConvert, Convert
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
 from xlakit.ops.reduction import Map, Reduce
@@ -366,7 +367,7 @@ class Tracer:
         operand = instruction.operands[0]
         kind, source = instruction.shape.element_type, operand.shape.element_type
         if kind.bit_width == source.bit_width:
-            return Apply(kind, instruction.op, [self.element(operand, index)])
+            return bits_of(self.element(operand, index), kind)
         if kind.bit_width < source.bit_width:
             return SplitBits(kind, self.element(operand, index[:-1]), index[-1])
         count = kind.bit_width // source.bit_width
@@ -399,6 +400,14 @@ def _sum_of(kind: PrimitiveType) -> Computation:
 def as_kind(node: Node, kind: PrimitiveType) -> Node:
     """A node converted to an element type."""
     return node if node.kind is kind else Apply(kind, Convert(), [node])
+
+
+def bits_of(node: Node, kind: PrimitiveType) -> Node:
+    """The bits of a node as another type of the same width."""
+    if isinstance(node, Load) and node.kind.is_floating and kind.is_integral:
+        # Narrow floats are not widened only to have their bits read, and a NaN keeps its own.
+        return Load(kind, node.array, node.offset, node.count)
+    return Apply(kind, BitcastConvert(), [node])
 
 
 def _position(kind: PrimitiveType, index: Affine) -> Node:

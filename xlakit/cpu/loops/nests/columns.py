@@ -240,7 +240,8 @@ def _finish_part(
     base = part.number * reduced.results + row + strip.begin
 
     def body(index: Value) -> None:
-        store_parts(emitter, reduced, part.parts, base + index, _get(emitter, plan, accumulators, index))
+        values = _get(emitter, plan, accumulators, index)
+        store_parts(emitter, reduced, plan.reducers, part.parts, base + index, values)
 
     _over_strip(emitter, strip, (), body)
 

@@ -6,6 +6,7 @@ The number of parts depends on sizes alone, so that the result does not depend o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from xlakit.cpu.llvm import I8, Function, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
@@ -59,12 +60,21 @@ def scratch_offsets(reduced: Reduced, parts: int) -> tuple[list[int], int]:
     return offsets, end
 
 
-def store_parts(emitter: Emitter, reduced: Reduced, parts: int, number: Value, values: Sequence[Scalar]) -> None:
+def store_parts(
+    emitter: Emitter,
+    reduced: Reduced,
+    reducers: Sequence[Reducer],
+    parts: int,
+    number: Value,
+    values: Sequence[Scalar],
+) -> None:
     """Write the results of one part; ``number`` is the part's number times the results, plus the result's."""
     fn = emitter.fn
     scratch = emitter.arrays[reduced.arrays + len(reduced.roots)]
     offsets, _ = scratch_offsets(reduced, parts)
-    for kind, offset, value in zip(kinds_of(reduced), offsets, values, strict=True):
+    left = iter(values)
+    found = [v for f in reducers for v in f.partial(fn, list(islice(left, len(f.kinds))))]
+    for kind, offset, value in zip(kinds_of(reduced), offsets, found, strict=True):
         store(fn, kind, value, fn.at(scratch, I8, offset), number)
 
 

@@ -266,7 +266,7 @@ def _write_parts(module: Module, name: str, reduced: Reduced, plan: Plan, parts:
                 results = pass_over(emitter, stage, levels, initial, known)
                 row = Affine(tuple(zip(plan.row_variables, strides, strict=True)))
                 number = task.index * reduced.results + emitter.index(row)
-                store_parts(emitter, reduced, parts, number, results)
+                store_parts(emitter, reduced, stage.reducers, parts, number, results)
 
             nest(emitter, rows, nodes, body, independent=False)
     return Phase(fn.name, parts, cost)
