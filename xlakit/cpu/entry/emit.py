@@ -45,7 +45,7 @@ _MOST_ARRAYS = knob("emit.most_arrays", 128, 2)
 # In longer programs kernels stay functions: LLVM's time grows faster than the size of a function.
 _MOST_INLINED = knob("emit.most_inlined", 48, 0, 1000)
 _MOST_INLINED_LINES = knob("emit.most_inlined_lines", 1200, 0, 100_000)
-# Constants of up to so many bytes are part of the code, so that what kernels in the entry load of them is known to LLVM.
+# Constants of up to so many bytes are part of the code, so that LLVM knows what kernels in the entry load of them.
 _FOLDED_BYTES = knob("emit.folded_bytes", 256, 0, 4096)
 # After how many nanoseconds of estimated work a loop looks at the clock, and a kernel that one thread computes.
 _POLL_NANOSECONDS = knob("emit.poll_nanoseconds", 1_000_000.0, 100.0)

@@ -74,6 +74,15 @@ def test_vectors(kind):
     check(NN, (3, 130), (130, 1001), kinds, kind="few_rows")
 
 
+@pytest.mark.parametrize("kinds", [(P.C64,) * 3, (P.C128,) * 3, (P.F32, P.C64, P.C64), (P.C64, P.F32, P.C64)], ids=str)
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_few_complex_rows(rows, kinds):
+    check(NN, (rows, 130), (130, 1001), kinds, kind="few_rows")
+    check(TN, (21, rows), (21, 5000), kinds, kind="few_rows")
+    batched = Dot(lhs_batch_dims=(0,), rhs_batch_dims=(0,), lhs_contracting_dims=(2,), rhs_contracting_dims=(1,))
+    check(batched, (3, rows, 70), (3, 70, 1000), kinds, kind="few_rows")
+
+
 def test_a_few_rows_whose_sums_are_more_than_fit_the_cache():
     with compiling(knobs={"gemm_few_rows.most_rows": 9, "gemm_few_rows.sums_bytes": 128, "dot.streamed": 1}):
         check(NN, (9, 20), (20, 150), (P.F64,) * 3, kind="few_rows")

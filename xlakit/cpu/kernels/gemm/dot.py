@@ -187,12 +187,11 @@ def _is_streamed(product: Product) -> bool:
     rows, columns, depth = product.sizes
     across = product.rhs.across
     return (
-        rows <= MOST_ROWS.value
+        rows * choose_engine(product.lhs.kind, product.rhs.kind, product.result).parts <= MOST_ROWS.value
         and depth >= 16
         and columns * depth >= _STREAMED.value
         and len(across.dims) == 1
         and across.stride == 1
-        and choose_engine(product.lhs.kind, product.rhs.kind, product.result).parts == 1
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xlakit import machine
-from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
+from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, with_product
 from xlakit.cpu.kernels.gemm.operands import Packer, smaller
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.gemm.store import Output
@@ -17,7 +17,7 @@ from xlakit.cpu.kernels.shared.engine import Engine, acc_vector
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.scalars.memory import memory_type
+from xlakit.cpu.scalars.memory import element_type
 from xlakit.options import knob
 
 MOST_ROWS = knob("gemm_few_rows.most_rows", 4, 0, 1, 9, tries=(0, 8))
@@ -27,7 +27,7 @@ _SUMS_BYTES = knob("gemm_few_rows.sums_bytes", lambda: machine.current().l1 // 2
 
 def columns_per_task(engine: Engine, rows: int, columns: int) -> int:
     """The columns of a task."""
-    most = _SUMS_BYTES.value // (rows * engine.acc.bytes)
+    most = _SUMS_BYTES.value // (rows * engine.parts * engine.acc.bytes)
     # About a page, but short enough for a task for each thread.
     wanted = min(most, max(1024, -(-columns // 8)))
     # A vector of sums for each row at the least.
@@ -44,7 +44,7 @@ def emit_few_rows(module: Module, engine: Engine, product: Product) -> Function:
             (f"there are at most {MOST_ROWS.value} rows", 0 < rows <= MOST_ROWS.value),
             ("there are columns", columns > 0 and product.columns.size == across.size),
             ("columns are contiguous", len(across.dims) == 1 and across.stride == 1),
-            ("elements are computed one by one", engine.group == engine.parts == 1),
+            ("elements are computed one by one", engine.group == 1),
             ("operands have as many steps of k", product.lhs.along.size == product.rhs.along.size),
         ],
     )
@@ -69,8 +69,8 @@ class _Emitter:
         fn, engine, product = self.fn, self.engine, self.product
         table, begin, end = fn.parameters
         tables = [fn.load(PTR, fn.at(table, PTR, n)) for n in product.arrays]
-        factors_bytes = -(-self.rows * self.depth * engine.packed.bytes // 64) * 64
-        scratch = acquire(fn, factors_bytes + self.rows * self.task_columns * engine.acc.bytes)
+        factors_bytes = -(-self.rows * engine.parts * self.depth * engine.packed.bytes // 64) * 64
+        scratch = acquire(fn, factors_bytes + self._sums_bytes)
         self.factors = scratch
         self.sums = fn.at(scratch, engine.packed, factors_bytes // engine.packed.bytes)
         blocks = -(-self.columns // self.task_columns)
@@ -79,7 +79,7 @@ class _Emitter:
             first = task.index.integer("urem", blocks) * self.task_columns
             kinds = product.lhs.kind, product.rhs.kind, product.result
             bases = [
-                fn.at(array, memory_type(kind), direction.offset(fn, batch))
+                fn.at(array, element_type(kind), direction.offset(fn, batch))
                 for array, kind, direction in zip(tables, kinds, product.batches, strict=True)
             ]
             self.rhs = Packer(fn, engine, product.rhs, bases[1], product.result)
@@ -90,14 +90,15 @@ class _Emitter:
 
     def _pack_factors(self, lhs: Packer) -> None:
         """Pack the rows of lhs, with the elements of all rows at one step of k next to each other."""
-        fn, engine, along = self.fn, self.engine, self.product.lhs.along
+        fn, along = self.fn, self.product.lhs.along
         with fn.loop(0, self.rows, hints=NO_UNROLL) as row, fn.loop(0, self.depth, independent=True) as k:
-            value = lhs.elements(lhs.across(row.index) + along.offset(fn, k.index), 1)[0]
-            fn.store(value, fn.at(self.factors, engine.packed, k.index * self.rows + row.index))
+            values = lhs.elements(lhs.across(row.index) + along.offset(fn, k.index), 1)
+            for part, value in enumerate(values):
+                fn.store(value, self._factor_address(k.index, row.index, part))
 
     def _block(self, first: Value, width: Value) -> None:
-        fn, engine = self.fn, self.engine
-        fn.fill(self.sums, 0, self.rows * self.task_columns * engine.acc.bytes)
+        fn = self.fn
+        fn.fill(self.sums, 0, self._sums_bytes)
         whole = self.depth // self.streams * self.streams
         with fn.loop(0, whole, self.streams, hints=NO_UNROLL) as k:
             self._streams(k.index, self.streams, first, width)
@@ -105,10 +106,7 @@ class _Emitter:
             self._streams(k.index, 1, first, width)
 
         def finish(column: Value, lanes: int) -> None:
-            sums = [
-                [(fn.load(acc_vector(engine, lanes), self._sum_address(row, column), align=engine.acc.bytes),)]
-                for row in range(self.rows)
-            ]
+            sums = [[self._sums(row, column, lanes)] for row in range(self.rows)]
             self.output.store_tile(sums, fn.i64(0), first + column, lanes)
 
         self._columns(width, finish)
@@ -120,24 +118,21 @@ class _Emitter:
         starts = [self.rhs.across(first) + along.offset(fn, k + n) for n in range(count)]
         factors = [
             [
-                fn.load(engine.packed, fn.at(self.factors, engine.packed, (k + n) * self.rows + row))
+                [fn.load(engine.packed, self._factor_address(k + n, row, part)) for part in range(engine.parts)]
                 for n in range(count)
             ]
             for row in range(self.rows)
         ]
 
         def add(column: Value, lanes: int) -> None:
-            elements = [self.rhs.elements(start + column, lanes)[0] for start in starts]
+            elements = [self.rhs.elements(start + column, lanes) for start in starts]
             for row in range(self.rows):
-                address = self._sum_address(row, column)
-                total = fn.load(acc_vector(engine, lanes), address, align=engine.acc.bytes)
+                total = self._sums(row, column, lanes)
                 for factor, element in zip(factors[row], elements, strict=True):
-                    spread = fn.splat(factor, lanes) if lanes > 1 else factor
-                    if engine.acc.is_int:
-                        total = total + spread * element
-                    else:
-                        total = fn.intrinsic("llvm.fmuladd", total.type, spread, element, total)
-                fn.store(total, address, align=engine.acc.bytes)
+                    spread = [fn.splat(f, lanes) if lanes > 1 else f for f in factor]
+                    total = with_product(fn, engine, spread, element, total)
+                for part, value in enumerate(total):
+                    fn.store(value, self._sum_address(row, column, part), align=engine.acc.bytes)
 
         self._columns(width, add)
 
@@ -152,5 +147,21 @@ class _Emitter:
             with fn.if_(whole.ne(width)):
                 body(whole, tail)
 
-    def _sum_address(self, row: int, column: Value) -> Value:
-        return self.fn.at(self.sums, self.engine.acc, column + row * self.task_columns)
+    @property
+    def _sums_bytes(self) -> int:
+        return self.rows * self.engine.parts * self.task_columns * self.engine.acc.bytes
+
+    def _sums(self, row: int, column: Value, lanes: int) -> tuple[Value, ...]:
+        """The parts of neighboring sums."""
+        fn, engine = self.fn, self.engine
+        addresses = [self._sum_address(row, column, part) for part in range(engine.parts)]
+        return tuple(fn.load(acc_vector(engine, lanes), address, align=engine.acc.bytes) for address in addresses)
+
+    def _sum_address(self, row: int, column: Value, part: int) -> Value:
+        number = row * self.engine.parts + part
+        return self.fn.at(self.sums, self.engine.acc, column + number * self.task_columns)
+
+    def _factor_address(self, k: Value, row: Value | int, part: int) -> Value:
+        engine = self.engine
+        number = (k * self.rows + row) * engine.parts + part
+        return self.fn.at(self.factors, engine.packed, number)

@@ -145,7 +145,7 @@ def _products(fn: Function, engine: Engine, pointers: list[Value], start: Value,
         for b, register in zip(across, row, strict=True):
             lanes = register[0].type.lanes
             spread = [fn.splat(e, lanes) if lanes > 1 else e for e in element]
-            made[-1].append(_product(fn, engine, spread, b, register))
+            made[-1].append(with_product(fn, engine, spread, b, register))
     return made
 
 
@@ -156,9 +156,10 @@ def _register(fn: Function, engine: Engine, start: Value, first: int, lanes: int
     return right.convert(found) if right.convert is not None else found
 
 
-def _product(
+def with_product(
     fn: Function, engine: Engine, a: Sequence[Value], b: Sequence[Value], sums: tuple[Value, ...]
 ) -> tuple[Value, ...]:
+    """The parts of sums to which a product is added; those of its factors are vectors like these."""
     if engine.parts == 2:
         real = _fused(fn, a[0], b[0], sums[0])
         imaginary = _fused(fn, a[0], b[1], sums[1])
