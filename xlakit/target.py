@@ -61,8 +61,10 @@ class Processor:
 
     @property
     def text(self) -> str:
-        """All features, as LLVM takes them."""
-        return ",".join(self.features)
+        """All features, as LLVM takes them, and how it is to choose among instructions."""
+        # AMD's processors gather by microcode: it takes longer than single loads do, and a miss holds up all lanes.
+        tuning = ("+prefer-no-gather",) if self.name.startswith("znver") else ()
+        return ",".join((*self.features, *tuning))
 
     def with_vectors(self, width: int) -> Processor:
         """The same with vectors of so many bytes.

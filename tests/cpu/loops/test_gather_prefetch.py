@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import xlakit as xla
+import xlakit.cpu.loops.emit.gather_prefetch
+from xlakit.options import compiling
 
 P = xla.PrimitiveType
 
@@ -16,11 +18,17 @@ ENTRY e {{
 }}"""
 
 
+def always(text):
+    """The program, compiled as if its loops computed much else."""
+    with compiling(knobs={"gather_prefetch.least_cycles": 0.0}):
+        return xla.compile(xla.HloModule.from_text(text), backend="cpu")
+
+
 @pytest.mark.parametrize("count", [1, 63, 64, 1000, 40_000, 65_536])
 @pytest.mark.parametrize(("kind", "index"), [("f32", "s32"), ("c64", "u8"), ("bf16", "s64")])
 def test_single_elements(count, kind, index):
     text = PROGRAM.format(rows=700, columns=1500, kind=kind, index=index, count=count)
-    compiled = xla.compile(xla.HloModule.from_text(text), backend="cpu")
+    compiled = always(text)
     assert "llvm.prefetch" in compiled.llvm_ir() or count == 1
     rng = np.random.default_rng(count)
     type_of = {p.hlo_name: p.dtype for p in (P.F32, P.C64, P.BF16, P.S32, P.U8, P.S64)}
@@ -39,8 +47,24 @@ def test_small_tables_and_rows_are_read_as_they_come():
       ROOT r = f32[1000,512] gather(table, places), offset_dims={1}, collapsed_slice_dims={0},
         start_index_map={0}, index_vector_dim=1, slice_sizes={1,512}
     }"""
-    for text in (small, rows):
-        assert "llvm.prefetch" not in xla.compile(xla.HloModule.from_text(text), backend="cpu").llvm_ir()
+    # Each element is from one row, wherever that is.
+    within = """HloModule within
+    ENTRY e {
+      table = f32[20000,512] parameter(0)
+      places = s32[100] parameter(1)
+      ROOT r = f32[20000,100] gather(table, places), offset_dims={0}, collapsed_slice_dims={1},
+        start_index_map={1}, index_vector_dim=1, slice_sizes={20000,1}
+    }"""
+    for text in (small, rows, within):
+        assert "llvm.prefetch" not in always(text).llvm_ir()
+
+
+@pytest.mark.parametrize(("operation", "waits"), [("negate", False), ("cosine", True)])
+def test_loops_that_compute_little_prefetch_nothing(operation, waits):
+    gathered = PROGRAM.format(rows=700, columns=1500, kind="f32", index="s32", count=4000)
+    text = gathered.replace("ROOT r =", "g =").rpartition("}")[0] + f"\n  ROOT r = f32[4000] {operation}(g)\n}}"
+    compiled = xla.compile(xla.HloModule.from_text(text), backend="cpu")
+    assert ("llvm.prefetch" in compiled.llvm_ir()) is waits
 
 
 def test_a_few_elements_far_apart_at_each_place():
@@ -53,5 +77,4 @@ def test_a_few_elements_far_apart_at_each_place():
     }"""
     table = np.arange(3 * 90001).reshape(3, 90001).astype(np.complex64)
     places = np.random.default_rng(0).integers(0, 90001, 1000).astype(np.int32)
-    compiled = xla.compile(xla.HloModule.from_text(text), backend="cpu")
-    np.testing.assert_array_equal(compiled(table, places), table[:, places].T)
+    np.testing.assert_array_equal(always(text)(table, places), table[:, places].T)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import xlakit as xla
+import xlakit.cpu.loops.emit.kernel
 from xlakit.options import compiling
 
 TYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "f64": np.float64}

@@ -1,6 +1,7 @@
 """Elements that are read at computed indices: a strip of the loop prefetches them before it reads them.
 
-Out-of-order execution overlaps the misses of a few iterations only; a prefetch does not wait at all.
+Out-of-order execution overlaps the misses of as many iterations as are in its window: where they compute much, of a few
+only. A prefetch does not wait at all.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from xlakit import machine
 from xlakit.cpu.llvm import Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.ir.cost import element_cost
-from xlakit.cpu.loops.ir.index import Node, Opaque
+from xlakit.cpu.loops.ir.index import Affine, Node, Opaque, Variable
 from xlakit.cpu.loops.ir.nodes import Load, Reduction
 from xlakit.cpu.loops.ir.walking import unconditional
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import cost_model
 
 if TYPE_CHECKING:
     from xlakit.cpu.loops.emit.levels import Level
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 _ITERATIONS = knob("gather_prefetch.iterations", 64, 8)
 # Of smaller arrays most is in the second cache, or soon will be.
 _FAR_BYTES = knob("gather_prefetch.far_bytes", lambda: 2 * machine.current().l2, 0, tries=(0, 1 << 62))
+# Of iterations that take less the window has so many that prefetches are only more work.
+_LEAST_CYCLES = knob("gather_prefetch.least_cycles", 4.0, 0.0, tries=(0.0, 1e9))
 # Indices are computed twice, which must cost little against the wait for memory.
 _MOST_NANOSECONDS = knob("gather_prefetch.most_nanoseconds", 4.0, 100.0)
 
@@ -34,6 +38,9 @@ _MOST_NANOSECONDS = knob("gather_prefetch.most_nanoseconds", 4.0, 100.0)
 @contextmanager
 def strips(emitter: Emitter, level: Level, nodes: Sequence[Node]) -> Generator[Level]:
     """The innermost loop, or strips of it: the scattered elements that a strip reads are prefetched before it."""
+    if element_cost(nodes) < cost_model().cycles(_LEAST_CYCLES.value):
+        yield level
+        return
     # Where a short loop is written out inside, what depends on that is not known yet.
     far = [n for n in _gathered_loads(nodes, level.group) if emitter.is_open(n.variables - set(level.group.variables))]
     if not far:
@@ -56,6 +63,10 @@ def _number(emitter: Emitter, number: Value | int) -> Value:
     return emitter.fn.i64(number) if isinstance(number, int) else number
 
 
+def _variables(atom: Variable | Opaque) -> frozenset[Variable]:
+    return atom.node.variables if isinstance(atom, Opaque) else frozenset((atom,))
+
+
 def _gathered_loads(nodes: Sequence[Node], group: Group) -> list[Load]:
     """The loads that every iteration of a loop does, each somewhere else in a large array."""
     own = set(group.variables)
@@ -68,8 +79,10 @@ def _gathered_loads(nodes: Sequence[Node], group: Group) -> list[Load]:
         seen.add(node)
         stack.extend(unconditional(node))
         if isinstance(node, Load):
-            low, high = node.offset.bounds
-            indices = [a.node for a, _ in node.offset.terms if isinstance(a, Opaque) and a.node.variables & own]
+            # What this loop reads lies between these; loops around it go on from there.
+            moving = [(a, n) for a, n in node.offset.terms if _variables(a) & own]
+            low, high = Affine(tuple(moving)).bounds
+            indices = [a.node for a, _ in moving if isinstance(a, Opaque)]
             if (
                 indices
                 and (high - low) * node.kind.byte_width >= _FAR_BYTES.value
