@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from xlakit.cpu.llvm import F32, I1, Effort, Function, Value, integer
 from xlakit.cpu.math import math_function
+from xlakit.cpu.math.remainder import remainder as remainder_of_f32
 from xlakit.cpu.scalars import division
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.operation import Op
@@ -39,13 +40,11 @@ def _divide(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
 
 
 def _remainder(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
-    if kind.is_floating:
-        return fn.call(_float_remainder(fn, a), a.type, a, b)
-    return division.remainder(fn, kind, a, b)
-
-
-def _float_remainder(fn: Function, like: Value) -> str:
-    return fn.module.declare("fmodf" if like.type is F32 else "fmod", like.type, [like.type, like.type])
+    if not kind.is_floating:
+        return division.remainder(fn, kind, a, b)
+    if kind is not PrimitiveType.F64:
+        return remainder_of_f32(fn, a, b)
+    return fn.call(fn.module.declare("fmod", a.type, [a.type, a.type]), a.type, a, b)
 
 
 def _power(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:

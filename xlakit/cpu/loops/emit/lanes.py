@@ -85,7 +85,8 @@ def _fits(node: Node, group: Group) -> bool:
         op, kind = node.op, node.arguments[0].kind
         alone = isinstance(op, _ALONE) or (isinstance(op, _ALONE_OF_INTEGERS) and not kind.is_floating)
         if isinstance(op, _DIVISIONS):
-            alone = isinstance(op, Remainder) if kind.is_floating else kind.bit_width > MOST_BITS_IN_VECTORS
+            calls = isinstance(op, Remainder) and kind is PrimitiveType.F64
+            alone = calls if kind.is_floating else kind.bit_width > MOST_BITS_IN_VECTORS
         if kind.is_complex or node.kind.is_complex:
             return not isinstance(op, _ALONE_OF_COMPLEX)
         return not alone
