@@ -5,6 +5,7 @@ import pytest
 from evaluating import build, ints, s32, same
 
 import xlakit as xla
+from xlakit.options import compiling
 
 
 def kept(x):
@@ -205,3 +206,47 @@ def test_a_state_that_a_call_reads_in_two_kernels_is_not_overwritten_by_the_firs
         return xla.get_tuple_element(found, 0), y + xla.get_tuple_element(found, 1)
 
     _repeated(step, ints([4, 2, 3, 1, 9]), ints([1, 5, 2]))
+
+
+def test_small_constants_of_a_loop_are_part_of_its_code():
+    text = """HloModule traces
+    add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+    body {
+      state = (s32[], f32[2,2], f32[]) parameter(0)
+      n = s32[] get-tuple-element(state), index=0
+      one = s32[] constant(1)
+      next = s32[] add(n, one)
+      x = f32[2,2] get-tuple-element(state), index=1
+      sum = f32[] get-tuple-element(state), index=2
+      mask = pred[2,2] constant({{1, 0}, {0, 1}})
+      zero = f32[] constant(0)
+      zeros = f32[2,2] broadcast(zero), dimensions={}
+      diagonal = f32[2,2] select(mask, x, zeros)
+      trace = f32[] reduce(diagonal, zero), dimensions={0,1}, to_apply=add
+      more = f32[] add(sum, trace)
+      y = f32[2,2] transpose(x), dimensions={1,0}
+      ROOT after = (s32[], f32[2,2], f32[]) tuple(next, y, more)
+    }
+    condition {
+      state = (s32[], f32[2,2], f32[]) parameter(0)
+      n = s32[] get-tuple-element(state), index=0
+      end = s32[] constant(70)
+      ROOT goes_on = pred[] compare(n, end), direction=LT
+    }
+    ENTRY e {
+      x = f32[2,2] parameter(0)
+      n = s32[] constant(0)
+      zero = f32[] constant(0)
+      start = (s32[], f32[2,2], f32[]) tuple(n, x, zero)
+      end = (s32[], f32[2,2], f32[]) while(start), condition=condition, body=body
+      ROOT sum = f32[] get-tuple-element(end), index=2
+    }"""
+    module = xla.HloModule.from_text(text)
+    folded = xla.compile(module)
+    with compiling(plain="inline"):
+        plain = xla.compile(module)
+    x = np.float32([[1, 2], [3, 4]])
+    assert folded(x) == plain(x) == 350
+    mask = 'c"\\01\\00\\00\\01"'
+    assert mask in folded.llvm_ir(optimized=False)
+    assert mask not in plain.llvm_ir(optimized=False)
