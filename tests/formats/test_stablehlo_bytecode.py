@@ -17,7 +17,9 @@ jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
 lax = pytest.importorskip("jax.lax")
 mlir = pytest.importorskip("jaxlib._jax").mlir
+dialect = pytest.importorskip("jaxlib.mlir.dialects.stablehlo")
 
+VERSION = dialect.get_current_version()
 RANDOM = np.random.default_rng(3)
 SQUARE = RANDOM.integers(-3, 4, (4, 4)).astype(np.float32)
 ROW = np.float32([0.25, -0.0, np.nan, np.inf])
@@ -68,6 +70,9 @@ def constants():
         jnp.bfloat16(1.5),
         np.zeros((0, 3)),
         np.ones(9, bool),
+        jnp.array([1, -8, 7], jnp.int4),
+        jnp.array([3, 0, 2], jnp.uint2),
+        jnp.array([0.5, -6], jnp.float4_e2m1fn),
     )
 
 
@@ -104,6 +109,7 @@ def converted(x):
         x.astype(jnp.bfloat16),
         lax.bitcast_convert_type(x, jnp.int32),
         x + 0j,
+        [lax.convert_element_type(x + 2j, kind) for kind in (jnp.float32, jnp.bfloat16, jnp.int8, bool)],
         lax.clamp(0.5, x, 2.0),
     )
 
@@ -111,6 +117,25 @@ def converted(x):
 def elementwise(x):
     functions = (jnp.exp, jnp.log1p, jnp.sin, jnp.cbrt, jnp.sign, jnp.floor, jnp.round, lax.logistic, jnp.isfinite)
     return [function(x) for function in functions], jnp.arctan2(x, 2), x**1.5, jnp.clip(x, -1, 1), lax.rem(x, 0.3)
+
+
+def composites(x):
+    functions = (lax.asin, lax.acos, lax.acosh, lax.asinh, lax.atanh, lax.cosh, lax.sinh)
+    real = [function(kind(x)) for function in functions for kind in (jnp.float32, jnp.float16)]
+    return real, lax.erf(jnp.float16(x)), lax.top_k(x, 2)
+
+
+def one_device(x):
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), "x")
+    split = jax.sharding.PartitionSpec("x")
+
+    def part(x):
+        sums = lax.psum(x, "x"), lax.psum_scatter(x, "x", tiled=True)
+        return *sums, lax.all_gather(x, "x", tiled=True), lax.all_to_all(x, "x", 0, 0, tiled=True), lax.axis_index("x")
+
+    x = lax.with_sharding_constraint(x, jax.sharding.NamedSharding(mesh, split))
+    whole = jax.sharding.PartitionSpec()
+    return jax.shard_map(part, mesh=mesh, in_specs=split, out_specs=(split,) * 4 + (whole,), check_vma=False)(x)
 
 
 def compared(x):
@@ -170,6 +195,8 @@ PROGRAMS = {
     convolved: (IMAGE, KERNEL),
     converted: (SQUARE,),
     elementwise: (ROW,),
+    composites: (ROW,),
+    one_device: (SQUARE,),
     compared: (ROW,),
     bits: (WORDS,),
     products: (SQUARE,),
@@ -179,9 +206,28 @@ PROGRAMS = {
 }
 
 
-def artifact(function, *arguments):
-    lowered = jax.jit(function).lower(*arguments)
-    return mlir.serialize_portable_artifact(lowered.as_text("stablehlo", debug_info=True), "1.10.0")
+def factors(x):
+    many = jnp.stack([x, x + 1])
+    return jnp.linalg.svd(many), jnp.linalg.qr(x), jnp.linalg.cholesky(x @ x.T), lax.linalg.eigh(many)
+
+
+def called_back(x):
+    jax.debug.callback(print, x)
+    own = jax.ffi.ffi_call("own", (x, x[0]), has_side_effect=True, input_output_aliases={0: 0})
+    named = own(x, some=np.int32(-3), more=np.uint8(255), a=True, text="words")
+    return jax.pure_callback(np.sin, x[0], x[0]), named
+
+
+def donated(a, b, c):
+    return b + 1, a @ a, (c, a.sum())
+
+
+def artifact(function, *arguments, **options):
+    lowered = jax.jit(function, **options).lower(*arguments)
+    if "sdy.mesh" in lowered.as_text():
+        # As JAX passes it: other dialects stay.
+        return dialect.serialize_portable_artifact(lowered.compiler_ir(), VERSION, True)
+    return mlir.serialize_portable_artifact(lowered.as_text("stablehlo", debug_info=True), VERSION)
 
 
 def by_jaxlib(data):
@@ -231,12 +277,62 @@ def test_frames_and_names_are_those_of_the_program():
     assert all(0 <= caller <= number for number, (_, caller) in enumerate(frames.stack_frames))
 
 
+def calls(module):
+    return {
+        (i.op, i.shape, i.annotations.backend_config, own(i.annotations.frontend_attributes))
+        for i in module.entry.instructions
+        if i.opcode == "custom-call"
+    }
+
+
+def own(attributes):
+    return tuple(pair for pair in attributes if not pair[0].startswith("xla.sdy."))
+
+
+@pytest.mark.parametrize("function", [factors, called_back])
+def test_custom_calls_are_those_of_jaxlib(function):
+    data = artifact(function, SQUARE)
+    assert calls(read_artifact(data)) == calls(by_jaxlib(data))
+
+
+def test_donated_arguments_are_those_of_jaxlib():
+    data = artifact(donated, SQUARE, ROW, WORDS, donate_argnums=(0, 1, 2))
+    assert b"tf.aliasing_output" in data
+    check_results(data, (SQUARE, ROW, WORDS))
+    # A donor without a result of its shape.
+    both = data, mlir.serialize_portable_artifact(DONOR, "1.10.0")
+    for ours, theirs in ((read_artifact(data), by_jaxlib(data)) for data in both):
+        assert ours.input_output_alias == theirs.input_output_alias
+        assert ours.buffer_donor == theirs.buffer_donor
+
+
+DONOR = """
+func.func public @main(%a: tensor<4xf32> {jax.buffer_donor = true}, %b: tensor<f32> {tf.aliasing_output = 0 : i32})
+    -> tensor<f32> {
+  return %b : tensor<f32>
+}
+"""
+
+
 def test_what_is_not_read_is_left_to_jaxlib():
-    data = artifact(jnp.linalg.cholesky, SYMMETRIC)
-    with pytest.raises(ForeignProgram, match="custom_call"):
-        read_artifact(data)
-    module = stablehlo.read_stablehlo(data)
-    assert "custom-call" in {i.opcode for computation in module.computations for i in computation.instructions}
+    for data, what, opcode in (
+        (artifact(lax.cosh, ROW + 0j), "composite", "log-plus-one"),
+        (mlir.serialize_portable_artifact(TOLERANT, "1.10.0"), "accuracy", "exponential"),
+    ):
+        with pytest.raises(ForeignProgram, match=what):
+            read_artifact(data)
+        module = stablehlo.read_stablehlo(data)
+        assert opcode in {i.opcode for computation in module.computations for i in computation.instructions}
+
+
+TOLERANT = """
+func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = stablehlo.exponential %a {
+      result_accuracy = #stablehlo.result_accuracy<mode = #stablehlo.result_accuracy_mode<HIGHEST>>
+    } : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+"""
 
 
 def test_damaged_bytecode_is_foreign():

@@ -75,12 +75,15 @@ class Cursor:
 
 @dataclass(slots=True)
 class Operation:
-    """An operation. location and values are numbers of attributes; properties stand in the order of their names."""
+    """An operation. Properties stand in the order of their names.
+
+    location, properties and the values of attributes are numbers of attributes.
+    """
 
     name: str
     location: int
     properties: tuple[int, ...]
-    attributes: dict[str, Any]
+    attributes: dict[str, int]
     operands: list[int]
     types: list[int]
     first_result: int
@@ -162,12 +165,13 @@ class Bytecode:
     def _value(self, number: int, decode: Decoder) -> Any:
         made = self._made
         if number not in made:
-            dialect, is_encoded, data = self._entries[number]
-            if is_encoded:
-                made[number] = decode(self, dialect, Cursor(data))
-            else:
-                made[number] = Text(data.rstrip(b"\0").decode())
+            made[number] = self.decoded(number, decode)
         return made[number]
+
+    def decoded(self, number: int, decode: Decoder) -> Any:
+        """What a decoder makes of an attribute. Raises ForeignProgram."""
+        dialect, is_encoded, data = self._entries[number]
+        return decode(self, dialect, Cursor(data)) if is_encoded else Text(data.rstrip(b"\0").decode())
 
     # -- operations ------------------------------------------------------------------------------
 

@@ -21,10 +21,6 @@ from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple
 from xlakit.ops.movement import Broadcast
 
 _SCALAR: Final = ()
-# Several of them may be in a byte.
-_PACKED: Final = frozenset(
-    {PrimitiveType.S2, PrimitiveType.U2, PrimitiveType.S4, PrimitiveType.U4, PrimitiveType.F4E2M1FN}
-)
 
 
 class Names:
@@ -105,7 +101,8 @@ class Draft:
 
     def element(self, whole: Instruction, index: int, annotations: Annotations = NO_ANNOTATIONS) -> Instruction:
         """An element of a tuple."""
-        return self.emit(GetTupleElement(index=index), (whole,), whole.shape.tuple_shapes[index], annotations)
+        shape = whole.shape.tuple_shapes[index].without_layout()
+        return self.emit(GetTupleElement(index=index), (whole,), shape, annotations)
 
     def results(
         self, op: Op, operands: Sequence[Instruction], shapes: Sequence[Shape], annotations: Annotations
@@ -166,9 +163,13 @@ def _elements(dense: Dense) -> Any:
     kind, dimensions = dense.shape.element_type, dense.shape.dimensions
     if kind is PrimitiveType.PRED:
         return _truths(dense)
-    if kind in _PACKED:
-        raise ForeignProgram(f"constants of {kind.hlo_name}")
-    array = np.frombuffer(dense.data, kind.dtype)
+    if kind.is_integral and kind.bit_width < 8:
+        # A byte for each, in its lower bits.
+        unused = 8 - kind.bit_width
+        array = np.frombuffer(dense.data, np.int8 if kind.is_signed else np.uint8) << unused >> unused
+        array = array.astype(kind.dtype)
+    else:
+        array = np.frombuffer(dense.data, kind.dtype)
     return array.reshape(_SCALAR if array.size == 1 else dimensions)
 
 

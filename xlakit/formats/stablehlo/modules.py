@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from xlakit.data.shape import Shape
 from xlakit.errors import XlakitError
+from xlakit.formats.stablehlo.adaptor import Adaptor
 from xlakit.formats.stablehlo.bytecode import Bytecode, ForeignProgram, Operation, Region
 from xlakit.formats.stablehlo.computations import ConstantValue, Draft, Names, tuple_of
 from xlakit.formats.stablehlo.locations import Locations
-from xlakit.formats.stablehlo.operations import Adaptor, rule_of
-from xlakit.formats.stablehlo.values import EMPTY_MESH, Dense, Unsplit, read_attribute, read_type
-from xlakit.ir.attributes import NO_ANNOTATIONS, Sharding
+from xlakit.formats.stablehlo.operations import rule_of
+from xlakit.formats.stablehlo.values import Dense, read_attribute, read_type
+from xlakit.ir.attributes import NO_ANNOTATIONS, AliasEntry, Annotations, BufferDonor
 from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.ops.control import Call, Conditional, While
-from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.control import Conditional, While
 
-_FUNCTION, _RETURN, _CONSTANT, _CALL = "vhlo.func_v1", "vhlo.return_v1", "vhlo.constant_v1", "vhlo.call_v1"
-_WHILE: Final = "vhlo.while_v1"
-_MESH, _CONSTRAINT, _CAST = "sdy.mesh", "sdy.sharding_constraint", "builtin.unrealized_conversion_cast"
+_FUNCTION, _CONSTANT, _WHILE, _MESH = "vhlo.func_v1", "vhlo.constant_v1", "vhlo.while_v1", "sdy.mesh"
+_RETURNS: Final = frozenset({"vhlo.return_v1", "sdy.return"})
+# Operations that are their operand for one partition, and the casts between VHLO's types and MLIR's around Shardy's.
+_SAME: Final = frozenset(
+    {"builtin.unrealized_conversion_cast", "sdy.propagation_barrier", "sdy.reshard", "sdy.sharding_constraint"}
+)
+_CONDITIONALS: Final = frozenset({"vhlo.case_v1", "vhlo.if_v1"})
+_MANUAL: Final = "sdy.manual_computation"
 _MAIN: Final = "main"
-# Attributes of the main function's arguments and results that say nothing of what is computed.
-_HARMLESS: Final = frozenset({"jax.result_info"})
+_ALIAS, _DONOR, _FRONTEND = "tf.aliasing_output", "jax.buffer_donor", "mhlo.frontend_attributes"
+# Attributes of the main function's arguments and results, and of operations, that are read elsewhere, or say nothing
+# for one partition.
+_OF_SHARDY: Final = "xla.sdy."
+_KNOWN: Final = frozenset(
+    {
+        *(
+            _ALIAS,
+            _DONOR,
+            _FRONTEND,
+            "jax.result_info",
+            "jax.token",
+            "mhlo.backend_config",
+            "mhlo.layout_mode",
+            "mhlo.memory_kind",
+        ),
+        *("mhlo.sharding", "sdy.sharding", "sdy.sharding_rule"),
+    }
+)
 
 
 def read_artifact(data: bytes) -> HloModule:
@@ -47,8 +70,7 @@ class _Conversion:
     """The conversion of one module."""
 
     def __init__(self, code: Bytecode) -> None:
-        self._code = code
-        self.attribute = code.attribute
+        self.code = code
         self._names = Names()
         self._locations = Locations(code)
         self._constants: dict[int, ConstantValue] = {}
@@ -56,15 +78,10 @@ class _Conversion:
         self._computations: list[Computation] = []
         self._of_functions: dict[str, Computation] = {}
         self._regions = 0
-        self._mesh: str | None = None
         for operation in code.module.regions[0].operations:
-            if operation.name == _MESH:
-                self._mesh = code.attribute(operation.properties[1])
-                if code.attribute(operation.properties[0]) is not EMPTY_MESH:
-                    raise ForeignProgram("a mesh with axes")
-            elif operation.name == _FUNCTION:
+            if operation.name == _FUNCTION:
                 self._functions[code.attribute(operation.properties[3])] = operation
-            else:
+            elif operation.name != _MESH:
                 raise ForeignProgram(f"{operation.name} beside functions")
         self._unchanged: dict[int, int] = {}
         for function in self._functions.values():
@@ -78,25 +95,24 @@ class _Conversion:
 
     def module(self) -> HloModule:
         """The module."""
-        given = self._code.module
-        counts = {"mhlo.num_partitions": 1, "mhlo.num_replicas": 1} | given.attributes
-        partitions, replicas = counts.pop("mhlo.num_partitions"), counts.pop("mhlo.num_replicas")
-        if counts or len(given.properties) < 1:
-            raise ForeignProgram(f"attributes of the module: {', '.join(counts)}")
+        given = self.code.module
+        counts = {name: self.code.attribute(number) for name, number in given.attributes.items()}
+        if any(counts.pop(name, 1) != 1 for name in ("mhlo.num_partitions", "mhlo.num_replicas")) or counts:
+            raise ForeignProgram(f"several devices, or attributes of the module: {', '.join(counts)}")
         main = self._functions[_MAIN]
-        arguments, _, outcomes = map(self.attribute, main.properties[:3])
-        if any(set(each) - _HARMLESS for each in (*arguments, *outcomes)) or main.attributes:
-            raise ForeignProgram("attributes of arguments and results")
-        entry = self._function(_MAIN)
+        arguments, _, outcomes = map(self.code.attribute, main.properties[:3])
+        _check_known({*main.attributes, *chain(*arguments, *outcomes)}, "the main function")
+        entry = self.function(_MAIN)
+        is_tuple = entry.root.shape.is_tuple
+        aliases = sorted((each[_ALIAS], number) for number, each in enumerate(arguments) if _ALIAS in each)
         return HloModule(
-            self.attribute(given.properties[0] >> 1),
+            self.code.attribute(given.properties[0] >> 1),
             entry,
             tuple(self._computations),
-            num_partitions=partitions,
-            replica_count=replicas,
-            frontend_attributes=()
-            if self._mesh is None
-            else (("xla.sdy.meshes", f"{{{self._mesh} = #sdy.mesh<[]>}}"),),
+            input_output_alias=tuple(
+                AliasEntry((output,) if is_tuple else (), number, ()) for output, number in aliases
+            ),
+            buffer_donor=tuple(BufferDonor(number) for number, each in enumerate(arguments) if _DONOR in each),
             stack_frames=self._locations.stack_frames(),
         )
 
@@ -113,7 +129,7 @@ class _Conversion:
 
     # -- functions and regions -----------------------------------------------------------------------
 
-    def _function(self, name: str) -> Computation:
+    def function(self, name: str) -> Computation:
         """The computation of a function."""
         found = self._of_functions.get(name)
         if found is None:
@@ -121,7 +137,7 @@ class _Conversion:
             (region,) = self._functions[name].regions
             for index, (type, at) in enumerate(zip(region.types, region.locations, strict=True)):
                 annotations = self._locations.annotations(at)
-                made = draft.parameter(index, self._code.type(type), annotations, f"Arg_{index}")
+                made = draft.parameter(index, self.code.type(type), annotations, f"Arg_{index}")
                 draft.define(region.first_argument + index, made)
             found = self._of_functions[name] = self._finished(draft, name, region)
         return found
@@ -131,7 +147,7 @@ class _Conversion:
         draft = self._draft()
         for index, (type, at) in enumerate(zip(region.types, region.locations, strict=True)):
             annotations = self._locations.annotations(at)
-            made = draft.parameter(index, self._code.type(type), annotations, f"Arg_{index}")
+            made = draft.parameter(index, self.code.type(type), annotations, f"Arg_{index}")
             draft.define(region.first_argument + index, made)
         return self._finished(draft, self._region_name(), region)
 
@@ -143,12 +159,7 @@ class _Conversion:
         return Draft(self._names, self._constants, self._unchanged)
 
     def _finished(self, draft: Draft, name: str, region: Region, *, as_tuple: bool = False) -> Computation:
-        *body, end = region.operations
-        if end.name != _RETURN:
-            raise ForeignProgram(f"a region that ends with {end.name}")
-        for operation in body:
-            self._convert(draft, operation)
-        values = [draft.value(number) for number in end.operands]
+        values = self._converted(draft, region)
         root = values[0] if len(values) == 1 and not as_tuple else draft.bundle(values)
         made = draft.computation(f"{name}.{len(self._computations) + 1}", root)
         self._computations.append(made)
@@ -156,53 +167,60 @@ class _Conversion:
 
     # -- operations ----------------------------------------------------------------------------------
 
+    def _converted(self, draft: Draft, region: Region) -> list[Instruction]:
+        """What a region returns, after its operations are converted."""
+        *body, end = region.operations
+        if end.name not in _RETURNS:
+            raise ForeignProgram(f"a region that ends with {end.name}")
+        for operation in body:
+            self._convert(draft, operation)
+        return [draft.value(number) for number in end.operands]
+
     def _convert(self, draft: Draft, operation: Operation) -> None:
         name = operation.name
-        code = self._code
+        code = self.code
         if name == _CONSTANT:
             (number,) = operation.properties
             dense: Dense = code.attribute(number)
             self._constants[operation.first_result] = ConstantValue(number, dense, code.type(operation.types[0]))
             return
-        if operation.attributes:
-            raise ForeignProgram(f"attributes of {name}: {', '.join(map(str, operation.attributes))}")
-        if name == _CAST:
-            # Between the types of VHLO and those of MLIR, on which Shardy's operations are.
-            draft.define(operation.first_result, draft.value(operation.operands[0]))
-            return
-        shapes: list[Shape] = [] if name == _CONSTRAINT else [code.type(number) for number in operation.types]
-        at = self._locations.annotations(operation.location)
-        if name == _WHILE:
-            made = self._while(draft, operation, shapes)
-        elif name in ("vhlo.case_v1", "vhlo.if_v1"):
-            made = self._conditional(draft, operation, shapes)
+        _check_known(operation.attributes, name)
+        if name in _SAME:
+            made: Sequence[Instruction] = [draft.value(operation.operands[0])]
+        elif name == _MANUAL:
+            made = self._manual(draft, operation)
         else:
-            operands = [draft.value(number) for number in operation.operands]
-            if name == _CONSTRAINT:
-                made = [self._unsplit(draft, operation, operands[0])]
-            elif name == _CALL:
-                callee = self._function(code.attribute(operation.properties[0]))
-                made = draft.results(Call(to_apply=callee), operands, shapes, at)
+            shapes: list[Shape] = [code.type(number) for number in operation.types]
+            at = self._annotations(operation)
+            if name == _WHILE:
+                made = self._while(draft, operation, shapes, at)
+            elif name in _CONDITIONALS:
+                made = self._conditional(draft, operation, shapes, at)
             else:
+                operands = [draft.value(number) for number in operation.operands]
                 made = rule_of(name)(Adaptor(operation, operands, shapes, at, draft, self))
         for index, value in enumerate(made):
             draft.define(operation.first_result + index, value)
 
-    def _unsplit(self, draft: Draft, operation: Operation, operand: Instruction) -> Instruction:
-        """A value with a sharding that leaves it whole."""
-        sharding = self.attribute(operation.properties[0])
-        if not isinstance(sharding, Unsplit) or sharding.mesh != self._mesh:
-            raise ForeignProgram("a value that is split over devices")
-        text = f"#sdy.sharding_per_value<[<@{sharding.mesh}, [{', '.join(['{}'] * sharding.rank)}]>]>"
+    def _annotations(self, operation: Operation) -> Annotations:
         annotations = self._locations.annotations(operation.location)
-        annotations = replace(
-            annotations, sharding=Sharding("REPLICATED"), frontend_attributes=(("xla.sdy.sharding", text),)
-        )
-        return draft.emit(CustomCall(custom_call_target="Sharding"), [operand], operand.shape, annotations)
+        if _FRONTEND not in operation.attributes:
+            return annotations
+        given = self.code.attribute(operation.attributes[_FRONTEND])
+        own = tuple(sorted(pair for pair in given.items() if not pair[0].startswith(_OF_SHARDY)))
+        return replace(annotations, frontend_attributes=own)
 
-    def _while(self, draft: Draft, operation: Operation, shapes: Sequence[Shape]) -> Sequence[Instruction]:
+    def _manual(self, draft: Draft, operation: Operation) -> Sequence[Instruction]:
+        """A computation on the parts of arrays, which are the whole ones for one partition."""
+        (region,) = operation.regions
+        for index, number in enumerate(operation.operands):
+            draft.define(region.first_argument + index, draft.value(number))
+        return self._converted(draft, region)
+
+    def _while(
+        self, draft: Draft, operation: Operation, shapes: Sequence[Shape], at: Annotations
+    ) -> Sequence[Instruction]:
         """A loop. What it never changes, and what it uses of the program around it, follows what it changes."""
-        at = self._locations.annotations(operation.location)
         condition, body = operation.regions
         changed = [n for n in range(len(shapes)) if operation.first_result + n not in self._unchanged]
         used = self._captured(condition, body)
@@ -235,8 +253,9 @@ class _Conversion:
         region = replace(region, operations=[*body, replace(end, operands=ends)])
         return self._finished(draft, self._region_name(), region, as_tuple=is_body and len(numbers) != 1)
 
-    def _conditional(self, draft: Draft, operation: Operation, shapes: Sequence[Shape]) -> Sequence[Instruction]:
-        at = self._locations.annotations(operation.location)
+    def _conditional(
+        self, draft: Draft, operation: Operation, shapes: Sequence[Shape], at: Annotations
+    ) -> Sequence[Instruction]:
         operands = [draft.value(operation.operands[0])]
         branches: list[Computation] = []
         for region in operation.regions:
@@ -269,6 +288,12 @@ class _Conversion:
                 if first not in own and first not in self._constants:
                     found[first] = None
         return list(found)
+
+
+def _check_known(names: Iterable[str], where: str) -> None:
+    unknown = set(names) - _KNOWN
+    if unknown:
+        raise ForeignProgram(f"attributes of {where}: {', '.join(unknown)}")
 
 
 def _operations(region: Region) -> Iterator[Operation]:

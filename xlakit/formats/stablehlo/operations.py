@@ -7,15 +7,13 @@ of the alphabet.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.dataclass import dataclass
-from xlakit.formats.stablehlo.bytecode import ForeignProgram, Operation, Region
-from xlakit.formats.stablehlo.computations import Draft
+from xlakit.formats.stablehlo.adaptor import Adaptor, Rule
+from xlakit.formats.stablehlo.bytecode import ForeignProgram
+from xlakit.formats.stablehlo.custom_calls import custom_call
 from xlakit.ir.attributes import (
-    Annotations,
     ConvolutionDimensionNumbers,
     PaddingDimension,
     SliceDimension,
@@ -32,6 +30,7 @@ from xlakit.ir.enums import (
 )
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
+from xlakit.ops.control import Call
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.data import Iota
 from xlakit.ops.dot import Dot
@@ -47,56 +46,8 @@ from xlakit.ops.random import RngBitGenerator
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.registry import OPERATIONS
 from xlakit.ops.scatter import Scatter
-from xlakit.ops.sort import Sort
+from xlakit.ops.sort import Sort, TopK
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
-
-
-class Converts(Protocol):
-    """What a rule may ask of the conversion of the module."""
-
-    def attribute(self, number: int) -> Any:
-        """An attribute."""
-        ...
-
-    def applied(self, region: Region) -> Computation:
-        """The computation of a region that is applied to single elements."""
-        ...
-
-
-@dataclass(slots=True)
-class Adaptor:
-    """An operation under conversion, as MLIR's adaptors: its operands are converted already.
-
-    shapes: those of its results. draft: the computation that its instructions are emitted into.
-    """
-
-    operation: Operation
-    operands: Sequence[Instruction]
-    shapes: Sequence[Shape]
-    annotations: Annotations
-    draft: Draft
-    module: Converts
-
-    def properties(self) -> list[Any]:
-        """Its attributes, in the order of their names."""
-        return list(map(self.module.attribute, self.operation.properties))
-
-    def emit(self, op: Op, operands: Sequence[Instruction] | None = None, shape: Shape | None = None) -> Instruction:
-        """A new instruction; by default on the operands, of the first result's shape."""
-        return self.draft.emit(
-            op,
-            self.operands if operands is None else operands,
-            self.shapes[0] if shape is None else shape,
-            self.annotations,
-        )
-
-    def results(self, op: Op, operands: Sequence[Instruction] | None = None) -> Sequence[Instruction]:
-        """The results of a new instruction; by default on the operands."""
-        given = self.operands if operands is None else operands
-        return self.draft.results(op, given, self.shapes, self.annotations)
-
-
-Rule = Callable[[Adaptor], Sequence[Instruction]]
 
 
 def rule_of(name: str) -> Rule:
@@ -211,8 +162,10 @@ def _unless_same(opcode: str) -> Rule:
 
 
 def _convert(x: Adaptor) -> Sequence[Instruction]:
-    if x.operands[0].shape.element_type.is_complex and not x.shapes[0].element_type.is_complex:
-        raise ForeignProgram("complex numbers as real ones")
+    (operand,), (shape,) = x.operands, x.shapes
+    if operand.shape.element_type.is_complex and not shape.element_type.is_complex:
+        part = operand.shape.with_element_type(operand.shape.element_type.real_part)
+        x.operands = [x.emit(OPERATIONS["real"](), shape=part)]
     return _unless_same("convert")(x)
 
 
@@ -371,12 +324,28 @@ def _gather(
     )
 
 
+def _alone(x: Adaptor) -> Sequence[Instruction]:
+    """What one device gathers, reduces and exchanges with itself."""
+    if [operand.shape for operand in x.operands] != list(x.shapes):
+        raise ForeignProgram(f"{x.operation.name} of several devices")
+    return x.operands
+
+
+def _call(x: Adaptor) -> Sequence[Instruction]:
+    return x.results(Call(to_apply=x.module.function(x.properties()[0])))
+
+
 def _composite(x: Adaptor) -> Sequence[Instruction]:
-    """A function of CHLO that HLO has; what CHLO makes of the others is not known here."""
-    _, _, name, version = x.properties()
-    if (name, version) != ("chlo.erf", 1) or x.shapes[0].element_type is not PrimitiveType.F32:
-        raise ForeignProgram(f"the composite {name} of {x.shapes[0]}")
-    return [x.emit(OPERATIONS["erf"]())]
+    """A function of CHLO that HLO has, or a call of what the composite is made of."""
+    attributes, decomposition, name, _ = x.properties()
+    if name == "chlo.erf":
+        return [x.emit(OPERATIONS["erf"]())]
+    if name == "chlo.top_k":
+        return x.results(TopK(k=attributes["k"]))
+    if any(shape.element_type.is_complex for shape in x.shapes):
+        # The conversion to HLO makes more exact functions of real numbers of it.
+        raise ForeignProgram(f"the composite {name} of complex numbers")
+    return x.results(Call(to_apply=x.module.function(decomposition)))
 
 
 def _barrier(x: Adaptor) -> Sequence[Instruction]:
@@ -436,6 +405,13 @@ _RULES: Final[dict[str, Rule]] = {
     "vhlo.sort_v1": _applying(
         lambda body, dimension, stable: Sort(dimension=dimension, is_stable=stable, to_apply=body)
     ),
+    "vhlo.all_gather_v2": _alone,
+    "vhlo.all_reduce_v2": _alone,
+    "vhlo.all_to_all_v2": _alone,
+    "vhlo.reduce_scatter_v1": _alone,
+    "vhlo.call_v1": _call,
+    "vhlo.composite_v1": _composite,
     "vhlo.composite_v2": _composite,
+    "vhlo.custom_call_v1": custom_call,
     "vhlo.optimization_barrier_v1": _barrier,
 }

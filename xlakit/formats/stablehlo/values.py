@@ -6,6 +6,7 @@ is its number.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.formats.stablehlo.bytecode import Bytecode, Cursor, ForeignProgram
+from xlakit.ir.attributes import OutputOperandAliasing
 
 _ELEMENT_TYPES: Final = {
     0: PrimitiveType.PRED,
@@ -48,13 +50,13 @@ _COMPLEX: Final = {PrimitiveType.F32: PrimitiveType.C64, PrimitiveType.F64: Prim
 _COMPLEX_TYPE, _FUNCTION, _INDEX, _TENSOR, _TOKEN, _NONE = 1, 8, 9, 20, 22, 33
 # Of attributes of VHLO.
 _ENUMERATIONS: Final = frozenset({3, 4, 5, 7, 11, 12, 13, 16, 19})
-_ARRAY, _BOOLEAN, _DICTIONARY, _INTEGER, _WORDS, _DENSE, _TYPE, _ACCURACY = 1, 2, 6, 9, 14, 15, 17, 20
+_ARRAY, _BOOLEAN, _DICTIONARY, _INTEGER, _ALIAS, _WORDS, _DENSE, _TYPE, _ACCURACY = 1, 2, 6, 9, 10, 14, 15, 17, 20
+_PLAIN_NAME: Final = re.compile(r"[a-zA-Z_][\w$.]*", re.ASCII)
+_PLAIN_WORDS: Final = re.compile(r"[ !#-\[\]-~]*")
 # Of attributes of MLIR.
 _LIST, _NAMED, _STRING, _UNIT, _NUMBER = 0, 1, 2, 7, 8
 _SYMBOL: Final = 4
 _CALL_SITE, _FILE_LINE, _NAME, _UNKNOWN, _RANGE = 10, 11, 14, 15, 22
-# Of attributes of Shardy.
-_MESH, _DIMENSION, _SHARDING = 2, 5, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +117,8 @@ class Range:
     end_column: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unsplit:
-    """A sharding over a mesh without axes: a name of the mesh, and how many dimensions there are."""
-
-    mesh: str
-    rank: int
-
-
 UNKNOWN: Final = object()
 """The location of what has none."""
-EMPTY_MESH: Final = object()
-"""A mesh without axes."""
 
 
 def read_type(code: Bytecode, dialect: str, cursor: Cursor) -> Any:
@@ -172,25 +164,10 @@ def read_attribute(code: Bytecode, dialect: str, cursor: Cursor) -> Any:
         return _vhlo_attribute(code, number, cursor)
     if dialect == "builtin":
         return _builtin_attribute(code, number, cursor)
-    if dialect != "sdy":
-        raise ForeignProgram(f"an attribute of the dialect {dialect}")
-    return _shardy_attribute(code, number, cursor)
-
-
-def _shardy_attribute(code: Bytecode, number: int, cursor: Cursor) -> Any:
-    """A mesh without axes, or a sharding over one; what is split over devices is read elsewhere."""
-    rest = cursor.data[cursor.at :]
-    nothing = b"\x01"
-    if number == _MESH and rest == nothing * 2:
-        return EMPTY_MESH
-    if number == _DIMENSION and rest == nothing * 3:
+    if dialect == "sdy":
+        # Meshes and shardings, which say nothing for one partition.
         return None
-    if number == _SHARDING:
-        mesh = code.attribute(cursor.number())
-        rank = len([code.attribute(each) for each in cursor.numbers()])
-        if not cursor.data[cursor.at :].strip(nothing):
-            return Unsplit(mesh, rank)
-    raise ForeignProgram(f"an attribute of Shardy with the number {number}")
+    raise ForeignProgram(f"an attribute of the dialect {dialect}")
 
 
 def _vhlo_attribute(code: Bytecode, number: int, cursor: Cursor) -> Any:
@@ -211,6 +188,8 @@ def _vhlo_attribute(code: Bytecode, number: int, cursor: Cursor) -> Any:
         return {code.attribute(cursor.number()): code.attribute(cursor.number()) for _ in pairs}
     if number == _TYPE:
         return code.type(cursor.number())
+    if number == _ALIAS:
+        return OutputOperandAliasing(cursor.signed_numbers(), cursor.signed(), cursor.signed_numbers())
     if number == _ACCURACY:
         if any(cursor.signed() for _ in range(3)):
             raise ForeignProgram("a function with tolerances")
@@ -219,10 +198,30 @@ def _vhlo_attribute(code: Bytecode, number: int, cursor: Cursor) -> Any:
 
 
 def _integer(kind: PrimitiveType, cursor: Cursor) -> int:
-    if kind.byte_width == 1:
-        value = cursor.take(1)[0]
-        return value - 256 if kind.is_signed and value > 127 else value
-    return cursor.signed()
+    count = 1 << 8 * kind.byte_width
+    value = (cursor.take(1)[0] if kind.byte_width == 1 else cursor.signed()) % count
+    return value - count if kind.is_signed and value >= count // 2 else value
+
+
+def text_of(code: Bytecode, number: int) -> str:
+    """An attribute of VHLO as MLIR writes it. Raises ForeignProgram for others than numbers, words and dictionaries."""
+    return code.decoded(number, _text)
+
+
+def _text(code: Bytecode, dialect: str, cursor: Cursor) -> str:
+    number = cursor.number() if dialect == "vhlo" else None
+    if number == _DICTIONARY:
+        pairs = [(code.attribute(cursor.number()), text_of(code, cursor.number())) for _ in range(cursor.number())]
+        if all(map(_PLAIN_NAME.fullmatch, dict(pairs))):
+            return f"{{{', '.join(' = '.join(pair) for pair in sorted(pairs))}}}"
+    if number == _INTEGER:
+        kind: PrimitiveType = code.type(cursor.number())
+        return f"{_integer(kind, cursor)} : {'i' if kind.is_signed else 'ui'}{kind.bit_width}"
+    if number == _BOOLEAN:
+        return "true" if cursor.number() else "false"
+    if number == _WORDS and _PLAIN_WORDS.fullmatch(words := code.strings[cursor.number()]):
+        return f'"{words}"'
+    raise ForeignProgram("an attribute whose text is not plain to see")
 
 
 def _builtin_attribute(code: Bytecode, number: int, cursor: Cursor) -> Any:
@@ -244,7 +243,8 @@ def _builtin_attribute(code: Bytecode, number: int, cursor: Cursor) -> Any:
         return UNKNOWN
     if number == _NAMED:
         pairs = range(cursor.number())
-        return {code.attribute(cursor.number()): code.attribute(cursor.number()) for _ in pairs}
+        # Most are never asked for.
+        return {code.attribute(cursor.number()): cursor.number() for _ in pairs}
     if number == _LIST:
         return tuple(map(code.attribute, cursor.numbers()))
     if number == _UNIT:

@@ -1,0 +1,67 @@
+"""What a rule gets: an operation under conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
+from xlakit.formats.stablehlo.bytecode import Bytecode, Operation, Region
+from xlakit.formats.stablehlo.computations import Draft
+from xlakit.ir.attributes import Annotations
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import Op
+
+
+class Converts(Protocol):
+    """What a rule may ask of the conversion of the module."""
+
+    @property
+    def code(self) -> Bytecode:
+        """The bytecode that it reads."""
+        ...
+
+    def function(self, name: str) -> Computation:
+        """The computation of a function."""
+        ...
+
+    def applied(self, region: Region) -> Computation:
+        """The computation of a region that is applied to single elements."""
+        ...
+
+
+@dataclass(slots=True)
+class Adaptor:
+    """An operation under conversion, as MLIR's adaptors: its operands are converted already.
+
+    shapes: those of its results. draft: the computation that its instructions are emitted into.
+    """
+
+    operation: Operation
+    operands: Sequence[Instruction]
+    shapes: Sequence[Shape]
+    annotations: Annotations
+    draft: Draft
+    module: Converts
+
+    def properties(self) -> list[Any]:
+        """Its attributes, in the order of their names."""
+        return list(map(self.module.code.attribute, self.operation.properties))
+
+    def emit(self, op: Op, operands: Sequence[Instruction] | None = None, shape: Shape | None = None) -> Instruction:
+        """A new instruction; by default on the operands, of the first result's shape."""
+        return self.draft.emit(
+            op,
+            self.operands if operands is None else operands,
+            self.shapes[0] if shape is None else shape,
+            self.annotations,
+        )
+
+    def results(self, op: Op, operands: Sequence[Instruction] | None = None) -> Sequence[Instruction]:
+        """The results of a new instruction; by default on the operands."""
+        given = self.operands if operands is None else operands
+        return self.draft.results(op, given, self.shapes, self.annotations)
+
+
+Rule = Callable[[Adaptor], Sequence[Instruction]]
