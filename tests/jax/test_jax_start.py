@@ -17,7 +17,7 @@ _SELDOM = (
     "xlakit.passes.spmd.shardings",
     "xlakit.passes.spmd.splitting",
     "xlakit.cpu.kernels.fft.fft",
-    "google.protobuf.json_format",
+    "google.protobuf",
     "xlakit.builder",
     "xlakit.execution.calls.ffi.target",
     "xlakit.execution.calls.foreign.meaning",

@@ -60,13 +60,13 @@ def _compiled(
 ) -> tuple[LoadedExecutable | SpanningExecutable, HloModule, Description]:
     """The compiled program, the module in the layouts that JAX sees, and its description for JAX."""
     # These imports are slow, and programs in the cache do not need them.
-    from xlakit.formats.hlo_proto import read_module
     from xlakit.formats.stablehlo.modules import try_to_read
     from xlakit.jax.sources import (
         describe_program,
         described_module,
         described_program,
         in_named_memory,
+        module_of,
         names_memory,
         read_program,
     )
@@ -78,8 +78,7 @@ def _compiled(
     else:
         read = try_to_read(code) if format == "mlir" and grid == (1, 1) else None
         program = code if read is not None else read_program(code, format)
-        # The layouts in it say only how the conversion to HLO made its instructions.
-        module = with_layouts_of(read or read_module(program, layouts=False), ())
+        module = with_layouts_of(read or module_of(program), ())
     if is_to_be_split(module, partitions) or (partitions > 1 and not is_split(module)):
         from xlakit.jax.lowerings.partitioning import register_with_partitioner
 

@@ -9,17 +9,16 @@ from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError, UnsupportedError
 from xlakit.jax.devices import MEMORY_SPACES
 from xlakit.jax.wire import fields, written
-from xlakit.runtime.layouts import minor_to_major, with_layouts_of
+from xlakit.runtime.layouts import with_layouts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xlakit.data.shape import Shape
-    from xlakit.ir.instruction import HloModule, Instruction
-    from xlakit.ir.operation import Op
+    from xlakit.ir.instruction import HloModule
 
-# Fields of messages: of HloModuleProtoWithConfig its two, and of HloModuleConfigProto the entry's layout.
-_MODULE, _CONFIG, _ENTRY_LAYOUT = 1, 2, 1
+# Fields of HloModuleProtoWithConfig.
+_MODULE, _CONFIG = 1, 2
 _MEMORY_KIND: Final = "mhlo.memory_kind"
 
 
@@ -33,6 +32,14 @@ def read_program(code: bytes, format: str) -> bytes:
     if format == "hlo":
         return code
     raise UnsupportedError(f"a program in the format '{format}'", hint="JAX hands over 'mlir'")
+
+
+def module_of(program: bytes) -> HloModule:
+    """The module in a HLO proto, without the layouts that say only how a conversion to HLO made its instructions."""
+    # Protocol buffers' classes are slow to make, and most programs do without.
+    from xlakit.formats.hlo_proto import read_module
+
+    return read_module(program, layouts=False)
 
 
 def names_memory(code: bytes) -> bool:
@@ -100,48 +107,9 @@ def _proto_of(program: bytes) -> bytes:
 
 def describe_program(program: bytes, module: HloModule) -> Description:
     """The description of a program, with the layouts that the module says."""
-    config = written(_CONFIG, _config(module))
-    return Description(program, written(_MODULE, _outline(module).to_proto()) + config)
+    from xlakit.jax.outlines import config_of, outline_of
 
-
-def _outline(module: HloModule) -> HloModule:
-    """The module with its arguments and results, and one custom call that stands for all that it computes."""
-    from xlakit.ir.attributes import Annotations, StackFrames
-    from xlakit.ir.instruction import Computation, Instruction
-    from xlakit.ops.custom_call import CustomCall
-
-    def bare(old: Instruction, op: Op) -> Instruction:
-        annotations = Annotations(sharding=old.annotations.sharding)
-        return Instruction(op, (), old.shape, old.name, annotations=annotations)
-
-    entry = module.entry
-    root = bare(entry.root, CustomCall(custom_call_target="outline"))
-    # An argument may be the result, too.
-    parameters = [bare(old, old.op).replace(name=f"argument.{n}") for n, old in enumerate(entry.parameters)]
-    computation = Computation(entry.name, (*parameters, root), root)
-    return module.replace(
-        entry=computation, computations=(), is_scheduled=False, stack_frames=StackFrames(), proto_fields=b""
-    )
-
-
-def _config(module: HloModule) -> bytes:
-    """A HloModuleConfigProto with the layouts that the module says."""
-    from xlakit.data.layout import Layout
-    from xlakit.data.shape import ProgramShape
-    from xlakit.formats.hlo_proto.schema import new
-    from xlakit.formats.hlo_proto.shapes import write_program_shape
-
-    def in_order(leaf: Shape) -> Shape:
-        order = minor_to_major(leaf)
-        return leaf.with_layout(Layout(order)) if order else leaf.with_default_layout()
-
-    shape = module.program_shape
-    layout = new("ProgramShapeProto")
-    parameters = tuple(in_order(parameter) for parameter in shape.parameters)
-    write_program_shape(ProgramShape(parameters, shape.result.with_leaves(in_order)), layout)
-    counts = new("HloModuleConfigProto")
-    counts.replica_count, counts.num_partitions = module.replica_count, module.num_partitions
-    return written(_ENTRY_LAYOUT, layout.SerializeToString()) + counts.SerializeToString()
+    return Description(program, written(_MODULE, outline_of(module)) + written(_CONFIG, config_of(module)))
 
 
 def described_program(description: bytes) -> bytes:
@@ -151,7 +119,6 @@ def described_program(description: bytes) -> bytes:
 
 def described_module(description: bytes) -> HloModule:
     """The module in a description, whose entry layout says the layouts that were described."""
-    from xlakit.formats.hlo_proto import read_module
     from xlakit.formats.hlo_proto.schema import parse
     from xlakit.formats.hlo_proto.shapes import read_program_shape
     from xlakit.formats.stablehlo.modules import try_to_read
@@ -160,7 +127,7 @@ def described_module(description: bytes) -> HloModule:
     shape = read_program_shape(parse("ProgramShapeProto", _first_field(config)))
     program = described_program(description)
     module = try_to_read(program) if is_bytecode(program) else None
-    module = module or read_module(_proto_of(program), layouts=False)
+    module = module or module_of(_proto_of(program))
     return with_layouts_of(module, (*shape.parameters, shape.result))
 
 

@@ -6,7 +6,7 @@ no more than a few fields of small messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from xlakit.errors import FormatError
@@ -20,15 +20,25 @@ _COMPUTATION_DEVICES: Final = 3
 _REPLICA_DEVICE_IDS: Final = 1
 
 
-def written(number: int, data: bytes) -> bytes:
-    """A field of bytes or of a message."""
-    head = bytearray([number << 3 | _LENGTH_DELIMITED])
-    size = len(data)
-    while size >= 0x80:
-        head.append(size & 0x7F | 0x80)
-        size >>= 7
-    head.append(size)
-    return bytes(head) + data
+def written(number: int, value: bytes | int) -> bytes:
+    """A field: of bytes or of a message, or of a number that is not negative."""
+    if isinstance(value, int):
+        return _written_varint(number << 3 | _VARINT) + _written_varint(value)
+    return _written_varint(number << 3 | _LENGTH_DELIMITED) + _written_varint(len(value)) + value
+
+
+def packed(numbers: Iterable[int]) -> bytes:
+    """What a field of several numbers, none of which is negative, contains."""
+    return b"".join(map(_written_varint, numbers))
+
+
+def _written_varint(value: int) -> bytes:
+    found = bytearray()
+    while value >= 0x80:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:

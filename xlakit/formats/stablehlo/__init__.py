@@ -13,7 +13,6 @@ from typing import Any
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import FormatError, Location, UnsupportedError
-from xlakit.formats.hlo_proto import read_module, schema, write_module
 from xlakit.formats.stablehlo.bytecode import MAGIC
 from xlakit.ir.instruction import HloModule
 
@@ -70,6 +69,8 @@ def read_stablehlo(
         )
     except (RuntimeError, ValueError) as error:
         raise _as_format_error(error, name) from None
+    from xlakit.formats.hlo_proto import read_module
+
     counts = _counts(text)
     module = read_module(_with_name(computation.as_serialized_hlo_module_proto(), name))
     return module.replace(
@@ -94,7 +95,7 @@ def stablehlo_text(module: HloModule) -> str:
 
     _check_elements(module)
     with _unconverted(module):
-        return mlir.xla_computation_to_mlir_module(hlo.XlaComputation(write_module(module)))
+        return mlir.xla_computation_to_mlir_module(hlo.XlaComputation(module.to_proto()))
 
 
 def stablehlo_bytecode(module: HloModule) -> bytes:
@@ -102,7 +103,7 @@ def stablehlo_bytecode(module: HloModule) -> bytes:
     mlir = _mlir()
     _check_elements(module)
     with _unconverted(module):
-        return mlir.hlo_to_stablehlo(write_module(module))
+        return mlir.hlo_to_stablehlo(module.to_proto())
 
 
 @contextmanager
@@ -220,6 +221,8 @@ def _with_name(data: bytes, name: str) -> bytes:
     """A HloModuleProto in which what MLIR calls "-" is the file that the program came from."""
     if _NO_NAME not in data:
         return data
+    from xlakit.formats.hlo_proto import schema
+
     proto = schema.parse("HloModuleProto", data)
     for computation in proto.computations:
         for instruction in computation.instructions:
