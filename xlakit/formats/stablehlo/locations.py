@@ -21,6 +21,7 @@ class Locations:
         self._functions: dict[str, int] = {}
         self._places: dict[tuple[int, int, int, int, int, int], int] = {}
         self._frames: dict[tuple[int, int], int] = {}
+        self._known: dict[tuple[int, int], int] = {}
 
     def annotations(self, location: int | None) -> Annotations:
         """The annotations of an instruction at a location, by its number: its metadata."""
@@ -28,29 +29,36 @@ class Locations:
             return NO_ANNOTATIONS
         found = self._annotations.get(location)
         if found is None:
-            found = self._annotations[location] = self._made(self._code.attribute(location))
+            found = self._annotations[location] = self._made(location)
         return found
 
-    def _made(self, location: Any) -> Annotations:
-        name = ""
-        if isinstance(location, Name) and not name:
-            inner = self._code.attribute(location.at)
-            function = isinstance(inner, Range)
-            name, location = ("", location) if function else (location.name, inner)
+    def _made(self, number: int) -> Annotations:
+        attribute, name = self._code.attribute, ""
+        location = attribute(number)
+        # In a file, a name is that of the function.
+        if isinstance(location, Name) and not isinstance(attribute(location.at), Range):
+            name, number = location.name, location.at
         if name.endswith(":"):
             # The name of a kind of operation; that of the operation follows.
-            name = location.name if isinstance(location, Name) else ""
-            location = self._code.attribute(location.at) if isinstance(location, Name) else location
-        frame = self._frame(location, _NO_CALLER)
+            location, name = attribute(number), ""
+            if isinstance(location, Name):
+                name, number = location.name, location.at
+        frame = self._frame(number, _NO_CALLER)
         if not name and not frame:
             return NO_ANNOTATIONS
         return Annotations(metadata=OpMetadata(op_name=name, stack_frame_id=frame))
 
-    def _frame(self, location: Any, caller: int) -> int:
+    def _frame(self, number: int, caller: int) -> int:
         """The number of a location's frame, called from a frame; 0 if it is in no file."""
+        # Locations share the callers that they have in common, of which there may be dozens.
+        found = self._known.get((number, caller))
+        if found is None:
+            found = self._known[number, caller] = self._new_frame(self._code.attribute(number), caller)
+        return found
+
+    def _new_frame(self, location: Any, caller: int) -> int:
         if isinstance(location, CallSite):
-            outer = self._frame(self._code.attribute(location.caller), caller)
-            return self._frame(self._code.attribute(location.callee), outer or caller)
+            return self._frame(location.callee, self._frame(location.caller, caller) or caller)
         function = ""
         if isinstance(location, Name):
             function, location = location.name, self._code.attribute(location.at)
