@@ -152,8 +152,8 @@ class TestBuilder:
         again = xc.XlaComputation(made.as_serialized_hlo_module_proto())
         assert (again.hash(), again.name()) == (made.hash(), made.name())
         assert made.as_hlo_dot_graph().startswith("digraph G {")
-        with pytest.raises(xc.XlaRuntimeError):
-            xc.XlaComputation(b"\xff\x00")
+        with pytest.raises(xc.XlaRuntimeError, match="FAILED_PRECONDITION: No program shape found in the proto"):
+            xc.XlaComputation(b"\xff\x00").as_hlo_text()
 
 
 TEXT = """HloModule m
@@ -275,9 +275,11 @@ class TestArrays:
         other = array.clone()
         array.delete()
         assert array.is_deleted() and not other.is_deleted()
-        for use in (np.asarray, xe.buffer_to_dlpack_managed_tensor, lambda a: a.block_until_ready()):
+        for use in (np.asarray, lambda a: a.block_until_ready()):
             with pytest.raises(xc.XlaRuntimeError, match="INVALID_ARGUMENT"):
                 use(array)
+        with pytest.raises(xc.XlaRuntimeError, match="UNIMPLEMENTED: BufferToDLPackManagedTensor called on deleted"):
+            xe.buffer_to_dlpack_managed_tensor(array)
         with pytest.raises(AttributeError):
             _ = other.__cuda_array_interface__
 
@@ -439,8 +441,27 @@ class TestTheRest:
             block.set_metadata(more=1)
         (event,) = (e for e in chrome_events(session.stop()) if e["ph"] == "X")
         assert (event["name"], event["args"]) == ("block", {"size": "3", "more": "1"})
-        with pytest.raises(xc.XlaRuntimeError):
-            session.stop()
+        assert session.stop() == session.stop()
+
+    def test_one_session_at_a_time(self):
+        session = xc.profiler.ProfilerSession()
+        with pytest.raises(xc.XlaRuntimeError, match="ALREADY_EXISTS: Another profiling session active"):
+            xc.profiler.ProfilerSession()
+        del session
+        # One that is no more does not record.
+        assert not xc.profiler.TraceMe.is_enabled()
+
+    def test_the_server_of_profiles_is_jaxlibs(self):
+        pytest.importorskip("jaxlib._profiler")
+        server = xc.profiler.start_server(0)
+        with xc.profiler.TraceMe("block", size=3) as block:
+            block.set_metadata(more=1)
+        assert xc.profiler.ProfilerServer.count == 1
+        del server
+        gc.collect()
+        assert xc.profiler.ProfilerServer.count == 0
+        with pytest.raises(TypeError, match="start_server"):
+            xc.profiler.start_server("port")
 
     def test_weakref_lru_cache(self):
         class Key:

@@ -16,7 +16,6 @@ OF_JAX = (
 )
 OF_PROCESSES = "several processes are joined by xlakit.distributed, over MPI"
 OF_PLUGINS = "xlakit loads no plugins of other platforms"
-OF_PPROF = "heap profiles are JSON"
 MISSING = {
     "xla_client": {
         **dict.fromkeys(
@@ -46,7 +45,6 @@ MISSING = {
         **dict.fromkeys(
             ["get_c_api_client", "get_c_api_topology", "get_default_c_api_topology", "load_pjrt_plugin"], OF_PLUGINS
         ),
-        **dict.fromkeys(["json_to_pprof_profile", "pprof_profile_to_json"], OF_PPROF),
     },
     "xla_client.DeviceTopology": {"_make_compile_only_devices": OF_JAX},
 }  # fmt: skip

@@ -1,5 +1,11 @@
 """Arguments and results that are easily otherwise. What is expected is what jaxlib 0.6.0 does."""
 
+import copy
+import gzip
+import json
+import threading
+import time
+
 import numpy as np
 import pytest
 
@@ -193,3 +199,96 @@ def test_custom_calls_that_are_not_registered_are_not_found(client):
 def test_frontend_attributes_are_text():
     with pytest.raises(TypeError, match="__setitem__"):
         xe.FrontendAttributes()["name"] = 3
+
+
+@pytest.mark.parametrize(
+    "value",
+    [S("f32[2]"), xc.Layout([0]), xc.ShapeIndex([0]), xc.HloSharding.replicate()],
+    ids=lambda v: type(v).__name__,
+)
+def test_values_are_compared_with_their_own_kind(value):
+    again = copy.copy(value)
+    assert value == again and hash(value) == hash(again)
+    assert not value != again  # noqa: SIM202
+    for other in (3, None, "f32[2]"):
+        for compare in (lambda o: value == o, lambda o: value != o):
+            with pytest.raises(TypeError, match="incompatible function arguments"):
+                compare(other)
+
+
+def test_bytes_that_are_no_program_are_told_late(client):
+    made = xc.XlaComputation(b"junk")
+    for use in (made.as_hlo_text, made.hash, made.get_hlo_module, lambda: xe.mlir.xla_computation_to_mlir_module(made)):
+        with pytest.raises(xc.XlaRuntimeError, match="FAILED_PRECONDITION: No program shape found in the proto"):
+            use()
+    for use in (client.compile, xe.mlir.mlir_module_to_xla_computation, xc.ifrt_programs.make_hlo_program):
+        with pytest.raises(xc.XlaRuntimeError, match="UNKNOWN"):
+            use("module { junk }")
+
+
+def test_integers_are_what_int_makes_of_anything_but_floats():
+    assert xc.ShapeIndex(["1", np.float32(2), b"3"]) == xc.ShapeIndex([1, 2, 3])
+    for given in (1.0, "one", None, 1j, np.float64(1)):
+        with pytest.raises(TypeError):
+            xc.ShapeIndex([given])
+    assert S.array_shape(np.dtype("float32"), ("2",)) == S("f32[2]")
+    with pytest.raises(RuntimeError, match="bad_cast"):
+        S.array_shape(np.dtype("float32"), (2.0,))
+
+
+def test_options_are_set_and_not_unset():
+    options = xc.CompileOptions()
+    build = options.executable_build_options
+    for owner, name in ((options, "argument_layouts"), (options, "device_assignment"), (build, "result_layout")):
+        assert getattr(owner, name) is None
+        with pytest.raises(TypeError, match=name):
+            setattr(owner, name, None)
+    for owner, name in ((options, "executable_build_options"), (build, "debug_options")):
+        with pytest.raises(AttributeError, match="no setter"):
+            setattr(owner, name, getattr(owner, name))
+
+
+def test_the_upper_gamma_function_is_one_outside_of_its_domain(client):
+    builder = xc.XlaBuilder("small_igammac")
+    a, x = (ops.Constant(builder, np.float32(v)) for v in ([0, 1, 1, np.nan, 2], [1, -2, 0, 1, np.nan]))
+    (found,) = client.compile(builder.build(ops.Igammac(a, x))).execute([])
+    np.testing.assert_array_equal(np.asarray(found), np.float32([1, 1, 1, np.nan, np.nan]))
+
+
+def test_an_outfeed_waits_for_a_program_that_is_run_later(client):
+    builder = xc.XlaBuilder("small_outfeed")
+    shape = S("f32[]")
+    ops.OutfeedWithToken(ops.Constant(builder, np.float32(3)), ops.CreateToken(builder), shape)
+    program = client.compile(builder.build())
+    device = client.devices()[0]
+    found = []
+    reader = threading.Thread(target=lambda: found.append(device.transfer_from_outfeed(shape)))
+    reader.start()
+    time.sleep(0.02)
+    program.execute([])
+    reader.join()
+    assert found == [3]
+
+
+def test_modules_leave_their_group(negate):
+    group = xe.HloModuleGroup("group", negate.hlo_modules())
+    assert "HloModule small_negate" in group.to_string()
+    assert len(group.to_modules()) == 1
+    assert (group.to_modules(), group.to_string()) == ([], "HloModuleGroup group\n\n")
+
+
+def test_heap_profiles_are_pprofs(client):
+    array = client.buffer_from_pyval(np.zeros(123))
+    profile = client.heap_profile()
+    found = json.loads(xe.pprof_profile_to_json(profile))
+    texts = found["stringTable"]
+    labels = [
+        {texts[int(label["key"])]: texts[int(label["str"])] for label in sample["label"]} for sample in found["sample"]
+    ]
+    assert {"kind": "buffer", "device": "TFRT_CPU_0"} in labels
+    assert ["1", str(array.nbytes)] in [sample["value"] for sample in found["sample"]]
+    assert __file__ in texts and "test_heap_profiles_are_pprofs" in texts
+    assert xe.json_to_pprof_profile(json.dumps(found)) == profile
+    assert gzip.decompress(xc.heap_profile(client)) == client.heap_profile()
+    with pytest.raises(xc.XlaRuntimeError, match="INVALID_ARGUMENT"):
+        xe.json_to_pprof_profile("{]")

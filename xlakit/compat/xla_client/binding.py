@@ -2,8 +2,8 @@
 
 Annotations may be classes, ``X | None``, ``Sequence[X]``, tuples of a fixed length, and ``Annotated[Any, X]``, whose
 arguments are X; everything else takes any value.
-An integer is any number with ``__index__`` of 64 bits, and so may be a member of an enumeration; a float is
-any real number, and a bool only True or False.
+An integer is what ``int`` makes of anything but a float, texts included, of 64 bits, and so may be a member of an
+enumeration; a float is any real number, and a bool only True or False.
 """
 
 from __future__ import annotations
@@ -98,6 +98,32 @@ def no_constructor(self: object, *_: object, **__: object) -> None:
     raise TypeError(f"{type(self).__name__}: no constructor defined!")
 
 
+def cast_integers(values: Sequence[object]) -> tuple[int, ...]:
+    """Integers that jaxlib casts one by one, after the arguments: a misfit is the RuntimeError of C++'s cast."""
+    try:
+        return tuple(map(_int, values))
+    except MisfitError:
+        raise RuntimeError(f"std::bad_cast: {values!r} are not all integers") from None
+
+
+class ComparedWithItsKind:
+    """Values that are compared with values of their own class; others raise TypeError, as jaxlib's do."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, type(self)):
+            raise incompatible("__eq__", f"a {type(self).__name__} is not compared with {_shown(other)}")
+        return self.compared() == other.compared()
+
+    def __hash__(self) -> int:
+        return hash(self.compared())
+
+    def compared(self) -> object:
+        """What is equal where the values are."""
+        raise NotImplementedError
+
+
 class TypedAttributes:
     """Attributes whose values are converted by the annotations of the class."""
 
@@ -190,7 +216,7 @@ def _number_of(kind: type[enum.Enum], value: Any) -> Any:
     """A member of an enumeration, or the member of this number."""
     if isinstance(value, kind):
         return value
-    if isinstance(value, enum.Enum):
+    if isinstance(value, (enum.Enum, str, bytes)):
         raise MisfitError
     try:
         return kind(_int(value))
@@ -235,12 +261,11 @@ def _bool(value: Any) -> Any:
 
 
 def _int(value: Any) -> int:
-    index = getattr(cast("object", value), "__index__", None)
-    if index is None or isinstance(value, type):
+    if isinstance(value, float):
         raise MisfitError
     try:
-        number = int(index())
-    except TypeError:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
         raise MisfitError from None
     if not -(2**63) <= number < 2**64:
         raise MisfitError

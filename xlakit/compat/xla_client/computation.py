@@ -13,7 +13,7 @@ from dataclasses import replace
 from xlakit.builder import XlaBuilder as OurBuilder, XlaComputation as OurComputation
 from xlakit.compat.xla_client.binding import bound, no_constructor
 from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
-from xlakit.compat.xla_client.hlo_module import HloModule, HloPrintOptions
+from xlakit.compat.xla_client.hlo_module import HloModule, HloPrintOptions, module_of_proto
 from xlakit.compat.xla_client.records import OpMetadata
 from xlakit.compat.xla_client.shapes import ProgramShape, Shape
 from xlakit.compat.xla_client.sharding import OpSharding
@@ -52,21 +52,29 @@ class XlaOp:
 
 
 class XlaComputation:
-    """A built computation. Made by :meth:`XlaBuilder.build`, or of a serialized HloModuleProto."""
+    """A built computation. Made by :meth:`XlaBuilder.build`, or of a serialized HloModuleProto, which is read later."""
 
-    __slots__ = ("is_built", "wrapped")
+    __slots__ = ("_module", "_serialized", "is_built")
 
     @bound
     def __init__(self, serialized_hlo_module_proto: bytes, /) -> None:
-        self.wrapped = OurModule.from_proto(serialized_hlo_module_proto)
+        self._module: OurModule | None = None
+        self._serialized = serialized_hlo_module_proto
         # Whether a builder has inferred its shapes, which have the layouts then that this leaves behind.
         self.is_built = False
+
+    @property
+    def wrapped(self) -> OurModule:
+        """The module of xlakit. Raises XlaRuntimeError for bytes that are no HloModuleProto."""
+        if self._module is None:
+            self._module = module_of_proto(self._serialized)
+        return self._module
 
     @staticmethod
     def of(module: OurModule, *, is_built: bool = False) -> XlaComputation:
         """The computation that is the entry of a module of xlakit."""
         made = XlaComputation.__new__(XlaComputation)
-        made.wrapped, made.is_built = module, is_built
+        made._module, made._serialized, made.is_built = module, b"", is_built
         return made
 
     def as_ours(self) -> OurComputation:

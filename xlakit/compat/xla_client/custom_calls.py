@@ -7,7 +7,9 @@ from typing import Any, Protocol
 
 from xlakit.compat.xla_client.binding import bound
 from xlakit.compat.xla_client.enums import CustomCallTargetTraits
-from xlakit.errors import UnsupportedError
+from xlakit.compat.xla_client.errors import with_status
+from xlakit.errors import ArgumentError, UnsupportedError
+from xlakit.execution.calls.c_calls import address_of
 from xlakit.execution.calls.custom_calls import register_c_custom_call, register_custom_call, register_ffi_handler
 
 xla_platform_names = {"cpu": "Host", "gpu": "CUDA"}
@@ -16,7 +18,6 @@ _lock = threading.RLock()
 _registered: dict[str, dict[str, Any]] = {}
 _waiting: dict[str, list[tuple[str, Any, int, CustomCallTargetTraits]]] = {}
 _waiting_types: dict[str, list[tuple[str, Any]]] = {}
-_type_handlers: dict[str, CustomTypeIdHandler] = {}
 
 
 class CustomCallHandler(Protocol):
@@ -64,7 +65,7 @@ def register_on_host(
         raise UnsupportedError(f"there is no platform '{platform}' here", hint="register functions for cpu")
     if api_version not in (0, 1):
         raise UnsupportedError(
-            f"API version {api_version} is not supported. Supported versions are 0 and 1",
+            f"API version {api_version} is not supported by RegisterCustomCallTarget. Supported versions are 0 and 1.",
             hint="0 is for C functions of any version that a call asks for, 1 for the typed FFI",
         )
     if api_version == 1 or isinstance(fn, dict):
@@ -107,8 +108,25 @@ def register_custom_call_handler(platform: str, handler: CustomCallHandler) -> N
                 handler(name, fn, platform, api_version, traits)
 
 
+@with_status
+def _register_type_on_host(name: str, capsule: Any) -> None:
+    """Register the type whose ``XLA_FFI_TypeId`` a capsule holds. Raises XlaRuntimeError for what is no capsule."""
+    if type(capsule).__name__ != "PyCapsule":
+        raise ArgumentError(
+            "The type_id argument to register_custom_call_type_id must be a PyCapsule object holding a pointer to a "
+            f"XLA_FFI_TypeId, got a {type(capsule).__name__}",
+            hint="give the capsule that the library makes",
+        )
+    from xlakit.execution.calls.ffi.interface import register_type
+
+    register_type(name, address_of(capsule))
+
+
+_type_handlers: dict[str, CustomTypeIdHandler] = {"Host": _register_type_on_host}
+
+
 def register_custom_type_id(type_name: str, type_id: Any, platform: str = "cpu") -> None:
-    """Keep a type of XLA's FFI, for a handler of its platform."""
+    """Register a type of XLA's FFI with the handler of its platform; those of others wait for one."""
     platform = xla_platform_names.get(platform, platform)
     with _lock:
         handler = _type_handlers.get(platform)

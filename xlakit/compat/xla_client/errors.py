@@ -43,12 +43,13 @@ class XlaRuntimeError(RuntimeError):
     """The one error of this interface. Its text is a status code, a colon, and xlakit's message."""
 
 
-def as_status(error: XlakitError, text: str = "") -> XlaRuntimeError:
+def as_status(error: XlakitError, text: str = "", code: str = "") -> XlaRuntimeError:
     """An error of xlakit as an XlaRuntimeError with the status code that XLA would give.
 
     text: jaxlib's words for it, without a full stop, which programs may look for; xlakit's follow.
+    code: jaxlib's status code, where it is not that of the kind of error.
     """
-    code = next((code for kind, code in _CODES if isinstance(error, kind)), "INTERNAL")
+    code = code or next((code for kind, code in _CODES if isinstance(error, kind)), "INTERNAL")
     return XlaRuntimeError(f"{code}: {text}. {error}" if text else f"{code}: {error}")
 
 

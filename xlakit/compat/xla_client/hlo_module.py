@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.compat.xla_client.binding import bound, unconstructed
+from xlakit.compat.xla_client.errors import as_status
 from xlakit.compat.xla_client.sharding import OpSharding
 from xlakit.compat.xla_client.text.printing import HloPrintOptions as HloPrintOptions, dot_graph, printed
-from xlakit.errors import UnsupportedError
+from xlakit.errors import FormatError, UnsupportedError
 from xlakit.ir.instruction import Computation as OurComputation, HloModule as OurModule
+
+
+def module_of_proto(serialized: bytes) -> OurModule:
+    """The module of a serialized HloModuleProto. Raises XlaRuntimeError for other bytes."""
+    try:
+        return OurModule.from_proto(serialized)
+    except FormatError as error:
+        raise as_status(error, "No program shape found in the proto", code="FAILED_PRECONDITION") from error
 
 
 class HloComputation:
@@ -56,7 +65,7 @@ class HloModule:
     @bound
     def from_serialized_hlo_module_proto(serialized_hlo_module_proto: bytes, /) -> HloModule:
         """The module of a serialized HloModuleProto."""
-        return HloModule.of(OurModule.from_proto(serialized_hlo_module_proto))
+        return HloModule.of(module_of_proto(serialized_hlo_module_proto))
 
     @property
     def name(self) -> str:
@@ -128,8 +137,9 @@ class HloModuleGroup:
         return self._name
 
     def to_modules(self) -> list[HloModule]:
-        """The modules."""
-        return list(self._modules)
+        """The modules, which the group hands over: it has none of them after that."""
+        found, self._modules = self._modules, []
+        return found
 
     def to_string(self) -> str:
         """The text of all modules."""
@@ -158,7 +168,7 @@ class HloPassInterface:
 
     def run_on_module_group(self, module_group: HloModuleGroup, /) -> bool:
         """Run on all modules of a group; tells whether one of them changed."""
-        changed = [self.run(module) for module in module_group.to_modules()]
+        changed = [self.run(module) for module in module_group._modules]  # pyright: ignore[reportPrivateUsage]
         return True in changed
 
     def changed(self, module: OurModule) -> OurModule:

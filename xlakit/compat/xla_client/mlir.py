@@ -10,9 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from typing import Any
 
 from xlakit.compat.xla_client.binding import bound
 from xlakit.compat.xla_client.computation import XlaComputation
+from xlakit.compat.xla_client.errors import as_status
 from xlakit.compat.xla_client.text.numbering import converted_module
 from xlakit.errors import FormatError, XlakitError
 from xlakit.formats import stablehlo
@@ -51,7 +53,7 @@ def _symbol(name: str) -> str:
 
 
 def program_of(module: str | bytes) -> OurModule:
-    """The program of an MLIR module, as text or bytecode. Raises FormatError, UnsupportedError."""
+    """The program of an MLIR module, as text or bytecode. Raises XlaRuntimeError."""
     if isinstance(module, ModuleText):
         return module.program
     text = module if isinstance(module, str) else module.decode("utf-8", "replace")
@@ -65,7 +67,7 @@ def program_of(module: str | bytes) -> OurModule:
             ) from None
     if text.lstrip().startswith("HloModule"):
         return OurModule.from_text(text)
-    return stablehlo.read_stablehlo(module)
+    return _read(module)
 
 
 @bound
@@ -73,8 +75,16 @@ def mlir_module_to_xla_computation(
     mlir_module: str | bytes, use_tuple_args: bool = False, return_tuple: bool = False
 ) -> XlaComputation:
     """The computation of a StableHLO module, with one tuple of its arguments, or of its results, where asked for."""
-    made = stablehlo.read_stablehlo(mlir_module, use_tuple_args=use_tuple_args, return_tuple=return_tuple)
+    made = _read(mlir_module, use_tuple_args=use_tuple_args, return_tuple=return_tuple)
     return XlaComputation.of(converted_module(made))
+
+
+def _read(module: str | bytes, **options: Any) -> OurModule:
+    try:
+        return stablehlo.read_stablehlo(module, **options)
+    except FormatError as error:
+        # MLIR's parser has no status: all of its errors are of this one.
+        raise as_status(error, code="UNKNOWN") from error
 
 
 @bound

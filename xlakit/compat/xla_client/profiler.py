@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import os
 import platform
 import threading
 import time
+import weakref
 from types import TracebackType
 from typing import Any, Self
 
-from xlakit.compat.xla_client.binding import bound
+from xlakit.compat.xla_client.binding import bound, unconstructed
 from xlakit.compat.xla_client.errors import as_status, with_status
 from xlakit.errors import ExecutionError, UnsupportedError
 from xlakit.formats.xspace import Line, Span, chrome_events, write_xspace
@@ -43,33 +45,44 @@ class ProfileOptions:
 
 
 class ProfilerSession:
-    """Collects the blocks that TraceMe traces, until it is stopped. One at a time."""
+    """Collects the blocks that TraceMe traces, until it is stopped, or is no more. One at a time."""
 
     _lock = threading.Lock()
-    current: ProfilerSession | None = None
+    _current: weakref.ref[ProfilerSession] | None = None
 
     def __init__(self, options: ProfileOptions | None = None) -> None:
         self.options = options or ProfileOptions()
         self._spans: dict[int, list[Span]] = {}
+        self._written: bytes | None = None
         with ProfilerSession._lock:
-            if ProfilerSession.current is not None:
+            if ProfilerSession.current() is not None:
                 raise as_status(
-                    ExecutionError("a profiler session is active already", hint="stop it before another one")
+                    ExecutionError("a profiler session is active already", hint="stop it before another one"),
+                    "Another profiling session active.",
+                    code="ALREADY_EXISTS",
                 )
-            ProfilerSession.current = self
+            ProfilerSession._current = weakref.ref(self)
+
+    @staticmethod
+    def current() -> ProfilerSession | None:
+        """The session that records, if there is one."""
+        reference = ProfilerSession._current
+        return None if reference is None else reference()
 
     def add(self, span: Span) -> None:
         """Add a block of this thread."""
         self._spans.setdefault(threading.get_ident(), []).append(span)
 
     def stop(self) -> bytes:
-        """End the session; gives its events as an XSpace."""
+        """End the session; gives its events as an XSpace, the same ones when called again."""
         with ProfilerSession._lock:
-            if ProfilerSession.current is not self:
-                raise as_status(ExecutionError("the profiler session is stopped already", hint="start another one"))
-            ProfilerSession.current = None
-        lines = [Line(thread, f"python {number}", spans) for number, (thread, spans) in enumerate(self._spans.items())]
-        return write_xspace("/host:CPU", lines)
+            if ProfilerSession.current() is self:
+                ProfilerSession._current = None
+            if self._written is None:
+                threads = enumerate(self._spans.items())
+                lines = [Line(thread, f"python {number}", spans) for number, (thread, spans) in threads]
+                self._written = write_xspace("/host:CPU", lines)
+        return self._written
 
     @with_status
     def export(self, xspace: bytes, tensorboard_dir: str, /) -> None:
@@ -99,21 +112,28 @@ def _now() -> int:
 class TraceMe:
     """A block of code with a name and metadata; a context manager. Sessions record how long it took."""
 
-    __slots__ = ("_metadata", "_name", "_start")
+    __slots__ = ("_metadata", "_name", "_outer", "_start")
 
     def __init__(self, name: str, **kwargs: Any) -> None:
         self._name = name
         self._metadata = kwargs
         self._start = 0
+        # The block for the sessions of servers.
+        self._outer: Any = None
 
     def __enter__(self) -> Self:
+        if ProfilerServer.count:
+            self._outer = _jaxlib_profiler().TraceMe(self._name, **self._metadata)
+            self._outer.__enter__()
         self._start = _now()
         return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_value: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
-        session = ProfilerSession.current
+        if self._outer is not None:
+            self._outer.__exit__(exc_type, exc_value, exc_tb)
+        session = ProfilerSession.current()
         if session is not None:
             metadata = {name: str(value) for name, value in self._metadata.items()}
             session.add(Span(self._name, self._start, _now(), metadata))
@@ -121,21 +141,53 @@ class TraceMe:
     def set_metadata(self, **kwargs: Any) -> None:
         """Add metadata."""
         self._metadata.update(kwargs)
+        if self._outer is not None:
+            self._outer.set_metadata(**kwargs)
 
     @staticmethod
     def is_enabled() -> bool:
         """Whether a session records."""
-        return ProfilerSession.current is not None
+        return ProfilerSession.current() is not None
 
 
 class ProfilerServer:
-    """A server of profiles; there is none in xlakit."""
+    """A server that TensorBoard asks for the blocks of TraceMe, as long as it is referred to."""
+
+    # How many there are.
+    count = 0
+
+    @unconstructed
+    def __init__(self, server: _Server) -> None:
+        self._server = server
+        ProfilerServer.count += 1
+        weakref.finalize(self, _count_down)
+
+
+def _count_down() -> None:
+    ProfilerServer.count -= 1
+
+
+class _Server:
+    """jaxlib's server on a port."""
+
+    def __init__(self, port: int) -> None:
+        self._running = _jaxlib_profiler().start_server(port)
+
+
+def _jaxlib_profiler() -> Any:
+    try:
+        return importlib.import_module("jaxlib._profiler")
+    except ImportError:
+        raise UnsupportedError(
+            "the profiler server is jaxlib's, which is not installed",
+            hint="install jaxlib, or use ProfilerSession or xlakit run --profile",
+        ) from None
 
 
 @bound
 def start_server(port: int) -> ProfilerServer:
-    """Raises XlaRuntimeError: there is no server of profiles."""
-    raise UnsupportedError("there is no profiler server", hint="use ProfilerSession, or xlakit profile")
+    """A server of profiles on a port, or on a free one for 0. It is jaxlib's; raises XlaRuntimeError without it."""
+    return ProfilerServer(_Server(port))
 
 
 @bound

@@ -155,7 +155,7 @@ def make_convolution_dimension_numbers(
     characters name spatial dimensions, whose order is that of the kernel. None is batch, feature, then spatial
     dimensions, with the kernel's output feature first.
     """
-    if isinstance(dimension_numbers, ConvolutionDimensionNumbers):
+    if dimension_numbers is not None and not isinstance(dimension_numbers, tuple):
         return dimension_numbers
     if dimension_numbers is None:
         axes = "".join(chr(0x100 + i) for i in range(num_spatial_dimensions))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xlakit.compat.xla_client.binding import bound
+from xlakit.compat.xla_client.binding import ComparedWithItsKind, bound, cast_integers
 from xlakit.compat.xla_client.enums import PrimitiveType
 from xlakit.compat.xla_client.errors import status_errors, with_status
 from xlakit.data.layout import Layout as OurLayout, Tile
@@ -23,7 +23,7 @@ from xlakit.data.shape import (
 from xlakit.errors import ShapeError, UnsupportedError
 
 
-class Layout:
+class Layout(ComparedWithItsKind):
     """The order of an array's dimensions in memory, from minor to major; tiles and a size of elements in bits."""
 
     __slots__ = ("wrapped",)
@@ -61,17 +61,15 @@ class Layout:
 
     __str__ = to_string
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Layout) and self.wrapped == other.wrapped
-
-    def __hash__(self) -> int:
-        return hash(self.wrapped)
+    def compared(self) -> object:
+        """The layout of xlakit."""
+        return self.wrapped
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Layout.of, (self.wrapped,)
 
 
-class Shape:
+class Shape(ComparedWithItsKind):
     """An array's element type, dimensions and layout; a tuple of shapes; or a token. Made by parsing HLO text."""
 
     __slots__ = ("wrapped",)
@@ -98,9 +96,10 @@ class Shape:
         dynamic_dimensions: Sequence[bool] | None = None,
     ) -> Shape:
         """An array's shape; ``layout`` is its minor_to_major, major to minor if left out."""
-        sizes = tuple(int(d) for d in dims)
-        order = None if layout is None else tuple(int(d) for d in layout)
-        made = make_shape(_kind(type), sizes, layout=order, dynamic_dimensions=tuple(dynamic_dimensions or ()))
+        order = None if layout is None else cast_integers(layout)
+        made = make_shape(
+            _kind(type), cast_integers(dims), layout=order, dynamic_dimensions=tuple(dynamic_dimensions or ())
+        )
         return Shape.of(made)
 
     @staticmethod
@@ -211,11 +210,9 @@ class Shape:
             return Shape.of(self.wrapped.with_leaves(lambda x: x.with_default_layout() if x.is_array else x))
         return Shape.of(laid_out(self.wrapped))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Shape) and self.wrapped == other.wrapped
-
-    def __hash__(self) -> int:
-        return hash(self.wrapped)
+    def compared(self) -> object:
+        """The shape of xlakit."""
+        return self.wrapped
 
     def __repr__(self) -> str:
         return str(self.wrapped)
@@ -310,7 +307,7 @@ class ProgramShape:
         return f"({', '.join(parts)}) -> {self.wrapped.result.to_string(with_layout=False)}"
 
 
-class ShapeIndex:
+class ShapeIndex(ComparedWithItsKind):
     """The path to a shape inside of nested tuples."""
 
     __slots__ = ("wrapped",)
@@ -319,11 +316,9 @@ class ShapeIndex:
     def __init__(self, indices: Sequence[int], /) -> None:
         self.wrapped = tuple(int(i) for i in indices)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ShapeIndex) and self.wrapped == other.wrapped
-
-    def __hash__(self) -> int:
-        return hash(self.wrapped)
+    def compared(self) -> object:
+        """The indices."""
+        return self.wrapped
 
     def __repr__(self) -> str:
         return "{" + ",".join(map(str, self.wrapped)) + "}"

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from xlakit.compat.xla_client.binding import TypedAttributes, bound, unconstructed
+from xlakit.compat.xla_client.binding import ComparedWithItsKind, TypedAttributes, bound, unconstructed
 from xlakit.compat.xla_client.enums import OpSharding_ShardGroupType, OpSharding_Type
 from xlakit.compat.xla_client.shapes import Shape
 from xlakit.errors import ShapeError
@@ -141,7 +141,7 @@ class OpSharding(TypedAttributes):
         self.ParseFromString(state[0])
 
 
-class HloSharding:
+class HloSharding(ComparedWithItsKind):
     """A sharding: replicated, manual, unknown, on one device, in tiles, or one for each element of a tuple."""
 
     __slots__ = ("wrapped",)
@@ -281,11 +281,9 @@ class HloSharding:
         """The message."""
         return OpSharding.of(self.wrapped)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, HloSharding) and _plain(self.wrapped) == _plain(other.wrapped)
-
-    def __hash__(self) -> int:
-        return hash(_plain(self.wrapped))
+    def compared(self) -> object:
+        """The sharding of xlakit with its devices written out."""
+        return _plain(self.wrapped)
 
     def __repr__(self) -> str:
         from xlakit.formats.hlo_text import print_sharding

@@ -89,6 +89,10 @@ from xlakit.compat.xla_client.runtime.executable import (
     ShardedToken as ShardedToken,
     Token as Token,
 )
+from xlakit.compat.xla_client.runtime.heap_profile import (
+    json_to_pprof_profile as json_to_pprof_profile,
+    pprof_profile_to_json as pprof_profile_to_json,
+)
 from xlakit.compat.xla_client.runtime.memory_stats import CompiledMemoryStats as CompiledMemoryStats
 from xlakit.compat.xla_client.runtime.options import (
     CompileOptions as CompileOptions,

@@ -293,6 +293,21 @@ message PyTreeNodeDefProto
   arity:uint32=1 type:int32=2 dict_node:DictNodeProto=3
 message DictNodeProto
   str_id:uint32*=1
+message PprofProfile
+  sample_type:PprofValueType*=1 sample:PprofSample*=2 location:PprofLocation*=4 function:PprofFunction*=5
+  string_table:string*=6
+message PprofValueType
+  type:int64=1 unit:int64=2
+message PprofSample
+  location_id:uint64*=1 value:int64*=2 label:PprofLabel*=3
+message PprofLabel
+  key:int64=1 str:int64=2
+message PprofLocation
+  id:uint64=1 line:PprofLine*=4
+message PprofLine
+  function_id:uint64=1 line:int64=2
+message PprofFunction
+  id:uint64=1 name:int64=2 system_name:int64=3 filename:int64=4 start_line:int64=5
 message XSpace
   planes:XPlane*=1 errors:string*=2 warnings:string*=3 hostnames:string*=4
 message XPlane

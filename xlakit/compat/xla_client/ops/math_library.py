@@ -11,7 +11,11 @@ from xlakit.compat.xla_client.ops.operations import Builder, Computation, Op, Op
 from xlakit.errors import ShapeError
 from xlakit.lib import linear_algebra, special
 from xlakit.lib.approx_topk import approx_top_k_reduction_output_size
+from xlakit.lib.constants import full_like, zeros_like
 from xlakit.ops import data, movement, sort
+from xlakit.ops.elementwise.binary import or_
+from xlakit.ops.elementwise.compare import le
+from xlakit.ops.elementwise.select import select
 
 BesselI0e = unary_operation("BesselI0e", special.bessel_i0e)
 BesselI1e = unary_operation("BesselI1e", special.bessel_i1e)
@@ -29,8 +33,9 @@ def Igamma(a: Op, x: Op) -> Op:
 
 @operation
 def Igammac(a: Op, x: Op) -> Op:
-    """The upper regularized incomplete gamma function."""
-    return special.igammac(a, x)
+    """The upper regularized incomplete gamma function; 1, as in jaxlib, where ``a`` or ``x`` are not positive."""
+    inside, zero = special.igammac(a, x), zeros_like(x)
+    return select(or_(le(x, zero), le(a, zero)), full_like(x, 1), inside)
 
 
 @operation

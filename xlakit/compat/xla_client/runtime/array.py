@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from xlakit.compat.xla_client.binding import bound
+from xlakit.compat.xla_client.binding import bound, incompatible
 from xlakit.compat.xla_client.errors import as_status, status_errors
 from xlakit.compat.xla_client.runtime.array_arithmetic import ArrayArithmetic
 from xlakit.compat.xla_client.runtime.array_values import ArrayValues
@@ -356,10 +356,12 @@ class _Capsule:
 def buffer_to_dlpack_managed_tensor(buffer: ArrayImpl, stream: int | None = None) -> Any:
     """A DLPack capsule with the memory of an array."""
     if not isinstance(buffer, ArrayImpl):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(
-            "incompatible function arguments: the tensor is made of an array of this package, "
-            f"not of a {type(buffer).__name__}"
-        )
+        if buffer is None:
+            raise incompatible("buffer_to_dlpack_managed_tensor", "buffer is None")
+        # The error of C++'s cast, as in jaxlib.
+        raise RuntimeError(f"std::bad_cast: the tensor is made of an array, not of a {type(buffer).__name__}")
+    if buffer.is_deleted():
+        raise as_status(UnsupportedError("BufferToDLPackManagedTensor called on deleted array.", hint="keep the array"))
     if stream is not None:
         raise as_status(UnsupportedError("processors have no streams", hint="leave stream out"))
     with status_errors():

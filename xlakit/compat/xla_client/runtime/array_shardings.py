@@ -54,6 +54,8 @@ class GSPMDSharding(Sharding):
         memory_kind: str | None = None,
         _device_list: DeviceList | None = None,
     ) -> None:
+        if not isinstance(op_sharding, (OpSharding, HloSharding)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise incompatible("GSPMDSharding", f"op_sharding is a sharding, no {type(op_sharding).__name__}")
         super().__init__()
         self._devices = tuple(devices)
         given = op_sharding

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copyreg
 import gzip
-import json
 import os
 import re
 import weakref
@@ -164,12 +163,10 @@ class Client:
         )
 
     def heap_profile(self) -> bytes:
-        """What the live arrays take: JSON that is compressed with gzip, and no protocol buffer of pprof."""
-        entries = [
-            {"bytes": array.nbytes, "traceback": str(array.traceback or ""), "device": array.device.id}
-            for array in self.live_arrays()
-        ]
-        return gzip.compress(json.dumps(entries).encode())
+        """What the live arrays and executables take, by the lines that made them: a profile of pprof."""
+        from xlakit.compat.xla_client.runtime.heap_profile import heap_profile_of
+
+        return heap_profile_of(self.live_arrays(), self.live_executables())
 
     def get_default_layout(self, dtype: Any, shard_shape: Sequence[int], device: Device) -> PjRtLayout:
         """The layout of an array of a dtype and a shape: major to minor."""
@@ -221,8 +218,8 @@ class Client:
     def compile_ifrt_program(self, program: Program, options: XlaCompileOptions, /) -> LoadedExecutable:
         """The program of ``ifrt_programs.make_hlo_program`` for devices of this client."""
         refuse_callbacks(options.host_callbacks)
-        module = program_of(program.mlir_module)
-        return self._compiled(laid_out_program(program.mlir_module, module, options.options), options.options)
+        module = program.module
+        return self._compiled(laid_out_program(module, module, options.options), options.options)
 
     def live_executables(self) -> list[LoadedExecutable]:
         """The executables that are still there."""
@@ -329,8 +326,8 @@ def make_cpu_client(
 
 
 def heap_profile(client: Client) -> bytes:
-    """What the live arrays take; see :meth:`Client.heap_profile`."""
-    return client.heap_profile()
+    """What the live arrays take, compressed with gzip as pprof reads it; see :meth:`Client.heap_profile`."""
+    return gzip.compress(client.heap_profile())
 
 
 # -- conveniences of older releases --------------------------------------------------------------------

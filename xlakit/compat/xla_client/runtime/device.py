@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterator
 from typing import Any, Self
@@ -9,8 +10,9 @@ from typing import Any, Self
 from xlakit.compat.xla_client.binding import bound, unconstructed
 from xlakit.compat.xla_client.errors import as_status, with_status
 from xlakit.compat.xla_client.shapes import Shape
-from xlakit.errors import ArgumentError, UnsupportedError
+from xlakit.errors import ArgumentError, DeadlockError, UnsupportedError
 from xlakit.runtime.device import Device as OurDevice
+from xlakit.settings import default_timeout
 
 MEMORY_KIND = "unpinned_host"
 
@@ -133,10 +135,21 @@ class Device:
 
     @bound
     def transfer_from_outfeed(self, shape: Shape, /) -> Any:
-        """The next value that a program on this device has put out; waits for it."""
-        found = self.wrapped.transfer_from_outfeed()
+        """The next value that a program on this device has put out; waits for it, as long as XLAKIT_TIMEOUT says."""
+        found = self._outfed()
         _check_is_of(found, shape)
         return found
+
+    def _outfed(self) -> Any:
+        # Another thread may be about to run the program: there is no knowing, and jaxlib waits for ever.
+        last = time.monotonic() + default_timeout()
+        while True:
+            try:
+                return self.wrapped.transfer_from_outfeed()
+            except DeadlockError:
+                if time.monotonic() > last:
+                    raise
+                time.sleep(0.001)
 
     def __call__(self) -> Self:
         """The device: ``array.device()`` of older releases works where ``array.device`` is meant."""

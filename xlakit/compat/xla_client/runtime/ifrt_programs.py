@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from xlakit.compat.xla_client.binding import bound
 from xlakit.compat.xla_client.errors import with_status
+from xlakit.compat.xla_client.mlir import program_of
 from xlakit.compat.xla_client.runtime.options import CompileOptions as _CompileOptions
 from xlakit.errors import UnsupportedError
+from xlakit.ir.instruction import HloModule as OurModule
 
 
 class Program:
-    """A program: an MLIR module."""
+    """A program."""
 
-    __slots__ = ("mlir_module",)
+    __slots__ = ("module",)
 
-    def __init__(self, mlir_module: str | bytes) -> None:
-        self.mlir_module = mlir_module
+    def __init__(self, module: OurModule) -> None:
+        self.module = module
 
 
 class XlaCompileOptions:
@@ -32,11 +35,13 @@ class XlaCompileOptions:
 CompileOptions = XlaCompileOptions
 
 
+@bound
 def make_hlo_program(mlir_module: str | bytes) -> Program:
-    """A program of an MLIR module."""
-    return Program(mlir_module)
+    """A program of an MLIR module. Raises XlaRuntimeError for what is none."""
+    return Program(program_of(mlir_module))
 
 
+@bound
 def make_xla_compile_options(options: _CompileOptions, host_callbacks: Sequence[Any] = ()) -> XlaCompileOptions:
     """Options for :func:`make_hlo_program`'s programs."""
     return XlaCompileOptions(options, host_callbacks)

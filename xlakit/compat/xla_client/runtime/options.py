@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xlakit.compat.xla_client.binding import TypedAttributes, bound
+from xlakit.compat.xla_client.binding import TypedAttributes, bound, incompatible
 from xlakit.compat.xla_client.errors import with_status
 from xlakit.compat.xla_client.runtime.debug_options import DebugOptions, default_debug_options
 from xlakit.compat.xla_client.shapes import Shape
@@ -58,15 +58,29 @@ class DeviceAssignment:
         return "\n".join(lines) + "\n"
 
 
-class ExecutableBuildOptions(TypedAttributes):
+class _Options(TypedAttributes):
+    """Attributes that are set, as in jaxlib, but not unset; those that hold other options are changed in place."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if hasattr(self, name):
+            if value is None:
+                raise incompatible(name, f"{name} cannot be None")
+            if name in ("debug_options", "executable_build_options"):
+                raise AttributeError(f"property of '{type(self).__name__}' object has no setter")
+        super().__setattr__(name, value)
+
+
+class ExecutableBuildOptions(_Options):
     """How a program is compiled: replicas and partitions, layouts, and XLA's flags."""
 
     __slots__ = (
+        "_compilation_environments",
         "allow_spmd_sharding_propagation_to_output",
         "allow_spmd_sharding_propagation_to_parameters",
         "auto_spmd_partitioning_mesh_ids",
         "auto_spmd_partitioning_mesh_shape",
-        "compilation_environments",
         "debug_options",
         "device_assignment",
         "exec_time_optimization_effort",
@@ -99,7 +113,7 @@ class ExecutableBuildOptions(TypedAttributes):
     optimization_level: int
     memory_fitting_level: int
     fdo_profile: bytes
-    compilation_environments: bytes
+    _compilation_environments: bytes
 
     def __init__(self) -> None:
         self.result_layout = self.device_assignment = None
@@ -111,19 +125,19 @@ class ExecutableBuildOptions(TypedAttributes):
         self.allow_spmd_sharding_propagation_to_output = [False]
         self.exec_time_optimization_effort = self.memory_fitting_effort = 0.0
         self.optimization_level = self.memory_fitting_level = 0
-        self.fdo_profile = self.compilation_environments = b""
+        self.fdo_profile = self._compilation_environments = b""
 
     @bound
     def compilation_environments_from_serialized_proto(self, serialized_proto: bytes, /) -> None:
         """Keep compilation environments; xlakit has none of its own."""
-        self.compilation_environments = serialized_proto
+        self._compilation_environments = serialized_proto
 
     def __repr__(self) -> str:
         layout = "nullopt" if self.result_layout is None else self.result_layout
         return f"ExecutableBuildOptions{{device_ordinal=-1, result_layout={layout}, num_replicas={self.num_replicas}}}"
 
 
-class CompileOptions(TypedAttributes):
+class CompileOptions(_Options):
     """Options of :meth:`Client.compile`."""
 
     __slots__ = (
@@ -208,4 +222,4 @@ class CompileOptions(TypedAttributes):
     def __setstate__(self, state: tuple[bytes]) -> None:
         made = CompileOptions.ParseFromString(state[0])
         for name in self.__slots__:
-            setattr(self, name, getattr(made, name))
+            object.__setattr__(self, name, getattr(made, name))

@@ -7,7 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlakit.compat.xla_client.binding import bound, unconstructed
+from xlakit.compat.xla_client.binding import bound, incompatible, unconstructed
+from xlakit.compat.xla_client.errors import XlaRuntimeError, as_status
 from xlakit.compat.xla_client.runtime.device import Device
 from xlakit.errors import UnsupportedError
 
@@ -44,10 +45,16 @@ def get_topology_for_devices(devices: Sequence[Device], /) -> DeviceTopology:
     return DeviceTopology(devices)
 
 
-def _no_plugins(what: str) -> UnsupportedError:
-    return UnsupportedError(
+def _check_capsule(name: str, value: object) -> None:
+    if type(value).__name__ != "PyCapsule":
+        raise incompatible(name, f"c_api is a PyCapsule, not a {type(value).__name__}")
+
+
+def _no_plugins(what: str, code: str = "NOT_FOUND") -> XlaRuntimeError:
+    error = UnsupportedError(
         f"{what}: xlakit loads no plugins of other platforms", hint="use make_cpu_client, or JAX for those"
     )
+    return as_status(error, code=code)
 
 
 @bound
@@ -59,6 +66,7 @@ def make_tfrt_tpu_c_api_device_topology(topology_name: str = "", **kwargs: Any) 
 @bound
 def make_c_api_device_topology(c_api: Any, topology_name: str = "", **kwargs: Any) -> DeviceTopology:
     """Raises XlaRuntimeError: xlakit loads no plugins."""
+    _check_capsule("make_c_api_device_topology", c_api)
     raise _no_plugins(f"topology '{topology_name}'")
 
 
@@ -68,26 +76,27 @@ def pjrt_plugin_loaded(plugin_name: str) -> bool:
 
 
 def pjrt_plugin_initialized(plugin_name: str) -> bool:
-    """Whether a plugin is initialized: never."""
-    return False
+    """Raises XlaRuntimeError: no plugin is loaded."""
+    raise _no_plugins(f"PJRT_Api not found for device type {plugin_name}")
 
 
 @bound
 def load_pjrt_plugin_dynamically(plugin_name: str, library_path: str) -> Any:
     """Raises XlaRuntimeError: xlakit loads no plugins."""
-    raise _no_plugins(f"plugin '{plugin_name}'")
+    raise _no_plugins(f"Failed to open {library_path}", "INTERNAL")
 
 
 @bound
 def load_pjrt_plugin_with_c_api(plugin_name: str, c_api: Any) -> None:
     """Raises XlaRuntimeError: xlakit loads no plugins."""
+    _check_capsule("load_pjrt_plugin_with_c_api", c_api)
     raise _no_plugins(f"plugin '{plugin_name}'")
 
 
 @bound
 def initialize_pjrt_plugin(plugin_name: str) -> None:
     """Raises XlaRuntimeError: xlakit loads no plugins."""
-    raise _no_plugins(f"plugin '{plugin_name}'")
+    raise _no_plugins(f"PJRT_Api not found for device type {plugin_name}")
 
 
 @bound
@@ -95,13 +104,13 @@ def make_c_api_client(
     plugin_name: str, options: Mapping[str, Any] | None = None, distributed_client: Any = None
 ) -> Any:
     """Raises XlaRuntimeError: xlakit loads no plugins."""
-    raise _no_plugins(f"plugin '{plugin_name}'")
+    raise _no_plugins(f"PJRT_Api not found for device type {plugin_name}")
 
 
 @bound
 def make_tpu_client(library_path: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
     """Raises XlaRuntimeError: there are no TPUs."""
-    raise _no_plugins("a TPU client")
+    raise _no_plugins(f"Failed to open {library_path or 'libtpu.so'}", "INTERNAL")
 
 
 def generate_pjrt_gpu_plugin_options() -> dict[str, Any]:

@@ -10,6 +10,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, ClassVar
 
 from xlakit.compat.xla_client.binding import bound
+from xlakit.compat.xla_client.errors import XlaRuntimeError
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -99,7 +100,8 @@ class Traceback:
 
     @staticmethod
     def code_addr2line(code: CodeType, lasti: int, /) -> int:
-        """The line of an instruction of a code object."""
+        """The line of an instruction of a code object. Raises XlaRuntimeError for another object."""
+        _check_code(code)
         for start, end, line in code.co_lines():
             if start <= lasti < end and line is not None:
                 return line
@@ -108,6 +110,7 @@ class Traceback:
     @staticmethod
     def code_addr2location(code: CodeType, lasti: int, /) -> tuple[int, int, int, int]:
         """First line and column, and last line and column, of an instruction of a code object."""
+        _check_code(code)
         for number, position in enumerate(code.co_positions()):
             if number == lasti // 2:
                 line, end_line, column, end_column = position
@@ -122,6 +125,12 @@ class Traceback:
 
     def __str__(self) -> str:
         return "\n".join(f"{f.file_name}:{f.line_num} ({f.function_name})" for f in self.frames)
+
+
+def _check_code(code: object) -> None:
+    if not isinstance(code, CodeType):
+        # Without a status, as in jaxlib.
+        raise XlaRuntimeError("code argument must be a code object")
 
 
 def _frame_at(frame: Frame) -> FrameType:

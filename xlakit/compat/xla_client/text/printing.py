@@ -46,8 +46,12 @@ class HloPrintOptions:
         "print_percent": True,
         "print_program_shape": True,
         "print_result_shape": True,
+        # Not there in jaxlib: whether every fifth operand has its number beside it, which the short forms leave out,
+        # and whether computations that are called are written where they are named.
+        "_counts_operands": True,
+        "_writes_called_out": False,
     }
-    __slots__ = (*_DEFAULTS, "_counts_operands", "_writes_called_out")
+    __slots__ = tuple(_DEFAULTS)
 
     if TYPE_CHECKING:
 
@@ -56,20 +60,6 @@ class HloPrintOptions:
     def __init__(self) -> None:
         for name, value in self._DEFAULTS.items():
             setattr(self, name, value)
-        # Whether every fifth operand has its number beside it; the short forms leave that out.
-        self._counts_operands = True
-        # Whether computations that are called are written where they are named.
-        self._writes_called_out = False
-
-    @property
-    def counts_operands(self) -> bool:
-        """Whether every fifth operand has its number beside it."""
-        return self._counts_operands
-
-    @property
-    def writes_called_out(self) -> bool:
-        """Whether computations that are called are written where they are named."""
-        return self._writes_called_out
 
     def __setattr__(self, name: str, value: Any) -> None:
         known = self._DEFAULTS.get(name)
@@ -130,7 +120,7 @@ def printed(module: HloModule, options: HloPrintOptions) -> str:
 def _is_plain(options: HloPrintOptions) -> bool:
     """Whether the text is xlakit's own, long or short."""
     return (
-        options.print_percent == options.print_program_shape == options.counts_operands
+        options.print_percent == options.print_program_shape == options._counts_operands
         and options.print_ids
         and options.print_operand_names
         and options.print_result_shape
@@ -139,7 +129,7 @@ def _is_plain(options: HloPrintOptions) -> bool:
         and not options.print_operand_shape
         and not options.compact_operands
         and not options.canonicalize_instruction_names
-        and not options.writes_called_out
+        and not options._writes_called_out
         and not options.is_in_nested_computation
         and not options.indent_amount
     )
@@ -155,7 +145,7 @@ def _text(module: HloModule, options: HloPrintOptions, *, layouts: bool = True) 
 
 
 def _without_parts(text: str, options: HloPrintOptions) -> str:
-    if not options.counts_operands:
+    if not options._counts_operands:
         # Elements of shapes, which have a [, are numbered everywhere.
         text = re.sub(r"/\*index=\d+\*/(?=[\w.-]+[,)])", "", text)
     lines = text.split("\n")
@@ -222,7 +212,7 @@ def _operands(instruction: Instruction, names: dict[Instruction, str], options: 
         shape = operand.shape.to_string(with_layout=options.include_layout_in_shapes)
         is_named = options.print_operand_names or options.canonicalize_instruction_names
         parts = [shape] * bool(options.print_operand_shape) + [names[operand]] * bool(is_named)
-        comment = f"/*index={number}*/" if number and not number % 5 and options.counts_operands else ""
+        comment = f"/*index={number}*/" if number and not number % 5 and options._counts_operands else ""
         shown.append(comment + " ".join(parts))
     return ", ".join(shown)
 
@@ -265,7 +255,7 @@ def _renamed(attribute: str, called: dict[str, Computation], options: HloPrintOp
     def name(match: re.Match[str]) -> str:
         if match[1] is None:
             return match[0]
-        if options.writes_called_out and match[1] in called:
+        if options._writes_called_out and match[1] in called:
             return "\n" + "\n".join(_lines(called[match[1]], nested, is_entry=False))
         return ("%" if options.print_percent else "") + (match[1] if options.print_ids else match[1].partition(".")[0])
 
