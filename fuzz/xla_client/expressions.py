@@ -1,8 +1,8 @@
 """Expressions that both modules evaluate: what is printed, compared, pickled, refused.
 
 A file of ``expressions/`` has blocks. ``## NAME`` begins one; a name that ends with ``!`` starts afresh for every line.
-``+ `` is a line of its preparation; every other line is an expression or a statement. One that begins with ``~ `` may
-differ: xlakit has more there, raises an error where jaxlib's process ends, or is not yet as jaxlib.
+``+ `` is a line of its preparation; every other line is an expression or a statement. One that begins with ``~`` and a
+word of ``REASONS`` differs, for that reason; that it still does is checked.
 """
 
 from __future__ import annotations
@@ -15,12 +15,20 @@ from typing import Any
 import numpy as np
 
 _FOLDER = Path(__file__).parent / "expressions"
+REASONS = {
+    "more": "xlakit takes or has this, and jaxlib alone, without JAX's Python, does not",
+    "own": "texts, names, numbers and states that each package makes of its own",
+    "right": "jaxlib takes what has no meaning, or loses part of it; xlakit follows HLO's semantics, or refuses it",
+    "early": "an operation that does not fit its operands, which xlakit refuses where jaxlib waits, or gives no result",
+    "not": "xlakit does not have this",
+}
+_MARK = re.compile(r"~(\w+) ")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 _OBJECT = re.compile(r"<[\w.]*\.(\w+) object at 0x>")
 
 
-def questions() -> Iterator[tuple[bool, dict[str, Any]]]:
-    """Whether it may differ, and the question, for each line of all files."""
+def questions() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Why it differs, or an empty text, and the question, for each line of all files. Raises KeyError."""
     for path in sorted(_FOLDER.glob("*.txt")):
         block, setup = "", [""]
         for line in path.read_text().splitlines():
@@ -29,9 +37,10 @@ def questions() -> Iterator[tuple[bool, dict[str, Any]]]:
             elif line.startswith("+ "):
                 setup.append(line[2:])
             elif line.strip():
-                may_differ = line.startswith("~ ")
-                expression = line[2:] if may_differ else line
-                yield may_differ, {"block": block, "setup": "\n".join(setup), "expression": expression}
+                mark = _MARK.match(line)
+                reason = "" if mark is None else REASONS[mark[1]]
+                expression = line if mark is None else line[mark.end() :]
+                yield reason, {"block": block, "setup": "\n".join(setup), "expression": expression}
 
 
 class Evaluator:

@@ -2,13 +2,14 @@
 
 import copy
 import random
+from collections import Counter
 
 import pytest
 
 from fuzz.xla_client.calls import DRAWS, drawn
 from fuzz.xla_client.compared import difference
 from fuzz.xla_client.draft import Draft, spoiled
-from fuzz.xla_client.expressions import questions
+from fuzz.xla_client.expressions import REASONS, questions
 from fuzz.xla_client.probe import DIED, Probe, signatures
 from xlakit.compat import xla_client
 
@@ -59,6 +60,13 @@ def test_expressions_are_answered_in_words(probe):
     assert words["L([1, 0], [(8,)], 0) == L([1, 0])"] == "False"
     assert words["L(3)"] == "raises TypeError "
     assert not [line for line, word in words.items() if "NameError" in word]
+
+
+def test_lines_that_differ_have_a_reason():
+    given = Counter(reason for reason, _ in questions())
+    assert set(given) == {"", *REASONS.values()}
+    # Few of all lines.
+    assert sum(given.values()) > 8 * (sum(given.values()) - given[""])
 
 
 def test_signatures_name_parameters():

@@ -22,6 +22,7 @@ from xlakit.compat.xla_client.text.numbering import BUILDER_NAMES, base_name, nu
 from xlakit.errors import ArgumentError, XlakitError
 from xlakit.ir.attributes import OpMetadata as OurMetadata
 from xlakit.ir.instruction import HloModule as OurModule
+from xlakit.ops.data import Parameter
 from xlakit.ops.handle import XlaOp as OurOp
 
 
@@ -158,6 +159,7 @@ class XlaBuilder:
         Raises XlaRuntimeError with the first error of an operation.
         """
         self._raise_error()
+        self._check_parameters()
         with status_errors():
             chosen = None if root is None else self._own(root)
             module = self.wrapped.build(chosen).to_module()
@@ -235,6 +237,13 @@ class XlaBuilder:
         """Keep the error of an operation, if it is the first; ``words`` are jaxlib's for it."""
         if self.error is None:
             self.error, self._error_words = error, words
+
+    def _check_parameters(self) -> None:
+        numbers = [i.op.number for i in self.wrapped.instructions if isinstance(i.op, Parameter)]
+        for number in numbers:
+            if number >= len(numbers):
+                error = ArgumentError(f"{len(numbers)} parameters are numbered {numbers}", hint="number them from 0")
+                raise as_status(error, f"invalid parameter number: {number}", code="INTERNAL")
 
     def _raise_error(self) -> None:
         if self.error is not None:

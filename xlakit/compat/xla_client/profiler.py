@@ -114,7 +114,7 @@ class TraceMe:
 
     __slots__ = ("_metadata", "_name", "_outer", "_start")
 
-    def __init__(self, name: str, **kwargs: Any) -> None:
+    def __init__(self, name: str, /, **kwargs: Any) -> None:
         self._name = name
         self._metadata = kwargs
         self._start = 0
@@ -197,7 +197,7 @@ def register_plugin_profiler(c_api: Any, /) -> None:
 
 
 @bound
-def get_fdo_profile(xspace: bytes, as_textproto: bool = False) -> bytes | str:
+def get_fdo_profile(xspace: bytes, as_textproto: bool = False, /) -> bytes | str:
     """Raises XlaRuntimeError: xlakit is not guided by profiles of runs."""
     raise UnsupportedError("there are no profiles for optimization", hint="xlakit tune times alternatives of kernels")
 

@@ -34,7 +34,7 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
     """An array on a device, there or still to come. ``np.asarray`` reads it without a copy where it can."""
 
     __slots__ = (
-        *("__weakref__", "_committed", "_device", "_given_sharding", "_npy_value", "_traceback"),
+        *("__dict__", "__weakref__", "_committed", "_device", "_given_sharding", "_npy_value", "_traceback"),
         *("aval", "order", "wrapped"),
     )
 

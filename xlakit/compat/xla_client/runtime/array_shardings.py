@@ -11,9 +11,9 @@ from xlakit.compat.xla_client.sharding import HloSharding, OpSharding
 
 
 class Sharding:
-    """The base of shardings."""
+    """The base of shardings, which programs may give attributes of their own."""
 
-    __slots__ = ("_internal_device_list", "_memory_kind")
+    __slots__ = ("__dict__", "_internal_device_list", "_memory_kind")
 
     def __init__(self) -> None:
         self._internal_device_list: DeviceList | None = None

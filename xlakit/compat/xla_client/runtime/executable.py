@@ -19,7 +19,7 @@ from xlakit.compat.xla_client.runtime.tracebacks import Traceback
 from xlakit.compat.xla_client.sharding import OpSharding
 from xlakit.compat.xla_client.text.numbering import compiled_module
 from xlakit.data.shape import Shape as OurShape
-from xlakit.errors import ArgumentError, DeletedBufferError, ExecutionError, UnsupportedError
+from xlakit.errors import ArgumentError, DeletedBufferError, UnsupportedError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import HloModule as OurModule
 from xlakit.runtime.buffer import Buffer
@@ -121,7 +121,6 @@ class LoadedExecutable:
     __slots__ = (
         "__weakref__",
         "_client",
-        "_deleted",
         "_devices",
         "_kept",
         "_orders",
@@ -144,7 +143,6 @@ class LoadedExecutable:
         self._devices = [client.devices()[device.id] for device in wrapped.local_devices()]
         self._traceback = Traceback.get_traceback()
         self._kept: list[object] = []
-        self._deleted = False
 
     @property
     def client(self) -> Any:
@@ -170,8 +168,7 @@ class LoadedExecutable:
         self._kept.append(value)
 
     def delete(self) -> None:
-        """Take no more calls."""
-        self._deleted = True
+        """Nothing, as in jaxlib: a program that is still referred to can be called."""
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -202,8 +199,6 @@ class LoadedExecutable:
             raise incompatible("execute_sharded", "arguments are a sequence, not one array")
         given = [self._on_devices(argument) for argument in arguments]
         with status_errors():
-            if self._deleted:
-                raise ExecutionError(f"'{self.wrapped.name}' was deleted", hint="compile it again")
             shards = [[argument[i] for argument in given] for i in range(len(self._devices))]
             if any(self._orders) or any(array.order for shard in shards for array in shard):
                 shards = [self._in_order(shard) for shard in shards]
@@ -364,7 +359,10 @@ def _shardings(found: Sequence[Sharding | None]) -> list[OpSharding] | None:
 
 
 def refuse_callbacks(host_callbacks: Sequence[object]) -> None:
-    """Raise UnsupportedError for callbacks of the host, which are capsules of another runtime."""
+    """Raise UnsupportedError for callbacks of the host, which are capsules of another runtime; TypeError for others."""
+    other = [type(callback).__name__ for callback in host_callbacks if type(callback).__name__ != "PyCapsule"]
+    if other:
+        raise incompatible("compile", f"host_callbacks are capsules, not {other[0]}")
     if host_callbacks:
         raise UnsupportedError(
             "host_callbacks are not supported", hint="call Python with a custom call: xlakit.register_custom_call"
