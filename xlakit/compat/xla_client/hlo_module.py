@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from xlakit.compat.xla_client.binding import bound, unconstructed
 from xlakit.compat.xla_client.errors import as_status
@@ -173,6 +174,15 @@ class HloPassInterface:
 
     def changed(self, module: OurModule) -> OurModule:
         """The module after the pass; the same object where nothing changes."""
+        from xlakit.passes.core.framework import PassContext
+
+        context = PassContext(disabled=("map", "fusion"))
+        context.begin(self.name)
+        changed = self._pass().run(module, context)
+        return changed if context.rewrites else module
+
+    def _pass(self) -> Any:
+        """The pass of xlakit."""
         raise UnsupportedError(f"{type(self).__name__} is no pass", hint="use HloDCE, CallInliner or TupleSimplifier")
 
 
@@ -181,29 +191,21 @@ class HloDCE(HloPassInterface):
 
     name = "dce"
 
-    def changed(self, module: OurModule) -> OurModule:
-        """The module without what is not used."""
-        from xlakit.passes.core.framework import PassContext
+    def _pass(self) -> Any:
         from xlakit.passes.simplify.dead_code import DeadCode
 
-        context = PassContext()
-        context.begin(self.name)
-        return _if_rewritten(DeadCode().run(module, context), module, context.rewrites)
+        return DeadCode()
 
 
 class CallInliner(HloPassInterface):
-    """Replace calls by the instructions of what they call."""
+    """Replace calls by the instructions of what they call; functions of maps and fusions stay."""
 
     name = "call-inliner"
 
-    def changed(self, module: OurModule) -> OurModule:
-        """The module with calls inlined."""
+    def _pass(self) -> Any:
         from xlakit.passes.canonicalize.inline_calls import InlineCalls
-        from xlakit.passes.core.framework import PassContext
 
-        context = PassContext(disabled=("map", "fusion"))
-        context.begin(self.name)
-        return _if_rewritten(InlineCalls().run(module, context), module, context.rewrites)
+        return InlineCalls()
 
 
 class FlattenCallGraph(HloPassInterface):
@@ -225,18 +227,9 @@ class TupleSimplifier(HloPassInterface):
 
     name = "tuple-simplifier"
 
-    def changed(self, module: OurModule) -> OurModule:
-        """The module with simpler tuples."""
-        from xlakit.passes.core.framework import PassContext
+    def _pass(self) -> Any:
         from xlakit.passes.core.rules import RulePass, Rules
         from xlakit.passes.simplify.control_flow import CONTROL_FLOW
 
         chosen = [rule for rule in CONTROL_FLOW if rule.name in ("element-of-tuple", "tuple-of-elements")]
-        context = PassContext()
-        context.begin(self.name)
-        changed = RulePass(self.name, Rules(self.name, chosen), "simplify tuples").run(module, context)
-        return _if_rewritten(changed, module, context.rewrites)
-
-
-def _if_rewritten(changed: OurModule, module: OurModule, rewrites: int) -> OurModule:
-    return changed if rewrites else module
+        return RulePass(self.name, Rules(self.name, chosen), "simplify tuples")

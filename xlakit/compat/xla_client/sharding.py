@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -14,14 +15,6 @@ from xlakit.compat.xla_client.enums import OpSharding_ShardGroupType, OpSharding
 from xlakit.compat.xla_client.shapes import Shape
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import IotaTileAssignment, Sharding as OurSharding
-
-_LISTS = (
-    "tile_assignment_dimensions",
-    "tile_assignment_devices",
-    "iota_reshape_dims",
-    "iota_transpose_perm",
-    "last_tile_dims",
-)
 
 
 class OpSharding(TypedAttributes):
@@ -58,14 +51,9 @@ class OpSharding(TypedAttributes):
     shard_group_type: OpSharding_ShardGroupType
 
     def __init__(self) -> None:
-        self.type = OpSharding_Type.REPLICATED
-        self.tile_assignment_dimensions, self.tile_assignment_devices = [], []
-        self.iota_reshape_dims, self.iota_transpose_perm, self.last_tile_dims = [], [], []
-        self.tuple_shardings = []
-        self.replicate_on_last_tile_dim = False
-        self.is_shard_group = False
-        self.shard_group_id = 0
-        self.shard_group_type = OpSharding_ShardGroupType.AS
+        from xlakit.formats.hlo_proto import schema
+
+        self._take(schema.new("OpSharding"))
 
     @bound
     def ParseFromString(self, data: bytes, /) -> None:
@@ -89,29 +77,22 @@ class OpSharding(TypedAttributes):
         from xlakit.formats.hlo_proto import schema
 
         made = schema.new("OpSharding")
-        made.type = int(self.type)
-        for name in _LISTS:
-            getattr(made, name).extend(int(n) for n in getattr(self, name))
-        made.tuple_shardings.extend(part.message() for part in self.tuple_shardings)
-        made.replicate_on_last_tile_dim = self.replicate_on_last_tile_dim
-        made.is_shard_group = self.is_shard_group
-        made.shard_group_id = self.shard_group_id
-        made.shard_group_type = self.shard_group_type.value
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if isinstance(value, (list, tuple)):
+                getattr(made, name).extend(map(_plain_of, cast("Sequence[object]", value)))
+            else:
+                setattr(made, name, _plain_of(value))
         return made
 
     def _take(self, message: Any) -> None:
-        self.type = OpSharding_Type(message.type)
-        for name in _LISTS:
-            setattr(self, name, list(getattr(message, name)))
-        parts: list[OpSharding] = []
-        for part in message.tuple_shardings:
-            parts.append(OpSharding())
-            parts[-1]._take(part)
-        self.tuple_shardings = parts
-        self.replicate_on_last_tile_dim = message.replicate_on_last_tile_dim
-        self.is_shard_group = message.is_shard_group
-        self.shard_group_id = message.shard_group_id
-        self.shard_group_type = OpSharding_ShardGroupType(message.shard_group_type)
+        for name in self.__slots__:
+            value = getattr(message, name)
+            if name == "tuple_shardings":
+                value = [OpSharding() for _ in value]
+                for part, given in zip(value, message.tuple_shardings, strict=True):
+                    part._take(given)
+            setattr(self, name, list(value) if hasattr(value, "extend") else value)
 
     def as_ours(self) -> OurSharding:
         """The sharding as xlakit's value. Raises ShapeError, FormatError."""
@@ -139,6 +120,13 @@ class OpSharding(TypedAttributes):
 
     def __setstate__(self, state: tuple[bytes]) -> None:
         self.ParseFromString(state[0])
+
+
+def _plain_of(value: object) -> object:
+    """The value of a field for a message."""
+    if isinstance(value, OpSharding):
+        return value.message()
+    return value.value if isinstance(value, enum.Enum) else value
 
 
 class HloSharding(ComparedWithItsKind):

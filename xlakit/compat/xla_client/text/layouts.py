@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xlakit.compat.xla_client.shapes import laid_out
+from xlakit.compat.xla_client.text.numbering import rebuilt
 from xlakit.data.layout import Layout
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -29,16 +30,7 @@ def with_inferred_layouts(module: HloModule) -> HloModule:
     """The module as XLA's builder would have it, with the layout of each array."""
     if not any(isinstance(i.op, Transpose) for c in module.computations for i in c.instructions):
         return module
-    made: dict[Computation, Computation] = {}
-    for old in module.computations:
-
-        def change(i: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
-            op = i.op.map_computations(lambda c: made[c]) if i.op.can_call else i.op
-            new = i.replace(op=op, operands=operands)
-            return new.replace(shape=_shape(new, [o.shape for o in operands], lambda c: c.root.shape))
-
-        made[old] = old.rebuild(change)
-    return module.replace(entry=made[module.entry], computations=[made[c] for c in module.computations])
+    return rebuilt(module, lambda i: i.replace(shape=_shape(i, [o.shape for o in i.operands], lambda c: c.root.shape)))
 
 
 def inferred_shape(instruction: Instruction) -> Shape:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -88,16 +88,11 @@ def numbered_module(
 
 def converted_module(module: HloModule) -> HloModule:
     """A module that was MLIR with the names that XLA's converter gives: ``Arg_0.1``, ``add.3``, ``region_0.5``."""
-    made: dict[Computation, Computation] = {}
-    for computation in module.computations:
-        copies: dict[Instruction, Instruction] = {}
-        # Parameters are numbered first. Sorting is stable.
-        for old in sorted(computation.instructions, key=_parameter_number):
-            copies[old] = _renamed(old, copies, _converted_name(old), made.__getitem__)
-        root = copies[computation.root]
-        made[computation] = Computation(computation.name, tuple(copies.values()), root, computation.execution_thread)
-    entry = made[module.entry]
-    numbered = numbered_module("main", entry.instructions, entry.root, module.input_output_alias)
+    # Parameters are numbered first. Sorting is stable.
+    named = rebuilt(
+        module, lambda i: i.replace(name=_converted_name(i)), lambda c: sorted(c.instructions, key=_parameter_number)
+    )
+    numbered = numbered_module("main", named.entry.instructions, named.entry.root, named.input_output_alias)
     kept = numbered.computations[:-1]
     return module.replace(entry=numbered.entry, computations=kept, input_output_alias=numbered.input_output_alias)
 
@@ -119,34 +114,38 @@ def number_of(name: str) -> int:
 
 def unnamed(module: HloModule) -> HloModule:
     """The module with names that say positions only, so that modules which differ in names alone are equal."""
-    made: dict[Computation, Computation] = {}
-    for position, computation in enumerate(module.computations):
-        copies: dict[Instruction, Instruction] = {}
-        for old in computation.instructions:
-            copies[old] = _renamed(old, copies, f"i{len(copies)}", made.__getitem__)
-        root = copies[computation.root]
-        made[computation] = Computation(f"c{position}", tuple(copies.values()), root, computation.execution_thread)
-    kept = tuple(made[computation] for computation in module.computations[:-1])
-    return module.replace(name="m", entry=made[module.entry], computations=kept)
+    numbers = count()
+    made = rebuilt(module, lambda i: i.replace(name=f"i{next(numbers)}"), name=lambda number, _: f"c{number}")
+    return made.replace(name="m")
 
 
 def compiled_module(module: HloModule) -> HloModule:
     """A module of the compiler as XLA's are: scheduled in the order that it has, every array with its layout."""
-    made: dict[Computation, Computation] = {}
-    for computation in module.computations:
-        copies: dict[Instruction, Instruction] = {}
-        for old in computation.instructions:
-            copies[old] = _renamed(old, copies, old.name, made.__getitem__).replace(shape=laid_out(old.shape))
-        root = copies[computation.root]
-        made[computation] = Computation(computation.name, tuple(copies.values()), root, computation.execution_thread)
-    kept = tuple(made[computation] for computation in module.computations[:-1])
     layout = module.entry_computation_layout
     if layout is not None:
         parameters = tuple(laid_out(parameter) for parameter in layout.parameters)
         layout = replace(layout, parameters=parameters, result=laid_out(layout.result))
-    return module.replace(
-        entry=made[module.entry], computations=kept, entry_computation_layout=layout, is_scheduled=True
-    )
+    made = rebuilt(module, lambda i: i.replace(shape=laid_out(i.shape)))
+    return made.replace(entry_computation_layout=layout, is_scheduled=True)
+
+
+def rebuilt(
+    module: HloModule,
+    change: Callable[[Instruction], Instruction],
+    order: Callable[[Computation], Iterable[Instruction]] = lambda computation: computation.instructions,
+    name: Callable[[int, Computation], str] = lambda _, computation: computation.name,
+) -> HloModule:
+    """The module with changed instructions, which have changed operands already, in an order and with names."""
+    made: dict[Computation, Computation] = {}
+
+    def new(i: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
+        op = i.op.map_computations(made.__getitem__) if i.op.called_computations else i.op
+        return change(i.replace(op=op, operands=operands))
+
+    for number, old in enumerate(module.computations):
+        ordered = Computation(name(number, old), tuple(order(old)), old.root, old.execution_thread)
+        made[old] = ordered.rebuild(new)
+    return module.replace(entry=made[module.entry], computations=list(made.values()))
 
 
 def _imported(called: Computation, numbers: Iterator[int], embedded: list[Computation]) -> Computation:
@@ -186,19 +185,9 @@ def in_print_order(module: HloModule) -> HloModule:
 
     From the instructions without users, in their order, each follows its operands, the first operand first.
     """
-    if module.is_scheduled:
-        return module
-    made: dict[Computation, Computation] = {}
-    for computation in module.computations:
-        made[computation] = _ordered(computation, made)
-    kept = tuple(made[computation] for computation in module.computations[:-1])
-    return module.replace(entry=made[module.entry], computations=kept)
+    return module if module.is_scheduled else rebuilt(module, lambda i: i, _in_print_order)
 
 
-def _ordered(computation: Computation, made: Mapping[Computation, Computation]) -> Computation:
+def _in_print_order(computation: Computation) -> Iterator[Instruction]:
     used = {operand for i in computation.instructions for operand in (*i.operands, *i.control_predecessors)}
-    copies: dict[Instruction, Instruction] = {}
-    for old in post_order([i for i in computation.instructions if i not in used]):
-        copies[old] = _renamed(old, copies, old.name, made.__getitem__)
-    root = copies[computation.root]
-    return Computation(computation.name, tuple(copies.values()), root, computation.execution_thread)
+    return post_order([i for i in computation.instructions if i not in used])
