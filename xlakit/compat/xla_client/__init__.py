@@ -9,38 +9,22 @@ from __future__ import annotations
 
 import logging
 
-from xlakit.compat.xla_client import ops as ops, profiler as profiler, xla_extension as xla_extension
-from xlakit.compat.xla_client.computation import (
-    XlaBuilder as XlaBuilder,
-    XlaComputation as XlaComputation,
-    XlaOp as XlaOp,
-)
+from xlakit.compat.xla_client import xla_extension as xla_extension
 from xlakit.compat.xla_client.custom_calls import (
     CustomCallHandler as CustomCallHandler,
     CustomTypeIdHandler as CustomTypeIdHandler,
-    custom_call_targets as custom_call_targets,
-    encode_inspect_sharding_callback as encode_inspect_sharding_callback,
-    register_custom_call_as_batch_partitionable as register_custom_call_as_batch_partitionable,
     register_custom_call_handler as register_custom_call_handler,
-    register_custom_call_partitioner as register_custom_call_partitioner,
     register_custom_call_target as register_custom_call_target,
-    register_custom_type_id as register_custom_type_id,
     register_custom_type_id_handler as register_custom_type_id_handler,
     xla_platform_names as xla_platform_names,
 )
 from xlakit.compat.xla_client.enums import (
     DTYPE_TO_XLA_ELEMENT_TYPE as DTYPE_TO_XLA_ELEMENT_TYPE,
     XLA_ELEMENT_TYPE_TO_DTYPE as XLA_ELEMENT_TYPE_TO_DTYPE,
-    ArrayCopySemantics as ArrayCopySemantics,
-    AutotuneCacheMode as AutotuneCacheMode,
     CustomCallTargetTraits as CustomCallTargetTraits,
-    HostBufferSemantics as HostBufferSemantics,
     PaddingType as PaddingType,
-    PrimitiveType as PrimitiveType,
-    ResultAccuracy_Mode as ResultAccuracy_Mode,
     dtype_to_etype as dtype_to_etype,
 )
-from xlakit.compat.xla_client.errors import XlaRuntimeError as XlaRuntimeError
 from xlakit.compat.xla_client.records import (
     ConvolutionDimensionNumbers as ConvolutionDimensionNumbers,
     CurrentSourceInfoMetadata as CurrentSourceInfoMetadata,
@@ -60,69 +44,74 @@ from xlakit.compat.xla_client.records import (
     shape_from_pyval as shape_from_pyval,
     window_padding_type_to_pad_values as window_padding_type_to_pad_values,
 )
-from xlakit.compat.xla_client.runtime import ifrt_programs as ifrt_programs
-from xlakit.compat.xla_client.runtime.array import (
-    Array as Array,
-    ArrayImpl as ArrayImpl,
-    batched_block_until_ready as batched_block_until_ready,
-)
-from xlakit.compat.xla_client.runtime.array_shardings import (
-    GSPMDSharding as GSPMDSharding,
-    NamedSharding as NamedSharding,
-    PmapSharding as PmapSharding,
-    Sharding as Sharding,
-    SingleDeviceSharding as SingleDeviceSharding,
-)
 from xlakit.compat.xla_client.runtime.client import (
-    Client as Client,
     execute_with_python_values as execute_with_python_values,
     execute_with_python_values_replicated as execute_with_python_values_replicated,
     heap_profile as heap_profile,
     make_cpu_client as make_cpu_client,
 )
-from xlakit.compat.xla_client.runtime.device import (
-    Device as Device,
-    DeviceList as DeviceList,
-    Memory as Memory,
-    check_and_canonicalize_memory_kind as check_and_canonicalize_memory_kind,
-)
-from xlakit.compat.xla_client.runtime.executable import LoadedExecutable as LoadedExecutable
-from xlakit.compat.xla_client.runtime.options import (
-    CompileOptions as CompileOptions,
-    DeviceAssignment as DeviceAssignment,
-)
-from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout as PjRtLayout
 from xlakit.compat.xla_client.runtime.topology import (
-    DeviceTopology as DeviceTopology,
     generate_pjrt_gpu_plugin_options as generate_pjrt_gpu_plugin_options,
-    get_topology_for_devices as get_topology_for_devices,
-    initialize_pjrt_plugin as initialize_pjrt_plugin,
     load_pjrt_plugin_dynamically as load_pjrt_plugin_dynamically,
     load_pjrt_plugin_with_c_api as load_pjrt_plugin_with_c_api,
     make_c_api_client as make_c_api_client,
     make_c_api_device_topology as make_c_api_device_topology,
     make_tfrt_tpu_c_api_device_topology as make_tfrt_tpu_c_api_device_topology,
     make_tpu_client as make_tpu_client,
-    pjrt_plugin_initialized as pjrt_plugin_initialized,
-    pjrt_plugin_loaded as pjrt_plugin_loaded,
 )
-from xlakit.compat.xla_client.runtime.tracebacks import (
+from xlakit.compat.xla_client.runtime.tracebacks import tracebacks as tracebacks
+from xlakit.compat.xla_client.xla_extension import (
+    Array as Array,
+    ArrayCopySemantics as ArrayCopySemantics,
+    ArrayImpl as ArrayImpl,
+    AutotuneCacheMode as AutotuneCacheMode,
+    Client as Client,
+    CompileOptions as CompileOptions,
+    Device as Device,
+    DeviceAssignment as DeviceAssignment,
+    DeviceList as DeviceList,
+    DeviceTopology as DeviceTopology,
     Frame as Frame,
-    Traceback as Traceback,
-    tracebacks as tracebacks,
-)
-from xlakit.compat.xla_client.shapes import (
+    GSPMDSharding as GSPMDSharding,
+    HloSharding as HloSharding,
+    HostBufferSemantics as HostBufferSemantics,
     Layout as Layout,
+    LoadedExecutable as LoadedExecutable,
+    Memory as Memory,
+    NamedSharding as NamedSharding,
+    OpSharding as OpSharding,
+    PjRtLayout as PjRtLayout,
+    PmapSharding as PmapSharding,
+    PrimitiveType as PrimitiveType,
     ProgramShape as ProgramShape,
+    ResultAccuracy_Mode as ResultAccuracy_Mode,
     Shape as Shape,
     ShapeIndex as ShapeIndex,
-)
-from xlakit.compat.xla_client.sharding import HloSharding as HloSharding, OpSharding as OpSharding
-from xlakit.compat.xla_client.xla_extension import (
+    Sharding as Sharding,
+    SingleDeviceSharding as SingleDeviceSharding,
+    Traceback as Traceback,
+    XlaBuilder as XlaBuilder,
+    XlaComputation as XlaComputation,
+    XlaOp as XlaOp,
+    XlaRuntimeError as XlaRuntimeError,
     array_result_handler as array_result_handler,
+    batched_block_until_ready as batched_block_until_ready,
     batched_copy_array_to_devices_with_sharding as batched_copy_array_to_devices_with_sharding,
     batched_device_put as batched_device_put,
+    check_and_canonicalize_memory_kind as check_and_canonicalize_memory_kind,
+    custom_call_targets as custom_call_targets,
+    encode_inspect_sharding_callback as encode_inspect_sharding_callback,
+    get_topology_for_devices as get_topology_for_devices,
     hlo_sharding_util as hlo_sharding_util,
+    ifrt_programs as ifrt_programs,
+    initialize_pjrt_plugin as initialize_pjrt_plugin,
+    ops as ops,
+    pjrt_plugin_initialized as pjrt_plugin_initialized,
+    pjrt_plugin_loaded as pjrt_plugin_loaded,
+    profiler as profiler,
+    register_custom_call_as_batch_partitionable as register_custom_call_as_batch_partitionable,
+    register_custom_call_partitioner as register_custom_call_partitioner,
+    register_custom_type_id as register_custom_type_id,
     reorder_shards as reorder_shards,
 )
 from xlakit.ir.enums import FftType as FftType

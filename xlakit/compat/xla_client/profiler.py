@@ -10,38 +10,29 @@ import platform
 import threading
 import time
 import weakref
+from dataclasses import field
 from types import TracebackType
 from typing import Any, Self
 
 from xlakit.compat.xla_client.binding import bound, unconstructed
 from xlakit.compat.xla_client.errors import as_status, with_status
+from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError, UnsupportedError
 from xlakit.formats.xspace import Line, Span, chrome_events, write_xspace
 
 
+@dataclass(slots=True, eq=False)
 class ProfileOptions:
     """Options of a session. Only Python's TraceMe is traced; the options are kept."""
 
-    __slots__ = (
-        "duration_ms",
-        "enable_hlo_proto",
-        "host_tracer_level",
-        "include_dataset_ops",
-        "python_tracer_level",
-        "raise_error_on_start_failure",
-        "repository_path",
-        "start_timestamp_ns",
-    )
-
-    def __init__(self) -> None:
-        self.duration_ms = 0
-        self.enable_hlo_proto = True
-        self.host_tracer_level = 2
-        self.include_dataset_ops = True
-        self.python_tracer_level = 1
-        self.raise_error_on_start_failure = False
-        self.repository_path = ""
-        self.start_timestamp_ns = 0
+    duration_ms: int = field(init=False, default=0)
+    enable_hlo_proto: bool = field(init=False, default=True)
+    host_tracer_level: int = field(init=False, default=2)
+    include_dataset_ops: bool = field(init=False, default=True)
+    python_tracer_level: int = field(init=False, default=1)
+    raise_error_on_start_failure: bool = field(init=False, default=False)
+    repository_path: str = field(init=False, default="")
+    start_timestamp_ns: int = field(init=False, default=0)
 
 
 class ProfilerSession:

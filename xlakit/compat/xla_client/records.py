@@ -9,36 +9,24 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import field
+from typing import Any, ClassVar
 
 import numpy as np
 
 from xlakit.compat.xla_client.enums import PaddingType, PrecisionConfig_Precision, ResultAccuracy_Mode
 from xlakit.compat.xla_client.shapes import Shape
+from xlakit.dataclass import dataclass
 
 
-class _Record:
-    """A record whose slots are its fields; equal to nothing but itself, as those of xla_client are."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        fields = (f"{name}={getattr(self, name, None)!r}" for name in self.__slots__)
-        return f"{type(self).__name__}({', '.join(fields)})"
-
-
-class OpMetadata(_Record):
+@dataclass(slots=True, eq=False)
+class OpMetadata:
     """Where an operation comes from. Lines count from 1, 0 is unknown."""
 
-    __slots__ = ("op_name", "op_type", "source_file", "source_line")
-
-    def __init__(
-        self, op_type: str | None = "", op_name: str | None = "", source_file: str = "", source_line: int = 0
-    ) -> None:
-        self.op_type = op_type
-        self.op_name = op_name
-        self.source_file = source_file
-        self.source_line = source_line
+    op_type: str | None = ""
+    op_name: str | None = ""
+    source_file: str = ""
+    source_line: int = 0
 
 
 def CurrentSourceInfoMetadata(
@@ -58,24 +46,20 @@ def shape_from_pyval(pyval: Any, layout: Sequence[int] | None = None) -> Shape:
     return Shape.array_shape(pyval.dtype, np.shape(pyval), layout)
 
 
-class PaddingConfigDimension(_Record):
+@dataclass(slots=True, eq=False)
+class PaddingConfigDimension:
     """The padding of one dimension: at its edges, and between elements."""
 
-    __slots__ = ("edge_padding_high", "edge_padding_low", "interior_padding")
-
-    def __init__(self) -> None:
-        self.edge_padding_low = 0
-        self.edge_padding_high = 0
-        self.interior_padding = 0
+    edge_padding_low: int = field(init=False, default=0)
+    edge_padding_high: int = field(init=False, default=0)
+    interior_padding: int = field(init=False, default=0)
 
 
-class PaddingConfig(_Record):
+@dataclass(slots=True, eq=False)
+class PaddingConfig:
     """A PaddingConfigDimension for each dimension."""
 
-    __slots__ = ("dimensions",)
-
-    def __init__(self) -> None:
-        self.dimensions: list[PaddingConfigDimension] = []
+    dimensions: list[PaddingConfigDimension] = field(init=False, default_factory=list)
 
 
 def make_padding_config(padding_config: PaddingConfig | Sequence[tuple[int, int, int]]) -> PaddingConfig:
@@ -91,21 +75,14 @@ def make_padding_config(padding_config: PaddingConfig | Sequence[tuple[int, int,
     return made
 
 
-class DotDimensionNumbers(_Record):
+@dataclass(slots=True, eq=False)
+class DotDimensionNumbers:
     """Which dimensions of the operands of a product are contracted, and which are batch dimensions."""
 
-    __slots__ = (
-        "lhs_batch_dimensions",
-        "lhs_contracting_dimensions",
-        "rhs_batch_dimensions",
-        "rhs_contracting_dimensions",
-    )
-
-    def __init__(self) -> None:
-        self.lhs_contracting_dimensions: list[int] = []
-        self.rhs_contracting_dimensions: list[int] = []
-        self.lhs_batch_dimensions: list[int] = []
-        self.rhs_batch_dimensions: list[int] = []
+    lhs_contracting_dimensions: list[int] = field(init=False, default_factory=list)
+    rhs_contracting_dimensions: list[int] = field(init=False, default_factory=list)
+    lhs_batch_dimensions: list[int] = field(init=False, default_factory=list)
+    rhs_batch_dimensions: list[int] = field(init=False, default_factory=list)
 
 
 def make_dot_dimension_numbers(dimension_numbers: Any) -> DotDimensionNumbers:
@@ -119,31 +96,19 @@ def make_dot_dimension_numbers(dimension_numbers: Any) -> DotDimensionNumbers:
     return made
 
 
-class ConvolutionDimensionNumbers(_Record):
+@dataclass(slots=True, eq=False)
+class ConvolutionDimensionNumbers:
     """The roles of the dimensions of a convolution's input, kernel and output."""
 
-    __slots__ = (
-        "input_batch_dimension",
-        "input_feature_dimension",
-        "input_spatial_dimensions",
-        "kernel_input_feature_dimension",
-        "kernel_output_feature_dimension",
-        "kernel_spatial_dimensions",
-        "output_batch_dimension",
-        "output_feature_dimension",
-        "output_spatial_dimensions",
-    )
-
-    def __init__(self) -> None:
-        self.input_batch_dimension = 0
-        self.input_feature_dimension = 0
-        self.input_spatial_dimensions: list[int] = []
-        self.kernel_input_feature_dimension = 0
-        self.kernel_output_feature_dimension = 0
-        self.kernel_spatial_dimensions: list[int] = []
-        self.output_batch_dimension = 0
-        self.output_feature_dimension = 0
-        self.output_spatial_dimensions: list[int] = []
+    input_batch_dimension: int = field(init=False, default=0)
+    input_feature_dimension: int = field(init=False, default=0)
+    input_spatial_dimensions: list[int] = field(init=False, default_factory=list)
+    kernel_input_feature_dimension: int = field(init=False, default=0)
+    kernel_output_feature_dimension: int = field(init=False, default=0)
+    kernel_spatial_dimensions: list[int] = field(init=False, default_factory=list)
+    output_batch_dimension: int = field(init=False, default=0)
+    output_feature_dimension: int = field(init=False, default=0)
+    output_spatial_dimensions: list[int] = field(init=False, default_factory=list)
 
 
 def make_convolution_dimension_numbers(
@@ -172,60 +137,50 @@ def make_convolution_dimension_numbers(
     return made
 
 
-class PrecisionConfig(_Record):
+@dataclass(slots=True, eq=False)
+class PrecisionConfig:
     """How exactly a product is wanted, for each operand."""
 
-    __slots__ = ("operand_precision",)
+    Precision: ClassVar[type[PrecisionConfig_Precision]] = PrecisionConfig_Precision
 
-    Precision = PrecisionConfig_Precision
-
-    def __init__(self) -> None:
-        self.operand_precision: list[PrecisionConfig_Precision] = []
+    operand_precision: list[PrecisionConfig_Precision] = field(init=False, default_factory=list)
 
 
-class ResultAccuracy(_Record):
+@dataclass(slots=True, eq=False)
+class ResultAccuracy:
     """How exactly an elementary function is wanted: a mode, or tolerances."""
 
-    __slots__ = ("atol", "mode", "rtol", "ulps")
-
-    def __init__(self) -> None:
-        self.mode = ResultAccuracy_Mode.DEFAULT
-        self.atol = 0.0
-        self.rtol = 0.0
-        self.ulps = 0
+    mode: ResultAccuracy_Mode = field(init=False, default=ResultAccuracy_Mode.DEFAULT)
+    atol: float = field(init=False, default=0.0)
+    rtol: float = field(init=False, default=0.0)
+    ulps: int = field(init=False, default=0)
 
 
-class GatherDimensionNumbers(_Record):
+@dataclass(slots=True, eq=False)
+class GatherDimensionNumbers:
     """The roles of dimensions of a gather."""
 
-    __slots__ = ("collapsed_slice_dims", "index_vector_dim", "offset_dims", "start_index_map")
-
-    def __init__(self) -> None:
-        self.offset_dims: list[int] = []
-        self.collapsed_slice_dims: list[int] = []
-        self.start_index_map: list[int] = []
-        self.index_vector_dim = 0
+    offset_dims: list[int] = field(init=False, default_factory=list)
+    collapsed_slice_dims: list[int] = field(init=False, default_factory=list)
+    start_index_map: list[int] = field(init=False, default_factory=list)
+    index_vector_dim: int = field(init=False, default=0)
 
 
-class ScatterDimensionNumbers(_Record):
+@dataclass(slots=True, eq=False)
+class ScatterDimensionNumbers:
     """The roles of dimensions of a scatter."""
 
-    __slots__ = ("index_vector_dim", "inserted_window_dims", "scatter_dims_to_operand_dims", "update_window_dims")
-
-    def __init__(self) -> None:
-        self.update_window_dims: list[int] = []
-        self.inserted_window_dims: list[int] = []
-        self.scatter_dims_to_operand_dims: list[int] = []
-        self.index_vector_dim = 0
+    update_window_dims: list[int] = field(init=False, default_factory=list)
+    inserted_window_dims: list[int] = field(init=False, default_factory=list)
+    scatter_dims_to_operand_dims: list[int] = field(init=False, default_factory=list)
+    index_vector_dim: int = field(init=False, default=0)
 
 
-class ReplicaGroup(_Record):
+@dataclass(slots=True, eq=False)
+class ReplicaGroup:
     """The numbers of replicas that take part in a collective together."""
 
-    __slots__ = ("replica_ids",)
-
-    def __init__(self) -> None:
-        self.replica_ids: list[int] = []
+    replica_ids: list[int] = field(init=False, default_factory=list)
 
 
 def make_replica_groups(replica_groups: Iterable[Iterable[int]] | None) -> list[ReplicaGroup]:

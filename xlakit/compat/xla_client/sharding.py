@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, fields, replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -13,47 +13,30 @@ import numpy as np
 from xlakit.compat.xla_client.binding import ComparedWithItsKind, TypedAttributes, bound, unconstructed
 from xlakit.compat.xla_client.enums import OpSharding_ShardGroupType, OpSharding_Type
 from xlakit.compat.xla_client.shapes import Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import IotaTileAssignment, Sharding as OurSharding
 
 
+@dataclass(slots=True, eq=False)
 class OpSharding(TypedAttributes):
     """The protocol buffer OpSharding: a sharding in fields that can be set."""
-
-    __slots__ = (
-        "iota_reshape_dims",
-        "iota_transpose_perm",
-        "is_shard_group",
-        "last_tile_dims",
-        "replicate_on_last_tile_dim",
-        "shard_group_id",
-        "shard_group_type",
-        "tile_assignment_devices",
-        "tile_assignment_dimensions",
-        "tuple_shardings",
-        "type",
-    )
 
     # Inside of the class `type` is the field.
     Type: ClassVar[Any] = OpSharding_Type
     ShardGroupType: ClassVar[Any] = OpSharding_ShardGroupType
 
-    type: OpSharding_Type
-    tile_assignment_dimensions: Sequence[int]
-    tile_assignment_devices: Sequence[int]
-    iota_reshape_dims: Sequence[int]
-    iota_transpose_perm: Sequence[int]
-    last_tile_dims: Sequence[OpSharding_Type]
-    tuple_shardings: Sequence[OpSharding]
-    replicate_on_last_tile_dim: bool
-    is_shard_group: bool
-    shard_group_id: int
-    shard_group_type: OpSharding_ShardGroupType
-
-    def __init__(self) -> None:
-        from xlakit.formats.hlo_proto import schema
-
-        self._take(schema.new("OpSharding"))
+    type: OpSharding_Type = field(init=False, default=OpSharding_Type.REPLICATED)
+    tile_assignment_dimensions: Sequence[int] = field(init=False, default_factory=list)
+    tile_assignment_devices: Sequence[int] = field(init=False, default_factory=list)
+    iota_reshape_dims: Sequence[int] = field(init=False, default_factory=list)
+    iota_transpose_perm: Sequence[int] = field(init=False, default_factory=list)
+    last_tile_dims: Sequence[OpSharding_Type] = field(init=False, default_factory=list)
+    tuple_shardings: Sequence[OpSharding] = field(init=False, default_factory=list)
+    replicate_on_last_tile_dim: bool = field(init=False, default=False)
+    is_shard_group: bool = field(init=False, default=False)
+    shard_group_id: int = field(init=False, default=0)
+    shard_group_type: OpSharding_ShardGroupType = field(init=False, default=OpSharding_ShardGroupType.AS)
 
     @bound
     def ParseFromString(self, data: bytes, /) -> None:
@@ -77,7 +60,7 @@ class OpSharding(TypedAttributes):
         from xlakit.formats.hlo_proto import schema
 
         made = schema.new("OpSharding")
-        for name in self.__slots__:
+        for name in (f.name for f in fields(self)):
             value = getattr(self, name)
             if isinstance(value, (list, tuple)):
                 getattr(made, name).extend(map(_plain_of, cast("Sequence[object]", value)))
@@ -86,7 +69,7 @@ class OpSharding(TypedAttributes):
         return made
 
     def _take(self, message: Any) -> None:
-        for name in self.__slots__:
+        for name in (f.name for f in fields(self)):
             value = getattr(message, name)
             if name == "tuple_shardings":
                 value = [OpSharding() for _ in value]

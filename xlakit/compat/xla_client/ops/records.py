@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeVar
 
+from xlakit.compat.xla_client import records
 from xlakit.compat.xla_client.binding import fields_of
 from xlakit.errors import ArgumentError
 from xlakit.ir.attributes import ConvolutionDimensionNumbers, PaddingDimension, ResultAccuracy
@@ -12,6 +14,8 @@ from xlakit.ir.enums import Precision
 from xlakit.ops.dot import DotDimensionNumbers, PrecisionConfig
 from xlakit.ops.gather import GatherDimensionNumbers
 from xlakit.ops.scatter import ScatterDimensionNumbers
+
+_Kind = TypeVar("_Kind")
 
 
 def precision_of(config: Any, operands: int = 2) -> PrecisionConfig | None:
@@ -34,65 +38,31 @@ def accuracy_of(accuracy: Any) -> ResultAccuracy | None:
     return ResultAccuracy(accuracy.mode.name)
 
 
+def _read(kind: type[_Kind], like: type, record: Any) -> _Kind:
+    """Xlakit's record of a kind from one that has the fields of a class of this package."""
+    names = [field.name for field in fields(like)]
+    values = {name: getattr(fields_of(record, *names), name) for name in names}
+    return kind(**{name: tuple(value) if isinstance(value, Iterable) else value for name, value in values.items()})
+
+
 def dot_numbers_of(numbers: Any) -> DotDimensionNumbers:
     """The dimension numbers of a product."""
-    fields_of(
-        numbers,
-        "lhs_contracting_dimensions",
-        "rhs_contracting_dimensions",
-        "lhs_batch_dimensions",
-        "rhs_batch_dimensions",
-    )
-    return DotDimensionNumbers(
-        tuple(numbers.lhs_contracting_dimensions),
-        tuple(numbers.rhs_contracting_dimensions),
-        tuple(numbers.lhs_batch_dimensions),
-        tuple(numbers.rhs_batch_dimensions),
-    )
+    return _read(DotDimensionNumbers, records.DotDimensionNumbers, numbers)
 
 
 def convolution_numbers_of(numbers: Any) -> ConvolutionDimensionNumbers:
     """The dimension numbers of a convolution."""
-    fields_of(
-        numbers,
-        *(f"{kind}_spatial_dimensions" for kind in ("input", "kernel", "output")),
-        *(f"{kind}_feature_dimension" for kind in ("input", "kernel_input", "kernel_output", "output")),
-        "input_batch_dimension",
-        "output_batch_dimension",
-    )
-    return ConvolutionDimensionNumbers(
-        numbers.input_batch_dimension,
-        numbers.input_feature_dimension,
-        tuple(numbers.input_spatial_dimensions),
-        numbers.kernel_input_feature_dimension,
-        numbers.kernel_output_feature_dimension,
-        tuple(numbers.kernel_spatial_dimensions),
-        numbers.output_batch_dimension,
-        numbers.output_feature_dimension,
-        tuple(numbers.output_spatial_dimensions),
-    )
+    return _read(ConvolutionDimensionNumbers, records.ConvolutionDimensionNumbers, numbers)
 
 
 def gather_numbers_of(numbers: Any) -> GatherDimensionNumbers:
     """The dimension numbers of a gather."""
-    fields_of(numbers, "offset_dims", "collapsed_slice_dims", "start_index_map", "index_vector_dim")
-    return GatherDimensionNumbers(
-        offset_dims=tuple(numbers.offset_dims),
-        collapsed_slice_dims=tuple(numbers.collapsed_slice_dims),
-        start_index_map=tuple(numbers.start_index_map),
-        index_vector_dim=numbers.index_vector_dim,
-    )
+    return _read(GatherDimensionNumbers, records.GatherDimensionNumbers, numbers)
 
 
 def scatter_numbers_of(numbers: Any) -> ScatterDimensionNumbers:
     """The dimension numbers of a scatter."""
-    fields_of(numbers, "update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "index_vector_dim")
-    return ScatterDimensionNumbers(
-        update_window_dims=tuple(numbers.update_window_dims),
-        inserted_window_dims=tuple(numbers.inserted_window_dims),
-        scatter_dims_to_operand_dims=tuple(numbers.scatter_dims_to_operand_dims),
-        index_vector_dim=numbers.index_vector_dim,
-    )
+    return _read(ScatterDimensionNumbers, records.ScatterDimensionNumbers, numbers)
 
 
 def padding_of(config: Any) -> list[PaddingDimension]:

@@ -6,7 +6,8 @@ from xlakit.compat.xla_client.binding import unconstructed
 from xlakit.execution.analysis import MemoryAnalysis
 from xlakit.ir.instruction import HloModule as OurModule
 
-_HOST = ("generated_code", "argument", "output", "alias", "temp")
+_KINDS = ("generated_code", "argument", "output", "alias", "temp")
+_NAMES = tuple(f"{prefix}{kind}_size_in_bytes" for prefix in ("", "host_") for kind in _KINDS)
 
 
 class CompiledMemoryStats:
@@ -15,30 +16,13 @@ class CompiledMemoryStats:
     The device's memory is the host's; the numbers of a separate host are 0.
     """
 
-    __slots__ = (
-        "_module",
-        "alias_size_in_bytes",
-        "argument_size_in_bytes",
-        "generated_code_size_in_bytes",
-        "host_alias_size_in_bytes",
-        "host_argument_size_in_bytes",
-        "host_generated_code_size_in_bytes",
-        "host_output_size_in_bytes",
-        "host_temp_size_in_bytes",
-        "output_size_in_bytes",
-        "temp_size_in_bytes",
-    )
+    __slots__ = ("_module", *_NAMES)
 
     @unconstructed
     def __init__(self, analysis: MemoryAnalysis, module: OurModule) -> None:
         self._module = module
-        self.generated_code_size_in_bytes = analysis.generated_code_size_in_bytes
-        self.argument_size_in_bytes = analysis.argument_size_in_bytes
-        self.output_size_in_bytes = analysis.output_size_in_bytes
-        self.alias_size_in_bytes = analysis.alias_size_in_bytes
-        self.temp_size_in_bytes = analysis.temp_size_in_bytes
-        for name in _HOST:
-            setattr(self, f"host_{name}_size_in_bytes", 0)
+        for name in _NAMES:
+            setattr(self, name, 0 if name.startswith("host_") else getattr(analysis, name))
 
     @property
     def serialized_hlo_proto(self) -> bytes:
@@ -50,5 +34,4 @@ class CompiledMemoryStats:
         return message.SerializeToString()
 
     def __str__(self) -> str:
-        names = [f"{prefix}{name}_size_in_bytes" for prefix in ("", "host_") for name in _HOST]
-        return f"CompiledMemoryStats({', '.join(f'{name}={getattr(self, name)}' for name in names)})"
+        return f"CompiledMemoryStats({', '.join(f'{name}={getattr(self, name)}' for name in _NAMES)})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field, fields
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from xlakit.compat.xla_client.binding import TypedAttributes, bound, incompatibl
 from xlakit.compat.xla_client.errors import with_status
 from xlakit.compat.xla_client.runtime.debug_options import DebugOptions, default_debug_options
 from xlakit.compat.xla_client.shapes import Shape
+from xlakit.dataclass import dataclass
 
 
 class DeviceAssignment:
@@ -72,60 +74,28 @@ class _Options(TypedAttributes):
         super().__setattr__(name, value)
 
 
+@dataclass(slots=True, eq=False)
 class ExecutableBuildOptions(_Options):
     """How a program is compiled: replicas and partitions, layouts, and XLA's flags."""
 
-    __slots__ = (
-        "_compilation_environments",
-        "allow_spmd_sharding_propagation_to_output",
-        "allow_spmd_sharding_propagation_to_parameters",
-        "auto_spmd_partitioning_mesh_ids",
-        "auto_spmd_partitioning_mesh_shape",
-        "debug_options",
-        "device_assignment",
-        "exec_time_optimization_effort",
-        "fdo_profile",
-        "memory_fitting_effort",
-        "memory_fitting_level",
-        "num_partitions",
-        "num_replicas",
-        "optimization_level",
-        "result_layout",
-        "use_auto_spmd_partitioning",
-        "use_shardy_partitioner",
-        "use_spmd_partitioning",
-    )
-
-    result_layout: Shape | None
-    num_replicas: int
-    num_partitions: int
-    device_assignment: DeviceAssignment | None
-    debug_options: DebugOptions
-    use_spmd_partitioning: bool
-    use_auto_spmd_partitioning: bool
-    use_shardy_partitioner: bool
-    auto_spmd_partitioning_mesh_shape: Sequence[int]
-    auto_spmd_partitioning_mesh_ids: Sequence[int]
-    allow_spmd_sharding_propagation_to_parameters: Sequence[bool]
-    allow_spmd_sharding_propagation_to_output: Sequence[bool]
-    exec_time_optimization_effort: float
-    memory_fitting_effort: float
-    optimization_level: int
-    memory_fitting_level: int
-    fdo_profile: bytes
-    _compilation_environments: bytes
-
-    def __init__(self) -> None:
-        self.result_layout = self.device_assignment = None
-        self.num_replicas = self.num_partitions = 1
-        self.debug_options = default_debug_options()
-        self.use_spmd_partitioning = self.use_auto_spmd_partitioning = self.use_shardy_partitioner = False
-        self.auto_spmd_partitioning_mesh_shape, self.auto_spmd_partitioning_mesh_ids = [], []
-        self.allow_spmd_sharding_propagation_to_parameters = [False]
-        self.allow_spmd_sharding_propagation_to_output = [False]
-        self.exec_time_optimization_effort = self.memory_fitting_effort = 0.0
-        self.optimization_level = self.memory_fitting_level = 0
-        self.fdo_profile = self._compilation_environments = b""
+    result_layout: Shape | None = field(init=False, default=None)
+    num_replicas: int = field(init=False, default=1)
+    num_partitions: int = field(init=False, default=1)
+    device_assignment: DeviceAssignment | None = field(init=False, default=None)
+    debug_options: DebugOptions = field(init=False, default_factory=default_debug_options)
+    use_spmd_partitioning: bool = field(init=False, default=False)
+    use_auto_spmd_partitioning: bool = field(init=False, default=False)
+    use_shardy_partitioner: bool = field(init=False, default=False)
+    auto_spmd_partitioning_mesh_shape: Sequence[int] = field(init=False, default_factory=list)
+    auto_spmd_partitioning_mesh_ids: Sequence[int] = field(init=False, default_factory=list)
+    allow_spmd_sharding_propagation_to_parameters: Sequence[bool] = field(init=False, default_factory=lambda: [False])
+    allow_spmd_sharding_propagation_to_output: Sequence[bool] = field(init=False, default_factory=lambda: [False])
+    exec_time_optimization_effort: float = field(init=False, default=0.0)
+    memory_fitting_effort: float = field(init=False, default=0.0)
+    optimization_level: int = field(init=False, default=0)
+    memory_fitting_level: int = field(init=False, default=0)
+    fdo_profile: bytes = field(init=False, default=b"")
+    _compilation_environments: bytes = field(init=False, default=b"")
 
     @bound
     def compilation_environments_from_serialized_proto(self, serialized_proto: bytes, /) -> None:
@@ -137,32 +107,16 @@ class ExecutableBuildOptions(_Options):
         return f"ExecutableBuildOptions{{device_ordinal=-1, result_layout={layout}, num_replicas={self.num_replicas}}}"
 
 
+@dataclass(slots=True, eq=False)
 class CompileOptions(_Options):
     """Options of :meth:`Client.compile`."""
 
-    __slots__ = (
-        "argument_layouts",
-        "compile_portable_executable",
-        "env_option_overrides",
-        "executable_build_options",
-        "parameter_is_tupled_arguments",
-        "profile_version",
-    )
-
-    argument_layouts: Sequence[Shape] | None
-    parameter_is_tupled_arguments: bool
-    executable_build_options: ExecutableBuildOptions
-    compile_portable_executable: bool
-    profile_version: int
-    env_option_overrides: Sequence[tuple[str, str | bool | int | float]]
-
-    def __init__(self) -> None:
-        self.argument_layouts = None
-        self.parameter_is_tupled_arguments = False
-        self.executable_build_options = ExecutableBuildOptions()
-        self.compile_portable_executable = False
-        self.profile_version = 0
-        self.env_option_overrides = []
+    argument_layouts: Sequence[Shape] | None = field(init=False, default=None)
+    parameter_is_tupled_arguments: bool = field(init=False, default=False)
+    executable_build_options: ExecutableBuildOptions = field(init=False, default_factory=ExecutableBuildOptions)
+    compile_portable_executable: bool = field(init=False, default=False)
+    profile_version: int = field(init=False, default=0)
+    env_option_overrides: Sequence[tuple[str, str | bool | int | float]] = field(init=False, default_factory=list)
 
     @property
     def tuple_arguments(self) -> bool:
@@ -221,5 +175,5 @@ class CompileOptions(_Options):
 
     def __setstate__(self, state: tuple[bytes]) -> None:
         made = CompileOptions.ParseFromString(state[0])
-        for name in self.__slots__:
+        for name in (f.name for f in fields(self)):
             object.__setattr__(self, name, getattr(made, name))
