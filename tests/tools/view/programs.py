@@ -28,18 +28,6 @@ def step() -> HloModule:
     return HloModule.from_text(STEP)
 
 
-def chain(count: int) -> HloModule:
-    """A program of so many instructions, each of which uses the one before and an earlier one."""
-    lines = ["v0 = f32[16]{0} parameter(0)"]
-    for number in range(1, count):
-        opcode = ("add", "multiply", "maximum", "subtract")[number % 4]
-        metadata = f'metadata={{op_name="f/{opcode}" source_file="model.py" source_line={number % 97 + 1}}}'
-        operands = f"v{number - 1}, v{number // 2}"
-        lines.append(f"v{number} = f32[16]{{0}} {opcode}({operands}), {metadata}")
-    lines[-1] = f"ROOT {lines[-1]}"
-    return HloModule.from_text("HloModule chain\n\nENTRY main {\n  " + "\n  ".join(lines) + "\n}\n")
-
-
 # Steps of a profile: one with operations, one with elementary functions alone, one that only moves, one without time.
 STEPS = [
     {"name": "d", "opcode": "dot", "flops": 1000.0, "transcendentals": 0.0, "bytes": 100, "own_nanoseconds": 50},

@@ -7,15 +7,16 @@ import threading
 from itertools import pairwise
 
 import pytest
-from tools.view.programs import STEP, chain, report_of, step
+from tools.view.programs import STEP, report_of, step
 
+from benchmarks.viewer import chain, chromium
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.view.comparison import view_difference
 from xlakit.tools.view.profiles import roofline_of, seconds_of
 from xlakit.tools.view.server import LivePage, server_of
 from xlakit.tools.view.stages import view_module
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="no Selenium to drive a browser with")
+pytest.importorskip("selenium.webdriver", reason="no Selenium to drive a browser with")
 wait = pytest.importorskip("selenium.webdriver.support.wait", reason="no Selenium to drive a browser with")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="no Chromium with its driver")
@@ -23,12 +24,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="no C
 
 @pytest.fixture(scope="module")
 def browser():
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1400,900"):
-        options.add_argument(argument)
-    options.binary_location = CHROMIUM
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    made = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    made = chromium()
     yield made
     made.quit()
 
@@ -211,6 +207,26 @@ def test_only_rows_in_view_are_elements(opened):
     press(browser, "\ue010")  # End
     assert find(browser, ".row.selected").text.split()[1].startswith("v19999")
     assert len(browser.find_elements("css selector", ".row")) < 120
+
+
+def test_rows_that_stay_in_view_stay_elements(opened):
+    browser = opened(view_module(chain(2000), passes=False))
+    scroll = """
+        const [by, done] = arguments, rows = document.querySelector(".rows.program");
+        document.querySelectorAll(".row").forEach((row) => { row.isOld = true; });
+        rows.scrollTop += by;
+        requestAnimationFrame(() => requestAnimationFrame(() => done(
+            [...document.querySelectorAll(".row")].map((row) => [Number(row.dataset.index), row.isOld === true])
+        )));
+    """
+    before = 0
+    for by, most in ((4000, 200), (100, 5), (-300, 15), (20_000, 200), (-20_000, 200)):
+        rows = browser.execute_async_script(scroll, by)
+        numbers = [number for number, _ in rows]
+        assert numbers == list(range(numbers[0], numbers[0] + len(rows)))
+        assert sum(not is_old for _, is_old in rows) <= most
+        assert numbers[0] - before == by // 20 - (10 if by == 4000 else 0)
+        before = numbers[0]
 
 
 def test_two_programs_are_side_by_side(opened):

@@ -6,8 +6,9 @@ from collections import Counter
 from itertools import accumulate, combinations
 
 import pytest
-from tools.view.programs import chain, step
+from tools.view.programs import step
 
+from benchmarks.viewer import chain
 from xlakit.cpu.compiler import compile_module
 from xlakit.errors import ArgumentError
 from xlakit.formats.hlo_text import PrintOptions, print_instruction

@@ -4,9 +4,10 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from tools.view.programs import chain, step
+from tools.view.programs import step
 
 import xlakit as xla
+from benchmarks.viewer import chain
 from xlakit.ir.instruction import HloModule
 from xlakit.passes import pipeline
 from xlakit.tools.view import stages

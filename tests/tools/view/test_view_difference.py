@@ -4,8 +4,9 @@ import json
 import re
 
 import pytest
-from tools.view.programs import STEP, chain, step
+from tools.view.programs import STEP, step
 
+from benchmarks.viewer import chain
 from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.tools import cli

@@ -34,6 +34,7 @@ class RowList {
   constructor({ label, role, className, render, keydown }) {
     this.height = 20;
     this.count = 0;
+    this.first = 0;
     this.render = render;
     this.window = Dom.make("div", { class: "window", role: "presentation" });
     this.space = Dom.make("div", { class: "space", role: "presentation" }, this.window);
@@ -55,7 +56,7 @@ class RowList {
     this.waiting = requestAnimationFrame(() => {
       this.waiting = 0;
       // Sideways, and within a row, there is nothing new to see.
-      if (this.element.isConnected && this.first !== this.firstInView) this.refresh();
+      if (this.element.isConnected && this.first !== this.firstInView) this.follow();
     });
   }
 
@@ -67,13 +68,29 @@ class RowList {
     return Math.max(0, Math.floor(this.element.scrollTop / this.height) - 10);
   }
 
+  /** Make the rows in view. */
   refresh() {
+    this.window.replaceChildren();
+    this.follow();
+  }
+
+  /** Make the rows that have come into view, and drop those that have left it. */
+  follow() {
+    const { children } = this.window;
+    const before = this.first;
+    const end = before + children.length;
     const first = (this.first = this.firstInView);
     const last = Math.min(this.count, first + this.page + 22);
-    const made = [];
-    for (let index = first; index < last; index++) made.push(this.render(index));
     this.window.style.top = `${first * this.height}px`;
-    this.window.replaceChildren(...made);
+    const made = (from, to) => Array.from({ length: Math.max(0, to - from) }, (_, at) => this.render(from + at));
+    if (last <= before || first >= end) {
+      this.window.replaceChildren(...made(first, last));
+      return;
+    }
+    for (let index = before; index < first; index++) children[0].remove();
+    for (let index = last; index < end; index++) this.window.lastChild.remove();
+    this.window.prepend(...made(first, before));
+    this.window.append(...made(end, last));
   }
 
   /** Scroll as little as it takes to see a row; to the middle where it is far away. */
