@@ -1,5 +1,7 @@
 """Linear algebra that JAX and TensorFlow call for TPUs and GPUs, on both backends, against NumPy and SciPy."""
 
+import struct
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -158,6 +160,95 @@ def test_tridiagonal_form_and_systems():
     given = [np.r_[0, beside], diagonal + 9, np.r_[beside, 0], TALL[:5]]
     (x,) = called("cusparse_gtsv2_ffi", "f64[5,4]", given)
     np.testing.assert_allclose((tridiagonal + 9 * np.eye(5)) @ x, TALL[:5], atol=1e-12)
+
+
+def described(*numbers, letters=""):
+    """A descriptor as HLO text has it."""
+    return "".join(f"\\{byte:03o}" for byte in struct.pack(f"<{len(numbers)}i", *numbers) + letters.encode())
+
+
+STATUS = ", api_version=API_VERSION_STATUS_RETURNING"
+
+
+def test_calls_with_descriptors_have_a_result_more():
+    work = "s32[], f64[7]"
+    packed, taus, info, _ = called(
+        "cusolver_geqrf", f"(f64[6,4], f64[4], {work})", [TALL], described(1, 1, 6, 4, 0x8100), STATUS
+    )
+    assert info == 0
+    (q, *_) = called("hipsolver_orgqr", f"(f64[6,4], {work})", [packed, taus], described(1, 1, 6, 4, 4, 0x8100), STATUS)
+    np.testing.assert_allclose(q @ np.triu(packed[:4]), TALL, atol=1e-12)
+    several = np.stack([SQUARE, SQUARE.T])
+    results = "(f64[2,4,4], s32[2,4], s32[2], s8[16])"
+    factors, pivots, info, _ = called("cublas_getrf_batched", results, [several], described(1, 2, 4), STATUS)
+    (order,) = called("cuda_lu_pivots_to_permutation", "s32[2,4]", [pivots - 1], described(2, 0, 4, 4), STATUS)
+    for matrix, both, rows in zip(several, factors, order, strict=True):
+        np.testing.assert_allclose((np.tril(both, -1) + np.eye(4)) @ np.triu(both), matrix[rows], atol=1e-12)
+    words = [np.full(3, w, np.uint32) for w in (0x13198A2E, 0x03707344, 0x243F6A88, 0x85A308D3)]
+    low, _ = called("cu_threefry2x32", "(u32[3], u32[3])", words, described(3, 0), STATUS)
+    assert (low == 0xC4923A9C).all()
+
+
+@pytest.mark.parametrize(
+    ("target", "uplo", "part"),
+    [("cusolver_syevd", 0, np.tril), ("cusolver_syevj", 1, np.triu), ("hipsolver_syevd", 121, np.triu)],
+)
+def test_the_triangle_of_a_descriptor_is_read(target, uplo, part):
+    results = "(f64[5,5], f64[5], s32[], f64[9])"
+    _, values, *_ = called(target, results, [part(SYMMETRIC)], described(1, uplo, 1, 5, 0x8100), STATUS)
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(SYMMETRIC), atol=1e-12)
+
+
+def test_singular_values_by_descriptor():
+    # Of a matrix with more columns than rows the library gets the transposed one.
+    for a, letters, sides in (
+        (TALL, "SS", ((6, 4), (4, 4))),
+        (WIDE, "AA", ((3, 3), (5, 5))),
+        (TALL, "NN", ((6, 6), (4, 4))),
+    ):
+        rows, columns = a.shape
+        is_transposed = rows < columns
+        given = described(1, 1, *(a.shape[::-1] if is_transposed else a.shape), 64, letters=letters)
+        shapes = [f"f64[{m},{n}]" for m, n in (sides[::-1] if is_transposed else sides)]
+        results = f"(f64[{rows},{columns}], f64[{min(a.shape)}], {', '.join(shapes)}, s32[], f64[3])"
+        _, values, *vectors, _, _ = called("cusolver_gesvd", results, [a], given, STATUS)
+        np.testing.assert_allclose(values, np.linalg.svd(a, compute_uv=False), atol=1e-12)
+        if letters != "NN":
+            u, vh = vectors[::-1] if is_transposed else vectors
+            np.testing.assert_allclose(u[:, : len(values)] * values @ vh[: len(values)], a, atol=1e-12)
+    results = "(f64[6,4], f64[4], f64[6,4], f64[4,4], s32[], f64[3])"
+    _, values, u, v, *_ = called("cusolver_gesvdj", results, [TALL], described(1, 1, 6, 4, 64, 1, 1), STATUS)
+    np.testing.assert_allclose(u * values @ v.T, TALL, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("target", "config", "rule"),
+    [
+        ("cusolver_syevd", described(1, 0), "has 8 bytes, and is no descriptor of syevd"),
+        ("cusolver_syevd", described(1, 7, 1, 5, 0), "has uplo 7"),
+        ("cusolver_gesvd", described(1, 1, 5, 5, 0), "no descriptor of gesvd"),
+    ],
+)
+def test_damaged_descriptors_are_refused(target, config, rule):
+    with pytest.raises(ShapeError, match=rule):
+        called(target, "(f64[5,5], f64[5], s32[], f64[9])", [SYMMETRIC], config, STATUS)
+
+
+@pytest.mark.parametrize("target", ["tridiagonal_solve_perturbed_ffi", "cu_tridiagonal_solve_perturbed"])
+@pytest.mark.parametrize("kind", ["f32", "f64", "c64"])
+def test_tridiagonal_systems_that_may_be_singular(target, kind):
+    # The diagonal is small, so that rows are exchanged; of the second system a row is zero.
+    below, diagonal, above = (drawn((2, 6), kind, seed) for seed in (1, 2, 3))
+    diagonal *= np.array(1e-3, diagonal.dtype)
+    below[1, 3] = diagonal[1, 3] = above[1, 3] = 0
+    right = drawn((2, 6, 3), kind, 4)
+    (x,) = called(target, f"{kind}[2,6,3]", [below, diagonal, above, right])
+    system = np.diag(diagonal[0]) + np.diag(below[0, 1:], -1) + np.diag(above[0, :-1], 1)
+    np.testing.assert_allclose(system @ x[0], right[0], atol=1e-10 if kind == "f64" else 2e-3)
+    assert np.isfinite(x).all()
+    assert abs(x[1]).max() > 1e5
+    (none,) = called(target, f"{kind}[2,0,3]", [below[:, :0], diagonal[:, :0], above[:, :0], right[:, :0]])
+    assert none.shape == (2, 0, 3)
 
 
 def test_symmetric_products():

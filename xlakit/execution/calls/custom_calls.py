@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from xlakit.execution.calls.c_calls import CTarget, is_c_function, returns_statu
 from xlakit.execution.calls.foreign.table import ForeignCall, foreign_calls
 from xlakit.execution.calls.lapack import lapack_calls, transposed_target
 from xlakit.execution.calls.size_checks import SIZE_CHECKS
+from xlakit.execution.calls.tridiagonal import TARGETS, perturbed_solution
 from xlakit.execution.values import read_only, to_device
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import Array, Evaluation, Value
@@ -130,7 +132,7 @@ class CustomCalls:
             from xlakit.execution.calls.foreign.opaque import what_is
 
             what = what_is(name)
-            known = f"it is {what}" if what else f"known: {_known(self._targets)}"
+            known = f"it is {what}" if what else _near(name, self._targets)
             raise UnregisteredError(
                 f"no custom call is registered as '{name}'",
                 hint="xlakit.register_custom_call(name, function) adds one, on the command line in a file that "
@@ -156,10 +158,10 @@ class CustomCalls:
             raise ExecutionError(error.rule, hint=error.hint) from None
 
 
-def _known(names: Iterable[str]) -> str:
-    """The names for error messages: without the functions of passes, and those of libraries as one entry each."""
-    shown = [name for name in sorted(names) if not name.startswith(("xlakit", "lapack_", "__"))]
-    return ", ".join([*shown, "lapack_*_ffi as jaxlib has them", "libraries of XLA's backends (docs/workbench.md)"])
+def _near(name: str, names: Iterable[str]) -> str:
+    """The registered names that may be meant, for error messages; there are too many to list all."""
+    near = get_close_matches(name, names, 3, 0.75)
+    return f"did you mean {' or '.join(near)}?" if near else "docs/workbench.md lists those of others' backends"
 
 
 def c_functions_of(module: HloModule, own: Mapping[str, object] | None) -> dict[str, int]:
@@ -271,6 +273,7 @@ _BUILT_IN: dict[str, Target] = {
     "SliceToDynamic": _slice_to_dynamic,
     "TopK": _top_k,
     "__gpu$TopK": _top_k,
+    **dict.fromkeys(TARGETS, perturbed_solution),
     "control_dep": _nothing,
     "xla.sdy.ShardingGroup": _nothing,
     **dict.fromkeys(

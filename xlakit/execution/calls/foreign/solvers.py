@@ -175,9 +175,14 @@ def svd(foreign: Foreign) -> XlaOp:
     """A work space, singular values, both matrices of vectors, and ``info``.
 
     Where the call says ``transposed``, the second matrix comes first: then the library works on the transposed matrix.
+    A descriptor says so by its number of rows.
     """
     a, s, u, vh, info = _svd(foreign)
-    sides = [vh, u] if foreign.config.flag("transposed") else [u, vh]
+    rows = a.shape.dimensions[-2]
+    is_transposed = foreign.config.flag("transposed") or foreign.config.integer("rows", rows) != rows
+    sides = [vh, u] if is_transposed else [u, vh]
+    if not foreign.config.flag("compute_uv"):
+        sides = [foreign.zeros(shape) for shape in foreign.results[2:4]]
     return foreign.all_finished([a, s, *sides, info])
 
 

@@ -22,6 +22,7 @@ _GEMM = "gemm_backend_config"
 _ATTENTION, _BLOCKS = "cudnn_fmha_backend_config", "block_scaled_dot_backend_config"
 _CONVOLUTION = "cudnn_conv_backend_config"
 _FFI = "attributes of the typed FFI"
+_DESCRIPTOR = "descriptor of "
 # The names of JAX's calls for GPUs behind ``cusolver_`` or ``hipsolver_``, and the functions of solvers.py for them.
 _SOLVERS = {
     "geev": "geev",
@@ -38,14 +39,26 @@ _SOLVERS = {
     "syrk": "syrk",
     "sytrd": "sytrd",
 }
+# Those that had another form, without ``_ffi``, and a descriptor: see descriptors.py.
+_DESCRIBED = {
+    **{name: _SOLVERS[name] for name in ("geqrf", "gesvd", "gesvdj", "getrf", "orgqr", "syevd", "sytrd")},
+    "syevj": "syevd",
+}
 # Those behind ``cu`` or ``hip``.
 _KERNELS = {
     "_cholesky_update_ffi": "cholesky_update",
-    "_lu_pivots_to_permutation": "permutation",
     "hybrid_eig_comp": "eig",
     "hybrid_eig_real": "eig",
     "hybrid_geqp3": "geqp3",
     "sparse_gtsv2_ffi": "gtsv2",
+}
+# Those whose shapes say all, whatever their config.
+_PLAIN = {
+    "_lu_pivots_to_permutation": "permutation",
+    "blas_geqrf_batched": "geqrf",
+    "blas_getrf_batched": "getrf",
+    "sparse_gtsv2_f32": "gtsv2",
+    "sparse_gtsv2_f64": "gtsv2",
 }
 
 
@@ -53,7 +66,8 @@ class ForeignCall:
     """The function of a target: another one builds what a call computes of its operands, instruction and config.
 
     section: the key of backend_config that has the config; of calls of the typed FFI (``_FFI``) backend_config is a
-    dictionary of attributes, and of others a list of numbers, whose names ``section`` has. page, build: that other
+    dictionary of attributes, of those before them a descriptor (``_DESCRIPTOR`` and the routine), and of others a list
+    of numbers, whose names ``section`` has. page, build: that other
     function, and its file in this folder, which is loaded for the first call: few programs have any.
     """
 
@@ -98,6 +112,10 @@ class ForeignCall:
 
         if self._section == _FFI:
             return Config.of_attributes(text)
+        if self._section.startswith(_DESCRIPTOR):
+            from xlakit.execution.calls.foreign.descriptors import config_of
+
+            return config_of(text, self._section.removeprefix(_DESCRIPTOR))
         if "," in self._section:
             return Config.of_numbers(text, self._section.split(","))
         return Config.parse(text, self._section)
@@ -139,11 +157,22 @@ def foreign_calls() -> dict[str, ForeignCall]:
             for name, build in _SOLVERS.items()
         },
         **{
-            f"{library}{name}": ForeignCall(_FFI, "solvers", build)
+            f"{library}solver_{name}": ForeignCall(f"{_DESCRIPTOR}{name}", "solvers", build)
             for library in ("cu", "hip")
-            for name, build in _KERNELS.items()
+            for name, build in _DESCRIBED.items()
         },
-        **{f"{library}_threefry2x32_ffi": ForeignCall(_FFI, "random", "threefry2x32") for library in ("cu", "hip")},
+        **{
+            f"{library}{name}": ForeignCall(section, "solvers", build)
+            for library in ("cu", "hip")
+            for section, table in ((_FFI, _KERNELS), (_DESCRIPTOR, _PLAIN))
+            for name, build in table.items()
+        },
+        "cuda_lu_pivots_to_permutation": ForeignCall(_DESCRIPTOR, "solvers", "permutation"),
+        **{
+            f"{library}_threefry2x32{suffix}": ForeignCall(section, "random", "threefry2x32")
+            for library in ("cu", "hip")
+            for suffix, section in (("", _DESCRIPTOR), ("_ffi", _FFI))
+        },
         "X64Combine": ForeignCall("x64", "x64", "combined"),
         "X64SplitHigh": ForeignCall("x64", "x64", "high"),
         "X64SplitLow": ForeignCall("x64", "x64", "low"),
