@@ -81,7 +81,10 @@ def chromium() -> Any:
         options.add_argument(argument)
     options.binary_location = program
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    made = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    # Frames take long on a busy machine.
+    made.set_script_timeout(300)
+    return made
 
 
 def measured(browser: Any, page: Path) -> Figures:

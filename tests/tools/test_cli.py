@@ -340,7 +340,7 @@ def test_what_is_too_large_is_refused(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr("xlakit.tools.run.run", fail)
     assert cli.main(["run", str(path)]) == 1
-    assert capsys.readouterr().err == "xlakit: out of memory: no room for 3 arrays\n"
+    assert capsys.readouterr().err == f"xlakit: {path}: out of memory: no room for 3 arrays\n"
 
 
 _CHOLESKY = """HloModule m

@@ -139,8 +139,8 @@ def _with_dead(module: xla.HloModule) -> xla.HloModule:
     [
         (lambda m: xla.extract_instruction(m, "nothing", _X), "no instruction %nothing"),
         (lambda m: xla.extract_instruction(_with_dead(m), "unread", _X), "%unread does not run"),
-        (lambda m: xla.extract_instruction(m, "z", _X, iteration=5), "runs 5 times, there is no run 5"),
-        (lambda m: xla.extract_instruction(m, "c", _X), "%add runs 0 times"),
+        (lambda m: xla.extract_instruction(m, "z", _X, iteration=5), "has no run 5: it runs 5 times"),
+        (lambda m: xla.extract_instruction(m, "c", _X), "%add has no run 0: it runs 0 times"),
         (lambda m: xla.extract_instruction(m, "z", _X, depth=-1), "depth is -1"),
         (lambda m: xla.extract_instruction(m, "main", _X), "no instruction %main"),
         (lambda m: xla.extract_computation(m, "total", _X), "no computation and no loop %total"),

@@ -98,19 +98,33 @@ def hlo_text_of(data: bytes, name: str = "<data>") -> str | None:
     return text if text is not None and _is_hlo(text) else None
 
 
+def refuse_other_texts(text: str) -> None:
+    """Raise FormatError for text of a format that is known and is no HLO text."""
+    _refuse_beside_modules(text)
+    form = "StableHLO" if _MLIR.match(text) else "JSON" if _JSON.match(text) else "the text of a proto"
+    if form != "the text of a proto" or text_format.is_text_format(text):
+        raise FormatError(
+            f"this is {form}, and no HLO text", hint="xlakit convert FILE --to text writes it as HLO text"
+        )
+
+
 def _is_hlo(text: str) -> bool:
     if text_format.is_text_format(text) or any(begins.match(text) for begins, _ in _BESIDE_MODULES):
         return False
     return not _JSON.match(text) and not _MLIR.match(text) and _HLO.match(text) is not None
 
 
-def _load_text(text: str, name: str) -> HloModule:
+def _refuse_beside_modules(text: str) -> None:
     for begins, what in _BESIDE_MODULES:
         if begins.match(text):
             raise FormatError(
                 f"this is {what} of a module, which XLA dumps beside it, and no program",
                 hint="give the module itself: ..before_optimizations.txt or ..after_optimizations.txt",
             )
+
+
+def _load_text(text: str, name: str) -> HloModule:
+    _refuse_beside_modules(text)
     if _JSON.match(text):
         return hlo_proto.module_from_json(text)
     if text_format.is_text_format(text):

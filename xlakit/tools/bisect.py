@@ -125,7 +125,7 @@ def bisect_module(
         if not first.holds:
             raise ArgumentError(
                 f"the module as given does not {pool.claim}: {first.seen}",
-                hint="try other arguments (--seed, --input), or another tolerance",
+                hint=first.hint,
             )
         return _Bisecting(module, pool, first, progress).result()
 

@@ -30,11 +30,25 @@ from xlakit.tools.commands import (
 from xlakit.tools.commands.shared import open_stream, plain, tell
 
 _EPILOG = """\
-exit status: 0 done; 1 the program or its file is at fault, a comparison differs, check --warnings-as-errors has a
-warning, or a program does not have what reduce and bisect look for; 2 the command line is at fault, and for diff
-anything that is no difference;
-3 there is nothing to compare with: jaxlib refused the program, died of it, or passed a limit; 130 interrupted;
-of several programs the worst status counts: 2, then 1, then 3.
+xlakit COMMAND --help lists the options of a command.
+
+where programs come from:
+  XLA_FLAGS=--xla_dump_to=DIR python train.py     writes those that JAX, PyTorch/XLA or TensorFlow compile into DIR
+  jax.jit(f).lower(x).as_text()                   is one, as StableHLO
+
+first steps:
+  xlakit check DIR                                what is wrong with programs, and what is probably not meant
+  xlakit run FILE --compare jaxlib                a program on made up arguments, here and on XLA
+  xlakit view FILE -o page.html                   a program and what each pass makes of it, in a browser
+
+exit status:
+  0    done
+  1    the program or its file is at fault, a comparison differs, check --warnings-as-errors has a warning, or a
+       program does not have what reduce and bisect look for
+  2    the command line is at fault, and for diff anything that is no difference
+  3    there is nothing to compare with: jaxlib refused the program, died of it, or passed a limit
+  130  interrupted
+Of several programs the worst status counts: 2, then 1, then 3.
 """
 
 # In the order of the help.
@@ -71,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         allow_abbrev=False,
         prog="xlakit",
-        description="XLA programs (HLO) on the command line: run, check, convert, improve.",
+        description="Run, check, compare, reduce and look at XLA programs (HLO, StableHLO) on the command line.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

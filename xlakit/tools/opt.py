@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.passes.core.rules import RulePass
 from xlakit.passes.pipeline import PASSES, PIPELINE, run_pipeline
@@ -31,6 +32,8 @@ def optimize(
     module = with_partitions(module)
     folder = None if dump is None else Path(dump)
     if folder is not None:
+        if folder.is_file():
+            raise ArgumentError(f"--dump {dump} is a file", hint="name a folder; it is made if there is none")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "00-before.hlo").write_text(module.to_text(**text), encoding="utf-8")
     changes: list[str] = []

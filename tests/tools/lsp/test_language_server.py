@@ -58,6 +58,22 @@ def test_lints_warn_at_the_instruction_by_name(client):
     assert "hint: leave it out" in found["message"]
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("\nBufferAssignment:\nallocation 0: size 4\n", "this is a buffer assignment of a module, which XLA dumps"),
+        ("module @jit_f {\n}\n", "this is StableHLO, and no HLO text\nhint: xlakit convert FILE --to text"),
+        ('{"name": "m"}', "this is JSON, and no HLO text"),
+        ('hlo_module {\n  name: "m"\n}\n', "this is the text of a proto, and no HLO text"),
+    ],
+)
+def test_a_text_of_another_format_says_what_it_is(text, said):
+    (fault,) = check(text, "f").faults
+    assert fault.message.startswith(said)
+    assert text.lstrip().startswith(fault.word)
+    assert fault.word
+
+
 def test_lints_are_chosen_and_go_with_faults():
     text = TEXT.replace("  product =", "  unused = f32[] parameter(2)\n  product =")
     assert check(text, "a", Lints(disable=("dead-parameter",))).faults == []

@@ -123,6 +123,10 @@ class _Reader(Reader):
         last: Body | None = None
         while lexer.kind != "end":
             start = lexer.start
+            second = self.second_module()
+            if second is not None:
+                self.faults.append(second)
+                break
             marked = lexer.accept("ENTRY")
             name = lexer.text.removeprefix("%")
             try:

@@ -61,8 +61,9 @@ def _computations(reader: Reader) -> Body:
     body: Body | None = None
     while lexer.kind != "end":
         start = lexer.start
-        if lexer.text == "HloModule":
-            raise lexer.error("a second module begins here", hint="parse each module by itself")
+        second = reader.second_module()
+        if second is not None:
+            raise second
         marked = lexer.accept("ENTRY")
         body = reader.read_computation()
         if marked and entry is not None:

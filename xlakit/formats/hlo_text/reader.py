@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import xlakit.ops.registry  # noqa: F401  # pyright: ignore[reportUnusedImport]  # enters all operations in OPERATIONS
 from xlakit.data.shape import Shape
+from xlakit.errors import ParseError
 from xlakit.formats.hlo_text.attributes import CODECS
 from xlakit.formats.hlo_text.lexer import Lexer
 from xlakit.formats.hlo_text.literals import parse_literal
@@ -59,6 +60,12 @@ class Reader(Bodies):
     """Reads the computations of a text, in the order in which they end."""
 
     # -- computations ------------------------------------------------------------------------------
+
+    def second_module(self) -> ParseError | None:
+        """The fault where another module begins instead of a computation."""
+        if self.lexer.text != "HloModule":
+            return None
+        return self.lexer.error("a second module begins here", hint="parse each module by itself")
 
     def read_computation(self) -> Body:
         """``name (parameters) -> shape { instructions }``; the signature may be missing. Raises ParseError."""

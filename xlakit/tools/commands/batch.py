@@ -92,8 +92,14 @@ def run_batch(options: argparse.Namespace, work: Work, *, titled: bool = False) 
     return worst
 
 
-def attempt(options: argparse.Namespace, program: Program, work: Work) -> tuple[int, dict[str, Any]]:
-    """Do the work for a program; an error is printed, and makes a status and a record. Raises as run_batch does."""
+def attempt(
+    options: argparse.Namespace, program: Program, work: Work, second: str | None = None
+) -> tuple[int, dict[str, Any]]:
+    """Do the work for a program; an error is printed, and makes a status and a record. Raises as run_batch does.
+
+    second: the file of another program that the work is about, too.
+    """
+    files = [program.path] if second is None else [program.path, second]
     try:
         if is_folder(program.path):
             raise FormatError(
@@ -104,11 +110,11 @@ def attempt(options: argparse.Namespace, program: Program, work: Work) -> tuple[
     except ArgumentError as error:
         if options.only_arguments or options.traceback:
             raise
-        return failed(options, error)
+        return failed(options, files, error)
     except (XlakitError, OSError, MemoryError) as error:
         if options.traceback:
             raise
-        return failed(options, error)
+        return failed(options, files, error)
     except Exception as error:
         # A fault of xlakit: where others wait, they have their turn.
         if program.is_alone or options.traceback:
@@ -117,10 +123,17 @@ def attempt(options: argparse.Namespace, program: Program, work: Work) -> tuple[
         return options.error_status, {"error": error_record(error)}
 
 
-def failed(options: argparse.Namespace, error: Exception, status: int | None = None) -> tuple[int, dict[str, Any]]:
-    """Tell of an error, unless the record does; gives the status, by default that of errors, and the record."""
+def failed(
+    options: argparse.Namespace, files: Sequence[str], error: Exception, status: int | None = None
+) -> tuple[int, dict[str, Any]]:
+    """Tell of an error of the programs in files, unless the record does; gives the status, by default that of errors,
+    and the record.
+    """
     if not options.json:
-        tell(f"xlakit: {plain(error)}")
+        text, names = plain(error), ["<stdin>" if file == "-" else file for file in files]
+        # What is found in a program that has been read names instructions alone; the operating system names a file.
+        is_named = isinstance(error, OSError) or any(name in text for name in names)
+        tell(f"xlakit: {text}" if is_named else f"xlakit: {' '.join(names)}: {text}")
     return options.error_status if status is None else status, {"error": error_record(error)}
 
 

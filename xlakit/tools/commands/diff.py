@@ -68,7 +68,9 @@ def _run(options: argparse.Namespace) -> int:
     for first, second in pairs_of(options.first, options.second):
         if not first.is_alone and not options.json:
             write(f"==> {first.path} {second.path} <==\n")
-        status, record = attempt(options, first, lambda program, other=second.path: _diff(program.path, other, options))
+        status, record = attempt(
+            options, first, lambda program, other=second.path: _diff(program.path, other, options), second.path
+        )
         if options.json:
             files = {"first": first.path, "second": second.path}
             write_record({"file": first.path, "status": status, **files, **record})

@@ -10,7 +10,7 @@ from xlakit.tools.commands.shared import Commands, add_command
 
 def add(commands: Commands) -> None:
     """Add the verb."""
-    parser = add_command(commands, "ops", "list the operations and what is supported, from the op pages")
+    parser = add_command(commands, "ops", "list the operations and what is supported of each")
     parser.add_argument("pattern", nargs="?", default="", help="only operations whose name contains this")
     parser.add_argument("--markdown", choices=("operations", "support"), help="print that page of the documentation")
     add_json(parser, "print an object for each operation, a line each")

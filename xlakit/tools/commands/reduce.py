@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xlakit.tools.commands.batch import Program, add_batch, bare_name, programs_of, run_batch, write
+from xlakit.tools.commands.batch import Program, add_batch, bare_name, is_folder, programs_of, run_batch, write
 from xlakit.tools.commands.oracle import add_oracle, limits_of, oracle_of
 from xlakit.tools.commands.shared import Commands, add_command, add_filling, load_filled, seconds, tell
 
@@ -35,7 +35,8 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.output and not programs_of(options.files)[0].is_alone:
+    first = programs_of(options.files)[0]
+    if options.output and not first.is_alone and not is_folder(first.path):
         options.fail("--output is one file, and there are several programs")
     return run_batch(options, lambda program: (0, reduce_file(program, options)))
 

@@ -136,7 +136,7 @@ def _run(options: argparse.Namespace) -> int:
         except NothingToCompareError as error:
             if options.traceback:
                 raise
-            return failed(options, error, 3)
+            return failed(options, [program.path], error, 3)
 
     return run_batch(options, work, titled=True)
 

@@ -189,6 +189,8 @@ def tell(message: str) -> None:
 def plain(error: Exception) -> str:
     """An error without a traceback, as a line of the command's."""
     if isinstance(error, OSError) and error.strerror is not None:
+        if isinstance(error, FileNotFoundError) and not Path(str(error.filename)).parent.exists():
+            return f"{error.filename}: there is no folder {Path(str(error.filename)).parent}"
         return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     if isinstance(error, MemoryError):
         return f"out of memory: {error}" if str(error) else "out of memory"

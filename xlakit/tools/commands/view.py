@@ -83,7 +83,7 @@ def _run(options: argparse.Namespace) -> int:
         raise ArgumentError("--ignore is for two programs", hint="name the second one after the first")
     worst = 0
     for program, other in _shown(options):
-        status, told = attempt(options, program, lambda program, other=other: _page(program, other, options))
+        status, told = attempt(options, program, lambda program, other=other: _page(program, other, options), other)
         if options.json:
             second = {} if other is None else {"second": other}
             write_record({"file": program.path, "status": status, **second, **told})
@@ -111,13 +111,13 @@ def _page(program: Program, other: str | None, options: argparse.Namespace) -> t
 
 
 def _view(file: str, other: str | None, options: argparse.Namespace) -> View:
-    from xlakit.tools.view.profiles import roofline_of, seconds_of
+    from xlakit.tools.view.profiles import read_report, roofline_of, seconds_of
     from xlakit.tools.view.stages import view_module
 
     if other is not None:
         return _difference(file, other, options)
     profile: str = options.profile or ""
-    report = None if options.profile is None else Path(profile).read_text(encoding="utf-8")
+    report = None if options.profile is None else read_report(profile)
     return view_module(
         load_filled(file, options),
         passes=options.passes,

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, field
 
 from xlakit.errors import ParseError, XlakitError
+from xlakit.formats.detect import refuse_other_texts
 from xlakit.formats.hlo_text.faults import check_text
 from xlakit.ir.instruction import HloModule
 from xlakit.passes.analysis.cost import Cost, CostCounter
@@ -65,6 +66,7 @@ def check(text: str, name: str, lints: Lints = Lints()) -> Checked:
     if not text.strip():
         return Checked()
     try:
+        refuse_other_texts(text)
         found = check_text(text, name)
     except XlakitError as error:
         return Checked([fault_of(error, text)])
@@ -83,7 +85,7 @@ def check(text: str, name: str, lints: Lints = Lints()) -> Checked:
 
 def fault_of(error: XlakitError, text: str) -> Fault:
     """An error as a fault: its rule, operands and hint, at the word where it is."""
-    offset = error.offset if isinstance(error, ParseError) else 0
+    offset = error.offset if isinstance(error, ParseError) else len(text) - len(text.lstrip())
     span = _marked(text, min(offset, len(text)))
     # A position in the text is already said by the span.
     notes = [f"operands: {', '.join(error.shapes)}"] if error.shapes else []

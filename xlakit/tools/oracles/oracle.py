@@ -47,10 +47,11 @@ class Report(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether an oracle's property holds, and a line that says what was seen."""
+    """Whether an oracle's property holds, a line that says what was seen, and what to do where it does not hold."""
 
     holds: bool
     seen: str
+    hint: str = "try other arguments (--seed, --input)"
 
 
 @runtime_checkable
@@ -85,9 +86,13 @@ class Oracle(Protocol):
 
 
 def _failed(report: Report) -> Verdict | None:
-    if report.how == "ended":
-        return None
-    return Verdict(False, f"the run {report.how} {report.detail}".rstrip())
+    """The verdict where a run has no results that could be judged."""
+    if report.how != "ended":
+        hint = "allow it more (--timeout, --memory), or look for that with --crash"
+        return Verdict(False, f"the run {report.how} {report.detail}".rstrip(), hint)
+    if isinstance(report.observed, Failure):
+        return Verdict(False, report.observed.message, "mend that first, or look for that with --crash")
+    return None
 
 
 # -- comparisons -----------------------------------------------------------------------------------
@@ -128,13 +133,13 @@ class Disagreement:
         failed = _failed(report)
         if failed is not None:
             return failed
-        if isinstance(report.observed, Failure):
-            return Verdict(False, report.observed.message)
         for leaf in report.observed:
             if not leaf.agrees:
                 error = f"max rel error {leaf.max_relative:.3g}"
                 return Verdict(True, f"{leaf.name} {leaf.shape}: {leaf.mismatches}/{leaf.count} differ, {error}")
-        return Verdict(False, "all outputs agree")
+        return Verdict(
+            False, "all outputs agree", "try other arguments (--seed, --input), or another tolerance (--rtol)"
+        )
 
     def like(self, report: Report) -> Self:
         """Any difference is the same."""
@@ -179,11 +184,10 @@ class Slowness:
         failed = _failed(report)
         if failed is not None:
             return failed
-        if isinstance(report.observed, Failure):
-            return Verdict(False, report.observed.message)
         slow, fast = report.observed
         seen = f"{self.backends[0]} takes {slow * 1e6:.4g} us, {self.backends[1]} {fast * 1e6:.4g} us"
-        return Verdict(slow >= max(self.factor * fast, _LEAST_SECONDS), seen)
+        hint = "try a smaller factor, or other arguments (--seed, --input)"
+        return Verdict(slow >= max(self.factor * fast, _LEAST_SECONDS), seen, hint)
 
     def like(self, report: Report) -> Self:
         """Any slowness is the same."""
@@ -312,10 +316,9 @@ class ExternalTest:
         """Whether the status is 0."""
         failed = _failed(report)
         if failed is not None:
-            return failed
-        if isinstance(report.observed, Failure):
-            return Verdict(False, report.observed.message)
-        return Verdict(report.observed == 0, f"the command ended with status {report.observed}")
+            return failed._replace(hint="name a command that runs, and allow it more time with --timeout")
+        hint = "it must end with status 0 for a program that fails, such as this one"
+        return Verdict(report.observed == 0, f"the command ended with status {report.observed}", hint)
 
     def like(self, report: Report) -> Self:
         """What a command finds is its own affair."""

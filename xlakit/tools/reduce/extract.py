@@ -220,7 +220,7 @@ def _captured(
     executable.call_observed(lambda _: observer, [arguments])
     if observer.runs <= iteration:
         raise ArgumentError(
-            f"%{computation.name} runs {observer.runs} times, there is no run {iteration}",
+            f"%{computation.name} has no run {iteration}: it runs {observer.runs} time{'s' * (observer.runs != 1)}",
             hint="runs are counted from 0; what reduces, maps or sorts is applied to whole arrays and has none",
         )
     return observer.values

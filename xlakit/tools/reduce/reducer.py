@@ -116,7 +116,7 @@ class _Function:
         self._function = function
 
     def begin(self, module: HloModule) -> Verdict:
-        return Verdict(bool(self._function(module)), "the function's answer")
+        return Verdict(bool(self._function(module)), "the function's answer", "it must be true of the module as given")
 
     def submit(self, module: HloModule) -> Future[Verdict]:
         answer: Future[Verdict] = Future()
@@ -136,7 +136,7 @@ def _reduced(
     if not first.holds:
         raise ArgumentError(
             f"the module as given does not {asked.claim}: {first.seen}",
-            hint="try other arguments (--seed, --input), or another tolerance",
+            hint=first.hint,
         )
     search = Search(asked, module, deadline=start + max_seconds, seen=first.seen)
     if progress is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from xlakit.errors import ArgumentError
@@ -15,6 +16,14 @@ _STEP_NUMBERS: Final = {
     "bytes": "bytes",
     "nanoseconds": "own_nanoseconds",
 }
+
+
+def read_report(name: str) -> str:
+    """The text of a report. Raises ArgumentError for binary data."""
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise _no_report(name) from None
 
 
 def seconds_of(report: str, name: str) -> dict[str, float]:

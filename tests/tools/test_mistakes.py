@@ -1,0 +1,79 @@
+"""Mistakes that are easily made on the command line: a sentence that names the file and says what to do."""
+
+from pathlib import Path
+
+import pytest
+
+from xlakit.tools import cli
+
+STEP = """HloModule step
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  ROOT y = f32[4] sine(x)
+}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The folder that the command runs in, with programs and what is none."""
+    monkeypatch.chdir(tmp_path)
+    Path("step.hlo").write_text(STEP)
+    Path("shapes.hlo").write_text(STEP.replace("f32[4] sine", "f32[5] sine"))
+    Path("unknown.hlo").write_text(STEP.replace("sine(x)", 'custom-call(x), custom_call_target="nobody"'))
+    Path("twice.hlo").write_text(STEP + STEP)
+    Path("binary").write_bytes(bytes(range(256)))
+    Path("empty").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "said"),
+    [
+        ("run shapes.hlo", 1, "shapes.hlo: sine 'y' in computation main: declared as f32[5]"),
+        ("inspect shapes.hlo", 1, "shapes.hlo: sine 'y'"),
+        ("opt shapes.hlo", 1, "shapes.hlo: sine 'y'"),
+        ("run unknown.hlo", 1, "unknown.hlo: custom-call 'y': no custom call is registered as 'nobody'"),
+        ("diff step.hlo unknown.hlo --run", 2, "step.hlo unknown.hlo: custom-call 'y'"),
+        ("extract step.hlo --instruction z -o part", 1, "step.hlo: step has no instruction %z"),
+        ("extract step.hlo --instruction y --iteration 1 -o part", 1, "step.hlo: %main has no run 1: it runs 1 time\n"),
+        ("opt step.hlo --dump binary", 2, "--dump binary is a file\n  hint: name a folder"),
+        (
+            "view step.hlo --no-passes --profile binary",
+            1,
+            "step.hlo: binary is no report of a profile\n  hint: xlakit run",
+        ),
+        ("convert step.hlo --to proto -o a/b.pb", 1, "a/b.pb: there is no folder a\n"),
+        ("check twice.hlo", 1, "twice.hlo:7:1: a second module begins here\n"),
+        ("reduce empty --crash -o small.hlo", 1, "empty is a folder without programs"),
+    ],
+)
+def test_errors_name_the_file(folder, capsys, line, status, said):
+    assert cli.main(line.split()) == status
+    assert f"\n{said}" in f"\n{capsys.readouterr().err}".replace("\nxlakit: ", "\n")
+
+
+def test_errors_of_standard_input_name_it(folder, monkeypatch, capsys):
+    with open("shapes.hlo", encoding="utf-8") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert cli.main(["run", "-"]) == 1
+    assert capsys.readouterr().err.startswith("xlakit: <stdin>: sine 'y'")
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("reduce step.hlo --test false", "it must end with status 0 for a program that fails"),
+        ("reduce step.hlo --test no_such_command", "name a command that runs"),
+        ("bisect step.hlo --crash", "try other arguments (--seed, --input)\n"),
+        (
+            "bisect step.hlo --compare cpu,interpreter",
+            "try other arguments (--seed, --input), or another tolerance (--rtol)",
+        ),
+        ("bisect unknown.hlo --compare cpu,interpreter", "mend that first, or look for that with --crash"),
+    ],
+)
+def test_a_program_that_does_not_fail_as_asked_has_a_hint(folder, capsys, line, hint):
+    assert cli.main([*line.split(), "--jobs", "1"]) == 1
+    assert f"hint: {hint}" in capsys.readouterr().err
