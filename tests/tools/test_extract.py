@@ -9,9 +9,36 @@ import numpy as np
 import pytest
 
 import xlakit as xla
+from xlakit.errors import ArgumentError
 from xlakit.tools.cli import main
 from xlakit.tools.inputs import flatten
 
+_PAIRS = """
+HloModule pairs
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+later {
+  p = f32[2] parameter(0)
+  ROOT s = f32[2] sine(p)
+}
+
+ENTRY main {
+  x = f32[2] parameter(0)
+  y = f32[2] negate(x)
+  reduced = f32[2] all-reduce-start(y), to_apply=add
+  sum = f32[2] all-reduce-done(reduced)
+  copied = (f32[2], f32[2], u32[]) copy-start(sum)
+  copy = f32[2] copy-done(copied)
+  begun = ((f32[2]), f32[2]) async-start(copy), calls=later
+  going = ((f32[2]), f32[2]) async-update(begun)
+  ROOT ended = f32[2] async-done(going)
+}
+"""
 _LOOP = """
 HloModule loop
 
@@ -110,6 +137,27 @@ def test_depth_takes_instructions_before_it(loop: xla.HloModule, depth: int, opc
     assert computing == [*opcodes, "add"]
     np.testing.assert_allclose(made.result, _state(2), rtol=1e-6)
     _agrees(made)
+
+
+@pytest.mark.parametrize(
+    ("name", "depth", "opcodes"),
+    [
+        ("sum", 0, ["all-reduce-start", "all-reduce-done"]),
+        ("copy", 0, ["copy-start", "copy-done"]),
+        ("copy", 2, ["all-reduce-start", "all-reduce-done", "copy-start", "copy-done"]),
+        ("ended", 0, ["async-start", "async-update", "async-done"]),
+    ],
+)
+def test_the_end_of_an_operation_comes_with_its_start(name: str, depth: int, opcodes: list[str]):
+    made = xla.extract_instruction(xla.HloModule.from_text(_PAIRS), name, np.float32([1, 2]), depth=depth)
+    assert [i.opcode for i in made.module.entry.instructions if i.opcode != "parameter"] == opcodes
+    _agrees(made)
+
+
+@pytest.mark.parametrize("name", ["reduced", "copied", "begun", "going"])
+def test_the_start_of_an_operation_has_no_value(name: str):
+    with pytest.raises(ArgumentError, match="start of an operation"):
+        xla.extract_instruction(xla.HloModule.from_text(_PAIRS), name, np.float32([1, 2]))
 
 
 @pytest.mark.parametrize("name", ["body", "w", "%w"])

@@ -188,7 +188,7 @@ def test_what_one_turn_of_a_loop_begins_the_next_one_ends():
         (
             "x = f32[2] parameter(0)\nn = u32[] constant(0)\nc = (f32[2], f32[2], u32[]) tuple(x, x, n)\n"
             "ROOT d = f32[2] copy-done(c)",
-            "can only end a copy-start",
+            "can end nothing but copy-start",
         ),
         (
             "x = f32[2] parameter(0)\nt = token[] after-all()\n"

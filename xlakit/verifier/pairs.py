@@ -27,8 +27,8 @@ from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Copy, GetTupleElement, OptimizationBarrier, Parameter, Tuple
 from xlakit.verifier.faults import Fault, Program
 
-# Each start has one user; a send or recv may also travel in a tuple to its done.
-_DONES: dict[type[Op], type[Op]] = {
+# The operation that ends each start. A start has one user; a send or recv may also travel in a tuple to its done.
+DONES: dict[type[Op], type[Op]] = {
     AllGatherStart: AllGatherDone,
     AllReduceStart: AllReduceDone,
     CollectivePermuteStart: CollectivePermuteDone,
@@ -36,7 +36,7 @@ _DONES: dict[type[Op], type[Op]] = {
     Send: SendDone,
     Recv: RecvDone,
 }
-_STARTS = {done: start for start, done in _DONES.items()}
+STARTS = {done: start for start, done in DONES.items()}
 _TRANSFERS = (Send, Recv)
 _ASYNC = (AsyncStart, AsyncUpdate)
 
@@ -61,7 +61,7 @@ _GROUP_MARKER = "_collectives_group"
 def pair_faults(program: Program) -> Iterator[Fault]:
     """Faults of starts and dones, of asynchronous computations, and of channels to the host."""
     kinds = {type(i.op) for _, i in program.instructions()}
-    if not kinds.isdisjoint({*_DONES, *_STARTS}):
+    if not kinds.isdisjoint({*DONES, *STARTS}):
         yield from _pairs(program)
     if not kinds.isdisjoint(_TRANSFERS):
         yield from _host_channels(program)
@@ -75,11 +75,11 @@ def pair_faults(program: Program) -> Iterator[Fault]:
 
 
 def _pairs(program: Program) -> Iterator[Fault]:
-    for computation, instruction in program.instructions(*_DONES, *_STARTS):
+    for computation, instruction in program.instructions(*DONES, *STARTS):
         op = instruction.op
         if any(_calls_target(c, _ALONE) for c in program.callers.get(computation, [])):
             continue
-        if type(op) in _DONES:
+        if type(op) in DONES:
             # Alone in a computation that an async-start runs, its partner is the async-done.
             if instruction is computation.root and _is_wrapped(program, computation) and isinstance(op, _TRANSFERS):
                 continue
@@ -90,7 +90,7 @@ def _pairs(program: Program) -> Iterator[Fault]:
 
 def _one_user(program: Program, computation: Computation, start: Instruction) -> Iterator[Fault]:
     users = [u for u in program.users.get(start, []) if not is_control_dep(u)]
-    kind = _DONES[type(start.op)]
+    kind = DONES[type(start.op)]
     done = kind.opcode
     if len(users) != 1:
         yield Fault(computation, start, f"has {len(users)} users, it takes one", f"end it with one {done}")
@@ -116,17 +116,17 @@ def _one_user(program: Program, computation: Computation, start: Instruction) ->
 
 
 def _known_operand(program: Program, computation: Computation, done: Instruction) -> Iterator[Fault]:
-    kind = _STARTS[type(done.op)]
+    kind = STARTS[type(done.op)]
     start = kind.opcode
     (operand,) = done.operands
     if isinstance(operand.op, kind) or (kind in _TRANSFERS and isinstance(operand.op, GetTupleElement)):
         return
-    producer = _producer(program, operand, (*_DONES, *_ASYNC))
+    producer = _producer(program, operand, (*DONES, *_ASYNC))
     if producer is None or not isinstance(producer.op, kind):
         yield Fault(
             computation,
             done,
-            f"ends {operand.opcode} '{operand.name}', it can only end a {start}",
+            f"ends {operand.opcode} '{operand.name}', and can end nothing but {start}",
             f"give what {start} gave, as it is",
         )
 

@@ -17,12 +17,16 @@ from xlakit.interpreter.evaluate import Context
 from xlakit.interpreter.executable import compile_module
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Array, Value
+from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
 from xlakit.ops.control import While
 from xlakit.ops.data import AfterAll, Constant, Parameter
 from xlakit.tools.dumps import given_values, write_dump
 from xlakit.tools.numerics.trace import leaves_of
 from xlakit.tools.reduce.edits import with_entry
 from xlakit.tools.shards import on_devices
+from xlakit.verifier.pairs import DONES, STARTS
+
+_ENDS = (*STARTS, AsyncDone, AsyncUpdate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,9 @@ def extract_instruction(
 
     name: of the instruction, in the entry or in any computation that the entry calls; ``%`` may stand before it.
     arguments: one for each parameter of the whole program. depth: how many instructions before it, from operand to
-    operand, are part of the program; 0 for none. iteration: which run of the computation that it is in, counted from 0
-    over the whole program: of a loop's body the iteration. seed, custom_calls: as :func:`xlakit.compile` has them.
+    operand, are part of the program; 0 for none, but for the start of an operation that it ends. iteration: which run
+    of the computation that it is in, counted from 0 over the whole program: of a loop's body the iteration. seed,
+    custom_calls: as :func:`xlakit.compile` has them.
 
     The program runs on the interpreter. Raises ArgumentError where there is no such instruction, or where it does not
     run so often; UnsupportedError for a program of several devices; and what running the program raises.
@@ -66,6 +71,11 @@ def extract_instruction(
     if depth < 0 or iteration < 0:
         raise ArgumentError(f"depth is {depth}, iteration is {iteration}", hint="give numbers from 0")
     computation, target = _find(module, name)
+    if isinstance(target.op, (*DONES, AsyncStart, AsyncUpdate)):
+        raise ArgumentError(
+            f"%{target.name} is the start of an operation, of which nothing but the end has a value",
+            hint="name the instruction that ends it; the start comes with it",
+        )
     inside = _before(target, depth)
     entry, sources = _cut(computation, inside, target)
     values = _captured(module, computation, iteration, {*sources, target}, arguments, seed, custom_calls)
@@ -165,6 +175,13 @@ def _before(target: Instruction, depth: int) -> set[Instruction]:
     for _ in range(depth):
         edge = [o for i in edge for o in i.operands if o not in inside and not isinstance(o.op, Parameter)]
         inside.update(edge)
+    # What ends an operation can have nothing but its start as operand.
+    ends = [i for i in inside if isinstance(i.op, _ENDS)]
+    while ends:
+        start = ends.pop().operands[0]
+        if not isinstance(start.op, Parameter):
+            inside.add(start)
+            ends += [start] if isinstance(start.op, _ENDS) else []
     return inside
 
 
