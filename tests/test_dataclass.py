@@ -178,3 +178,24 @@ def test_pickles_and_subclasses():
     inheriting.own = 3
     assert "__init__" not in vars(_Inheriting)
     assert type(vars(_Kept)["__init__"]).__name__ == "function"
+
+
+def test_two_threads_look_a_method_up_at_once():
+    """The slower of them still has what the other has replaced by then."""
+
+    @dataclass(frozen=True)
+    class Point:
+        x: int
+
+    class Inheriting(Point):
+        """Its lookups find the method in the base, too."""
+
+    methods = ("__init__", "__repr__", "__eq__", "__hash__")
+    found = {name: vars(Point)[name] for name in methods}
+    point = Inheriting(1)
+    assert repr(point) == f"{Inheriting.__qualname__}(x=1)"
+    assert (point, hash(point)) == (Inheriting(1), hash(Inheriting(1)))
+    for name in methods:
+        assert found[name] is not vars(Point)[name]
+        assert found[name].__get__(None, Inheriting) is vars(Point)[name]
+        assert found[name].__get__(point, Inheriting) == getattr(point, name)

@@ -151,13 +151,17 @@ class _Later:
 
     def __init__(self, name: str, compile: Callable[[type], Callable[..., Any]]) -> None:
         self._name, self._compile = name, compile
+        self._method: Callable[..., Any] | None = None
 
     def __get__(self, instance: object, owner: type) -> Any:
-        # A class that inherits the method looks it up, too.
-        home = next(cls for cls in owner.__mro__ if vars(cls).get(self._name) is self)
-        method = self._compile(home)
-        setattr(home, self._name, method)
-        return method.__get__(instance, owner)
+        # A class that inherits the method looks it up, too. Where another thread has replaced this one since the lookup
+        # began, no class has it any more.
+        home = next((cls for cls in owner.__mro__ if vars(cls).get(self._name) is self), None)
+        if home is not None:
+            self._method = self._compile(home)
+            setattr(home, self._name, self._method)
+        assert self._method is not None
+        return self._method.__get__(instance, owner)
 
 
 def _compiled(
