@@ -241,6 +241,40 @@ def test_an_instruction_is_copied_once_however_deep_calls_are_nested():
     assert after.instruction_count() < module.instruction_count() + depth
 
 
+def test_names_in_a_function_follow_those_of_its_calls():
+    module = parse(
+        """
+  x = f32[] parameter(0)
+  a = f32[] call(x), to_apply=outer, metadata={op_name="jit(f)/encoder/jit(outer)"}
+  ROOT b = f32[] fusion(a), kind=kLoop, calls=fused, metadata={op_name="model/b"}
+""",
+        before="""
+inner {
+  x = f32[] parameter(0), metadata={op_name="x"}
+  ROOT y = f32[] sine(x), metadata={op_name="sin"}
+}
+
+outer {
+  x = f32[] parameter(0)
+  a = f32[] call(x), to_apply=inner, metadata={op_name="jit(inner)"}
+  b = f32[] cosine(a), metadata={op_name="jit(f)/cos"}
+  c = f32[] tan(b)
+  ROOT d = f32[] exponential(c), metadata={source_line=7}
+}
+
+fused {
+  x = f32[] parameter(0)
+  ROOT y = f32[] negate(x), metadata={op_name="loss/y"}
+}
+""",
+    )
+    after = PASSES["inline-calls"].run(module, PassContext())
+    names = {i.opcode: i.annotations.metadata and i.annotations.metadata.op_name for i in after.entry.instructions}
+    encoder = "jit(f)/encoder/jit(outer)"
+    expected = {"sine": f"{encoder}/jit(inner)/sin", "cosine": "jit(f)/cos", "tan": encoder, "exponential": ""}
+    assert names == {"parameter": None, **expected, "negate": "loss/y"}
+
+
 # -- switches --------------------------------------------------------------------------------------
 
 TWO = """

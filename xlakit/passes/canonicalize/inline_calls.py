@@ -165,9 +165,7 @@ class _Body(ComputationCloner):
             nested = self._until_call(top)
             if nested is not None:
                 old, inner = nested
-                stack.append(
-                    self._begun(old, inner, _inlined_annotations(old.annotations, top.annotations), top.values)
-                )
+                stack.append(self._begun(old, inner, _inlined_annotations(old, top), top.values))
                 continue
             stack.pop()
             result = top.values[top.callee.root]
@@ -207,7 +205,7 @@ class _Body(ComputationCloner):
                 old.shape,
                 self.names.keep_or_new(old.name),
                 control_predecessors=[inside[p] for p in old.control_predecessors],
-                annotations=_inlined_annotations(old.annotations, call.annotations),
+                annotations=_inlined_annotations(old, call),
             )
             inside[old] = self.append(new)
             if isinstance(old.op, Constant) and not old.control_predecessors:
@@ -231,15 +229,30 @@ class _Body(ComputationCloner):
                     old.shape.with_dimensions(tuple(sizes)) if old.operands else old.shape,
                     self.names.keep_or_new(old.name),
                     control_predecessors=[inside[p] for p in old.control_predecessors],
-                    annotations=_inlined_annotations(old.annotations, call.annotations),
+                    annotations=_located(old.annotations, call.annotations),
                 )
             )
             inside[old] = made if old.operands else make.broadcast(made, sizes)
         return make.convert(inside[callee.root], call.shape.element_type)
 
 
-def _inlined_annotations(own: Annotations, call: Annotations) -> Annotations:
+def _located(own: Annotations, call: Annotations) -> Annotations:
     """What an instruction says of itself; it comes from where the call does, where it does not say from where."""
     if own.metadata is not None or call.metadata is None:
         return own
     return dataclasses.replace(own, metadata=call.metadata)
+
+
+def _inlined_annotations(old: Instruction, call: _Call) -> Annotations:
+    """What an instruction says of itself, as a part of the computation that has the call.
+
+    Names in the functions of JAX's programs begin in the function, and so follow that of the call, as in XLA. A whole
+    name begins as that of the call does.
+    """
+    own, caller = old.annotations.metadata, call.annotations.metadata
+    if own is None or caller is None or not isinstance(call.instruction.op, Call):
+        return _located(old.annotations, call.annotations)
+    name, prefix = own.op_name, caller.op_name
+    if not name or not prefix or name.partition("/")[0] == prefix.partition("/")[0]:
+        return old.annotations
+    return dataclasses.replace(old.annotations, metadata=dataclasses.replace(own, op_name=f"{prefix}/{name}"))
