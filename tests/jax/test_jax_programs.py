@@ -181,6 +181,15 @@ def check_ahead_of_time():
     assert lowered.cost_analysis() == {"flops": 24, "transcendentals": 4, "bytes accessed": 144}
     compiled = lowered.compile()
     assert "dot(" in compiled.as_text()
+
+    def inner(x):
+        return jnp.tanh(x)
+
+    def outer(x):
+        with jax.named_scope("layer"):
+            return jax.jit(inner)(x)
+
+    assert '/layer/jit(inner)/tanh"' in jax.jit(outer).lower(np.float32(1)).compile().as_text()
     assert compiled.cost_analysis()["flops"] >= 2 * 2 * 2 * 3
     memory = compiled.memory_analysis()
     assert (memory.argument_size_in_bytes, memory.output_size_in_bytes) == (24, 16)
