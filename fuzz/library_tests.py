@@ -3,7 +3,9 @@
 Each DIR is a checkout of a library written with JAX, of the version that is installed (``python -m fuzz.libraries
 --install`` makes an environment that has them all, and says which Python to call this with). What runs and is printed
 is as for fuzz.jax_tests: each file in a process of its own, once for each platform; ``--keep FOLDER`` goes on where
-the last run stopped. Last comes a table, a line for each library: how many of its files ran, and what their tests gave.
+the last run stopped. The smallest files come first, so that many are whole when the time is over. Last comes a table, a
+line for each library: how many of its files ran whole and in part, and what their tests gave; ``--keep FOLDER
+--seconds-file 0`` makes it of what is there.
 
 ``--share SECONDS`` takes a library's files in an order of chance (``--seed``), until so much time is over.
 
@@ -80,12 +82,14 @@ class Share:
     seed: int = 0
 
     def files(self, library: Library, checkout: Path) -> Iterator[Path]:
-        """The files to run; without a time all, in their own order."""
+        """The files to run; without a time all, the smallest first."""
         files = files_of(library, checkout)
         end = float("inf")
         if self.seconds:
             random.Random(self.seed).shuffle(files)
             end = time.monotonic() + self.seconds
+        else:
+            files.sort(key=lambda file: file.stat().st_size)
         return (file for file in files if time.monotonic() < end)
 
 
@@ -96,7 +100,7 @@ def run_library(
     library = library_of(checkout)
     assert library is not None
     total: dict[str, Results] = {platform: Results() for platform in platforms}
-    worse = ran = 0
+    worse = whole = ran = 0
     for file in share.files(library, checkout):
         name = f"{library.name}/{file.relative_to(checkout).with_suffix('')}"
         try:
@@ -105,14 +109,16 @@ def run_library(
             print(f"{name}: does not run: {_last_line(str(error))}", flush=True)
             continue
         if not any(results.tests for results in found.values()):
-            if not all(results.has_ended for results in found.values()):
+            if choice.seconds and not all(results.has_ended for results in found.values()):
                 print(f"{name}: no test ran in its time", flush=True)
             continue
         ran += 1
+        whole += next(iter(found.values())).has_ended
         worse += report(name, found)
         for platform, results in found.items():
             total[platform].tests.update({f"{name}::{test}": ended for test, ended in results.tests.items()})
-    return _line(library, f"{ran} of {len(files_of(library, checkout))}", total), worse
+    files = f"{whole} of {len(files_of(library, checkout))} | {ran - whole}"
+    return f"| {library.name} | {files} | {_counts(total)} |", worse
 
 
 def _last_line(text: str) -> str:
@@ -120,9 +126,20 @@ def _last_line(text: str) -> str:
     return (lines or text.splitlines())[-1]
 
 
-def _line(library: Library, files: str, total: Mapping[str, Results]) -> str:
-    counts = [str(len(found.of(outcome))) for found in total.values() for outcome in ("passed", "failed", "skipped")]
-    return f"| {library.name} | {files} | {' | '.join(counts)} |"
+def _counts(total: Mapping[str, Results]) -> str:
+    """How many tests passed, failed, failed on the second platform, too, were skipped, and skipped there, too."""
+    first, *others = total.values()
+    counts = [len(first.of("passed"))]
+    for outcome in ("failed", "skipped"):
+        tests = first.of(outcome)
+        counts.append(len(tests))
+        counts += [sum(_is_alike(outcome, other, test) for test in tests) for other in others]
+    return " | ".join(map(str, counts))
+
+
+def _is_alike(outcome: str, there: Results, test: str) -> bool:
+    """Whether a test ended there as badly as here."""
+    return there.tests.get(test, ("", ""))[0] in (outcome, "failed")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -168,19 +168,26 @@ def test_a_checkout_is_tested(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     arguments = ["--checkout", str(tmp_path), "--only", "as-cpu", "--keep", str(tmp_path / "results")]
     assert library_tests.main(arguments) == 1
     said = capsys.readouterr().out
-    assert "| chex | 1 of 1 | 1 | 1 | 0 |" in said
+    assert "| chex | 1 of 1 | 0 | 1 | 1 | 0 |" in said
     assert "test_bad" in said
     assert "left_out" not in said
+    theirs = tmp_path / "results" / "chex" / "chex" / "some_test.cpu.jsonl"
+    theirs.write_text('["", "found", "1"]\n["test_bad", "failed", "as here"]\n')
+    arguments = ["--checkout", str(tmp_path), "--after", "--keep", str(tmp_path / "results"), "--seconds-file", "0"]
+    assert library_tests.main(arguments) == 0
+    assert "| chex | 1 of 1 | 0 | 1 | 1 | 1 | 0 | 0 |" in capsys.readouterr().out
 
 
-def test_a_share_is_files_by_chance_until_the_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_files_are_taken_by_size_and_a_share_of_them_by_chance_until_the_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     package = tmp_path / "chex"
     package.mkdir()
     for number in range(20):
-        (package / f"part{number:02}_test.py").write_text("")
+        (package / f"part{number:02}_test.py").write_text("#" * (100 - number))
     library = next(library for library in library_tests.LIBRARIES if library.name == "chex")
     everything = library_tests.files_of(library, tmp_path)
-    assert list(library_tests.Share().files(library, tmp_path)) == everything
+    assert list(library_tests.Share().files(library, tmp_path)) == everything[::-1]
     shuffled = list(library_tests.Share(1000, 3).files(library, tmp_path))
     assert shuffled != everything
     assert sorted(shuffled) == everything
