@@ -1,4 +1,4 @@
-"""Steps of modules that are to be split: groups that are sharded alike, and custom calls on each of a batch."""
+"""Steps of modules that are to be split: groups that are sharded alike, calls on each of a batch, loops that add up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import xlakit as xla
-from fuzz.programs.composed.body import Body
+from fuzz.programs.composed.body import Body, appending
 from fuzz.programs.draft import join
 
 Array = np.ndarray[Any, Any]
@@ -49,6 +49,44 @@ def batched_call(body: Body) -> None:
         body.results.append(body.add(of.kind, of.dims, f"get-tuple-element({made}), index={number}"))
 
 
+def accumulation(body: Body) -> None:
+    """A loop that adds products of a value with itself, which are sums over what may be split."""
+    draft = body.draft
+    value = body.pick(lambda v: len(v.dims) == 2 and 0 not in v.dims and v.kind != "pred")
+    if value is None or body.prefix.count("w") > 1:
+        return
+    dims = (value.dims[1],) * 2
+    begin = body.pick(lambda v: v.kind == value.kind and v.dims == dims)
+    if begin is None or draft.chance():
+        begin = body.add(value.kind, dims, f"broadcast({body.scalar(value.kind, 0).name}), dimensions={{}}")
+    shape = f"{value.kind}[{join(dims)}]"
+    state = f"(s32[], {shape}, {value.shape})"
+    lines = [f"p = {state} parameter(0)"]
+    emit = appending(lines, "b")
+    count, sum, x = (emit(s, f"get-tuple-element(p), index={i}") for i, s in enumerate(("s32[]", shape, value.shape)))
+    added = emit(shape, f"dot({x}, {x}), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}")
+    for _ in range(draft.integer(0, 2)):
+        added = emit(shape, draft.pick([f"transpose({added}), dimensions={{1,0}}", f"negate({added})"]))
+    if draft.chance(0.2):
+        # The loop has another use for the sum.
+        added = emit(shape, f"minimum({added}, {sum})")
+    made = emit(shape, draft.pick([f"add({sum}, {added})", f"add({added}, {sum})", f"subtract({sum}, {added})"]))
+    following = emit("s32[]", f"add({count}, {emit('s32[]', 'constant(1)')})")
+    lines.append(f"r = {state} tuple({following}, {made}, {x})")
+    loop = draft.computation(lines)
+    test = draft.computation(
+        [
+            f"p = {state} parameter(0)",
+            "i = s32[] get-tuple-element(p), index=0",
+            f"n = s32[] constant({draft.integer(0, 4)})",
+            "r = pred[] compare(i, n), direction=LT",
+        ]
+    )
+    start = body.emit(state, f"tuple({body.scalar('s32', 0).name}, {begin.name}, {value.name})")
+    end = body.emit(state, f"while({start}), condition={test}, body={loop}")
+    body.results.append(body.add(value.kind, dims, f"get-tuple-element({end}), index=1"))
+
+
 def _turn(count: int) -> Callable[[Array, Array], tuple[Array, Array]]:
     def turn(x: Array, y: Array) -> tuple[Array, Array]:
         axes = tuple(range(count, x.ndim))
@@ -63,4 +101,6 @@ def register_calls() -> None:
         xla.register_custom_call(f"fuzz.turn_{count}", _turn(count))
 
 
-STEPS: tuple[Callable[[Body], None], ...] = (group, group, batched_call, batched_call)
+STEPS: tuple[Callable[[Body], None], ...] = (
+    group, group, batched_call, batched_call, accumulation, accumulation,
+)  # fmt: skip

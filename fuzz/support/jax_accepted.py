@@ -45,8 +45,6 @@ ACCEPTED: Final[tuple[tuple[str, str, str], ...]] = (
         "X64ContextTests::test_near_singular_inverse*",
         "the test wants subnormal numbers to be taken for zero; here they are kept",
     ),
-    ("pjit", "*unreduced_custom_vjp*", "gradients that a loop carries as unreduced are added in each of its turns"),
-    ("pjit", "*unreduced_grad*", "gradients that a loop carries as unreduced are added in each of its turns"),
     (
         "lax",
         "FunctionAccuracyTest::testFailureOnComplexPlane_sign_complex64",

@@ -18,7 +18,7 @@ from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import AddDependency, OptimizationBarrier
 from xlakit.ops.random import Rng, RngGetAndUpdateState
-from xlakit.passes.spmd.operations import control, custom, effects, inspection, manual
+from xlakit.passes.spmd.operations import control, custom, effects, inspection, manual, partial_sums
 from xlakit.passes.spmd.pieces.pieces import smallest
 from xlakit.passes.spmd.shardings.annotations import CONSTRAINTS, GROUP, HINTS
 from xlakit.passes.spmd.shardings.values import Piece, Value, leaves
@@ -40,7 +40,7 @@ def split(walk: Walk, old: Instruction, operands: tuple[Value, ...], end: Instru
         return walk.inside(smallest(walk.scope, operands), callee, operands, walk.inner(old, callee))
     if isinstance(old.op, CustomCall):
         return _custom_call(walk, old, old.op.custom_call_target, operands)
-    return walk.plain(old, operands)
+    return partial_sums.plain(walk, old, operands)
 
 
 def _custom_call(walk: Walk, old: Instruction, target: str, operands: tuple[Value, ...]) -> Value:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from xlakit.data.shape import Shape
+from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, Instruction
@@ -14,11 +16,23 @@ from xlakit.passes.spmd.pieces.pieces import Pieces, smallest
 from xlakit.passes.spmd.program import Frame, Program
 from xlakit.passes.spmd.shardings.annotations import ends_of_calls, is_open, of_leaves
 from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_proper, local_sizes, refines
-from xlakit.passes.spmd.shardings.values import Piece, Value, element_of, leaves, placing, rebuilt
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_proper, local_sizes, refines, same_teams
+from xlakit.passes.spmd.shardings.values import Piece, Value, array_of, element_of, leaves, placing, rebuilt
 
 # What a partition does of an instruction: (walk, instruction, operands, where a call of a manual computation ends).
 Splitter = Callable[["Walk", Instruction, tuple[Value, ...], Instruction | None], Value]
+
+
+@dataclass(frozen=True)
+class Region:
+    """A computation that a loop or a branch runs, as one partition does: the tilings of its result; the result and, of
+    a loop's computation, the elements of the state.
+    """
+
+    computation: Computation
+    tilings: list[Tiling]
+    result: list[Piece]
+    state: list[Piece]
 
 
 class Walk:
@@ -34,11 +48,15 @@ class Walk:
         self.pieces = Pieces(program.context, program.channels)
         self.scope = scope
         self.frame = frame
+        # Whether the computation is one that a loop repeats.
+        self.is_repeated = False
+        self._asked_sums: dict[Instruction, Split] = {}
 
     def through(self, computation: Computation, arguments: Sequence[Value]) -> Value:
         """What a computation gives for arguments."""
         values: dict[Instruction, Value] = {}
         ends = ends_of_calls(computation)
+        self._asked_sums.update(self.program.annotations.asked_sums(computation))
         make = self.pieces.make
         before = make.predecessors
         for old in computation.instructions:
@@ -89,6 +107,21 @@ class Walk:
             return self.pieces.retiled(value, self.pieces.usable(wanted, old.shape.dimensions), scope)
         return value
 
+    def later(self, old: Instruction, operands: Sequence[Value]) -> Callable[[], Piece]:
+        """Computes an operation as :meth:`plain` does now, when it is first wanted."""
+        place = self.scope, self.frame, old
+
+        @cache
+        def computed() -> Piece:
+            before = self.scope, self.frame, self.pieces.make.cause
+            self.scope, self.frame, self.pieces.make.cause = place
+            try:
+                return array_of(self.plain(old, operands))
+            finally:
+                self.scope, self.frame, self.pieces.make.cause = before
+
+        return computed
+
     def wanted(self, old: Instruction, scope: Scope) -> Sequence[Split | None] | None:
         """The splits of the sharding of an array instruction; None without one."""
         return self._splits(of_leaves(old)[0], old.shape.rank, scope) if old.shape.is_array else None
@@ -97,6 +130,10 @@ class Walk:
         """How propagation would split the result of an instruction."""
         hints = None if self.frame is None or scope.size < scope.count else self.frame.hints(old)
         return hints[0] if hints and any(hints[0]) else None
+
+    def asked_sum(self, old: Instruction, scope: Scope) -> Split | None:
+        """The numbers of the partial sums that a constraint takes the result of an instruction as."""
+        return scope.agreed(self._asked_sums.get(old))
 
     # -- sharding annotations ------------------------------------------------------------------------
 
@@ -138,21 +175,35 @@ class Walk:
         wanted: Sequence[Tiling] | None = None,
         *,
         of: Instruction,
-    ) -> tuple[Computation, list[Tiling]]:
-        """A computation for arguments in these tilings, and the tilings of its result: the wanted ones, or its own.
+        sums: Sequence[Split | None] | None = None,
+    ) -> Region:
+        """A computation for arguments in these tilings; its result is in the wanted ones, or in its own.
 
-        of: the instruction that calls it.
+        of: the instruction that calls it. sums: of a loop's computations, the numbers of the partial sums that the
+        elements of the state are.
         """
         inner = Walk(self.program, self._split, scope, self.inner(of, computation))
+        inner.is_repeated = sums is not None
         arguments: list[Value] = []
         for parameter, own in zip(computation.parameters, tilings, strict=True):
             made = inner.pieces.make.like(parameter, parameter.op, (), local_shape(parameter.shape, own))
-            arguments.append(inner.pieces.carried(made, parameter.shape, own, scope))
+            arguments.append(inner.pieces.carried(made, parameter.shape, own, scope, sums or ()))
+        state = [piece for argument in arguments for piece in leaves(argument)]
+        for number, piece in enumerate(state if sums is not None else ()):
+            piece.accumulates = number, None
         result = inner.through(computation, arguments)
+        kept: list[Split | None] | None = None
+        if sums is not None and wanted is None:
+            pairs = list(zip(leaves(result), sums, strict=True))
+            kept = [numbers if same_teams(p.unreduced, numbers) else None for p, numbers in pairs]
+            settled = [
+                p if n is not None or p.instead is None else p.instead() for (p, _), n in zip(pairs, kept, strict=True)
+            ]
+            result = rebuilt(computation.root.shape, iter(settled))
         found = list(wanted) if wanted is not None else inner.found(computation, result)
-        root = inner.pieces.bundle(result, iter(found), scope)
+        root = inner.pieces.bundle(result, iter(found), scope, None if kept is None else iter(kept))
         name = self.program.context.computation_name(computation.name)
-        return inner.pieces.make.done(name, root), found
+        return Region(inner.pieces.make.done(name, root), found, list(leaves(result)), state)
 
     def found(self, computation: Computation, result: Value) -> list[Tiling]:
         """The tilings of a result: where a value is whole, but its parts are there as they should be, these."""

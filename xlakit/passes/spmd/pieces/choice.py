@@ -10,7 +10,7 @@ from xlakit.ir.instruction import Instruction
 from xlakit.passes.spmd.pieces.local import tiling_of
 from xlakit.passes.spmd.shardings.factors import Dims, Factors
 from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, is_proper, is_whole, parts, refines
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, is_proper, parts, refines
 from xlakit.passes.spmd.shardings.values import Piece, leaf_shapes
 
 NO_SPLITS: Final[Mapping[int, Split]] = {}
@@ -59,7 +59,7 @@ def chosen(
     """
     choices: list[dict[int, Split]] = []
     # A whole value stays whole: it is recomputed in parts if these are requested, and never gathered.
-    hint = hint if any(p.scope == scope and not is_whole(p.tiling) for p in given) else None
+    hint = hint if any(p.scope == scope and not p.is_whole for p in given) else None
     for with_sums, hint_first in ((True, True), (False, True), (False, False)) if hint else ((False, False),):
         choice = Choice(old, factors, first)
         if with_sums:

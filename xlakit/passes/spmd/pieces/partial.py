@@ -22,12 +22,16 @@ from xlakit.passes.spmd.shardings.tilings import Split
 
 
 def spread(make: Emitter, value: Instruction, numbers: Split, scope: Scope) -> Instruction:
-    """Partial sums of a value: the value itself for members with number 0, zeros for the others."""
+    """Partial sums of a value: the value itself for members with number 0, for the others what changes no sum."""
     shape = value.shape
+    if is_zero(uniform(value)):
+        return value
     number = make.broadcast(make.number(numbers, scope), shape.dimensions)
     zeros = make.zeros(PrimitiveType.S32, shape.dimensions)
     is_first = make.compare(number, zeros, "EQ")
-    return make.add(Select(), is_first, value, make.zeros(shape.element_type, shape.dimensions))
+    kind = shape.element_type
+    nothing = make.nothing(kind) if kind.is_floating or kind.is_complex else make.zeros(kind)
+    return make.add(Select(), is_first, value, make.broadcast(nothing, shape.dimensions))
 
 
 def is_plain_sum(old: Instruction, local: list[Instruction]) -> bool:

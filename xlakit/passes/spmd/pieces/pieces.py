@@ -68,6 +68,8 @@ class Pieces:
                 own, made = piece.unequal
                 found = piece.parts[tiling] = resharded(self.make, made, own, tiling, scope)
             return found
+        if piece.instead is not None:
+            piece = piece.instead()
         piece = self._summed_in_parts(piece, tiling, scope) or self.summed(piece)
         if piece.scope != scope:
             piece = self.within(piece, scope)
@@ -117,6 +119,8 @@ class Pieces:
 
     def summed(self, piece: Piece) -> Piece:
         """The value, after adding partial sums if it is unreduced."""
+        if piece.instead is not None:
+            piece = piece.instead()
         if piece.unreduced is None:
             return piece
         made = piece.parts.get(piece.tiling)
@@ -189,11 +193,16 @@ class Pieces:
                     found[dimension] = None
         return tuple(found)
 
-    def bundle(self, value: Value, tilings: Iterator[Tiling], scope: Scope) -> Instruction:
-        """One instruction for a value in some tilings."""
+    def bundle(
+        self, value: Value, tilings: Iterator[Tiling], scope: Scope, sums: Iterator[Split | None] | None = None
+    ) -> Instruction:
+        """One instruction for a value in some tilings, of which some may be partial sums."""
         if isinstance(value, Piece):
-            return self.at(value, next(tilings), scope)
-        return self.make.tuple(*[self.bundle(v, tilings, scope) for v in value])
+            tiling, numbers = next(tilings), None if sums is None else next(sums)
+            if numbers is not None:
+                return self.unreduced(value, tiling, numbers, scope).instruction
+            return self.at(value, tiling, scope)
+        return self.make.tuple(*[self.bundle(v, tilings, scope, sums) for v in value])
 
     def unbundle(self, made: Instruction, shape: Shape, tilings: Iterator[Tiling], scope: Scope) -> Value:
         """The value that an instruction gives, in some tilings; ``shape`` is that of all of it."""
@@ -203,10 +212,21 @@ class Pieces:
             return tuple(self.unbundle(element, s, tilings, scope) for element, s in pairs)
         return Piece(made, next(tilings), scope, shape)
 
-    def carried(self, made: Instruction, shape: Shape, tilings: Sequence[Tiling], scope: Scope) -> Value:
-        """The value that a loop or a branch gives or is given, in tilings with unequal parts among them."""
-        value = self.unbundle(made, shape, iter(tilings), scope)
-        return rebuilt(shape, map(self._evenly, leaves(value)))
+    def carried(
+        self,
+        made: Instruction,
+        shape: Shape,
+        tilings: Sequence[Tiling],
+        scope: Scope,
+        sums: Sequence[Split | None] = (),
+    ) -> Value:
+        """The value that a loop or a branch gives or is given, in tilings with unequal parts among them, and some of it
+        as partial sums.
+        """
+        pieces = list(map(self._evenly, leaves(self.unbundle(made, shape, iter(tilings), scope))))
+        for piece, numbers in zip(pieces, sums, strict=False):
+            piece.unreduced = numbers
+        return rebuilt(shape, iter(pieces))
 
     def _evenly(self, piece: Piece) -> Piece:
         if not piece.shape.is_array or divides(piece.tiling, piece.shape.dimensions):

@@ -79,6 +79,20 @@ class Annotations:
         count = len(leaf_shapes(instruction.shape))
         return [*(self.in_attribute(instruction, SHARDINGS, count) or of_leaves(instruction))]
 
+    def asked_sums(self, computation: Computation) -> dict[Instruction, Split]:
+        """By value that a constraint takes as unreduced, for each partition the number of its partial sum."""
+        found: dict[Instruction, Split] = {}
+        for constraint in computation.instructions:
+            if not isinstance(constraint.op, CustomCall) or constraint.op.custom_call_target not in CONSTRAINTS:
+                continue
+            text = dict(constraint.annotations.frontend_attributes).get(SHARDINGS)
+            if len(constraint.operands) != 1 or (text is not None and _UNREDUCED.search(text) is None):
+                continue
+            numbers = self.unreduced(next(iter(self.shardings(constraint)), None))
+            if numbers is not None:
+                found[constraint.operands[0]] = numbers
+        return found
+
     def manual_axes(self, instruction: Instruction) -> tuple[Mesh, list[AxisRef]] | None:
         """The axes that are manual in the computation that begins or ends here; None where there is no mesh."""
         attributes = dict(instruction.annotations.frontend_attributes)
