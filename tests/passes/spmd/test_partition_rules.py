@@ -412,3 +412,22 @@ def test_arguments_keep_their_memory_where_the_result_has_the_same_parts():
     aliases = tuple(AliasEntry((n,), n, ()) for n in range(2))
     split = split_over(module_of(body).replace(input_output_alias=aliases), 4)
     assert split.input_output_alias == aliases[:1]
+
+
+@pytest.mark.parametrize("dimension", [0, 1])
+@pytest.mark.parametrize(("rows", "columns"), [(8, 8), (4, 16), (16, 4)])
+def test_a_split_moves_to_a_dimension_that_is_split_already_and_back(dimension, rows, columns):
+    shape = f"f32[{rows},{columns}]"
+    sort = f"sort(x), dimensions={{{dimension}}}, to_apply=lt"
+    less = "lt { p = f32[] parameter(0) q = f32[] parameter(1) ROOT l = pred[] compare(p, q), direction=LT }"
+    body = f"x = {shape} parameter(0), sharding={BOTH} s = {shape} {sort} ROOT r = {shape} negate(s), sharding={BOTH}"
+    check(body, {"all-to-all": 2}, less)
+
+
+@pytest.mark.parametrize("dimension", [0, 1])
+def test_a_split_stays_where_no_dimension_can_be_split_more_finely(dimension):
+    shape = "f32[2,8]" if dimension else "f32[8,2]"
+    less = "lt { p = f32[] parameter(0) q = f32[] parameter(1) ROOT l = pred[] compare(p, q), direction=LT }"
+    sort = f"sort(x), dimensions={{{dimension}}}, to_apply=lt"
+    body = f"x = {shape} parameter(0), sharding={BOTH} s = {shape} {sort} ROOT r = {shape} negate(s), sharding={BOTH}"
+    check(body, {"all-gather": 1}, less)

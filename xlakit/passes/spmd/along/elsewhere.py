@@ -17,7 +17,7 @@ from xlakit.passes.spmd.pieces.local import splits_of
 from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import Split, Tiling, parts
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_proper, parts
 from xlakit.passes.spmd.shardings.values import Piece, Value
 
 
@@ -44,15 +44,19 @@ def _moved(rule: Factors, operand: int, piece: Piece) -> dict[int, Split]:
     found: dict[int, Split] = {}
     for split, own in zip(piece.tiling, rule.operands[operand], strict=True):
         if split is not None and own is None:
-            factor = next((f for f in _free(rule, operand, piece, split) if f not in found), None)
-            if factor is not None:
-                found[factor] = split
+            taken = next((c for c in _candidates(rule, operand, piece, split) if c[0] not in found), None)
+            if taken is not None:
+                found[taken[0]] = taken[1]
     return found
 
 
-def _free(rule: Factors, operand: int, piece: Piece, split: Split) -> list[int]:
-    """The factors of dimensions that are whole and may be split so in equal parts."""
-    tiling: Tiling = piece.tiling
-    dims = zip(tiling, rule.operands[operand], piece.shape.dimensions, strict=True)
-    free = [factor for own, factor, size in dims if own is None and factor is not None and size % parts(split) == 0]
-    return [factor for factor in free if factor not in rule.summed]
+def _candidates(rule: Factors, operand: int, piece: Piece, split: Split) -> list[tuple[int, Split]]:
+    """The factors that may take a split in equal parts, with the splits that they then have; whole dimensions first."""
+    found: list[tuple[bool, int, Split]] = []
+    for own, factor, size in zip(piece.tiling, rule.operands[operand], piece.shape.dimensions, strict=True):
+        if factor is None or factor in rule.summed:
+            continue
+        finer = split if own is None else tuple(o * parts(split) + s for o, s in zip(own, split, strict=True))
+        if size % parts(finer) == 0 and is_proper([finer]):
+            found.append((own is not None, factor, finer))
+    return [(factor, finer) for _, factor, finer in sorted(found)]

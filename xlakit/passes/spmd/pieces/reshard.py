@@ -68,14 +68,22 @@ class _Moving:
         self.tiling = with_split(self.tiling, dimension, split)
 
     def all_to_all(self, new: Tiling) -> None:
-        """Move a split from one dimension to another by an all-to-all, where ``new`` has it at the other one."""
-        for source, split in enumerate(self.tiling):
-            if split is None or new[source] == split:
+        """Move a split from one dimension to another by an all-to-all, where ``new`` has it at the other one.
+
+        What moves may be the finer part of a split, and may make that of the other dimension finer.
+        """
+        for source in range(len(new)):
+            own = self.tiling[source]
+            kept = new[source] if refines(own, new[source]) else None
+            moved = subparts_of(own, kept)
+            if moved is None or own == new[source]:
                 continue
             for target, wanted in enumerate(new):
-                free = self.tiling[target] is None and self.value.shape.dimensions[target] % parts(split) == 0
-                if wanted == split and free and source != target:
-                    self._all_to_all(source, target, split)
+                there = self.tiling[target]
+                fits = self.value.shape.dimensions[target] % parts(moved) == 0
+                if source != target and fits and refines(wanted, there) and subparts_of(wanted, there) == moved:
+                    self._all_to_all(source, target, moved)
+                    self.tiling = with_split(with_split(self.tiling, source, kept), target, wanted)
                     break
 
     def _all_to_all(self, source: int, target: int, split: Split) -> None:
@@ -85,7 +93,7 @@ class _Moving:
         blocks = make.reshape(self.value, sizes)
         rest = [d for d in range(len(sizes)) if d != target]
         blocks = make.transpose(blocks, [target, *rest])
-        others = with_split(self.tiling, source, None)
+        others = (*with_split(self.tiling, source, None), _coarser(self.tiling[source], split))
         blocks = make.all_to_all(blocks, self.scope.groups(teams_over(split, others)))
         # The blocks, in the order of their indices, are the pieces of the dimension that was split.
         order = list(range(1, len(sizes)))
@@ -94,7 +102,6 @@ class _Moving:
         sizes[target] //= count
         sizes[source] *= count
         self.value = make.reshape(make.transpose(blocks, order), sizes)
-        self.tiling = with_split(with_split(self.tiling, source, None), target, split)
 
     def permute(self, new: Tiling) -> None:
         """Collective-permute of tiles that have the right sizes but are on other devices."""
@@ -111,3 +118,8 @@ class _Moving:
 
 def _tile(tiling: Tiling, member: int) -> tuple[int, ...]:
     return tuple(0 if split is None else split[member] for split in tiling)
+
+
+def _coarser(own: Split | None, moved: Split) -> Split | None:
+    """What is left of a split without its finer part."""
+    return None if own is None else tuple(part // parts(moved) for part in own)
