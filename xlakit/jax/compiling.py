@@ -13,7 +13,7 @@ from xlakit.jax import program_cache
 from xlakit.jax.executable_metadata import ExecutableMetadata
 from xlakit.jax.program import Program
 from xlakit.jax.spanning import SpanningExecutable
-from xlakit.jax.wire import DESCRIBED, device_assignment
+from xlakit.jax.wire import DESCRIBED, device_assignment, written_assignment
 from xlakit.runtime.layouts import asks_for_layouts, in_asked_layouts, in_memory_order, with_layouts_of
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ def compile_program(devices: Devices, code: bytes, format: str, serialized_optio
     assignment = None if placed.local is None else str((grid, placed.local)).encode()
     key = None if assignment is None else program_cache.key_of(code, format, assignment)
     program = None if key is None else program_cache.load(key, devices, serialized_options, on_devices)
-    if program is not None:
-        return program
-    loaded, module, description = _compiled(devices, code, format, grid, placed)
-    metadata = ExecutableMetadata.of(loaded, module, description.program + description.outline)
-    program = Program(devices, metadata, description, serialized_options, lambda: loaded)
-    if key is not None:
-        program_cache.store(key, metadata, program)
+    if program is None:
+        loaded, module, description = _compiled(devices, code, format, grid, placed)
+        metadata = ExecutableMetadata.of(loaded, module, description.program + description.outline)
+        program = Program(devices, metadata, description, serialized_options, lambda: loaded)
+        if key is not None:
+            program_cache.store(key, metadata, program)
+    program.assignment = written_assignment(_in_rows(placed.ids, grid))
     return program
 
 
@@ -167,5 +167,10 @@ def _placed(devices: Devices, grid: tuple[int, int], assignment: bytes) -> _Plac
         ids = list(range(first, first + count))
     if not set(ids) <= set(here):
         return _Placed(ids, None)
-    own = [id - here.start for id in ids]
-    return _Placed(ids, [own[r * partitions : (r + 1) * partitions] for r in range(replicas)])
+    return _Placed(ids, _in_rows([id - here.start for id in ids], grid))
+
+
+def _in_rows(ids: Sequence[int], grid: tuple[int, int]) -> list[list[int]]:
+    """The devices of the partitions of each replica."""
+    replicas, partitions = grid
+    return [list(ids[r * partitions : (r + 1) * partitions]) for r in range(replicas)]

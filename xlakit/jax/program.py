@@ -47,6 +47,8 @@ class Program:
         self.description = description
         self.options = options
         self.fingerprint = metadata.fingerprint
+        # The DeviceAssignmentProto of the devices that it runs on.
+        self.assignment = b""
         self._name, self._count = metadata.name, len(metadata.devices)
         # It stays as long as native code may run it.
         self._native = native

@@ -188,10 +188,18 @@ _DESCRIBED: Final = ctypes.create_string_buffer(DESCRIBED.encode())
 def _serialize(state: State, given: Given) -> None:
     from xlakit.jax.serialized import serialize
 
-    data = serialize(state.programs[given["executable"]])
+    _give(state, given, serialize(state.programs[given["executable"]]), "serialized")
+
+
+def _device_assignment(state: State, given: Given) -> None:
+    _give(state, given, state.programs[given["executable"]].assignment, "holder")
+
+
+def _give(state: State, given: Given, data: bytes, holder: str) -> None:
+    """Give bytes, with what the caller gives them up by."""
     made = state.native.make_bytes(data)
     given["bytes"], given["bytes_size"] = made, len(data)
-    given["serialized"], given["deleter"] = made, state.native.destroy_bytes
+    given[holder], given["deleter"] = made, state.native.destroy_bytes
 
 
 def _deserialize(state: State, given: Given) -> None:
@@ -222,6 +230,7 @@ SLOTS: Final[dict[str, Slot]] = {
     "Client_Compile": _compile,
     "Executable_Serialize": _serialize,
     "Executable_DeserializeAndLoad": _deserialize,
+    "LoadedExecutable_GetDeviceAssignment": _device_assignment,
     "Executable_OptimizedProgram": _optimized_program,
     "Executable_GetCostAnalysis": _cost_analysis,
     "Executable_GetCompiledMemoryStats": _memory_stats,

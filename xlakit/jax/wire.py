@@ -6,7 +6,7 @@ no more than a few fields of small messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from xlakit.errors import FormatError
@@ -16,6 +16,8 @@ DESCRIBED: Final = "hlo_with_config"
 
 _VARINT: Final = 0
 _LENGTH_DELIMITED: Final = 2
+_REPLICA_COUNT: Final = 1
+_COMPUTATION_COUNT: Final = 2
 _COMPUTATION_DEVICES: Final = 3
 _REPLICA_DEVICE_IDS: Final = 1
 
@@ -75,6 +77,14 @@ def device_assignment(data: bytes) -> list[list[int]]:
     """The devices in a DeviceAssignmentProto: for each computation (partition) those of its replicas, by their ids."""
     columns = [value for number, value in fields(data) if number == _COMPUTATION_DEVICES and isinstance(value, bytes)]
     return [list(_device_ids(column)) for column in columns]
+
+
+def written_assignment(rows: Sequence[Sequence[int]]) -> bytes:
+    """The DeviceAssignmentProto of a program that runs, for each replica, on the devices of a row, by their ids."""
+    columns = [packed(column) for column in zip(*rows, strict=True)]
+    made = [written(_REPLICA_COUNT, len(rows)), written(_COMPUTATION_COUNT, len(columns))]
+    made += [written(_COMPUTATION_DEVICES, written(_REPLICA_DEVICE_IDS, column)) for column in columns]
+    return b"".join(made)
 
 
 def _device_ids(column: bytes) -> Iterator[int]:

@@ -92,6 +92,19 @@ elif count == 2:
     os._exit(0)
 """
 
+# Arrays that JAX's own sockets carry from the devices of one process to those of the other; a program on the receiving
+# side takes them as soon as they are asked for.
+_SOCKETS = """
+source = NamedSharding(Mesh(np.array([d for d in devices if d.process_index == 0]), ("x",)), P("x"))
+target = NamedSharding(Mesh(np.array([d for d in devices if d.process_index == 1]), ("x",)), P("x"))
+data = np.random.default_rng(0).normal(size=(64, 1000)).astype(np.float32)
+for _ in range(3):
+    there = jax.device_put(jax.device_put(data, source) * 2, target)
+    if rank == 1:
+        np.testing.assert_array_equal(jax.jit(lambda x: x + 1, out_shardings=target)(there), data * 2 + 1)
+print("done", flush=True)
+"""
+
 
 def _mpiexec():
     """The launcher, beside this Python or on the path."""
@@ -99,17 +112,18 @@ def _mpiexec():
     return found if importlib.util.find_spec("mpi4py") else None
 
 
-def _start(code, count, launcher=None):
+def _start(code, count, launcher=None, first=""):
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = 0 if launcher else probe.getsockname()[1]
+    code = _BEGIN.replace("rank, count, port =", f"{first}\nrank, count, port =") + code
     devices = f"--xla_force_host_platform_device_count={4 // count}"
     root = str(Path(__file__).parents[3])
     environment = {**os.environ, "XLAKIT_AS": "cpu", "XLA_FLAGS": devices, "PYTHONPATH": root, "JAX_PLATFORMS": ""}
     prefix = [launcher, "-n", str(count)] if launcher else []
     return [
         subprocess.Popen(
-            [*prefix, sys.executable, "-c", _BEGIN + code, str(rank), str(count), str(port)],
+            [*prefix, sys.executable, "-c", code, str(rank), str(count), str(port)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
         )
         for rank in range(1 if launcher else count)
@@ -138,6 +152,25 @@ def test_two_processes_have_the_bits_of_one_and_one_is_killed():
         second.wait()
         output, errors = first.communicate("\n", timeout=60)
         assert "process 1 (devices 2 to 3) is gone: its connection has ended, after" in output, errors
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+def test_arrays_go_from_process_to_process_by_sockets():
+    first = """jax.config.update("jax_force_dcn_cross_host_transfers", True)
+jax.config.update("jax_cross_host_transfer_transfer_size", 65536)
+import socket
+with socket.socket() as probe:
+    probe.bind(("localhost", 0))
+    own = probe.getsockname()[1]
+jax.config.update("jax_cross_host_transfer_socket_address", f"127.0.0.1:{own}")"""
+    started = _start(_SOCKETS, 2, first=first)
+    try:
+        for process in started:
+            output, errors = process.communicate(timeout=60)
+            assert (process.returncode, output) == (0, "done\n"), errors
     finally:
         for process in started:
             process.kill()

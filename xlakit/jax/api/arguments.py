@@ -25,6 +25,7 @@ _FIELDS: Final = {
     "non_donatable_input_indices num_non_donatable_input_indices context call_location",
     "MemoryLayout": "tiled_size tiled_extension minor_to_major minor_to_major_size tile_dims tile_dim_sizes "
     "num_tiles type:i",
+    "ShapeSpec": "dims num_dims type:i",
     # -- errors, the plugin, events
     "Error_Destroy": "error",
     "Error_Message": "error message message_size",
@@ -56,6 +57,16 @@ _FIELDS: Final = {
     "Client_CreateViewOfDeviceBuffer": "client data dims num_dims type:i layout device on_delete on_delete_argument "
     "stream buffer memory",
     "Client_CreateUninitializedBuffer": "client dims num_dims type:i layout device memory buffer",
+    "Client_CreateBuffersForAsyncHostToDevice": "client shape_specs num_shape_specs device_layouts num_device_layouts "
+    "memory manager",
+    # -- transfer managers
+    "AsyncHostToDeviceTransferManager_Destroy": "manager",
+    "AsyncHostToDeviceTransferManager_TransferData": "manager buffer_index:i data offset size is_last:b event",
+    "AsyncHostToDeviceTransferManager_RetrieveBuffer": "manager buffer_index:i buffer",
+    "AsyncHostToDeviceTransferManager_Device": "manager device",
+    "AsyncHostToDeviceTransferManager_BufferCount": "manager count",
+    "AsyncHostToDeviceTransferManager_BufferSize": "manager buffer_index:i size",
+    "AsyncHostToDeviceTransferManager_SetBufferError": "manager buffer_index:i code:i message message_size",
     # -- devices and memories
     "DeviceDescription_Id": "description id:i",
     "DeviceDescription_ProcessIndex": "description process_index:i",
@@ -124,6 +135,8 @@ _FIELDS: Final = {
     "Buffer_CopyToMemory": "buffer memory copy",
     "Buffer_ToHostBuffer": "buffer host_layout data size event",
     "Buffer_CopyRawToHost": "buffer data offset size event",
+    "Buffer_CopyRawToHostFuture": "buffer offset size event callback_data callback",
+    "CopyRawToHostFuture_Callback": "code:i message message_size target",
     "Buffer_IsOnCpu": "buffer is_on_cpu:b",
     "Buffer_ReadyEvent": "buffer event",
     "Buffer_UnsafePointer": "buffer address",
@@ -138,7 +151,6 @@ _FIELDS: Final = {
     "Layouts_Topology_GetDefaultLayout": "topology type:i dims num_dims layout",
     # -- destroyers of what is never made
     "CopyToDeviceStream_Destroy": "stream",
-    "AsyncHostToDeviceTransferManager_Destroy": "manager",
 }
 
 _BYTES: Final = {"": 8, "i": 4, "b": 1}

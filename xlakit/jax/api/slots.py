@@ -11,7 +11,7 @@ from typing import Final
 
 # The version of the interface that the names below make up.
 MAJOR: Final = 0
-MINOR: Final = 78
+MINOR: Final = 84
 
 _NAMES: Final = """
 Error_Destroy Error_Message Error_GetCode Plugin_Initialize Plugin_Attributes Event_Destroy Event_IsReady
@@ -42,7 +42,8 @@ AsyncHostToDeviceTransferManager_RetrieveBuffer AsyncHostToDeviceTransferManager
 AsyncHostToDeviceTransferManager_BufferCount AsyncHostToDeviceTransferManager_BufferSize
 AsyncHostToDeviceTransferManager_SetBufferError AsyncHostToDeviceTransferManager_AddMetadata Client_DmaMap
 Client_DmaUnmap Client_CreateUninitializedBuffer Client_UpdateGlobalProcessInfo TopologyDescription_Deserialize
-Client_CreateAliasBuffer Client_FulfillAliasBuffer LoadedExecutable_GetDeviceAssignment
+Client_CreateAliasBuffer Client_FulfillAliasBuffer LoadedExecutable_GetDeviceAssignment Client_CreateErrorBuffer
+AsyncHostToDeviceTransferManager_TransferLiteral Buffer_CopyRawToHostFuture
 """
 
 SLOTS: Final = tuple(_NAMES.split())

@@ -7,7 +7,7 @@ the memory wait for the event first, and give its error.
 from __future__ import annotations
 
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Module, Value
-from xlakit.jax.api.arguments import arguments_of
+from xlakit.jax.api.arguments import Arguments, arguments_of
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.errors import fail_if
 from xlakit.jax.native.events import is_ready, note_wait, ready_event
@@ -155,12 +155,16 @@ def delete(fn: Function, buffer: Value) -> None:
 
 
 def _emit_lives(module: Module) -> None:
-    fn = module.function("Buffer_Destroy", PTR, [PTR], external=True)
-    buffer = arguments_of("Buffer_Destroy").pointer(fn, fn.parameters[0], "buffer")
-    fn.return_if(buffer.eq(fn.null()), fn.null())
+    fn = module.function("destroy_buffer", VOID, [PTR])
+    (buffer,) = fn.parameters
+    fn.return_if(buffer.eq(fn.null()))
     fn.call("drop", VOID, buffer, fn.constant(I1, 1), fn.constant(I1, 1))
     fn.call("release_event", VOID, fn.load(PTR, BUFFER.at(fn, buffer, "event")))
     fn.call("xlakit_release", VOID, buffer)
+    fn.ret()
+
+    fn = module.function("Buffer_Destroy", PTR, [PTR], external=True)
+    fn.call("destroy_buffer", VOID, arguments_of("Buffer_Destroy").pointer(fn, fn.parameters[0], "buffer"))
     fn.ret(fn.null())
 
     fn = module.function("Buffer_Delete", PTR, [PTR], external=True)
@@ -278,15 +282,21 @@ def _emit_to_host(module: Module) -> None:
     fn.ret(fn.null())
 
 
+def checked_range(fn: Function, args: Arguments, given: Value, size: Value) -> tuple[Value, Value]:
+    """The offset and size of a range of a buffer of ``size`` bytes. Emits the return of an error if it is outside."""
+    offset, count = args.load(fn, given, "offset"), args.load(fn, given, "size")
+    outside = (offset < 0) | (count < 0) | (offset > size) | (count > size - offset)
+    fail_if(fn, outside, Code.INVALID_ARGUMENT, "the range is not within the buffer")
+    return offset, count
+
+
 def _emit_copy_raw(module: Module) -> None:
     """``Buffer_CopyRawToHost``: copy a range of the bytes as they lie in memory."""
     args = arguments_of("Buffer_CopyRawToHost")
     fn = module.function("Buffer_CopyRawToHost", PTR, [PTR], external=True)
     (given,) = fn.parameters
     buffer = args.pointer(fn, given, "buffer")
-    offset, count = args.load(fn, given, "offset"), args.load(fn, given, "size")
-    outside = (offset < 0) | (count < 0) | ((offset + count) > BUFFER.load(fn, buffer, "size"))
-    fail_if(fn, outside, Code.INVALID_ARGUMENT, "the range is not within the buffer")
+    offset, count = checked_range(fn, args, given, BUFFER.load(fn, buffer, "size"))
     block = _held(fn, buffer)
     fn.copy(args.pointer(fn, given, "data"), fn.at(fn.load(PTR, BLOCK.at(fn, block, "data")), I8, offset), count)
     fn.call("release_block", VOID, block)

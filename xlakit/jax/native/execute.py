@@ -254,6 +254,14 @@ def _new_call(fn: Function, given: Value, executable: Value) -> Value:
     return call
 
 
+def _await_arguments(fn: Function, given: Value, call: Value) -> None:
+    """Wait for the arguments of a call. Emits the return of an error of one of them."""
+    failure = fn.call("await_arguments", PTR, given, call)
+    with fn.if_(failure.ne(fn.null()), likely=False):
+        fn.call("give_up", VOID, call)
+        fn.ret(failure)
+
+
 def _emit_execute(module: Module) -> None:
     """The function itself, and ``execute_later(given, call) -> ptr``, its way into the queue."""
     fn = module.function("execute_later", PTR, [PTR, PTR], attributes=(NO_INLINE,))
@@ -279,13 +287,13 @@ def _emit_execute(module: Module) -> None:
     _check_call(fn, executable, args.load(fn, given, "num_devices"), args.load(fn, given, "num_args"))
     call = _new_call(fn, given, executable)
     _fail_unless_well(fn, given, call, fn.call("hold_all", I64, given, call), marked=False)
+    # A call in the queue never waits, so what comes from the host is waited for before.
+    with fn.if_(CALL.load(fn, call, "is_from_host").ne(0), likely=False):
+        _await_arguments(fn, given, call)
     with fn.if_(fn.call("call_way", I64, given, call).ne(Way.HERE), likely=False):
         fn.ret(fn.call("execute_later", PTR, given, call))
-    may_wait = CALL.load(fn, call, "num_pending").ne(0) | fn.call("queue_weight", I64).ne(0)
-    (error,) = fn.if_else(may_wait, lambda: (fn.call("await_arguments", PTR, given, call),), lambda: (fn.null(),))
-    with fn.if_(error.ne(fn.null()), likely=False):
-        fn.call("give_up", VOID, call)
-        fn.ret(error)
+    with fn.if_(CALL.load(fn, call, "num_pending").ne(0) | fn.call("queue_weight", I64).ne(0)):
+        _await_arguments(fn, given, call)
     fn.call("mark_donated", VOID, given, fn.i64(1))
     _fail_unless_well(fn, given, call, fn.call("make_all", I64, given, call))
     fn.ret(fn.call("run_here", PTR, given, call))

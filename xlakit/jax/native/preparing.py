@@ -10,7 +10,7 @@ from xlakit.jax.api.arguments import arguments_of
 from xlakit.jax.native.buffers import lock_buffer, unlock_buffer
 from xlakit.jax.native.memory import is_ours, is_queued, share, users
 from xlakit.jax.native.queue import blocks_of, data_of, events_of
-from xlakit.jax.native.records import BLOCK, BUFFER, CALL, EXECUTABLE, RESULT
+from xlakit.jax.native.records import BLOCK, BUFFER, CALL, EVENT, EXECUTABLE, RESULT
 
 
 class Prepared(IntEnum):
@@ -96,6 +96,9 @@ def _emit_hold(module: Module) -> None:
                 fn.store(event, fn.at(events, PTR, number))
                 pending = event.ne(fn.null()).cast("zext", I64)
                 CALL.store(fn, call, "num_pending", CALL.load(fn, call, "num_pending") + pending)
+                with fn.if_(event.ne(fn.null())):
+                    is_from_host = EVENT.load(fn, event, "is_from_host")
+                    CALL.store(fn, call, "is_from_host", CALL.load(fn, call, "is_from_host") | is_from_host)
         iteration.next(number + 1, is_there)
     fn.ret(iteration.results[1])
 

@@ -27,8 +27,9 @@ class Mode(IntEnum):
 ERROR: Final = Record(code=1, message_size=1)
 
 # What threads wait for. callbacks: a list of CALLBACK. error: of a program that failed, once it is ready; else null.
-# waited_since: when the first wait for it began, in nanoseconds of the monotonic clock; 0 before.
-EVENT: Final = Record(references=1, is_ready=1, callbacks=1, error=1, waited_since=1, _fill=3)
+# waited_since: when the first wait for it began, in nanoseconds of the monotonic clock; 0 before. is_from_host: it is
+# that of a buffer whose elements come from the host; all others are ready after calls that are in the queue.
+EVENT: Final = Record(references=1, is_ready=1, callbacks=1, error=1, waited_since=1, is_from_host=1, _fill=2)
 CALLBACK: Final = Record(function=1, argument=1, next=1)
 
 # Memory that buffers share. Small memory of our own follows this record. Where it is foreign (``is_foreign``), the end
@@ -85,11 +86,13 @@ RESULT: Final = Record(type=1, num_dims=1, size=1, dims=1, donor=1, memory=1, or
 
 # A call of a program. num_given: its arguments, of all devices; count: arguments and results. Three tables follow: the
 # blocks of all arguments and then of all results, the addresses of their data, as programs take them, and for each
-# argument the event of the program that computes it, or null; num_pending: events there. In the queue: next, the call's
+# argument the event of the program that computes it, or null; num_pending: events there; is_from_host: whether one of
+# them is. In the queue: next, the call's
 # own event, weight, which is its part of what the queue holds at most, threads, of which it uses so many at most, and
 # the processor that its caller ran on.
 CALL: Final = Record(
-    next=1, executable=1, event=1, weight=1, num_given=1, count=1, num_pending=1, threads=1, processor=1, _fill=7
+    next=1, executable=1, event=1, weight=1, num_given=1, count=1, num_pending=1, is_from_host=1,
+    threads=1, processor=1, _fill=6
 )  # fmt: skip
 
 

@@ -17,7 +17,6 @@ _NOTHING_TO_DO: Final = (
     "TopologyDescription_Destroy",
     "ExecuteContext_Destroy",
     "CopyToDeviceStream_Destroy",
-    "AsyncHostToDeviceTransferManager_Destroy",
     "Plugin_Initialize",
     # Receives the processes that take part, which have told each other. If it fails, jaxlib aborts the process.
     "Client_UpdateGlobalProcessInfo",

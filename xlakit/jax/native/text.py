@@ -19,6 +19,7 @@ from xlakit.jax.native.preparing import emit_preparing
 from xlakit.jax.native.python import PYTHON_FUNCTIONS, emit_python
 from xlakit.jax.native.queue import emit_queue
 from xlakit.jax.native.small import emit_small
+from xlakit.jax.native.staging import emit_staging
 from xlakit.jax.native.transfer import emit_transfer
 
 # What is imported from the runtime: name, result and parameters.
@@ -51,6 +52,7 @@ def slots_text(of_python: tuple[str, ...]) -> tuple[str, list[str]]:
         emit_extension,
         emit_buffers,
         emit_transfer,
+        emit_staging,
         emit_executables,
         emit_dispatch,
         emit_queue,

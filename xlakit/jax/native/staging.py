@@ -1,0 +1,290 @@
+"""Copies between host and buffers whose other side comes later.
+
+A transfer manager makes buffers at once and takes their bytes piece by piece, from any thread. A buffer is computed
+when the piece that is called the last one has come and no other one is being copied. A raw copy to the host gives a
+function that its caller calls with the memory to copy to.
+"""
+
+from __future__ import annotations
+
+from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.runtime.record import Record
+from xlakit.jax.api.arguments import arguments_of
+from xlakit.jax.api.numbers import Code
+from xlakit.jax.native.buffers import checked_range, memory_device
+from xlakit.jax.native.errors import error, fail_if
+from xlakit.jax.native.events import ready_event
+from xlakit.jax.native.layouts import element_bytes, order_in
+from xlakit.jax.native.memory import share
+from xlakit.jax.native.records import BLOCK, BUFFER, EVENT
+
+# The buffers of a manager; a STAGED for each follows.
+_MANAGER = Record(count=1, device=1)
+# buffer: null once the caller has it. block: held as long as the manager is, since a piece may be copied while the
+# buffer gets an error and is destroyed. event: null once it is computed. size: in bytes. state: how many pieces are
+# being copied, and whether the last one has come.
+_STAGED = Record(buffer=1, block=1, event=1, size=1, state=1)
+_LAST = 1 << 32
+
+# A raw copy: pending is the event of the program that computes the buffer, or null.
+_RAW_COPY = Record(block=1, pending=1, event=1, target=1, offset=1, size=1)
+
+_NO_MEMORY = "there is not enough memory for the buffers of a transfer"
+_LOST = "the transfer manager was destroyed before the last piece of the buffer had come"
+
+
+def emit_staging(module: Module) -> None:
+    """Emit the functions of transfer managers, and ``Buffer_CopyRawToHostFuture``."""
+    _emit_settle(module)
+    _emit_destroy(module)
+    _emit_stage(module)
+    _emit_create(module)
+    _emit_transfer(module)
+    _emit_set_error(module)
+    _emit_getters(module)
+    _emit_raw_copy(module)
+    _emit_future(module)
+
+
+def _staged(fn: Function, manager: Value, index: Value) -> Value:
+    return fn.at(manager, I8, index * _STAGED.size + _MANAGER.size)
+
+
+def _emit_settle(module: Module) -> None:
+    """``settle(ptr staged, ptr error)``: the buffer is computed, or is not for an error, which this takes over."""
+    fn = module.function("settle", VOID, [PTR, PTR])
+    staged, failure = fn.parameters
+    event = fn.atomic_update("xchg", _STAGED.at(fn, staged, "event"), fn.i64(0)).cast("inttoptr", PTR)
+    with fn.if_(event.eq(fn.null())):
+        # Another call has settled it.
+        fn.call("xlakit_release", VOID, failure)
+        fn.ret()
+    fn.call("complete_event", VOID, event, failure)
+    fn.ret()
+
+
+def _emit_destroy(module: Module) -> None:
+    fn = module.function("destroy_manager", VOID, [PTR])
+    (manager,) = fn.parameters
+    with fn.loop(0, _MANAGER.load(fn, manager, "count")) as each:
+        staged = _staged(fn, manager, each.index)
+        with fn.if_(_STAGED.load(fn, staged, "event").ne(0)):
+            fn.call("settle", VOID, staged, error(fn, Code.ABORTED, _LOST))
+        block = fn.load(PTR, _STAGED.at(fn, staged, "block"))
+        with fn.if_(block.ne(fn.null())):
+            fn.call("release_block", VOID, block)
+        fn.call("destroy_buffer", VOID, fn.load(PTR, _STAGED.at(fn, staged, "buffer")))
+    fn.call("xlakit_release", VOID, manager)
+    fn.ret()
+
+    name = "AsyncHostToDeviceTransferManager_Destroy"
+    fn = module.function(name, PTR, [PTR], external=True)
+    manager = arguments_of(name).pointer(fn, fn.parameters[0], "manager")
+    fn.return_if(manager.eq(fn.null()), fn.null())
+    fn.call("destroy_manager", VOID, manager)
+    fn.ret(fn.null())
+
+
+def _emit_stage(module: Module) -> None:
+    """``stage(ptr staged, ptr device, ptr memory, ptr spec, ptr layout) -> ptr``: make a buffer; gives an error."""
+    spec_of = arguments_of("ShapeSpec")
+    fn = module.function("stage", PTR, [PTR] * 5)
+    staged, device, memory, spec, layout = fn.parameters
+    dims, rank = spec_of.pointer(fn, spec, "dims"), spec_of.load(fn, spec, "num_dims")
+    type = spec_of.load(fn, spec, "type")
+    element = element_bytes(fn, type)
+    fail_if(fn, element.eq(0), Code.UNIMPLEMENTED, "xlakit has no buffers of this element type")
+    order = order_in(fn, layout, rank)
+    size = fn.call("count_of", I64, dims, rank) * element
+    block, event = fn.call("make_block", PTR, size), fn.call("make_event", PTR)
+    is_missing = block.eq(fn.null()) | event.eq(fn.null())
+    with fn.if_(is_missing, likely=False):
+        fn.call("xlakit_release", VOID, event)
+        with fn.if_(block.ne(fn.null())):
+            fn.call("release_block", VOID, block)
+        fn.ret(error(fn, Code.RESOURCE_EXHAUSTED, _NO_MEMORY))
+    EVENT.store(fn, event, "is_from_host", fn.i64(1))
+    buffer = fn.call("make_buffer", PTR, device, memory, block, type, rank, size, dims, order)
+    fn.store(event, BUFFER.at(fn, buffer, "event"))
+    share(fn, block)
+    for name, value in (("buffer", buffer), ("block", block), ("event", event)):
+        fn.store(value, _STAGED.at(fn, staged, name))
+    _STAGED.store(fn, staged, "size", size)
+    fn.ret(fn.null())
+
+
+def _emit_create(module: Module) -> None:
+    args = arguments_of("Client_CreateBuffersForAsyncHostToDevice")
+    fn = module.function("Client_CreateBuffersForAsyncHostToDevice", PTR, [PTR], external=True)
+    (given,) = fn.parameters
+    count, specs = args.load(fn, given, "num_shape_specs"), args.pointer(fn, given, "shape_specs")
+    layouts, num_layouts = args.pointer(fn, given, "device_layouts"), args.load(fn, given, "num_device_layouts")
+    fail_if(
+        fn, num_layouts.ne(0) & num_layouts.ne(count), Code.INVALID_ARGUMENT, "there is not one layout for each shape"
+    )
+    memory = args.pointer(fn, given, "memory")
+    device = memory_device(fn, memory)
+    bytes = count * _STAGED.size + _MANAGER.size
+    manager = fn.call("xlakit_allocate", PTR, bytes)
+    fail_if(fn, manager.eq(fn.null()), Code.RESOURCE_EXHAUSTED, _NO_MEMORY)
+    fn.fill(manager, 0, bytes)
+    _MANAGER.store(fn, manager, "count", count)
+    fn.store(device, _MANAGER.at(fn, manager, "device"))
+    with fn.loop(0, count) as each:
+        spec = fn.at(specs, I8, each.index * arguments_of("ShapeSpec").size)
+
+        def own_layout(index: Value = each.index) -> tuple[Value]:
+            return (fn.load(PTR, fn.at(layouts, PTR, index)),)
+
+        (layout,) = fn.if_else(num_layouts.ne(0), own_layout, lambda: (fn.null(),))
+        failure = fn.call("stage", PTR, _staged(fn, manager, each.index), device, memory, spec, layout)
+        with fn.if_(failure.ne(fn.null()), likely=False):
+            fn.call("destroy_manager", VOID, manager)
+            fn.ret(failure)
+    fn.store(manager, args.at(fn, given, "manager"))
+    fn.ret(fn.null())
+
+
+def _one_of(module: Module, name: str) -> tuple[Function, Value, Value]:
+    """A function about one buffer of a manager: the function, its arguments, and the buffer's record."""
+    args = arguments_of(name)
+    fn = module.function(name, PTR, [PTR], external=True)
+    (given,) = fn.parameters
+    manager, index = args.pointer(fn, given, "manager"), args.load(fn, given, "buffer_index")
+    is_none = index.compare("uge", _MANAGER.load(fn, manager, "count"))
+    fail_if(fn, is_none, Code.INVALID_ARGUMENT, "the transfer manager has no buffer of this number")
+    return fn, given, _staged(fn, manager, index)
+
+
+def _begin(fn: Function, staged: Value) -> None:
+    """Count a piece that is being copied. Emits the return of an error where none may come any more."""
+    state = _STAGED.at(fn, staged, "state")
+    before = fn.atomic_update("add", state, fn.i64(1))
+    is_late = (before >= _LAST) | _STAGED.load(fn, staged, "event").eq(0)
+    with fn.if_(is_late, likely=False):
+        fn.atomic_update("sub", state, fn.i64(1))
+    fail_if(fn, is_late, Code.FAILED_PRECONDITION, "a piece of a buffer has come after the last one")
+
+
+def _end(fn: Function, staged: Value, is_last: Value) -> None:
+    """A piece has been copied; the buffer is computed if the last one has come and no other one is being copied."""
+    state = _STAGED.at(fn, staged, "state")
+    with fn.if_(is_last):
+        fn.atomic_update("add", state, fn.i64(_LAST))
+    with fn.if_(fn.atomic_update("sub", state, fn.i64(1)).eq(_LAST + 1)):
+        fn.call("settle", VOID, staged, fn.null())
+
+
+def _emit_transfer(module: Module) -> None:
+    name = "AsyncHostToDeviceTransferManager_TransferData"
+    args = arguments_of(name)
+    fn, given, staged = _one_of(module, name)
+    offset, size = checked_range(fn, args, given, _STAGED.load(fn, staged, "size"))
+    _begin(fn, staged)
+    data = fn.load(PTR, BLOCK.at(fn, fn.load(PTR, _STAGED.at(fn, staged, "block")), "data"))
+    fn.copy(fn.at(data, I8, offset), args.pointer(fn, given, "data"), size)
+    _end(fn, staged, args.load(fn, given, "is_last").ne(0))
+    fn.store(ready_event(fn), args.at(fn, given, "event"))
+    fn.ret(fn.null())
+
+
+def _emit_set_error(module: Module) -> None:
+    name = "AsyncHostToDeviceTransferManager_SetBufferError"
+    args = arguments_of(name)
+    fn, given, staged = _one_of(module, name)
+    text, size = args.pointer(fn, given, "message"), args.load(fn, given, "message_size")
+    fn.call("settle", VOID, staged, fn.call("make_error", PTR, args.load(fn, given, "code"), text, size))
+    fn.ret(fn.null())
+
+
+def _emit_getters(module: Module) -> None:
+    name = "AsyncHostToDeviceTransferManager_RetrieveBuffer"
+    fn, given, staged = _one_of(module, name)
+    buffer = fn.atomic_update("xchg", _STAGED.at(fn, staged, "buffer"), fn.i64(0)).cast("inttoptr", PTR)
+    fail_if(fn, buffer.eq(fn.null()), Code.FAILED_PRECONDITION, "the buffer has been taken already")
+    fn.store(buffer, arguments_of(name).at(fn, given, "buffer"))
+    fn.ret(fn.null())
+
+    name = "AsyncHostToDeviceTransferManager_BufferSize"
+    fn, given, staged = _one_of(module, name)
+    arguments_of(name).store(fn, given, "size", _STAGED.load(fn, staged, "size"))
+    fn.ret(fn.null())
+
+    for name, field in (
+        ("AsyncHostToDeviceTransferManager_Device", "device"),
+        ("AsyncHostToDeviceTransferManager_BufferCount", "count"),
+    ):
+        args = arguments_of(name)
+        fn = module.function(name, PTR, [PTR], external=True)
+        (given,) = fn.parameters
+        args.store(fn, given, field, _MANAGER.load(fn, args.pointer(fn, given, "manager"), field))
+        fn.ret(fn.null())
+
+
+# -- to the host ------------------------------------------------------------------------------------------
+
+
+def _emit_raw_copy(module: Module) -> None:
+    """``end_raw_copy(ptr error, ptr copy)`` copies, or fails for an error, which it takes over;
+
+    ``begin_raw_copy(ptr arguments)`` is called with the memory to copy to, when that is known.
+    """
+    fn = module.function("end_raw_copy", VOID, [PTR, PTR])
+    failure, copy = fn.parameters
+    block = fn.load(PTR, _RAW_COPY.at(fn, copy, "block"))
+    with fn.if_(failure.eq(fn.null())):
+        source = fn.at(fn.load(PTR, BLOCK.at(fn, block, "data")), I8, _RAW_COPY.load(fn, copy, "offset"))
+        fn.copy(fn.load(PTR, _RAW_COPY.at(fn, copy, "target")), source, _RAW_COPY.load(fn, copy, "size"))
+    fn.call("release_block", VOID, block)
+    fn.call("release_event", VOID, fn.load(PTR, _RAW_COPY.at(fn, copy, "pending")))
+    fn.call("complete_event", VOID, fn.load(PTR, _RAW_COPY.at(fn, copy, "event")), failure)
+    fn.call("xlakit_release", VOID, copy)
+    fn.ret()
+
+    args = arguments_of("CopyRawToHostFuture_Callback")
+    fn = module.function("begin_raw_copy", VOID, [PTR])
+    (given,) = fn.parameters
+    # This structure has no extensions; the second word is what the caller was given for the function.
+    copy, code = args.pointer(fn, given, "extension_start"), args.load(fn, given, "code")
+    with fn.if_(code.ne(0), likely=False):
+        text, size = args.pointer(fn, given, "message"), args.load(fn, given, "message_size")
+        fn.call("end_raw_copy", VOID, fn.call("make_error", PTR, code, text, size), copy)
+        fn.ret()
+    fn.store(args.pointer(fn, given, "target"), _RAW_COPY.at(fn, copy, "target"))
+    pending = fn.load(PTR, _RAW_COPY.at(fn, copy, "pending"))
+    with fn.if_(pending.eq(fn.null())):
+        fn.call("end_raw_copy", VOID, fn.null(), copy)
+        fn.ret()
+    waiting = arguments_of("Event_OnReady")
+    wait = fn.alloca(I64, waiting.size // 8)
+    for name, value in (("event", pending), ("callback", fn.address("end_raw_copy")), ("user_arg", copy)):
+        fn.store(value, waiting.at(fn, wait, name))
+    fn.call("Event_OnReady", PTR, wait)
+    fn.ret()
+
+
+def _emit_future(module: Module) -> None:
+    name = "Buffer_CopyRawToHostFuture"
+    args = arguments_of(name)
+    fn = module.function(name, PTR, [PTR], external=True)
+    (given,) = fn.parameters
+    buffer = args.pointer(fn, given, "buffer")
+    offset, size = checked_range(fn, args, given, BUFFER.load(fn, buffer, "size"))
+    copy, event = fn.call("xlakit_allocate", PTR, fn.i64(_RAW_COPY.size)), fn.call("make_event", PTR)
+    block = fn.call("hold", PTR, buffer)
+    is_missing = copy.eq(fn.null()) | event.eq(fn.null()) | block.eq(fn.null())
+    with fn.if_(is_missing, likely=False):
+        for made in (copy, event):
+            fn.call("xlakit_release", VOID, made)
+        with fn.if_(block.ne(fn.null())):
+            fn.call("release_block", VOID, block)
+            fn.ret(error(fn, Code.RESOURCE_EXHAUSTED, "there is not enough memory to copy the buffer"))
+        fn.ret(error(fn, Code.INVALID_ARGUMENT, "the buffer has been deleted or donated"))
+    pending = fn.call("pending_event", PTR, buffer)
+    for field, value in (("block", block), ("pending", pending), ("event", event)):
+        fn.store(value, _RAW_COPY.at(fn, copy, field))
+    for field, value in (("offset", offset), ("size", size)):
+        _RAW_COPY.store(fn, copy, field, value)
+    for field, value in (("event", event), ("callback_data", copy), ("callback", fn.address("begin_raw_copy"))):
+        fn.store(value, args.at(fn, given, field))
+    fn.ret(fn.null())
