@@ -9,8 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 
 from xlakit.distributed.messages import Header, Kind
@@ -117,19 +116,18 @@ class Connections:
 
     # -- receiving -------------------------------------------------------------------------------
 
-    @contextmanager
-    def awaited(self) -> Generator[None]:
+    def awaited(self) -> _Awaited:
         """Hold the lock during the block, in which this thread waits for messages."""
-        with self.condition:
-            self._awaiting += 1
-            try:
-                yield
-            finally:
-                self._awaiting -= 1
-                self._last_awaited = time.monotonic()
-                if self._awaiting:
-                    # Another one receives from here on.
-                    self.condition.notify_all()
+        return _Awaited(self)
+
+    def count_awaiting(self, more: int) -> None:
+        """Count so many more threads that wait for messages; the lock is held."""
+        self._awaiting += more
+        if more < 0:
+            self._last_awaited = time.monotonic()
+            if self._awaiting:
+                # Another one receives from here on.
+                self.condition.notify_all()
 
     def pump_or_wait(self) -> None:
         """Receive what arrives, or wait, with the lock held, for the thread that does."""
@@ -260,3 +258,22 @@ class Connections:
                     self.send(neighbor, Header(Kind.QUERY, self.rank))
                 self.condition.wait(_PAUSE)
         return True
+
+
+class _Awaited:
+    """See :meth:`Connections.awaited`."""
+
+    __slots__ = ("_connections",)
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def __enter__(self) -> None:
+        self._connections.condition.acquire()
+        self._connections.count_awaiting(1)
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._connections.count_awaiting(-1)
+        finally:
+            self._connections.condition.release()

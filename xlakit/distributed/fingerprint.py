@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from xlakit.execution.program import Program
 from xlakit.execution.session import RendezvousKey
@@ -61,6 +62,12 @@ def name_of(program: Program, rendezvous: RendezvousKey) -> str:
     instruction = rendezvous.instruction
     line = program.module.location_of(instruction)
     return f"{instruction.opcode} '{instruction.name}'{f' at {line}' if line else ''}"
+
+
+@lru_cache(maxsize=1024)
+def group_number(members: tuple[int, ...]) -> int:
+    """A number of 64 bits for a group, the same in all processes."""
+    return digest(repr(members))
 
 
 def digest(text: str) -> int:

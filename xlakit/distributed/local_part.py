@@ -92,17 +92,33 @@ class LocalPart:
             return Progress.RUNNING, ""
         return Progress.WAITING, "; ".join(name_of(self.run.program, wait) + _times(wait) for wait in waits)
 
-    @contextmanager
-    def waiting(self, rendezvous: RendezvousKey) -> Generator[None]:
+    def waiting(self, rendezvous: RendezvousKey) -> _Waiting:
         """Note during the block that this thread waits for other processes at a rendezvous."""
+        return _Waiting(self, rendezvous)
+
+    def note_wait(self, rendezvous: RendezvousKey | None) -> None:
+        """Note where this thread waits for other processes; None where it does not any more."""
         thread = threading.get_ident()
         with self._lock:
-            self._waits[thread] = rendezvous
-        try:
-            yield
-        finally:
-            with self._lock:
+            if rendezvous is None:
                 del self._waits[thread]
+            else:
+                self._waits[thread] = rendezvous
+
+
+class _Waiting:
+    """See :meth:`LocalPart.waiting`."""
+
+    __slots__ = ("_part", "_rendezvous")
+
+    def __init__(self, part: LocalPart, rendezvous: RendezvousKey) -> None:
+        self._part, self._rendezvous = part, rendezvous
+
+    def __enter__(self) -> None:
+        self._part.note_wait(self._rendezvous)
+
+    def __exit__(self, *_: object) -> None:
+        self._part.note_wait(None)
 
 
 def _times(rendezvous: RendezvousKey) -> str:

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from xlakit.distributed.connections import Connections
 from xlakit.distributed.credits import Credits
 from xlakit.distributed.deadline import Deadline, Status
-from xlakit.distributed.fingerprint import Fingerprint, digest
+from xlakit.distributed.fingerprint import Fingerprint, group_number
 from xlakit.distributed.messages import Address, Header, Kind, Progress, RunKey
 from xlakit.distributed.packing import Bytes, unpack
 from xlakit.distributed.session import CHANNEL, NetworkSession
@@ -124,7 +124,7 @@ class Network:
         if self._has_left:
             raise ExecutionError("this process has left the others", hint="run programs before the end of the process")
         members = tuple(sorted(set(ranks)))
-        name = digest(repr(members))
+        name = group_number(members)
         fingerprint = self._fingerprints.get(run.program)
         if fingerprint is None:
             fingerprint = self._fingerprints[run.program] = Fingerprint.of(run.program)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from xlakit.distributed.fingerprint import Fingerprint, digest
+from xlakit.distributed.fingerprint import Fingerprint, group_number
 from xlakit.distributed.local_part import LocalPart
 from xlakit.distributed.messages import Address, Header, Kind, RunKey
 from xlakit.distributed.packing import Bytes, pack, packed_size, unpack
@@ -268,7 +268,7 @@ class NetworkSession(LocalPart):
         members = rendezvous.members
         number = self._next_number(members) if number is None else number
         mark, text = self.location(rendezvous, kind)
-        address: Address = (_GROUP, digest(repr(members)), number, 0)
+        address: Address = (_GROUP, group_number(members), number, 0)
         header = self._header(mark, address, text)
         with self.waiting(rendezvous):
             for rank, parcel in parcels.items():

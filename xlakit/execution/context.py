@@ -13,8 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from xlakit.arguments import converting
@@ -63,6 +62,44 @@ class Network(Protocol):
     def session(self, run: Run, execution_context: ExecutionContext) -> Session | None:
         """Take part in a run; None for one that this process runs alone."""
         ...
+
+
+class _Changing:
+    """See :meth:`ExecutionContext.changing`. Not a generator, which takes longer: a run has many such blocks."""
+
+    __slots__ = ("_context", "_lock")
+
+    def __init__(self, context: ExecutionContext) -> None:
+        self._context = context
+        self._lock = context.condition
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._context.changed()
+        finally:
+            self._lock.release()
+
+
+class _Bound:
+    """See :meth:`ExecutionContext.bound`."""
+
+    __slots__ = ("_context", "_lock")
+
+    def __init__(self, context: ExecutionContext) -> None:
+        self._context = context
+        self._lock = context.condition
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._context.bind(1)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._context.bind(-1)
 
 
 class ExecutionContext:
@@ -154,7 +191,7 @@ class ExecutionContext:
 
                 self._host_wait(lambda: queue.has_room(size), empty, timeout)
             queue.append(item, size)
-            self._changed()
+            self.changed()
 
     def _take(self, queue: Feed[Any], what: str, timeout: float | None) -> Any:
         def empty(limit: str) -> DeadlockError:
@@ -168,7 +205,7 @@ class ExecutionContext:
         with self.condition:
             self._host_wait(lambda: len(queue) > 0, empty, timeout)
             item = queue.popleft()
-            self._changed()
+            self.changed()
             return item
 
     def _host_wait(
@@ -178,7 +215,7 @@ class ExecutionContext:
         if ready():
             return
         begin = since = time.monotonic()
-        self._bind(1)
+        self.bind(1)
         self._host_waits.append(ready)
         try:
             while not ready():
@@ -194,33 +231,25 @@ class ExecutionContext:
                 self.condition.wait(PAUSE_SECONDS)
         finally:
             self._host_waits.remove(ready)
-            self._bind(-1)
+            self.bind(-1)
 
     # -- for devices -----------------------------------------------------------------------------
 
-    @contextmanager
-    def changing(self) -> Generator[None]:
+    def changing(self) -> _Changing:
         """Hold the lock, then have every waiting thread check its condition."""
-        with self.condition:
-            yield
-            self._changed()
+        return _Changing(self)
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
+        """Have every waiting thread check its condition; the lock is held."""
         self._last_change = time.monotonic()
         self.condition.notify_all()
 
-    @contextmanager
-    def bound(self) -> Generator[None]:
+    def bound(self) -> _Bound:
         """Mark this thread as one that cannot feed devices during the block."""
-        with self.condition:
-            self._bind(1)
-        try:
-            yield
-        finally:
-            with self.condition:
-                self._bind(-1)
+        return _Bound(self)
 
-    def _bind(self, times: int) -> None:
+    def bind(self, times: int) -> None:
+        """Count so many more blocks of this thread in which it cannot feed devices."""
         thread = threading.get_ident()
         self._bound_threads[thread] += times
         if not self._bound_threads[thread]:
@@ -308,7 +337,7 @@ class ExecutionContext:
             self.wait(wait)
             item = queue.popleft()
             # A thread may wait for the room.
-            self._changed()
+            self.changed()
             return item
 
     def append_outfeed(self, device: Participant, instruction: Instruction, value: Value, shape: Shape) -> None:
@@ -331,7 +360,7 @@ class ExecutionContext:
         with self.condition:
             self.wait(Wait(device, instruction, full, lambda: queue.has_room(size), from_outside=True))
             queue.append(item, size)
-            self._changed()
+            self.changed()
 
     # -- deadlocks -------------------------------------------------------------------------------
 
@@ -358,7 +387,7 @@ class ExecutionContext:
         waits = [wait for run in stuck for wait in stuck[run]]
         all_stuck = not self._free_devices()
         if all_stuck and any(w.second_choice is not None and w.second_choice() for w in waits):
-            self._changed()
+            self.changed()
             return
         late = self._late_runs(stuck, all_stuck=all_stuck)
         graph = graph_of_waits(stuck, late, nothing_runs=all_stuck and not self._host_threads())
