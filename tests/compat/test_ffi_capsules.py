@@ -46,5 +46,5 @@ def test_a_type_gets_a_number():
     assert given > 0
     xc.register_custom_type_id("compat_type", capsule(ctypes.addressof(number)), platform="cpu")
     assert number.value == given
-    with pytest.raises(xc.XlaRuntimeError, match="INVALID_ARGUMENT: The type_id argument .* must be a PyCapsule"):
+    with pytest.raises(xc.XlaRuntimeError, match=r"INVALID_ARGUMENT: The type_id argument .* must be a PyCapsule"):
         xc.register_custom_type_id("compat_type", 3)
