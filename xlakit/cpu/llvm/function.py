@@ -226,10 +226,8 @@ class Function:
             return yes
         if condition.constant is not None:
             return yes if condition.constant else no
-        kind = condition.type.name
-        return self.emit(
-            yes.type, f"select {kind} {condition.text}, {yes.type.name} {yes.text}, {no.type.name} {no.text}"
-        )
+        where = f"{condition.type.name} {condition.text}"
+        return self.emit(yes.type, f"select {where}, {yes.type.name} {yes.text}, {no.type.name} {no.text}")
 
     def if_else(
         self,
@@ -244,7 +242,6 @@ class Function:
             return tuple(yes() if condition.constant else no())
         then, other, join = self._labels("then", "else", "join")
         self._branch(condition, then, other, likely)
-        self._start(then)
         of_yes, end_yes = tuple(yes()), self._label
         self._jump(join)
         self._start(other)
@@ -261,7 +258,6 @@ class Function:
         """Run the block where the condition holds."""
         then, join = self._labels("then", "join")
         self._branch(condition, then, join, likely)
-        self._start(then)
         yield
         self._jump(join)
         self._start(join)
@@ -269,6 +265,7 @@ class Function:
     def _branch(self, condition: Value, yes: str, no: str, likely: bool | None) -> None:
         weights = "" if likely is None else f", !prof {self.module.branch_weights(likely=likely)}"
         self.emit_void(f"br i1 {condition.text}, label %{yes}, label %{no}{weights}")
+        self._start(yes)
 
     # -- loops -----------------------------------------------------------------------------------
 
