@@ -79,3 +79,59 @@ def test_errors_are_said_without_a_traceback(file, arguments, message, status, c
     told = capsys.readouterr().err
     assert message in told
     assert "Traceback" not in told
+
+
+_THREAD = """HloModule m
+
+condition {
+  s = (s32[], f32[8,8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(40)
+  ROOT p = pred[] compare(i, n), direction=LT
+}, execution_thread="other"
+
+body {
+  s = (s32[], f32[8,8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[8,8] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  zero = s32[] constant(0)
+  low = s32[] maximum(i, zero)
+  row = f32[1,8] dynamic-slice(x, low, zero), dynamic_slice_sizes={1,8}
+  d = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  y = f32[8,8] add(d, x)
+  z = f32[8,8] tanh(y)
+  w = f32[8,8] dynamic-update-slice(z, row, low, zero)
+  ROOT t = (s32[], f32[8,8]) tuple(j, w)
+}, execution_thread="other"
+
+called {
+  x = f32[8,8] parameter(0)
+  e = f32[8,8] negate(x)
+  f = f32[8,8] exponential(e)
+  zero = s32[] constant(0)
+  s = (s32[], f32[8,8]) tuple(zero, f)
+  w = (s32[], f32[8,8]) while(s), condition=condition, body=body
+  r = f32[8,8] get-tuple-element(w), index=1
+  ROOT g = f32[8,8] sine(r)
+}, execution_thread="other"
+
+ENTRY main {
+  x = f32[8,8] parameter(0)
+  begun = ((f32[8,8]), f32[8,8], u32[]) async-start(x), async_execution_thread="other", calls=called
+  ROOT ended = f32[8,8] async-done(begun)
+}
+"""
+
+
+@pytest.mark.parametrize("is_called", [False, True])
+def test_what_passes_make_runs_on_the_thread_of_the_computation_around_it(tmp_path, capsys, is_called):
+    path = tmp_path / "m.hlo"
+    call = "ROOT ended = f32[8,8] call(x), to_apply=called\n}\n"
+    path.write_text(_THREAD[: _THREAD.index("begun =")] + call if is_called else _THREAD)
+    assert cli.main(["opt", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "fusion(" in text
+    # An asynchronous operation that is run at once is one of the main thread.
+    assert ('execution_thread="other"' in text) == is_called

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, CopyDone, CopyStart
 from xlakit.ops.communication.transfer import Domain
 from xlakit.ops.control import Call, Scan, While
@@ -30,7 +30,7 @@ from xlakit.passes.canonicalize.expand_arrays import shuffle, sparse_convolution
 from xlakit.passes.canonicalize.expand_dots import dot_of_vectors, is_of_vectors
 from xlakit.passes.canonicalize.expand_nibbles import packed_product
 from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner
-from xlakit.passes.core.framework import CalleesPass, PassContext
+from xlakit.passes.core.framework import CalleesPass, PassContext, with_callees
 from xlakit.passes.core.rewriter import same_layouts
 
 # Makes what replaces an instruction on the new operands, or None where it has to stay.
@@ -136,9 +136,26 @@ def _whole(done: Instruction, start: Instruction, cloner: ComputationCloner, con
         return cloner.add(Copy(), *operands, like=done)
     callee = start.op.calls
     if callee.execution_thread != "main":
-        name = context.computation_name(callee.name)
-        callee = dataclasses.replace(callee, name=name, execution_thread="main")
+        callee = _on_main_thread(callee, context)
     return cloner.add(Call(to_apply=callee), *operands, like=done)
+
+
+def _on_main_thread(callee: Computation, context: PassContext) -> Computation:
+    """A computation of another thread, and what it runs there, such as bodies of loops, on the main thread."""
+    reached, stack = {callee}, [callee]
+    while stack:
+        for caller in stack.pop().callers:
+            if not isinstance(caller.op, AsyncStart):
+                fresh = [c for c in caller.op.called_computations if c not in reached]
+                reached.update(fresh)
+                stack += fresh
+    made: dict[Computation, Computation] = {}
+    for old in HloModule(callee.name, callee).computations:
+        new = with_callees(old, made) if old in reached else old
+        if old in reached and (new is not old or old.execution_thread != "main"):
+            new = dataclasses.replace(new, name=context.computation_name(old.name), execution_thread="main")
+        made[old] = new
+    return made[callee]
 
 
 # -- hints and known functions ---------------------------------------------------------------------

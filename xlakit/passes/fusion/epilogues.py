@@ -243,7 +243,7 @@ class _Fusing:
     def _fusion(self, group: _Group, made: dict[Instruction, Instruction]) -> list[Instruction]:
         name = self._names.new("fusion")
         body = group.close(group.results)
-        calls = Computation(f"fused_{name}", body.instructions, body.root)
+        calls = Computation(f"fused_{name}", body.instructions, body.root, self._computation.execution_thread)
         fusion, parts = fusion_of(name, FusionKind.OUTPUT, calls, [made[o] for o in group.given], group.results)
         made.update(zip(group.results, parts, strict=True))
         return list(dict.fromkeys([fusion, *parts]))

@@ -191,7 +191,7 @@ class _Fusing:
             root = Instruction(Tuple(), given, make_tuple_shape([r.shape for r in given]), "result")
             body.append(root)
         name = self._names.new("fusion" if len(cluster.members) > 1 else "alone")
-        computation = Computation(f"fused_{name}", tuple(body), root)
+        computation = Computation(f"fused_{name}", tuple(body), root, self._computation.execution_thread)
         fusion, parts = fusion_of(name, _kind(cluster), computation, [made[o] for o in operands], roots)
         made.update(zip(roots, parts, strict=True))
         return list(dict.fromkeys([fusion, *parts]))

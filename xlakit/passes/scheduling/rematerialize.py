@@ -256,8 +256,9 @@ class _Rebuilding:
         for old in value.body:
             inner[old] = old.replace(operands=[inner[o] for o in old.operands])
         lines = tuple(inner.values())
+        calls = Computation(f"fused_{name}", lines, lines[-1], self._computation.execution_thread)
         fusion = Instruction(
-            Fusion(kind=FusionKind.LOOP, calls=Computation(f"fused_{name}", lines, lines[-1])),
+            Fusion(kind=FusionKind.LOOP, calls=calls),
             [self._made[g] for g in value.given.values()],
             value.instruction.shape,
             name,
@@ -300,7 +301,7 @@ def _fewer_results(fusion: Instruction, kept: Sequence[int]) -> Instruction | No
         root = op.calls.root.replace(operands=roots, shape=make_tuple_shape([r.shape for r in roots]))
         lines.append(root)
     live = mark_live(lines, root)
-    calls = Computation(op.calls.name, tuple([i for i in lines if i in live]), root)
+    calls = Computation(op.calls.name, tuple([i for i in lines if i in live]), root, op.calls.execution_thread)
     if op.kind is FusionKind.OUTPUT and chain_of(calls) is None:
         return None
     return fusion.replace(op=Fusion(kind=op.kind, calls=calls), shape=root.shape)
