@@ -270,6 +270,13 @@ def test_an_outfeed_waits_for_a_program_that_is_run_later(client):
     assert found == [3]
 
 
+def test_parameters_that_leave_one_out_are_an_internal_error():
+    builder = xc.XlaBuilder("small_gap")
+    ops.Parameter(builder, 1, S("f32[]"))
+    with pytest.raises(xc.XlaRuntimeError, match="INTERNAL: invalid parameter number: 1"):
+        builder.build()
+
+
 def test_modules_leave_their_group(negate):
     group = xe.HloModuleGroup("group", negate.hlo_modules())
     assert "HloModule small_negate" in group.to_string()
