@@ -151,7 +151,7 @@ class _Later:
 
     def __init__(self, name: str, compile: Callable[[type], Callable[..., Any]]) -> None:
         self._name, self._compile = name, compile
-        self._method: Callable[..., Any] | None = None
+        self._method: Any = None
 
     def __get__(self, instance: object, owner: type) -> Any:
         # A class that inherits the method looks it up, too. Where another thread has replaced this one since the lookup
@@ -160,7 +160,6 @@ class _Later:
         if home is not None:
             self._method = self._compile(home)
             setattr(home, self._name, self._method)
-        assert self._method is not None
         return self._method.__get__(instance, owner)
 
 

@@ -87,9 +87,8 @@ RESULT: Final = Record(type=1, num_dims=1, size=1, dims=1, donor=1, memory=1, or
 # A call of a program. num_given: its arguments, of all devices; count: arguments and results. Three tables follow: the
 # blocks of all arguments and then of all results, the addresses of their data, as programs take them, and for each
 # argument the event of the program that computes it, or null; num_pending: events there; is_from_host: whether one of
-# them is. In the queue: next, the call's
-# own event, weight, which is its part of what the queue holds at most, threads, of which it uses so many at most, and
-# the processor that its caller ran on.
+# them is. In the queue: next, the call's own event, weight, which is its part of what the queue holds at most, threads,
+# of which it uses so many at most, and the processor that its caller ran on.
 CALL: Final = Record(
     next=1, executable=1, event=1, weight=1, num_given=1, count=1, num_pending=1, is_from_host=1,
     threads=1, processor=1, _fill=6

@@ -225,9 +225,10 @@ def _emit_getters(module: Module) -> None:
 
 
 def _emit_raw_copy(module: Module) -> None:
-    """``end_raw_copy(ptr error, ptr copy)`` copies, or fails for an error, which it takes over;
+    """The functions of a raw copy.
 
-    ``begin_raw_copy(ptr arguments)`` is called with the memory to copy to, when that is known.
+    ``end_raw_copy(ptr error, ptr copy)`` copies, or fails for an error, which it takes over. ``begin_raw_copy(ptr
+    arguments)`` is called with the memory to copy to, when that is known.
     """
     fn = module.function("end_raw_copy", VOID, [PTR, PTR])
     failure, copy = fn.parameters
