@@ -155,12 +155,12 @@ def plan_product(product: Product) -> DotPlan:
         return DotPlan("gemm", product, 0, 0, plan_gemm(product))
     with_vectors = _with_vectors_last(product)
     if with_vectors is not None:
-        engine = _vector_engine(product)
+        engine = _vector_engine(with_vectors)
         size, vectors, deep = with_vectors.sizes
         whole = 2 * rows_at_once(engine, vectors)
         task_rows = min(size, whole * max(1, -(-_VECTOR_TASK.value // max(1, deep) // whole)))
         tasks = product.batch * -(-size // task_rows)
-        turned = with_vectors is not product
+        turned = columns > rows
         return DotPlan("vector", with_vectors, tasks, cost, None, engine, task_rows, task_columns=int(turned))
     if _is_streamed(product):
         engine = _vector_engine(product)
@@ -202,19 +202,38 @@ def _vector_engine(product: Product) -> Engine:
 def _with_vectors_last(product: Product) -> Product | None:
     """A product of a matrix with contiguous rows and a few vectors, with the matrix on the left; None for others."""
     rows, columns, depth = product.sizes
-    vectors = min(rows, columns)
-    engine = choose_engine(product.lhs.kind, product.rhs.kind, product.result)
-    if engine.parts == 2 or depth < 2 or not fits_vectors(engine, vectors, depth):
+    matrix = product.lhs if columns <= rows else product.rhs
+    if depth < 2 or len(matrix.along.dims) > 1 or matrix.along.stride != 1:
         return None
-    if vectors > 1 and max(rows, columns) * depth < _STREAMED.value:
+    found, is_complex = product, product.result.is_complex
+    if columns > rows:
+        left, right, out = product.batches
+        found = Product(matrix, product.lhs, product.result, product.columns, product.rows, (right, left, out))
+    if is_complex:
+        if {matrix.kind, found.rhs.kind} != {found.result}:
+            return None
+        found = _of_real_numbers(found)
+    rows, vectors, depth = found.sizes
+    if vectors > 1 and rows * depth < _STREAMED.value and not is_complex:
         return None
-    matrix, other = (product.lhs, product.rhs) if columns == vectors else (product.rhs, product.lhs)
-    if len(matrix.along.dims) > 1 or matrix.along.stride != 1:
-        return None
-    if columns == vectors:
-        return product
+    return found if fits_vectors(_vector_engine(found), vectors, depth, is_complex=is_complex) else None
+
+
+def _of_real_numbers(product: Product) -> Product:
+    """A product of complex matrix and vectors as one of real numbers, but for the vectors, which are packed so.
+
+    The parts of an element of the matrix are two steps of k, and those of a result are two columns.
+    """
+
+    def doubled(direction: Direction) -> Direction:
+        return Direction(tuple((size, 2 * stride) for size, stride in direction.dims))
+
+    kind, matrix = product.result.real_part, product.lhs
     left, right, out = product.batches
-    return Product(matrix, other, product.result, product.columns, product.rows, (right, left, out))
+    along = Direction(((2 * matrix.along.size, 1),))
+    real = Matrix(kind, doubled(matrix.across), along, 2 * matrix.first)
+    columns = Direction((*doubled(product.columns).dims, (2, 1)))
+    return Product(real, product.rhs, kind, doubled(product.rows), columns, (doubled(left), right, doubled(out)))
 
 
 def emit_dot(module: Module, plan: DotPlan) -> Function:

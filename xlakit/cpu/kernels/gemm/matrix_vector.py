@@ -6,6 +6,9 @@ over the parts, and multiplied by as many elements of each vector, which are pac
 
     elements of a row   a0 a1   a0 a1   a0 a1   a0 a1
     four vectors        b0 b1   c0 c1   d0 d1   e0 e1
+
+Complex ones are rows of real numbers, twice as long, times two vectors for each complex one: (re, -im, re, -im, ..)
+gives the real parts of its results, (im, re, im, re, ..) the imaginary parts.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, stored_as_packe
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, vector
-from xlakit.cpu.scalars.memory import memory_type
+from xlakit.cpu.scalars.memory import element_type
 from xlakit.options import knob
 
 if TYPE_CHECKING:
@@ -41,12 +44,17 @@ def rows_at_once(engine: Engine, vectors: int) -> int:
     return min(_ROWS_WITH_ONE, engine.lanes) if vectors == 1 else _SUMS
 
 
-def fits_vectors(engine: Engine, vectors: int, depth: int) -> bool:
-    """Whether so many vectors of this length are few enough: at least two lanes for each."""
+def fits_vectors(engine: Engine, vectors: int, depth: int, *, is_complex: bool) -> bool:
+    """Whether so many vectors of this length are few enough: at least two lanes for each.
+
+    Complex vectors are so from the shortest rows on, since there is nothing to spread over the lanes of their parts
+    otherwise.
+    """
     if vectors == 1:
         return True
+    least = engine.lanes if is_complex else _LEAST_STEPS.value * engine.lanes
     most = _VECTORS_BYTES.value // (_parts(vectors) * engine.packed.bytes)
-    return engine.group == 1 and 2 * vectors <= engine.lanes and _LEAST_STEPS.value * engine.lanes <= depth <= most
+    return engine.group == 1 and 2 * vectors <= engine.lanes and least <= depth <= most
 
 
 def _parts(vectors: int) -> int:
@@ -64,7 +72,7 @@ def emit_matrix_vector(
     """
     matrix, vectors, batches = product.lhs, product.rhs, product.batches
     rows, depth = matrix.across.size, matrix.along.size
-    at_once = rows_at_once(engine, vectors.across.size)
+    at_once = rows_at_once(engine, product.columns.size)
     require(
         f"a matrix of {rows} x {depth} times {vectors.across.size} vectors, {task_rows} rows a task",
         [
@@ -74,7 +82,10 @@ def emit_matrix_vector(
             ),
             ("there are vectors", vectors.across.size > 0),
             ("rows of the matrix are contiguous", depth < 2 or matrix.along.dims == ((depth, 1),)),
-            ("vectors are as long as a row", vectors.along.size == depth and len(vectors.along.dims) <= 1),
+            (
+                "vectors are as long as a row",
+                vectors.along.size * (2 if vectors.kind.is_complex else 1) == depth and len(vectors.along.dims) <= 1,
+            ),
             ("elements are computed one by one", engine.group == engine.parts == 1),
             ("batches are those of the result", len({direction.size for direction in batches}) == 1),
         ],
@@ -119,7 +130,7 @@ class _Emitter:
             count = smaller(end - task, fn.i64(row_tasks) - row_task)
             first = row_task * self.task_rows
             bases = [
-                fn.at(array, memory_type(kind), direction.offset(fn, batch))
+                fn.at(array, element_type(kind), direction.offset(fn, batch))
                 for array, kind, direction in zip(self.tables, kinds, product.batches, strict=True)
             ]
             self.values = bases[1] if self.in_place else scratch
@@ -138,6 +149,9 @@ class _Emitter:
     def _pack(self, vectors: Packer) -> None:
         """Pack the vectors: ``lanes`` steps at a time, then those that are left one by one."""
         fn, matrix = self.fn, self.product.rhs
+        if matrix.kind.is_complex:
+            self._pack_complex(vectors)
+            return
         for first, last, lanes in ((0, self.whole, self.lanes), (self.whole, self.depth, 1)):
             with fn.loop(first, last, lanes, hints=NO_UNROLL) as k:
                 start = k.index * matrix.along.stride
@@ -150,6 +164,22 @@ class _Emitter:
                     element = start + vectors.across(v.index) + lane.index * matrix.along.stride
                     at = fn.at(into, self.engine.packed, v.index * lanes + lane.index)
                     fn.store(vectors.elements(element, 1)[0], at)
+
+    def _pack_complex(self, vectors: Packer) -> None:
+        """Pack complex vectors as two real ones each: two steps for each element."""
+        fn, along, packed = self.fn, self.product.rhs.along, self.engine.packed
+        for first, last, lanes in ((0, self.whole, self.lanes), (self.whole, self.depth, 1)):
+            with (
+                fn.loop(0, self.vectors // 2, hints=NO_UNROLL) as vector,
+                fn.loop(first // 2, last // 2, hints=NO_UNROLL) as k,
+            ):
+                element = vectors.elements(vectors.across(vector.index) + k.index * along.stride, 1)
+                real, imaginary = element
+                for part, values in enumerate(((real, -imaginary), (imaginary, real))):
+                    for n, value in enumerate(values):
+                        step = k.index * 2 + n
+                        among = (vector.index * 2 + part) * lanes + (step & (lanes - 1))
+                        fn.store(value, fn.at(self._address(step & -lanes), packed, among))
 
     def _interleaved(self, rows: Sequence[Value]) -> Value:
         """An element of each row, then the next of each, up to the number of parts."""
