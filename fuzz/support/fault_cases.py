@@ -373,7 +373,12 @@ def _wrong_type(bench: Bench) -> Injection:
     return lambda: executable(1), lambda: int(executable(1)) == 3
 
 
-@_case("a custom call of an unknown name", xla.UnsupportedError, "no custom call is registered as 'nobody'", "xlakit.register_custom_call(")
+@_case(
+    "a custom call of an unknown name",
+    xla.UnsupportedError,
+    "no custom call is registered as 'nobody'",
+    "register_custom_call",
+)
 def _unknown(bench: Bench) -> Injection:
     def compiled(**functions: Any) -> Any:
         return bench.compile(lambda b, x: xla.custom_call(b, "nobody", [x], S32), S32, custom_calls=functions)
