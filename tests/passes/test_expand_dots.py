@@ -49,13 +49,11 @@ def test_dimensions():
 def test_what_stays_a_dot():
     x, y = vectors(np.float32, SIZE // 2)
     assert "dot(" in check(xla.dot, x, y)
-    x, y = vectors(np.complex64, SIZE)
-    assert "dot(" in check(xla.dot, x, y)
     x, y = vectors(np.float32, 2, SIZE)
     assert "dot(" in check(lambda a, b: xla.dot_general(a, b, DotDimensionNumbers([1], [1])), x, y)
 
 
-KINDS = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int8, np.uint32, np.complex64]
+KINDS = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int8, np.uint32, np.complex64, np.complex128]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -63,7 +61,7 @@ def test_one_sum_for_each_member_of_a_batch(kind):
     for numbers in (([1], [1], [0], [0]), ([0], [0], [1], [1]), ([1, 2], [1, 2], [0], [0]), ([0, 2], [0, 2], [1], [1])):
         x, y = vectors(kind, *(5, 31, 3)[: 2 + max(numbers[0]) // 2])
         found = check(lambda a, b, n=numbers: xla.dot_general(a, b, DotDimensionNumbers(*n)), x, y)
-        assert ("dot(" in found) == (kind is np.complex64)
+        assert "dot(" not in found
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -72,6 +70,6 @@ def test_outer_products_are_products_of_elements(kind):
     x[0, 0, :4], y[0, 0, :4] = 0, np.array(-1).astype(kind)
     for numbers in (([1], [1], [0], [0]), ([1], [1]), ([], [], [0, 1], [0, 1]), ([1], [1], [2, 0], [2, 0])):
         found = check(lambda a, b, n=numbers: xla.dot_general(a, b, DotDimensionNumbers(*n)), x, y)
-        assert ("dot(" in found) == (kind is np.complex64)
+        assert "dot(" not in found
     zeros = np.asarray(xla.compile(build(xla.dot, shape_of(x[0].T), shape_of(y[0])), backend="cpu")(x[0].T, y[0]))
     assert not np.signbit(zeros.real.astype(np.float64)[zeros == 0]).any()

@@ -80,6 +80,8 @@ def dot_of_vectors(
 def _sum_type(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> PrimitiveType | None:
     """The type of the sum; None for types that are left to the dot."""
     kinds = (lhs, rhs, result)
+    if all(k.is_complex for k in kinds):
+        return PrimitiveType.C128 if PrimitiveType.C128 in kinds else PrimitiveType.C64
     if all(k.is_floating for k in kinds):
         return PrimitiveType.F64 if PrimitiveType.F64 in kinds else PrimitiveType.F32
     return result if all(k.is_integral for k in kinds) else None
