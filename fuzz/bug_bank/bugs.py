@@ -288,4 +288,10 @@ BUGS: tuple[Bug, ...] = (
             ),
         ),
     ),
+    Bug(
+        "method-looked-up-twice",
+        "b6c51a2",
+        "two threads look a method of a dataclass up for the first time, and the slower one does not find it",
+        (Edit("xlakit/dataclass.py", "is self), None)", "is self))"),),
+    ),
 )

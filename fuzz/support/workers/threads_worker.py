@@ -1,0 +1,142 @@
+"""A process of :mod:`fuzz.threads`: threads compile and run the programs of a batch at once, and then one does.
+
+``python -m fuzz.support.workers.threads_worker SEED NUMBER`` prints what is wrong, a line each.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fuzz.programs.composed.carried import carried_program
+from fuzz.programs.composed.known import known_program
+from fuzz.programs.composed.modules import module as generated
+from fuzz.programs.composed.sketch import Sketched
+
+_Results = dict[str, bytes]
+_PROGRAMS = 3
+# The longest is the interpreter's own.
+_TURNS_SECONDS = (1e-6, 1e-5, 1e-4, 5e-3)
+
+
+class Case:
+    """A program, and how it is read, compiled and run; modules of the package are loaded by the threads."""
+
+    def __init__(self, name: str, run: Callable[[], _Results]) -> None:
+        self.name, self.run = name, run
+
+
+def cases(seed: int, number: int, drawn: random.Random) -> list[Case]:
+    """The programs of a batch."""
+    numbers = range(_PROGRAMS * number, _PROGRAMS * (number + 1))
+    if number % 3 == 2:
+        return [Case(f"JAX program {n}", _through_jax(f"threads{seed}.{n}")) for n in numbers]
+    return [_module_case(seed, n, drawn) for n in numbers]
+
+
+def _module_case(seed: int, number: int, drawn: random.Random) -> Case:
+    family = drawn.choice(("carried", "known", "modules"))
+    if family == "modules":
+        program = generated(seed, number)
+        text, given = program.text, program.arguments[0]
+    else:
+        sketched: Sketched = (carried_program if family == "carried" else known_program)(seed, number)
+        text, given = sketched.module.to_text(), sketched.arguments
+    backend = "interpreter" if drawn.random() < 0.2 else "cpu"
+    is_kept = drawn.random() < 0.5
+
+    def run() -> _Results:
+        from xlakit import compile as compile_program
+        from xlakit.ir.instruction import HloModule
+        from xlakit.tools.inputs import flatten
+
+        module = HloModule.from_text(text)
+        compiled = compile_program(module, backend=backend, cache=is_kept, custom_calls={"record": lambda value: value})
+        results = flatten(compiled(*[np.array(a) for a in given]))
+        # What the passes print is read, too: they share analyses with the compiler.
+        return {**_bits(results), "text": module.to_text().encode()}
+
+    return Case(f"{family} {number} on {backend}", run)
+
+
+def _through_jax(name: str) -> Callable[[], _Results]:
+    def run() -> _Results:
+        import jax
+
+        from fuzz.jax_programs.control import program
+        from fuzz.jax_programs.worker import values
+
+        found = jax.jit(program(name))(*values(name))
+        return _bits(dict(enumerate(found)))
+
+    return run
+
+
+def _bits(results: Mapping[Any, Any]) -> _Results:
+    return {str(name): np.asarray(value).tobytes() for name, value in results.items()}
+
+
+def attempt(case: Case) -> _Results | str:
+    """What a program gives, or the error that it ends with."""
+    try:
+        return case.run()
+    except Exception as error:  # any exception that one thread alone would not meet is a finding
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__}: {error} ({where.filename.rsplit('/', 1)[-1]}:{where.lineno})"
+
+
+def at_once(orders: Sequence[Sequence[Case]]) -> list[dict[str, _Results | str]]:
+    """What each thread gets of its programs; all begin together."""
+    found: list[dict[str, _Results | str]] = [{} for _ in orders]
+    ready = threading.Barrier(len(orders))
+
+    def work(place: int) -> None:
+        ready.wait()
+        for case in orders[place]:
+            found[place][case.name] = attempt(case)
+
+    threads = [threading.Thread(target=work, args=(place,), daemon=True) for place in range(len(orders))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def faults(seed: int, number: int) -> Iterator[str]:
+    """What is wrong with the programs of a batch."""
+    drawn = random.Random(f"{seed} {number} threads")
+    programs = cases(seed, number, drawn)
+    count, is_same_order = drawn.randint(2, 5), drawn.random() < 0.5
+    orders = [programs if is_same_order else drawn.sample(programs, len(programs)) for _ in range(count)]
+    sys.setswitchinterval(drawn.choice(_TURNS_SECONDS))
+    found = at_once(orders)
+    for case in programs:
+        alone = attempt(case)
+        for place, results in enumerate(found):
+            if results[case.name] != alone:
+                yield f"{case.name}, thread {place} of {count}: {_told(results[case.name], alone)}"
+
+
+def _told(actual: _Results | str, alone: _Results | str) -> str:
+    if isinstance(actual, str) or isinstance(alone, str):
+        told = [x if isinstance(x, str) else "results" for x in (actual, alone)]
+        return f"{told[0]}, where one thread alone gives {told[1]}"
+    wrong = [name for name in alone if actual.get(name) != alone[name]]
+    return f"{', '.join(wrong)}: other bits than one thread alone gives"
+
+
+def main() -> None:
+    """The process."""
+    for fault in faults(int(sys.argv[1]), int(sys.argv[2])):
+        print(" ".join(fault.split()), flush=True)
+
+
+if __name__ == "__main__":
+    main()

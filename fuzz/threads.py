@@ -1,0 +1,61 @@
+"""``python -m fuzz.threads``: programs that several threads compile and run at once give what one thread gives.
+
+Each batch of programs has a process of its own, since what is loaded, measured or made at the first use is made once a
+process. Two to five threads begin together; each reads, compiles and runs all programs in an order of its own, or all
+in the same one, so that they compile the same program at once. The threads take turns after a time that is drawn, down
+to a microsecond. Every third batch goes through JAX. Afterwards one thread does the same, and all results must have the
+same bits::
+
+    python -m fuzz.threads --seed 7 --seconds 60
+    python -m fuzz.threads --seed 7 --number 12        one batch of programs
+
+The exit status is 1 where a program fails, differs, or is not done in time.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from fuzz.support import numbered
+
+_LONGEST_SECONDS = 120.0
+# Options that are in force for this process are not what is tested.
+_OPTIONS = ("XLAKIT_TUNE", "XLAKIT_PLAIN", "XLAKIT_AS", "XLAKIT_CACHE")
+
+
+def judge(seed: int, number: int) -> str:
+    """What is wrong with the programs of a batch; empty where nothing is."""
+    command = [sys.executable, "-m", "fuzz.support.workers.threads_worker", str(seed), str(number)]
+    others = {name: value for name, value in os.environ.items() if name not in _OPTIONS}
+    with tempfile.TemporaryDirectory(prefix="threads-") as cache:
+        environment = {**others, "JAX_PLATFORMS": "xlakit"}
+        if number % 2:
+            # What programs share is compiled by the threads, too.
+            environment["XLAKIT_CACHE_DIR"] = cache
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=_LONGEST_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return f"not done in {_LONGEST_SECONDS:.0f} s"
+    if done.stdout:
+        return done.stdout.splitlines()[0]
+    return f"ended with {done.returncode}: {' '.join(done.stderr.split())[-400:]}" if done.returncode else ""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    options = numbered.parser("fuzz.threads", __doc__ or "", 200).parse_args(arguments)
+
+    def fault_of(number: int) -> str:
+        return judge(options.seed, number)
+
+    return numbered.run("fuzz.threads", numbered.entries(options, fault_of), options.seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""Programs that several threads compile at once: what differs from one thread's results, fails or hangs is told."""
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+import xlakit
+from fuzz import threads
+from fuzz.support.workers import threads_worker
+from fuzz.support.workers.threads_worker import Case
+
+pytest.importorskip("jax")
+
+_ROOT = Path(xlakit.__file__).parents[1]
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_batch_has_no_fault(monkeypatch, number):
+    monkeypatch.setenv("PYTHONPATH", str(_ROOT))
+    assert threads.judge(3, number) == ""
+
+
+def test_every_third_batch_goes_through_jax():
+    names = [case.name for case in threads_worker.cases(1, 2, random.Random(0))]
+    assert names == ["JAX program 6", "JAX program 7", "JAX program 8"]
+
+
+def test_threads_have_all_programs_to_run():
+    cases = [Case(name, lambda name=name: {"0": name.encode()}) for name in "abc"]
+    found = threads_worker.at_once([cases, cases[::-1]])
+    assert found == [{name: {"0": name.encode()} for name in "abc"}] * 2
+
+
+def _counting(results):
+    """A program that gives the first of some results to its first run, and so on, or raises it."""
+    left = list(results)
+
+    def run():
+        result = left.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return {"0": result}
+
+    return [Case("counting", run)]
+
+
+@pytest.mark.parametrize(
+    "results, told",
+    [
+        ([b"1", b"1", b"1"], []),
+        ([b"1", b"2", b"1"], ["0: other bits than one thread alone gives"]),
+        ([b"1", KeyError("x"), b"1"], ["KeyError: 'x', where one thread alone gives results"]),
+    ],
+)
+def test_what_differs_is_told(monkeypatch, results, told):
+    cases = _counting(results)
+    monkeypatch.setattr(threads_worker, "cases", lambda *_: cases)
+    # A seed for which there are two threads.
+    number = next(n for n in range(100) if random.Random(f"0 {n} threads").randint(2, 5) == 2)
+    found = [re.sub(r" [(]\S+[)]", "", fault.split(": ", 1)[1]) for fault in threads_worker.faults(0, number)]
+    assert found == told
+
+
+def test_a_process_that_ends_early_or_hangs_is_told(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(_ROOT))
+    monkeypatch.setattr(threads.sys, "executable", "false")
+    assert threads.judge(0, 0) == "ended with 1: "
+    monkeypatch.setattr(threads, "_LONGEST_SECONDS", 0.0)
+    assert threads.judge(0, 0) == "not done in 0 s"
