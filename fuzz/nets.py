@@ -78,7 +78,7 @@ NETS: tuple[Net, ...] = (
     _net("jax-layouts", "fuzz.jax_programs --layouts", 1, "the same with arrays in other orders of dimensions"),
     _net("jax-sharded", "fuzz.jax_programs --sharded", 3, "results of JAX programs are split as on jaxlib's CPU"),
     _net("cached", "fuzz.cached", 6, "tuned JAX programs run again from the compile cache by other processes"),
-    _net("threads", "fuzz.threads", 4, "programs that several threads compile and run at once"),
+    _net("threads", "fuzz.threads", 5, "programs that several threads compile and run at once"),
     _net("compile-time", "fuzz.compile_time --quick", 4, "compiling takes time in proportion to a program's length"),
 )
 
