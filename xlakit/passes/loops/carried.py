@@ -21,7 +21,7 @@ from xlakit.passes.analysis.loops import (
 )
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext, is_fixed
-from xlakit.passes.simplify.common_subexpressions import operation_key
+from xlakit.passes.simplify.common_subexpressions import instruction_key
 
 
 class WhileElements(LoopPass):
@@ -164,7 +164,7 @@ def _values(loop: Loop, first: Sequence[int]) -> list[object]:
             operands = [names[o] for o in instruction.operands]
             if isinstance(instruction.op, Commutative):
                 operands.sort()
-            key = (instruction.op.opcode, operation_key(instruction), tuple(operands), instruction.shape)
+            key = instruction_key(instruction, tuple(operands))
         names[instruction] = known.setdefault(key, len(known))
     given = [loop.given(i) for i in range(loop.count)]
     return [i if g is None else names[g] for i, g in enumerate(given)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
@@ -10,9 +10,6 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.traits import Commutative, Distinct
 from xlakit.ops.data import Constant
 from xlakit.passes.core.framework import ComputationPass, PassContext, is_fixed, with_callees
-
-# Each of these has a value of its own, or marks a position in the program, though it has no effect.
-
 
 # The bits of constants of more bytes than this are not compared.
 _LARGE_CONSTANT = 1 << 20
@@ -85,7 +82,12 @@ def _key(x: Instruction) -> object:
     operands = x.operands
     if isinstance(x.op, Commutative) and id(operands[0]) > id(operands[1]):
         operands = operands[::-1]
-    return (x.op.opcode, operation_key(x), operands, x.shape, _annotation_key(x.annotations))
+    return instruction_key(x, operands)
+
+
+def instruction_key(x: Instruction, operands: Hashable) -> Hashable:
+    """What an instruction does, given what its operands are; it may be told apart by annotations alone."""
+    return (x.op.opcode, _operation_key(x), operands, x.shape, _annotation_key(x.annotations))
 
 
 def _annotation_key(annotations: Annotations) -> object:
@@ -95,7 +97,7 @@ def _annotation_key(annotations: Annotations) -> object:
     return (annotations.sharding, annotations.frontend_attributes, annotations.backend_config)
 
 
-def operation_key(x: Instruction) -> Any:
+def _operation_key(x: Instruction) -> Any:
     """What an instruction does to its operands; equal for equal operations."""
     if isinstance(x.op, Constant) and x.shape.is_array and x.shape.byte_size > _LARGE_CONSTANT:
         return id(x.op.literal.array)
@@ -107,12 +109,8 @@ def _signature(computation: Computation) -> object:
     numbers = {instruction: number for number, instruction in enumerate(computation.instructions)}
     steps = tuple(
         (
-            i.op.opcode,
-            operation_key(i),
-            tuple([numbers[o] for o in i.operands]),
+            instruction_key(i, tuple([numbers[o] for o in i.operands])),
             tuple([numbers[p] for p in i.control_predecessors]),
-            i.shape,
-            _annotation_key(i.annotations),
         )
         for i in computation.instructions
     )
