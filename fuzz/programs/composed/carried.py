@@ -195,6 +195,22 @@ def _called(frame: Frame, state: State) -> State:
     return elements(xla.call(frame.builder, body, [*state, frame.counter()]))
 
 
+def _solved(frame: Frame, state: State) -> State:
+    """Triangular systems are solved by calls of LAPACK, which their configuration alone tells apart."""
+    found = list(state)
+    for place, own in enumerate(state):
+        if is_real(own) and own.shape.num_elements > 1:
+            rows, triangle = own.shape.dimensions[0], frame.chance.one_of([76, 85])
+            matrix = frame.spread(frame.scalar(xla.F32, 1), (rows, rows))
+            right = xla.reshape(xla.convert_element_type(own, xla.F32), (rows, own.shape.num_elements // rows))
+            config = f"{{diag = 85 : ui8, side = 76 : ui8, trans_x = 78 : ui8, uplo = {triangle} : ui8}}"
+            given = [matrix, frame.small(right)]
+            solved = xla.custom_call(frame.builder, "lapack_strsm_ffi", given, right.shape, opaque=config)
+            small = xla.reshape(frame.small(solved), own.shape.dimensions)
+            found[place] = xla.convert_element_type(small, kind_of(own))
+    return found
+
+
 def _same(frame: Frame, state: State) -> State:
     return list(state)
 
@@ -203,7 +219,7 @@ Move = Callable[[Frame, State], State]
 MOVES: tuple[Move, ...] = (
     _permuted, _permuted, _repeated, _crosswise, _crosswise, _crosswise, _ordered, _shifted, _stepped, _stepped,
     _stepped, _stepped, _stepped, _where, _where, _branched, _branched, _branched, _unseen, _unseen, _nested,
-    _scanned, _called, _same,
+    _scanned, _called, _solved, _same,
 )  # fmt: skip
 
 
