@@ -6,21 +6,19 @@ from xlakit.cpu.compile import Code
 from xlakit.cpu.kernels import common_families
 from xlakit.cpu.kernels.shared.common_code import PREFIX
 from xlakit.cpu.llvm import Effort, engine
-from xlakit.data.shape import Shape
 from xlakit.execution.analysis import Holder, MemoryAnalysis
 from xlakit.ir.instruction import HloModule
 from xlakit.memory.assignment import BufferSlice, Space
 from xlakit.memory.timeline import ArenaUse
-from xlakit.memory.values import byte_size
 
 
 def analyze_memory(code: Code, code_bytes: int, in_place: tuple[tuple[int, int], ...]) -> MemoryAnalysis:
     """The memory of a program; ``code_bytes`` is the size of its machine code."""
     entry = code.module.entry
-    arguments = sum(map(_bytes, (p.shape for p in entry.parameters)))
-    results = _arrays(entry.root.shape)
-    aliased = sum(byte_size(results[result]) for result, _ in in_place)
-    output = _bytes(entry.root.shape)
+    arguments = sum(p.shape.byte_size for p in entry.parameters)
+    results = [leaf for _, leaf in entry.root.shape.leaves() if leaf.is_array]
+    aliased = sum(results[result].byte_size for result, _ in in_place)
+    output = entry.root.shape.byte_size
     return MemoryAnalysis(
         arguments,
         output,
@@ -47,14 +45,6 @@ def _holder(module: HloModule, own: BufferSlice) -> Holder:
     if instruction is None:
         return Holder(value.name, "buffer", own.size, None)
     return Holder(value.name, instruction.opcode, own.size, module.location_of(instruction))
-
-
-def _arrays(shape: Shape) -> list[Shape]:
-    return [leaf for _, leaf in shape.leaves() if leaf.is_array]
-
-
-def _bytes(shape: Shape) -> int:
-    return sum(map(byte_size, _arrays(shape)))
 
 
 def llvm_ir(code: Code, *, optimized: bool) -> str:

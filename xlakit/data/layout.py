@@ -6,6 +6,7 @@ text carries today (tiles, element size, memory space, ...) are kept through rou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
 # A tile dimension that is merged into its neighbor; it prints as "*".
 COMBINED_DIMENSION = -(2**63)
+
+
+def row_major_strides(sizes: Sequence[int]) -> tuple[int, ...]:
+    """The distances, in elements, between neighbors along each dimension."""
+    return tuple(math.prod(sizes[d + 1 :]) for d in range(len(sizes)))
 
 
 @constructing

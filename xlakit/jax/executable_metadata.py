@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -67,7 +66,7 @@ class ExecutableMetadata:
             tuple(map(minor_to_major, program.parameters)),
             tuple(
                 Result(
-                    TYPE_NUMBERS[s.element_type], tuple(s.dimensions), bytes_of(s), _memory_kind(s), minor_to_major(s)
+                    TYPE_NUMBERS[s.element_type], tuple(s.dimensions), s.byte_size, _memory_kind(s), minor_to_major(s)
                 )
                 for s in leaves
             ),
@@ -109,10 +108,10 @@ def _donated(module: HloModule, in_place: Sequence[tuple[int, int]]) -> set[int]
     paired = {entry.output_index for entry in module.input_output_alias}
     leaves = enumerate(module.program_shape.result.leaves())
     written = {result for result, _ in in_place}
-    remaining = [bytes_of(leaf) for n, (index, leaf) in leaves if index not in paired and n not in written]
+    remaining = [leaf.byte_size for n, (index, leaf) in leaves if index not in paired and n not in written]
     donated = {entry.parameter_number for entry in module.input_output_alias} | {argument for _, argument in in_place}
     for number in sorted({entry.parameter_number for entry in module.buffer_donor} - donated):
-        size = bytes_of(module.program_shape.parameters[number])
+        size = module.program_shape.parameters[number].byte_size
         if size in remaining:
             remaining.remove(size)
             donated.add(number)
@@ -123,8 +122,3 @@ def _memory_kind(shape: Shape) -> str:
     """The kind of memory that the layout of a result names; an unknown memory space means the device's memory."""
     space = shape.layout.memory_space if shape.layout is not None else 0
     return next((kind for kind, number in MEMORY_SPACES.items() if number == space), MEMORY_KINDS[0])
-
-
-def bytes_of(shape: Shape) -> int:
-    """The size of an array in bytes; 0 for a token."""
-    return 0 if shape.is_token else math.prod(shape.dimensions) * shape.element_type.dtype.itemsize

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlakit.jax.devices import MEMORY_KINDS
-from xlakit.jax.executable_metadata import ExecutableMetadata, bytes_of
+from xlakit.jax.executable_metadata import ExecutableMetadata
 from xlakit.jax.named_values import NamedFloats
 from xlakit.jax.native.records import EXECUTABLE, RESULT, layout_number
 from xlakit.jax.records import Words, keep_for_ever, words_of
@@ -212,7 +212,7 @@ def _arrays(table: int, shapes: Sequence[Shape]) -> list[Array | None]:
 def _array_at(address: int, shape: Shape) -> Array | None:
     if shape.is_token:
         return None
-    size, dtype = bytes_of(shape), shape.element_type.dtype
+    size, dtype = shape.byte_size, shape.element_type.dtype
     if not size:
         return np.empty(shape.dimensions, dtype)
     memory: Any = (ctypes.c_uint8 * size).from_address(address)

@@ -73,11 +73,6 @@ def leaves(tree: Tree) -> list[HloValue]:
     return [leaf for part in tree or () for leaf in leaves(part)]
 
 
-def byte_size(shape: Shape) -> int:
-    """How many bytes an array takes in memory."""
-    return shape.num_elements * shape.element_type.byte_width
-
-
 def new_values(
     shape: Shape,
     instruction: Instruction,
@@ -89,4 +84,4 @@ def new_values(
     if shape.is_tuple:
         parts = enumerate(shape.tuple_shapes)
         return tuple(new_values(part, instruction, kind, (*index, number), suffix) for number, part in parts)
-    return HloValue(kind, byte_size(shape), instruction, index, suffix=suffix) if shape.is_array else None
+    return HloValue(kind, shape.byte_size, instruction, index, suffix=suffix) if shape.is_array else None

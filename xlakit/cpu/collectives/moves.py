@@ -9,7 +9,6 @@ from xlakit.cpu.collectives.tiles import Members, RowsInArray, Tiles, move_rows,
 from xlakit.cpu.llvm import I8, Module, Value
 from xlakit.cpu.loops.emit.kernel import Phase, joined
 from xlakit.data.shape import Shape
-from xlakit.memory.values import byte_size
 from xlakit.passes.analysis.cost_model import cost_model
 
 
@@ -64,7 +63,7 @@ def all_to_all(module: Module, name: str, shape: Shape, dimension: int, count: i
 
 def all_to_all_of_tuples(module: Module, name: str, shape: Shape, count: int) -> Phase:
     """Member i gets operand i of each member."""
-    tiles = Tiles(1, byte_size(shape))
+    tiles = Tiles(1, shape.byte_size)
 
     def body(members: Members, task: Value) -> None:
         sender, rest = task.integer("urem", count), task.integer("udiv", count)
@@ -84,7 +83,7 @@ def fetch(module: Module, name: str, shapes: Sequence[Shape], count: int | None)
 
 
 def _fetched(module: Module, name: str, shape: Shape, number: int, arrays: int, count: int | None) -> Phase:
-    tiles = Tiles(1, byte_size(shape))
+    tiles = Tiles(1, shape.byte_size)
 
     def body(members: Members, tile: Value) -> None:
         fn = members.fn

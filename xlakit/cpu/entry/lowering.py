@@ -15,7 +15,7 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Array
 from xlakit.memory.dataflow import Dataflow
 from xlakit.memory.steps import ConditionalStep, HostStep, KernelStep, RandomStep, Step, StepProgram, WhileStep
-from xlakit.memory.values import HloValue, Tree, ValueKind, byte_size, leaves, new_values
+from xlakit.memory.values import HloValue, Tree, ValueKind, leaves, new_values
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.data import (
     AddDependency,
@@ -103,7 +103,7 @@ class Lowering:
         if isinstance(op, AfterAll):
             return None
         if isinstance(op, RngGetAndUpdateState):
-            state = HloValue(ValueKind.INSTRUCTION, byte_size(instruction.shape), instruction)
+            state = HloValue(ValueKind.INSTRUCTION, instruction.shape.byte_size, instruction)
             steps.append(RandomStep(instruction, state, op.delta))
             return state
         if isinstance(op, Call):
@@ -136,7 +136,7 @@ class Lowering:
             return None
         self._constants.append(literal.array)
         number = len(self._constants) - 1
-        return HloValue(ValueKind.CONSTANT, byte_size(literal.shape), instruction, index, number)
+        return HloValue(ValueKind.CONSTANT, literal.shape.byte_size, instruction, index, number)
 
     # -- steps -----------------------------------------------------------------------------------
 

@@ -118,16 +118,12 @@ def _state(fn: Function, ordering: str = "seq_cst") -> Value:
     return fn.atomic_load(I64, fn.address("pool"), ordering)
 
 
-def _minimum(fn: Function, a: Value, b: Value) -> Value:
-    return fn.select(a < b, a, b)
-
-
 def _emit_wake_children(module: Module) -> None:
     """``wake_children(i64 number, i64 participants)``: those below a seat in the tree."""
     fn = module.function("wake_children", VOID, [I64, I64])
     number, participants = fn.parameters
     first = number * 2 + 1
-    with fn.loop(first, _minimum(fn, first + 2, participants)) as children:
+    with fn.loop(first, (first + 2).smin(participants)) as children:
         waiting.wake(fn, _parking_slot(fn, children.index))
     fn.ret()
 
@@ -213,7 +209,7 @@ def _emit_work(module: Module) -> None:
 
         with fn.while_((claim(),), lambda chunk, end=end: chunk.carried[0] < end) as chunk:
             begin = chunk.carried[0] * grain
-            fn.call_pointer(function, VOID, table, begin, _minimum(fn, begin + grain, tasks))
+            fn.call_pointer(function, VOID, table, begin, (begin + grain).smin(tasks))
             with fn.if_(fn.call("is_cancelled", I1), likely=False), fn.loop(0, participants) as other:
                 left = _seat(fn, other.index)
                 fn.atomic_store(_SEAT.load(fn, left, "end"), _SEAT.at(fn, left, "next"))
@@ -349,7 +345,7 @@ def _emit_alone(module: Module) -> None:
     with fn.while_(start, lambda iteration: (iteration.carried[0] < tasks) & ~iteration.carried[3]) as iteration:
         begin, length, then, _ = iteration.carried
         left = tasks - begin
-        end = begin + _minimum(fn, length, left)
+        end = begin + length.smin(left)
         fn.call_pointer(function, VOID, table, begin, end)
         now = waiting.clock(fn)
         short = ((now - then) < _ALONE_NANOSECONDS) & (length < left)
@@ -366,7 +362,7 @@ def _emit_parallel(module: Module) -> None:
     fn.return_if((tasks <= 0) | fn.call("has_stopped", I1))
     grain = fn.select(grain < 1, one, grain)
     mine = thread_state(fn)
-    wanted = _minimum(fn, (tasks + grain - 1) // grain, fn.call("xlakit_thread_count", I64))
+    wanted = ((tasks + grain - 1) // grain).smin(fn.call("xlakit_thread_count", I64))
     may_share = (wanted > 1) & THREAD.load(fn, mine, "busy").eq(0)
     owner = _POOL.at(fn, pool, "owner")
     (owned,) = fn.if_else(may_share, lambda: (fn.compare_exchange(owner, zero, one)[1],), lambda: (fn.constant(I1, 0),))
@@ -374,7 +370,7 @@ def _emit_parallel(module: Module) -> None:
     def share() -> tuple[Value]:
         with fn.if_(_field(fn, "workers") < wanted - 1, likely=False):
             fn.call("grow", VOID, wanted - 1)
-        participants = _minimum(fn, wanted, _field(fn, "workers") + 1)
+        participants = wanted.smin(_field(fn, "workers") + 1)
         THREAD.store(fn, mine, "busy", one)
         fn.call("run_job", VOID, function, table, tasks, grain, participants)
         THREAD.store(fn, mine, "busy", zero)
@@ -398,7 +394,7 @@ def _emit_thread_count(module: Module) -> None:
     fn = module.function("xlakit_thread_count", I64, [], external=True)
     limit = THREAD.load(fn, thread_state(fn), "limit")
     count = fn.select(limit.eq(0), _field(fn, "threads"), limit)
-    fn.ret(_minimum(fn, count, fn.i64(MAX_THREADS)))
+    fn.ret(count.smin(MAX_THREADS))
 
 
 def _emit_reset(module: Module) -> None:

@@ -135,21 +135,21 @@ class _Conversion:
         if found is None:
             draft = self._draft()
             (region,) = self._functions[name].regions
-            for index, (type, at) in enumerate(zip(region.types, region.locations, strict=True)):
-                annotations = self._locations.annotations(at)
-                made = draft.parameter(index, self.code.type(type), annotations, f"Arg_{index}")
-                draft.define(region.first_argument + index, made)
+            self._define_parameters(draft, region)
             found = self._of_functions[name] = self._finished(draft, name, region)
         return found
 
     def applied(self, region: Region) -> Computation:
         """The computation of a region that is applied to single elements."""
         draft = self._draft()
+        self._define_parameters(draft, region)
+        return self._finished(draft, self._region_name(), region)
+
+    def _define_parameters(self, draft: Draft, region: Region) -> None:
         for index, (type, at) in enumerate(zip(region.types, region.locations, strict=True)):
             annotations = self._locations.annotations(at)
             made = draft.parameter(index, self.code.type(type), annotations, f"Arg_{index}")
             draft.define(region.first_argument + index, made)
-        return self._finished(draft, self._region_name(), region)
 
     def _region_name(self) -> str:
         self._regions += 1

@@ -8,7 +8,7 @@ from xlakit.errors import XlakitError
 from xlakit.memory.assignment import BufferSlice, Space
 from xlakit.memory.checker.faults import MemoryPlanError
 from xlakit.memory.checker.memory import ALIGNMENT, Doer, Lines, Slice
-from xlakit.memory.checker.values import ConstantValues, arrays, bytes_of, new_tree
+from xlakit.memory.checker.values import ConstantValues, arrays, new_tree
 from xlakit.memory.checker.walk import IsIdentity, Refusal, Walk
 from xlakit.memory.plan import MemoryPlan
 from xlakit.memory.values import HloValue
@@ -57,7 +57,7 @@ class _Check:
         united = dict(donations)
         results = [shape for _, shape in entry.root.shape.leaves() if shape.is_array]
         for number, shape in enumerate(results):
-            self._lines.add("result", number, bytes_of(shape))
+            self._lines.add("result", number, shape.byte_size)
             if number in united:
                 self._lines.donate(united[number], number)
 

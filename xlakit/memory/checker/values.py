@@ -48,12 +48,7 @@ def new_tree(shape: Shape, instruction: Instruction, what: str = "", path: tuple
     """New values of a shape."""
     if shape.is_tuple:
         return tuple(new_tree(s, instruction, what, (*path, i)) for i, s in enumerate(shape.tuple_shapes))
-    return Value(bytes_of(shape), instruction, path, what) if shape.is_array else None
-
-
-def bytes_of(shape: Shape) -> int:
-    """The bytes of an array."""
-    return shape.num_elements * shape.element_type.byte_width
+    return Value(shape.byte_size, instruction, path, what) if shape.is_array else None
 
 
 class ConstantValues:

@@ -6,6 +6,7 @@ operands' elements lie.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from xlakit.ir.instruction import Instruction
@@ -258,17 +259,10 @@ def sink_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
             return None
     if not wide or (pattern is None and not any(o.shape.dimensions for o in x.operands)):
         return None
-    if x.shape.num_elements <= _count(sizes):
+    if x.shape.num_elements <= math.prod(sizes):
         return None
     narrow = make.on(x, *(_narrowed(o, sizes, make) for o in x.operands))
     return make.broadcast(narrow, wide, pattern or ())
-
-
-def _count(sizes: Sequence[int]) -> int:
-    count = 1
-    for size in sizes:
-        count *= size
-    return count
 
 
 def _narrowed(operand: Instruction, sizes: tuple[int, ...], make: Rewriter) -> Instruction:

@@ -8,6 +8,7 @@ coarser forms are tried: for two axes the first of them.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -120,7 +121,7 @@ class Spreading:
         """Spread to each value what fits into it; gives the nodes that changed."""
         members = self._members(tie)
         largest = {
-            factor: max(_count(self._sizes[node]) for node, dims in members if self._has(node, dims, factor, split))
+            factor: max(math.prod(self._sizes[node]) for node, dims in members if self._has(node, dims, factor, split))
             for factor, split in wanted.items()
         }
         changed: dict[int, None] = {}
@@ -170,13 +171,6 @@ class Spreading:
             return False
         self._tilings[node] = after
         return True
-
-
-def _count(sizes: tuple[int, ...]) -> int:
-    count = 1
-    for size in sizes:
-        count *= size
-    return count
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from xlakit.cpu.kernels.gemm.dot import strides_of
+from xlakit.data.layout import row_major_strides
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
@@ -109,7 +109,11 @@ class Geometry:
 def convolution_geometry(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> Geometry:
     """What a convolution of row-major arrays of static shapes does."""
     numbers = op.dim_labels
-    left, right, out = strides_of(lhs), strides_of(rhs), strides_of(result)
+    left, right, out = (
+        row_major_strides(lhs.dimensions),
+        row_major_strides(rhs.dimensions),
+        row_major_strides(result.dimensions),
+    )
     batch, inputs = numbers.input_batch_dimension, numbers.kernel_input_feature_dimension
     feature = numbers.kernel_output_feature_dimension
     count = max(op.feature_group_count, op.batch_group_count)

@@ -11,6 +11,7 @@ from xlakit.cpu.kernels.shared.engine import Engine, stored_as_packed, to_packed
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.scalars.memory import memory_type
+from xlakit.data.layout import row_major_strides
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 from xlakit.options import knob, times
@@ -54,7 +55,7 @@ class Padded:
     def strides(self) -> tuple[int, ...]:
         """The strides of the copy, within a group."""
         sizes = (*self.padded[:-1], self.padded[-1] // self.groups)
-        return tuple(math.prod(sizes[d + 1 :]) for d in range(len(sizes)))
+        return row_major_strides(sizes)
 
     @property
     def group_stride(self) -> int:

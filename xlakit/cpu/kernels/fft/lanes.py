@@ -14,7 +14,7 @@ import numpy as np
 
 from xlakit.cpu.kernels.fft.butterfly import Point, butterfly
 from xlakit.cpu.kernels.fft.plan import convolution_length, is_smooth, radices
-from xlakit.cpu.kernels.fft.tables import Tables, chirp, chirp_spectrum, roots, symbol
+from xlakit.cpu.kernels.fft.tables import Tables, chirp, chirp_spectrum, pair_at, roots, symbol
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Effort, Function, Module, Type, Value, vector
 from xlakit.cpu.llvm.promises import CONTRACTS, NO_INLINE
@@ -46,8 +46,7 @@ def store_point(fn: Function, point: Point, memory: Value, index: Value | int) -
 
 def splat_point(fn: Function, part: Type, lanes: int, table: Value, index: Value | int) -> Point:
     """Entry ``index`` of a table of pairs, the same in all lanes."""
-    pair = fn.at(table, part, index * 2)
-    real, imag = fn.load(part, pair), fn.load(part, fn.at(pair, part, 1))
+    real, imag = pair_at(fn, part, table, index)
     return fn.splat(real, lanes), fn.splat(imag, lanes)
 
 

@@ -46,6 +46,12 @@ def chirp_spectrum(n: int, length: int) -> Complex:
     return np.asarray(scipy.fft.fft(padded), np.clongdouble) / length
 
 
+def pair_at(fn: Function, part: Type, table: Value, index: Value | int) -> tuple[Value, Value]:
+    """A complex number of a table of pairs."""
+    pair = fn.at(table, part, index * 2)
+    return fn.load(part, pair), fn.load(part, fn.at(pair, part, 1))
+
+
 class Tables:
     """Puts tables into the module of a function, each once."""
 
@@ -103,12 +109,8 @@ class LongRoots:
 
     def low(self, number: Value) -> tuple[Value, Value]:
         """The root of a number below ``2^BITS``, or of any number where the table is short."""
-        return self._load(self._low, number)
+        return pair_at(self._fn, self._part, self._low, number)
 
     def high(self, number: Value) -> tuple[Value, Value]:
         """The root of ``number * 2^BITS``."""
-        return self._load(self._high, number)
-
-    def _load(self, table: Value, number: Value) -> tuple[Value, Value]:
-        pair = self._fn.at(table, self._part, number * 2)
-        return self._fn.load(self._part, pair), self._fn.load(self._part, self._fn.at(pair, self._part, 1))
+        return pair_at(self._fn, self._part, self._high, number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from xlakit import machine
@@ -16,6 +15,7 @@ from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
 from xlakit.cpu.kernels.shared.engine import Engine, choose_engine
 from xlakit.cpu.llvm import Function, Module
+from xlakit.data.layout import row_major_strides
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
@@ -70,14 +70,14 @@ def dot_product(
     op: Contraction, lhs: Shape, rhs: Shape, result: Shape, strides: Sequence[int] | None = None
 ) -> Product:
     """The matrix product that a dot is; ``strides`` are those of its result if that is not row-major."""
-    left, right = strides_of(lhs), strides_of(rhs)
+    left, right = row_major_strides(lhs.dimensions), row_major_strides(rhs.dimensions)
     if result.element_type.is_complex is False:
         # Real results of complex operands depend on the real parts only.
         lhs, left = real_parts(lhs, left)
         rhs, right = real_parts(rhs, right)
     if result.element_type is PrimitiveType.PRED and (lhs.element_type.is_complex or rhs.element_type.is_complex):
         raise DeclinedError("a dot of complex numbers has no result of type pred")
-    out = strides_of(result) if strides is None else strides
+    out = row_major_strides(result.dimensions) if strides is None else strides
     lhs_free = free_dimensions(lhs.rank, op.lhs_batch_dims, op.lhs_contracting_dims)
     rhs_free = free_dimensions(rhs.rank, op.rhs_batch_dims, op.rhs_contracting_dims)
     batch: Dims = []
@@ -119,12 +119,6 @@ def make_product(
         direction(columns, 1),
         (direction(batch, 0), direction(batch, 1), direction(batch, 2)),
     )
-
-
-def strides_of(shape: Shape) -> tuple[int, ...]:
-    """Row-major strides, in elements."""
-    sizes = shape.dimensions
-    return tuple(math.prod(sizes[d + 1 :]) for d in range(len(sizes)))
 
 
 def real_parts(shape: Shape, strides: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]]:

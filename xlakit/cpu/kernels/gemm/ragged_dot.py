@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from xlakit.cpu.kernels.gemm.dot import Dims, make_product, merged, real_parts, strides_of
+from xlakit.cpu.kernels.gemm.dot import Dims, make_product, merged, real_parts
 from xlakit.cpu.kernels.gemm.driver import GemmEmitter
 from xlakit.cpu.kernels.gemm.gemm import plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
@@ -22,6 +22,7 @@ from xlakit.cpu.llvm import I64, PTR, VOID, Function, Loop, Module, Value
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.cpu.scalars import constant, load, memory_type, store
 from xlakit.cpu.scalars.memory import as_real
+from xlakit.data.layout import row_major_strides
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
@@ -84,7 +85,7 @@ def _plan(instruction: Instruction) -> _Plan:
         return _Plan("batches", product, plan_gemm(product), groups, lhs.dimensions[ragged], after)
     if ragged in op.lhs_contracting_dims:
         # The groups come first, and all of them see the same operands.
-        out = strides_of(instruction.shape)
+        out = row_major_strides(instruction.shape.dimensions)
         batch: Dims = [(groups.count, (0, 0, out[0])), *sides.batch(1)]
         position = op.lhs_contracting_dims.index(ragged)
         order = [p for p in range(len(op.lhs_contracting_dims)) if p != position]
@@ -117,12 +118,12 @@ class _Sides:
 
     def __init__(self, op: RaggedDot, lhs: Shape, rhs: Shape, result: Shape) -> None:
         self._op = op
-        self._left, self.right = strides_of(lhs), strides_of(rhs)
+        self._left, self.right = row_major_strides(lhs.dimensions), row_major_strides(rhs.dimensions)
         if not result.element_type.is_complex:
             # Of complex operands, real results see the real parts.
             lhs, self._left = real_parts(lhs, self._left)
             rhs, self.right = real_parts(rhs, self.right)
-        self._out = strides_of(result)
+        self._out = row_major_strides(result.dimensions)
         self._lhs, self._rhs, self._kind = lhs, rhs, result.element_type
         self.free = free_dimensions(lhs.rank, op.lhs_batch_dims, op.lhs_contracting_dims)
         self._columns = free_dimensions(rhs.rank, op.rhs_batch_dims, op.rhs_contracting_dims, op.rhs_group_dims)

@@ -12,11 +12,12 @@ from xlakit.cpu.kernels.conv.convolution import plan_convolution
 from xlakit.cpu.kernels.conv.pad import Padded
 from xlakit.cpu.kernels.gemm.blas_choice import has_faster_blas
 from xlakit.cpu.kernels.gemm.blas_tasks import fits_blas
-from xlakit.cpu.kernels.gemm.dot import dot_product, plan_product, strides_of
+from xlakit.cpu.kernels.gemm.dot import dot_product, plan_product
 from xlakit.cpu.kernels.gemm.gemm import plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.operands import Direction
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
 from xlakit.cpu.kernels.shared.engine import stored_as_packed
+from xlakit.data.layout import row_major_strides
 from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
@@ -131,7 +132,7 @@ def _as_rows(product: Product, task_rows: int, task_columns: int) -> tuple[int, 
 def product_of(link: Link) -> Product:
     """The product of a dot; its result's strides are those of what is stored."""
     dot, stored = link.product, link.value
-    strides: Sequence[int] = strides_of(stored.shape)
+    strides: Sequence[int] = row_major_strides(stored.shape.dimensions)
     if stored is not dot:
         order = stored.op_as(Transpose).dimensions
         strides = [strides[order.index(d)] for d in range(len(order))]
@@ -245,4 +246,4 @@ def cut_second(whole: Product, rows: int, *, local: bool) -> Cut:
 def _runs(along: Direction) -> Direction:
     """The direction through a row of elements that has the same dimensions as another one."""
     sizes = [size for size, _ in along.dims]
-    return Direction(tuple((size, math.prod(sizes[n + 1 :])) for n, size in enumerate(sizes)))
+    return Direction(tuple(zip(sizes, row_major_strides(sizes), strict=True)))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from xlakit.cpu.loops.ir.cost import reducer_cost
 from xlakit.cpu.loops.ir.reducer import neutral_number, wide_kind
+from xlakit.data.layout import row_major_strides
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation, Instruction
@@ -149,17 +150,10 @@ def plan_scatter(instruction: Instruction) -> ScatterPlan:
     )
 
 
-def _strides(dimensions: Sequence[int]) -> list[int]:
-    strides = [1] * len(dimensions)
-    for d in range(len(dimensions) - 2, -1, -1):
-        strides[d] = strides[d + 1] * dimensions[d + 1]
-    return strides
-
-
 def _update_loops(
     op: Scatter, operand: Sequence[int], indices: Sequence[int], updates: Sequence[int]
 ) -> list[UpdateLoop]:
-    of_operand, of_indices, of_updates = _strides(operand), _strides(indices), _strides(updates)
+    of_operand, of_indices, of_updates = map(row_major_strides, (operand, indices, updates))
     scatter_dims = [d for d in range(len(updates)) if d not in op.update_window_dims]
     index_dims = [d for d in range(len(indices)) if d != op.index_vector_dim]
     batching = dict(zip(op.scatter_indices_batching_dims, op.input_batching_dims, strict=True))
@@ -175,7 +169,7 @@ def _update_loops(
 def _window_loops(
     op: Scatter, operand: Sequence[int], indices: Sequence[int], updates: Sequence[int]
 ) -> tuple[list[WindowLoop], list[IndexPart]]:
-    of_operand, of_indices, of_updates = _strides(operand), _strides(indices), _strides(updates)
+    of_operand, of_indices, of_updates = map(row_major_strides, (operand, indices, updates))
     fixed = {*op.inserted_window_dims, *op.input_batching_dims}
     window_dims = [d for d in range(len(operand)) if d not in fixed]
     extents = {d: updates[u] for u, d in zip(op.update_window_dims, window_dims, strict=True)}

@@ -203,7 +203,7 @@ class _MergeSorter:
         source, target, (begin, end, width) = self._parameters(fn)
         with fn.while_([begin], lambda step: step.carried[0] < end) as step:
             (low,) = step.carried
-            middle, high = _smaller(fn, low + width, end), _smaller(fn, low + width * 2, end)
+            middle, high = (low + width).smin(end), (low + width * 2).smin(end)
             fn.call(self.merge, VOID, *source, *target, low, middle, middle, high, low)
             step.next(high)
         fn.ret()
@@ -218,7 +218,7 @@ class _MergeSorter:
         source, _, (begin, middle, end, count) = self._parameters(fn)
         rights = end - middle
         low = fn.select(count > rights, count - rights, fn.i64(0))
-        high = _smaller(fn, count, middle - begin)
+        high = count.smin(middle - begin)
         with fn.while_([low, high], lambda step: step.carried[0] < step.carried[1]) as step:
             low, high = step.carried
             probe = (low + high) >> 1
@@ -238,10 +238,6 @@ class _MergeSorter:
         arrays = [p for p in fn.parameters if p.type is PTR]
         count = len(self.kinds)
         return arrays[:count], arrays[count:], list(fn.parameters[len(arrays) :])
-
-
-def _smaller(fn: Function, a: Value, b: Value) -> Value:
-    return fn.select(a < b, a, b)
 
 
 def _as_stored(kind: PrimitiveType, bits: Value) -> Stored:
@@ -309,7 +305,7 @@ class _Parallel:
                 following = size * (loop.index + 1) // parts
                 wanted = fn.call(self.cut, I64, *source, begin, middle, end, following)
                 wanted = fn.select(wanted < left, left, wanted)
-                loop.next(left, _smaller(fn, wanted, left + (following - cut)), following)
+                loop.next(left, wanted.smin(left + (following - cut)), following)
             left, left_end, cut_end = loop.results
             cut = size * part // parts
             rights = (middle + (cut - left), middle + (cut_end - left_end))
@@ -372,4 +368,4 @@ class _Task:
     def range(self, begin: Value, size: int) -> tuple[Value, Value]:
         """Elements from ``begin`` on, as many as there are."""
         length = self.fn.i64(self.rows.plan.length)
-        return _smaller(self.fn, begin, length), _smaller(self.fn, begin + size, length)
+        return begin.smin(length), (begin + size).smin(length)

@@ -19,6 +19,7 @@ from xlakit.cpu.loops.ir.index import Affine, Node, Variable, linear, of
 from xlakit.cpu.loops.ir.space import Group, merged
 from xlakit.cpu.loops.ir.walking import indices_of
 from xlakit.cpu.loops.nests.rows import Plan, lanes_of_rows, write_row
+from xlakit.data.layout import row_major_strides
 from xlakit.dataclass import dataclass
 
 
@@ -63,7 +64,7 @@ Dims = Sequence[tuple[int, int]]
 
 def directions(dims: Sequence[Dims], sizes: Sequence[int], variables: Sequence[Sequence[Variable]]) -> Directions:
     """Of the variables of the dimensions of an array, those that steps of batch, row and column go over."""
-    strides = [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
+    strides = row_major_strides(sizes)
     found: list[tuple[Variable, ...]] = []
     for direction in dims:
         own: list[Variable] = []
