@@ -140,3 +140,33 @@ def test_control_dependencies_keep_them_apart():
         """
     )
     assert [len(i.operands) for i in collectives(combined(text))] == [1, 1]
+
+
+def test_arrays_that_are_sent_along_the_same_pairs_are_sent_at_once():
+    pairs = "source_target_pairs={{0,2},{2,1},{1,3}}"
+    text = f"""
+    HloModule m, replica_count=4
+    ENTRY e {{
+      x = f32[3] parameter(0)
+      y = s8[2,1] parameter(1)
+      a = f32[3] collective-permute(x), {pairs}
+      b = s8[2,1] collective-permute(y), {pairs}
+      other = f32[3] collective-permute(x), source_target_pairs={{{{0,1}}}}
+      z = f32[3] negate(a)
+      c = f32[3] collective-permute(z), {pairs}
+      i = s32[] constant(1)
+      at = (s32[]) tuple(i)
+      d = f32[3] collective-permute(x, other, at, at), {pairs}, slice_sizes={{{{2}}}}
+      ROOT r = (f32[3], s8[2,1], f32[3], f32[3], f32[3]) tuple(a, b, other, c, d) }}
+    """
+    made = collectives(combined(text), "collective-permute")
+    assert sorted(len(i.operands) for i in made) == [1, 1, 2, 4]
+    module = xla.HloModule.from_text(text)
+    given = [[np.float32([n, n + 0.5, -n]), np.int8([[n], [-n]])] for n in range(1, 5)]
+    expected = xla.compile(module, backend="interpreter").execute_replicated(given)
+    executable = xla.compile(module, backend="cpu", cache=False)
+    assert len(collectives(executable.optimized_module(), "collective-permute")) == 4
+    for run in (executable, xla.compile(combined(text), backend="interpreter")):
+        for own, right in zip(run.execute_replicated(given), expected, strict=True):
+            for a, b in zip(own, right, strict=True):
+                np.testing.assert_array_equal(a, b)

@@ -11,6 +11,7 @@ from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ops.communication.collective import Collective
+from xlakit.ops.communication.collective_moves import CollectivePermute
 from xlakit.ops.communication.collectives import AllGather, AllReduce, ReduceScatter
 from xlakit.options import knob
 from xlakit.passes.core.computation_builder import ComputationCloner
@@ -27,11 +28,13 @@ _MOST_BYTES = knob("combine_collectives.most_bytes", _most_bytes, 0, 1 << 40)
 # Each operand has code of its own.
 _MOST_OPERANDS = knob("combine_collectives.most_operands", 64, 3)
 
-_KINDS = (AllGather, AllReduce, ReduceScatter)
+_KINDS = (AllGather, AllReduce, CollectivePermute, ReduceScatter)
+# What may change places with another one: all devices do so alike.
+_COLLECTIVES = (Collective, CollectivePermute)
 
 
 class CombineCollectives(Pass):
-    """Replace small collectives of one kind in the same groups by one on all of their operands.
+    """Replace small collectives of one kind, in the same groups or along the same pairs, by one on all operands.
 
     ``all-reduce(a), all-reduce(b)`` is ``all-reduce(a, b)`` where neither needs the other's result; each element is
     combined in the same order as before. A collective stays on its side of each instruction with another effect: a
@@ -47,7 +50,7 @@ class CombineCollectives(Pass):
             _channel(i.op)
             for computation in module.computations
             for i in computation.instructions
-            if isinstance(i.op, Collective)
+            if isinstance(i.op, _COLLECTIVES)
         )
         if channels.total() < 2:
             return module
@@ -80,7 +83,9 @@ def _changed(computation: Computation, channels: Counter[Hashable], context: Pas
 def _common_of(instruction: Instruction, channels: Counter[Hashable]) -> Hashable:
     """What two collectives have in common that may be one; None for what stays as it is."""
     op = instruction.op
-    if type(op) not in _KINDS or not isinstance(op, Collective) or instruction.control_predecessors:
+    if not isinstance(op, _KINDS) or instruction.control_predecessors:
+        return None
+    if isinstance(op, CollectivePermute) and op.slice_sizes:
         return None
     shapes = [o.shape for o in instruction.operands]
     if any(not s.is_array or s.is_dynamic for s in shapes):
@@ -91,15 +96,15 @@ def _common_of(instruction: Instruction, channels: Counter[Hashable]) -> Hashabl
         return None
     annotations = instruction.annotations
     kind = dataclasses.replace(op, channel_id=None if channel is None else 0)
-    # Any arrays can be gathered together; those that are reduced have the type of the computation.
-    types = () if isinstance(op, AllGather) else tuple(s.element_type for s in shapes)
+    # Any arrays can be moved together; those that are reduced have the type of the computation.
+    types = () if isinstance(op, (AllGather, CollectivePermute)) else tuple(s.element_type for s in shapes)
     return kind, frozenset(types), annotations.frontend_attributes, annotations.backend_config
 
 
 def _is_fence(instruction: Instruction) -> bool:
     """Whether effects before it stay before it."""
     op = instruction.op
-    return op.can_have_effect and op.has_side_effect and not isinstance(op, Collective)
+    return op.can_have_effect and op.has_side_effect and not isinstance(op, _COLLECTIVES)
 
 
 def _groups(order: Sequence[Instruction], own: set[Instruction]) -> Iterator[list[Instruction]]:
