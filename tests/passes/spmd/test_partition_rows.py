@@ -2,17 +2,22 @@
 
 import numpy as np
 import pytest
-from split_programs import ROWS, collectives, module_of, run_split
+from split_programs import ROWS, WHOLE, X_ROWS, collectives, module_of, run_split
 
 import xlakit as xla
 
 BY_TWO = "{devices=[2,2]<=[4]}"
 SPLIT = "{devices=[4]<=[4]}"
+BY_X = "{devices=[2,2]<=[4] last_tile_dim_replicate}"
 SET = "set { a = f32[] parameter(0) ROOT b = f32[] parameter(1) }"
+REDUCERS = ("maximum", "minimum", "multiply")
+FUNCTIONS = [
+    f"{name} {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] {name}(a, b) }}" for name in REDUCERS
+]
 
 
 def agree(body, expected, *arguments, exact=True):
-    module = module_of(body, SET)
+    module = module_of(body, SET, *FUNCTIONS)
     result, split = run_split(module, *arguments)
     whole = np.asarray(xla.compile(module.replace(num_partitions=1), backend="interpreter")(*arguments))
     if exact:
@@ -97,6 +102,18 @@ def test_updates_that_are_split_over_others_are_added_up():
         "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add"
     )
     agree(body, {"all-reduce": 1}, numbers(16, 4), np.array([0, 15, 3, 3, 9, 20, -1, 8], np.int32), numbers(8, 4))
+
+
+@pytest.mark.parametrize("reducer", REDUCERS)
+@pytest.mark.parametrize("table", [WHOLE, "{devices=[1,2,2]<=[2,2]T(1,0) last_tile_dim_replicate}"])
+def test_parts_of_updates_are_combined_as_the_scatter_combines(reducer, table):
+    body = (
+        f"t = f32[6,4] parameter(0), sharding={table} i = s32[8] parameter(1), sharding={BY_X} "
+        f"u = f32[8,4] parameter(2), sharding={X_ROWS} ROOT r = f32[6,4] scatter(t, i, u), update_window_dims={{1}}, "
+        "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
+        f"to_apply={reducer}"
+    )
+    agree(body, {"all-reduce": 1}, numbers(6, 4), np.array([0, 5, 3, 3, 9, 2, -1, 0], np.int32), numbers(8, 4))
 
 
 @pytest.mark.parametrize("start", [-3, 0, 5, 15, 99])

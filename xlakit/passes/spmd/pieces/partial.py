@@ -47,7 +47,7 @@ def contribution(make: Emitter, old: Instruction, local: list[Instruction]) -> l
     """The operands of one partition's part; what the sum begins with may come once only, see :func:`total`."""
     if isinstance(old.op, Reduce):
         return local if _may_repeat(old.op, local[1]) else [local[0], _identity(make, old.op.to_apply, old.shape)]
-    if isinstance(old.op, Scatter):
+    if isinstance(old.op, Scatter) and not _may_repeat(old.op, local[0]):
         nothing = _identity(make, old.op.to_apply, old.shape)
         return [make.broadcast(nothing, local[0].shape.dimensions), *local[1:]]
     return local
@@ -55,8 +55,8 @@ def contribution(make: Emitter, old: Instruction, local: list[Instruction]) -> l
 
 def total(make: Emitter, old: Instruction, made: Instruction, local: list[Instruction]) -> Instruction:
     """The total of the partial results and the initial value."""
-    if isinstance(old.op, Scatter):
-        return make.add(Add(), local[0], made)
+    if isinstance(old.op, Scatter) and not _may_repeat(old.op, local[0]):
+        return make.add(combining(old), local[0], made)
     if isinstance(old.op, Reduce) and not _may_repeat(old.op, local[1]):
         return make.add(combining(old), made, make.broadcast(local[1], made.shape.dimensions))
     return made

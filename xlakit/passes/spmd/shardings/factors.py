@@ -19,11 +19,10 @@ from xlakit.ops.convolution import Convolution
 from xlakit.ops.data import Constant, Parameter
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice
-from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.fft import Fft
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Transpose
-from xlakit.ops.reduction import Reduce, reducer_op
+from xlakit.ops.reduction import Reduce
 from xlakit.ops.scatter import Scatter
 from xlakit.ops.sort import Sort
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
@@ -272,7 +271,7 @@ def _gather(x: Instruction) -> Factors:
 
 
 def _scatter(x: Instruction) -> Factors | None:
-    """Windows of which each update has all can be split, and indices where what is scattered is added."""
+    """Windows of which each update has all can be split, and indices if what they scatter is combined."""
     op = x.op_as(Scatter)
     if len(x.operands) != 3:
         return None
@@ -287,12 +286,12 @@ def _scatter(x: Instruction) -> Factors | None:
     scattered = [d for d in range(updates.shape.rank) if d not in op.update_window_dims]
     index_dims = [d for d in range(scatter_indices.shape.rank) if d != op.index_vector_dim]
     batches = dict(zip(op.scatter_indices_batching_dims, op.input_batching_dims, strict=True))
-    is_sum = isinstance(reducer_op(op.to_apply), Add) and can_be_in_parts(op.to_apply, x.shape.element_type)
+    can_be_combined = can_be_in_parts(op.to_apply, x.shape.element_type)
     summed: list[int] = []
     for d, index_dim in zip(scattered, index_dims, strict=True):
         if index_dim in batches:
             operand[batches[index_dim]] = indices[index_dim] = update[d] = batches[index_dim]
-        elif is_sum:
+        elif can_be_combined:
             indices[index_dim] = update[d] = target.shape.rank + d
             summed.append(target.shape.rank + d)
     return Factors((tuple(operand), tuple(indices), tuple(update)), (tuple(operand),), frozenset(summed))
