@@ -154,7 +154,7 @@ def multiply_by_one(x: Instruction, make: Rewriter) -> Instruction | None:
 def multiply_by_zero(x: Instruction, make: Rewriter) -> Instruction | None:
     """x * 0 -> 0, of integers and PRED. Of floats infinity * 0 is NaN, and -1 * 0 is -0."""
     right = x.operands[1]
-    return right if as_integer(uniform(right)) == 0 and right.shape == x.shape else None
+    return right if as_integer(uniform(right)) == 0 else None
 
 
 @_rule("multiply", "divide")
@@ -184,9 +184,7 @@ def multiply_by_power_of_two(x: Instruction, make: Rewriter) -> Instruction | No
     """x * 2^k -> x shifted left by k, of integers: both drop what is above the width."""
     left, right = x.operands
     k = power_of_two(uniform(right))
-    if k is None or not x.shape.element_type.is_integral:
-        return None
-    return make.apply("shift-left", left, make.full(k, right.shape))
+    return None if k is None else make.apply("shift-left", left, make.full(k, right.shape))
 
 
 # -- divide and remainder --------------------------------------------------------------------------
@@ -224,10 +222,7 @@ def _exact_inverse(number: Array) -> Array | None:
 @_rule("remainder")
 def remainder_by_one(x: Instruction, make: Rewriter) -> Instruction | None:
     """x % 1 -> 0, of integers. Of floats it is the fraction."""
-    right = x.operands[1]
-    if not x.shape.element_type.is_integral or as_integer(uniform(right)) != 1:
-        return None
-    return make.full(0, x.shape)
+    return make.full(0, x.shape) if as_integer(uniform(x.operands[1])) == 1 else None
 
 
 @_rule("remainder")
@@ -253,7 +248,7 @@ def power_of_small_exponent(x: Instruction, make: Rewriter) -> Instruction | Non
     base, exponent = x.operands
     kind = x.shape.element_type
     number = uniform(exponent)
-    if number is None or kind.is_complex or not one_type(x):
+    if number is None or not one_type(x):
         return None
     value = as_integer(number) if kind.is_integral else as_real(number)
     if value == 0:
@@ -298,7 +293,7 @@ def min_max_with_absorbing_bound(x: Instruction, make: Rewriter) -> Instruction 
     if number is None or kind.is_floating or kind.is_complex:
         return None
     bound = (highest if isinstance(x.op, Maximum) else lowest)(kind)
-    return right if bound is not None and same_bits(number, bound) and right.shape == x.shape else None
+    return right if bound is not None and same_bits(number, bound) else None
 
 
 @_rule("maximum", "minimum")

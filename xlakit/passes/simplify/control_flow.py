@@ -117,7 +117,7 @@ def conditional_of_cheap_branches(x: Instruction, make: Rewriter) -> Instruction
 
 def _is_quick(branch: Computation) -> bool:
     """Whether a branch is a few operations on few elements; what it only passes on may be large in a tuple."""
-    if len(branch.instructions) > _FEW_INSTRUCTIONS.value or branch.has_side_effect:
+    if len(branch.instructions) > _FEW_INSTRUCTIONS.value:
         return False
     for instruction in branch.instructions:
         if isinstance(instruction.op, (Parameter, GetTupleElement)):

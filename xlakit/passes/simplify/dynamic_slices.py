@@ -31,7 +31,7 @@ def dynamic_slice_of_the_same(x: Instruction, make: Rewriter) -> Instruction | N
     """dynamic-slice(broadcast(v), i) -> broadcast(v) of a scalar v: it is the same everywhere."""
     operand = x.operands[0]
     scalar = scalar_source(operand)
-    return make.broadcast(scalar, x.shape.dimensions) if scalar is not None and operand.shape.dimensions else None
+    return make.broadcast(scalar, x.shape.dimensions) if scalar is not None else None
 
 
 @_rule("dynamic-slice")
@@ -158,4 +158,4 @@ def gather_from_the_same(x: Instruction, make: Rewriter) -> Instruction | None:
     if 0 in x.op_as(Gather).slice_sizes:
         return None
     scalar = scalar_source(x.operands[0])
-    return make.broadcast(scalar, x.shape.dimensions) if scalar is not None and x.operands[0].shape.dimensions else None
+    return make.broadcast(scalar, x.shape.dimensions) if scalar is not None else None

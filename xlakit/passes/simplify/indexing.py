@@ -48,7 +48,7 @@ def scatter_at_known_index(x: Instruction, make: Rewriter) -> Instruction | None
 def only_window(x: Instruction) -> tuple[int, ...] | None:
     """The sizes of the window, in the operand, of a scatter of one window into one array."""
     op = x.op_as(Scatter)
-    if len(x.operands) != 3 or x.operands[1].shape.num_elements != len(op.scatter_dims_to_operand_dims):
+    if len(x.operands) != 3:
         return None
     updates = x.operands[2].shape
     if not updates.num_elements or updates.element_type is not x.shape.element_type:
@@ -56,9 +56,8 @@ def only_window(x: Instruction) -> tuple[int, ...] | None:
     covered = {*op.inserted_window_dims, *op.input_batching_dims}
     given = iter([updates.dimensions[d] for d in op.update_window_dims])
     sizes = tuple(1 if d in covered else next(given) for d in range(x.operands[0].shape.rank))
-    fits = all(n <= bound for n, bound in zip(sizes, x.operands[0].shape.dimensions, strict=True))
-    # Index vectors of no components may be many.
-    return sizes if fits and math.prod(sizes) == updates.num_elements else None
+    # Of several windows there are more updates than one has elements.
+    return sizes if math.prod(sizes) == updates.num_elements else None
 
 
 def update_window(
@@ -129,7 +128,7 @@ def _counted(indices: Instruction) -> SliceDimension | None:
     while isinstance(inner.op, Reshape):
         (inner,) = inner.operands
     if isinstance(inner.op, Iota):
-        along = inner.shape.dimensions[inner.op_as(Iota).iota_dimension] == size == inner.shape.num_elements
+        along = inner.shape.dimensions[inner.op_as(Iota).iota_dimension] == size
         fits = indices.shape.element_type.bit_width > size.bit_length()
         return SliceDimension(0, size) if along and fits else None
     array = literal(inner)

@@ -75,7 +75,7 @@ def reshape_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
     This brings transposes next to operations that can absorb them, such as dots.
     """
     (inner,) = x.operands
-    if not isinstance(inner.op, Transpose) or 1 in x.shape.dimensions:
+    if not isinstance(inner.op, Transpose):
         return None
     (source,) = inner.operands
     if _proper_sizes(inner.shape.dimensions) != x.shape.dimensions:
@@ -255,7 +255,7 @@ def sink_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
         inner = operand.operands[0].shape.dimensions
         if pattern is None:
             pattern, sizes = dimensions, inner
-        elif pattern != dimensions or sizes != inner:
+        elif pattern != dimensions:
             return None
     if not wide or (pattern is None and not any(o.shape.dimensions for o in x.operands)):
         return None

@@ -177,8 +177,6 @@ def negative_pad_as_slice(x: Instruction, make: Rewriter) -> Instruction | None:
         SliceDimension(-p.edge_padding_low, size + p.edge_padding_high)
         for p, size in zip(padding, operand.shape.dimensions, strict=True)
     ]
-    if any(r.start > r.limit for r in ranges):
-        return None
     return make.slice(operand, ranges)
 
 
