@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any
 
 from xlakit.cpu.declined import DeclinedError
@@ -80,7 +80,7 @@ class Reduced:
         members = set(self.reduces)
         found: list[list[Instruction]] = []
         for reduce in self.reduces:
-            needed = [level[i] for i in _ancestors(reduce) if i in members and i is not reduce]
+            needed = [level[i] for i in needed_for(reduce.operands) if i in members and i is not reduce]
             level[reduce] = 1 + max(needed, default=-1)
             while len(found) <= level[reduce]:
                 found.append([])
@@ -115,12 +115,13 @@ def given_source(reduce: Instruction, index: Index, variables: frozenset[Any]) -
     return source
 
 
-def _ancestors(instruction: Instruction) -> set[Instruction]:
-    seen: set[Instruction] = set()
-    stack = list(instruction.operands)
+def needed_for(roots: Iterable[Instruction], stop: Set[Instruction] = frozenset()) -> list[Instruction]:
+    """The roots and all that they depend on, but for ``stop`` and what is needed for those alone."""
+    seen: dict[Instruction, None] = {}
+    stack = list(roots)
     while stack:
         node = stack.pop()
-        if node not in seen:
-            seen.add(node)
+        if node not in seen and node not in stop:
+            seen[node] = None
             stack.extend(node.operands)
-    return seen
+    return list(seen)

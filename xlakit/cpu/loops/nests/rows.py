@@ -37,7 +37,7 @@ from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
 from xlakit.cpu.loops.ir.walking import indices_of, walk
 from xlakit.cpu.loops.nests.partial import can_be_cut, combine, count_parts, part_range, scratch_offsets, store_parts
-from xlakit.cpu.loops.nests.reduced import Reduced, given_source, reduce_once
+from xlakit.cpu.loops.nests.reduced import Reduced, given_source, needed_for, reduce_once
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import parts
 from xlakit.dataclass import dataclass
@@ -194,7 +194,7 @@ def _expensive(reduced: Reduced, levels: Sequence[Sequence[Instruction]]) -> dic
     full = [root for root, _, shape in reduced.roots if shape.num_elements == math.prod(reduced.sizes)]
     needed: dict[Instruction, set[int]] = {}
     for stage, members in enumerate([*levels, full]):
-        for instruction in _inside(members, reduced, set(reduced.reduces) - set(members)):
+        for instruction in needed_for(members, set(reduced.reduces) - set(members)):
             needed.setdefault(instruction, set()).add(stage)
     found: dict[int, list[Instruction]] = {}
     for instruction, stages in needed.items():
@@ -202,18 +202,6 @@ def _expensive(reduced: Reduced, levels: Sequence[Sequence[Instruction]]) -> dic
         if len(stages) > 1 and same_size and isinstance(instruction.op, Expensive):
             found.setdefault(min(stages), []).append(instruction)
     return found
-
-
-def _inside(roots: Sequence[Instruction], reduced: Reduced, stop: set[Instruction]) -> set[Instruction]:
-    seen: set[Instruction] = set()
-    stack = list(roots)
-    while stack:
-        node = stack.pop()
-        if node in seen or node in stop:
-            continue
-        seen.add(node)
-        stack.extend(node.operands)
-    return seen
 
 
 # -- code ----------------------------------------------------------------------------------------
