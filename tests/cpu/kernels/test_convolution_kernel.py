@@ -153,6 +153,30 @@ def test_windows_of_all_kinds(labels):
         check(labels, *sizes, window)
 
 
+@pytest.mark.parametrize(
+    ("length", "window"),
+    [
+        (37, {"size": 3, **SAME}),
+        # The last strip repeats placements of the one before, and is the only one without padding.
+        (56, {"size": 7, "stride": 2, "padding_low": 1, "padding_high": -1}),
+        (9, {"size": 9, "padding_low": 4, "padding_high": 4}),
+        # More taps than registers hold, all of them, and without those at the ends.
+        (90, {"size": 50}),
+        (56, {"size": 56, "padding_low": 3, "padding_high": 3}),
+        # More strips with padding than have code of their own, and more taps on it.
+        (61, {"size": 40, "padding_low": 39, "padding_high": 40}),
+        (70, {"size": 3, "window_dilation": 17, "padding_low": 50, "padding_high": 33}),
+        (40, {"size": 5, "base_dilation": 2, "window_reversal": True, "padding_low": 6}),
+        (1, {"size": 3, **SAME}),
+    ],
+)
+def test_strips_of_features_alone(length, window):
+    shapes = (2, 3, length, 21), (2, window["size"], 1, 21)
+    window = {name: value for name, value in window.items() if name != "size"}
+    for kinds in ((P.F32,) * 3, (P.S8, P.S8, P.S32)):
+        check(NHWC, *shapes, [{}, window], kinds, feature_group_count=21, kind="depthwise")
+
+
 def test_gradients_of_the_kernel():
     check("f01b_i01o->01bf", (4, 12, 12, 8), (4, 12, 12, 16), SAME)
     check("fb01_io01->fb01", (4, 8, 12, 12), (4, 16, 12, 12), SAME)

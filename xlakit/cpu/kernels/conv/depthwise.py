@@ -1,7 +1,15 @@
 """Depthwise convolutions, in which each feature depends on one feature of the input, with contiguous features.
 
-Lanes are features. Placements without padding are computed a few at a time, so that the kernel's elements are loaded
-once for all of them; at the edges, the taps that fall on padding are left out.
+Lanes are features. Neighboring placements of a line are computed together, a strip of them, with some taps of the last
+axis at a time: the kernel's elements are loaded once for the whole strip, and an element of the input once for all the
+taps that fall on it. With three taps and stride 1:
+
+    input           x0  x1  x2  x3  x4  x5
+    placement 0     k0  k1  k2                  each column is loaded once; the sums and k0 to k2 stay in registers
+    placement 1         k0  k1  k2
+    placement 2             k0  k1  k2
+
+Taps that fall on padding are left out. A sum has the order of its taps, whatever strip it is in.
 """
 
 from __future__ import annotations
@@ -14,14 +22,17 @@ from xlakit.cpu.kernels.conv.geometry import Axis, Geometry
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, Packer
 from xlakit.cpu.kernels.gemm.store import Output
-from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, choose_engine, to_result, vectors_of
+from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, choose_engine, to_result
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.dataclass import dataclass
+from xlakit.target import vector_bytes
 
-# Outputs computed at the same time, and registers of features.
-_OUTPUTS_AT_ONCE = 4
-_VECTORS = 2
+# Strips at the edges of a line have code of their own, with at most so many taps on padding; others are cut up.
+_MOST_EDGE_STRIPS = 4
+_MOST_EDGE_TAPS = 16
+# The only placement of a window without dimensions.
+_NO_AXIS = Axis(1, 1, 1, 1, 0, 1, 0, 0, 0, 0, 0)
 
 
 def is_depthwise(geometry: Geometry) -> bool:
@@ -38,7 +49,7 @@ def is_depthwise(geometry: Geometry) -> bool:
 
 def depthwise_engine(geometry: Geometry) -> Engine:
     """The engine of the sums."""
-    return replace(choose_engine(*geometry.kinds).one_by_one(), mr=1, vectors=_VECTORS)
+    return replace(choose_engine(*geometry.kinds).one_by_one(), mr=1, vectors=1)
 
 
 def depthwise_tasks(geometry: Geometry, axes: Sequence[Axis]) -> int:
@@ -70,7 +81,7 @@ def emit_depthwise(module: Module, geometry: Geometry, axes: Sequence[Axis], nam
             positions.insert(0, rest.integer("urem", axis.outputs))
             rest = rest.integer("udiv", axis.outputs)
         # Taps in the order of the input.
-        forward = [a if a.dilation > 0 else a.with_reversed_taps() for a in axes]
+        forward = [a if a.dilation > 0 else a.with_reversed_taps() for a in axes or (_NO_AXIS,)]
         emitter = _Line(fn, engine, geometry, forward, arrays, rest, positions, block * engine.nr)
         tail = features % engine.nr
         if features >= engine.nr:
@@ -81,6 +92,19 @@ def emit_depthwise(module: Module, geometry: Geometry, axes: Sequence[Axis], nam
                 emitter.emit(tail)
     fn.ret()
     return fn
+
+
+@dataclass(frozen=True, slots=True)
+class _Strip:
+    """Neighboring placements along the last axis, and the taps from ``low`` to ``high`` that fall on padding for none.
+
+    known: the first placement, where code is only for this strip. Other strips have all taps inside.
+    """
+
+    count: int
+    low: int
+    high: int
+    known: int | None = None
 
 
 @dataclass(slots=True)
@@ -97,110 +121,139 @@ class _Line:
     feature: Value
 
     def emit(self, width: int) -> None:
-        """The loop over placements, several at a time where no tap falls on padding."""
-        fn, geometry = self.fn, self.geometry
-        if not self.axes:
-            self._placements(fn.i64(0), 1, width, whole=True)
+        """Strips with all taps inside in a loop, those at the edges one by one."""
+        fn, axis = self.fn, self.axes[-1]
+        # Half of the registers hold sums, the others taps: that takes the fewest loads for a product.
+        count = -(-axis.outputs // -(-axis.outputs // (_registers() // 2))) if axis.outputs else 0
+        # The last strip ends with the line, and may repeat placements of the one before.
+        firsts = [min(n, axis.outputs - count) for n in range(0, axis.outputs, count or 1)]
+        strips = [_Strip(count, *_taps_of_all(axis, first, count), first) for first in firsts]
+        edges = [strip for strip in strips if strip.high - strip.low < axis.taps]
+        whole = [strip.known or 0 for strip in strips if strip not in edges]
+        is_cut = len(edges) > _MOST_EDGE_STRIPS or any(axis.taps - e.high + e.low > _MOST_EDGE_TAPS for e in edges)
+        if whole:
+            begin = -(-whole[0] // count)
+            with fn.loop(begin, begin + len(whole), hints=NO_UNROLL) as number:
+                first = (number.index * count).smin(axis.outputs - count)
+                self._placements(first, _Strip(count, 0, axis.taps), width)
+        if not is_cut:
+            for strip in edges:
+                self._placements(fn.i64(strip.known or 0), strip, width)
             return
-        last = self.axes[-1]
-        reach = (last.taps - 1) * last.dilation
-        # The placements without padding along this axis.
-        low = min(last.outputs, max(0, -(last.shift // last.stride)))
-        high = max(low, min(last.outputs, (last.size - 1 - reach - last.shift) // last.stride + 1))
-        if high - low < _OUTPUTS_AT_ONCE or not geometry.inputs.size:
-            with fn.loop(0, last.outputs, hints=NO_UNROLL) as position:
-                self._placements(position.index, 1, width, whole=low == 0 and high == last.outputs)
-            return
-        with fn.while_([fn.i64(0)], lambda loop: loop.carried[0] < last.outputs) as loop:
-            position = loop.carried[0]
-            several = position.compare("sge", low) & position.compare("sle", high - _OUTPUTS_AT_ONCE)
+        until, after = (whole[0], whole[-1] + count) if whole else (axis.outputs, axis.outputs)
+        for begin, end in ((0, until), (after, axis.outputs)):
+            if begin < end:
+                with fn.loop(begin, end, hints=NO_UNROLL) as position:
+                    self._placements(position.index, None, width)
 
-            def some() -> list[Value]:
-                self._placements(position, _OUTPUTS_AT_ONCE, width, whole=True)
-                return [fn.i64(_OUTPUTS_AT_ONCE)]
-
-            def one() -> list[Value]:
-                self._placements(position, 1, width, whole=False)
-                return [fn.i64(1)]
-
-            loop.next(position + fn.if_else(several, some, one)[0])
-
-    def _placements(self, position: Value, count: int, width: int, *, whole: bool) -> None:
+    def _placements(self, first: Value, strip: _Strip | None, width: int) -> None:
+        """The results of a strip, or of one placement with any taps on padding."""
         fn, engine = self.fn, self.engine
-        pieces = vectors_of(engine, width)
-        zeros = [fn.constant(acc_vector(engine, lanes), 0) for _ in range(count) for _, lanes in pieces]
-        sums = self._inputs(position, count, pieces, zeros, whole=whole)
+        count = 1 if strip is None else strip.count
+        zeros = [fn.constant(acc_vector(engine, width), 0)] * count
+        image = self.feature + self.batch * self.geometry.batch.input
+        kernel = self.feature + sum(axis.first_kernel for axis in self.axes)
+        # The input features of a group are the batch, in gradients.
+        inputs = self.geometry.inputs
+        with fn.loop(0, inputs.size, carried=zeros, hints=NO_UNROLL) as loop:
+            start = image + loop.index * inputs.input, kernel + loop.index * inputs.kernel
+            loop.next(*self._taps(0, start, (first, strip), width, list(loop.carried)))
         kind = self.geometry.kinds[2]
         output = Output(fn, engine, kind, Direction(()), Direction(()), self.arrays[2])
         start = self.feature + self.batch * self.geometry.batch.output
-        indices = [*self.positions, position] if self.axes else []
-        for axis, index in zip(self.axes, indices, strict=True):
+        for axis, index in zip(self.axes, [*self.positions, first], strict=True):
             start = start + index * axis.output + axis.first_output
-        for p in range(count):
-            for n, (first, _) in enumerate(pieces):
-                offset = start + (first + (p * self.axes[-1].output if p else 0))
-                output.store_elements(to_result(fn, kind, [sums[p * len(pieces) + n]]), offset)
-
-    def _inputs(
-        self, position: Value, count: int, pieces: list[tuple[int, int]], sums: list[Value], *, whole: bool
-    ) -> list[Value]:
-        """The sums over the input features of a group (the batch, in gradients) and over the window."""
-        fn, geometry = self.fn, self.geometry
-        image = self.feature + self.batch * geometry.batch.input
-        kernel = self.feature + sum(axis.first_kernel for axis in self.axes)
-        size = geometry.inputs.size
-        with fn.loop(0, size, carried=sums, hints=NO_UNROLL) as loop:
-            start = image + loop.index * geometry.inputs.input, kernel + loop.index * geometry.inputs.kernel
-            loop.next(*self._taps(0, start, position, count, pieces, list(loop.carried), whole=whole))
-        return list(loop.results)
+        for p, value in enumerate(loop.results):
+            output.store_elements(to_result(fn, kind, [value]), start + p * self.axes[-1].output)
 
     def _taps(
         self,
         number: int,
         start: tuple[Value, Value],
-        position: Value,
-        count: int,
-        pieces: list[tuple[int, int]],
+        placements: tuple[Value, _Strip | None],
+        width: int,
         sums: list[Value],
-        *,
-        whole: bool,
     ) -> list[Value]:
-        fn = self.fn
-        if number == len(self.axes):
-            return self._add(start, count, pieces, sums)
-        axis = self.axes[number]
+        """The sums with the taps of the axes from ``number`` on added."""
+        fn, axis = self.fn, self.axes[number]
+        first, strip = placements
         is_last = number == len(self.axes) - 1
-        index = position if is_last else self.positions[number]
-        base = index * axis.stride + axis.shift
-        low, high = (fn.i64(0), fn.i64(axis.taps)) if is_last and whole else _taps_inside(fn, axis, base)
-        with fn.loop(low, high, carried=sums, hints=NO_UNROLL) as loop:
+        base = (first if is_last else self.positions[number]) * axis.stride + axis.shift
+        if is_last and strip is not None:
+            return self._strip_taps((start[0] + base * axis.input, start[1]), strip, width, sums)
+        with fn.loop(*_taps_inside(fn, axis, base), carried=sums, hints=NO_UNROLL) as loop:
             at = start[0] + (base + loop.index * axis.dilation) * axis.input, start[1] + loop.index * axis.kernel
-            loop.next(*self._taps(number + 1, at, position, count, pieces, list(loop.carried), whole=whole))
+            carried = list(loop.carried)
+            if is_last:
+                loop.next(*self._add(at, _Strip(1, 0, 1), range(1), width, carried))
+            else:
+                loop.next(*self._taps(number + 1, at, placements, width, carried))
         return list(loop.results)
 
+    def _strip_taps(self, start: tuple[Value, Value], strip: _Strip, width: int, sums: list[Value]) -> list[Value]:
+        """The sums of a strip with the taps of the last axis added, as many at a time as registers hold."""
+        fn, axis = self.fn, self.axes[-1]
+        if strip.low:
+            sums = self._add(start, strip, range(strip.low), width, sums)
+        inside = strip.high - strip.low
+        each = -(-inside // -(-inside // (_registers() - strip.count - 2))) if inside else 1
+        chunks = inside // each
+        whole = replace(strip, known=None)
+
+        def chunk(number: Value, taps: int, sums: list[Value]) -> list[Value]:
+            tap = number * each + strip.low
+            at = start[0] + tap * (axis.dilation * axis.input), start[1] + tap * axis.kernel
+            return self._add(at, whole, range(taps), width, sums)
+
+        if chunks == 1:
+            sums = chunk(fn.i64(0), each, sums)
+        elif chunks:
+            with fn.loop(0, chunks, carried=sums, hints=NO_UNROLL) as loop:
+                loop.next(*chunk(loop.index, each, list(loop.carried)))
+            sums = list(loop.results)
+        if inside % each:
+            sums = chunk(fn.i64(chunks), inside % each, sums)
+        if strip.high < axis.taps:
+            sums = self._add(start, strip, range(strip.high, axis.taps), width, sums)
+        return sums
+
     def _add(
-        self, start: tuple[Value, Value], count: int, pieces: list[tuple[int, int]], sums: list[Value]
+        self, start: tuple[Value, Value], strip: _Strip, taps: range, width: int, sums: list[Value]
     ) -> list[Value]:
-        """Add the products at one tap."""
-        fn, engine = self.fn, self.engine
-        kinds = self.geometry.kinds
-        nothing = Direction(())
+        """Add the products at some taps, column by column of the input; those on padding only of a known strip."""
+        fn, axis = self.fn, self.axes[-1]
         image, kernel = (
-            Packer(fn, engine, Matrix(kind, nothing, nothing), array, kinds[2])
-            for kind, array in zip(kinds[:2], self.arrays[:2], strict=True)
+            Packer(fn, self.engine, Matrix(kind, Direction(()), Direction(())), array, self.geometry.kinds[2])
+            for kind, array in zip(self.geometry.kinds[:2], self.arrays[:2], strict=True)
         )
-        step = self.axes[-1].stride * self.axes[-1].input if self.axes else 0
+        columns: dict[int, list[tuple[int, int]]] = {}
+        for tap in taps:
+            for p in range(strip.count):
+                column = p * axis.stride + tap * axis.dilation
+                if strip.known is None or 0 <= strip.known * axis.stride + axis.shift + column < axis.size:
+                    columns.setdefault(column, []).append((tap, p))
+        weights = {tap: kernel.elements(start[1] + tap * axis.kernel, width)[0] for tap in taps}
         made = list(sums)
-        for n, (first, lanes) in enumerate(pieces):
-            weights = kernel.elements(start[1] + first, lanes)[0]
-            for p in range(count):
-                elements = image.elements(start[0] + (first + p * step), lanes)[0]
-                register = p * len(pieces) + n
+        for column, products in sorted(columns.items()):
+            elements = image.elements(start[0] + column * axis.input, width)[0]
+            for tap, p in products:
                 if elements.type.is_int:
-                    made[register] = made[register] + elements * weights
+                    made[p] = made[p] + elements * weights[tap]
                 else:
-                    made[register] = fn.intrinsic("llvm.fmuladd", elements.type, elements, weights, made[register])
+                    made[p] = fn.intrinsic("llvm.fmuladd", elements.type, elements, weights[tap], made[p])
         return made
+
+
+def _registers() -> int:
+    """How many vectors fit into registers."""
+    return 32 if vector_bytes() == 64 else 16
+
+
+def _taps_of_all(axis: Axis, first: int, count: int) -> tuple[int, int]:
+    """The range of taps that read elements of the input at each of ``count`` placements."""
+    low = min(axis.taps, max(0, -((first * axis.stride + axis.shift) // axis.dilation)))
+    last = axis.size - 1 - axis.shift - (first + count - 1) * axis.stride
+    return low, max(low, min(axis.taps, last // axis.dilation + 1))
 
 
 def _taps_inside(fn: Function, axis: Axis, base: Value) -> tuple[Value, Value]:
