@@ -108,6 +108,8 @@ def test_stablehlo_without_jaxlib(monkeypatch):
         (b"HloLiveRange (max 2):\n  InstructionSequence:", "this is a list of live ranges of a module"),
         (b"Memory Space: default (color=0)\n", "this is a report of memory use of a module"),
         (b"xla_cpu_enable_fast_min_max: false\n", "this is a list of options of a module"),
+        (b"executable_build_options {\n  device_ordinal: -1\n}\n", "this is a list of options of a module"),
+        (b'platform_id: 17\nplatform_name: "cpu"\n', "this is a description of the devices of a module"),
         (b"; ModuleID = '__compute_module'\n", "this is code of LLVM of a module"),
         (b"digraph G {\nrankdir = TB;\n", "this is a drawing of a module"),
         (b"<html>\n<head>", "this is a page with a drawing of a module"),

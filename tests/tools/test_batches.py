@@ -1,6 +1,10 @@
 """Verbs on several programs and on folders, what --json prints of each, and the exit status of all."""
 
+import errno
+import io
 import json
+import os
+import sys
 
 import numpy as np
 import pytest
@@ -160,8 +164,21 @@ def test_a_fault_of_xlakit_is_told_and_stops_no_other_program(folder, capsys, mo
     ],
 )
 def test_options_of_one_program(folder, capsys, command):
-    assert cli.main([str(folder) if word == "IN" else word for word in command]) == 1
+    assert cli.main([str(folder) if word == "IN" else word for word in command]) == 2
     assert capsys.readouterr().err.count("xlakit: ") == 1
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault(folder, capsys, monkeypatch):
+    class Closed(io.StringIO):
+        def write(self, _):
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+        def fileno(self):
+            return os.open(os.devnull, os.O_WRONLY)
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    assert cli.main(["inspect", str(folder / "a.hlo")]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_the_machine_and_the_operations_in_json(tmp_path, capsys, monkeypatch):

@@ -239,5 +239,5 @@ def test_the_command_takes_the_arguments_of_a_folder(tmp_path: Path, capsys: pyt
     capsys.readouterr()
     assert main([*command, "-o", str(first)]) == 1
     assert "is there already" in capsys.readouterr().err
-    assert main(["extract", str(path), "--loop", "w", "--depth", "1", "-o", str(tmp_path / "d")]) == 1
+    assert main(["extract", str(path), "--loop", "w", "--depth", "1", "-o", str(tmp_path / "d")]) == 2
     assert "--depth is for --instruction" in capsys.readouterr().err

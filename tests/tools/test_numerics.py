@@ -328,6 +328,30 @@ ENTRY e {
     assert "no instruction differs" in found.note
 
 
+def test_the_start_of_an_operation_is_no_result_and_its_end_is_compared():
+    text = """
+    HloModule starts
+    inner {
+      p = f32[2] parameter(0)
+      ROOT n = f32[2] negate(p)
+    }
+    ENTRY main {
+      x = f32[2] parameter(0)
+      copied = (f32[2], f32[2], u32[]) copy-start(x)
+      y = f32[2] copy-done(copied)
+      started = ((f32[2]), f32[2], u32[]) async-start(y), calls=inner
+      updated = ((f32[2]), f32[2], u32[]) async-update(started)
+      ROOT ended = f32[2] async-done(updated)
+    }"""
+    old = xla.HloModule.from_text(text)
+    assert xla.find_divergence(old, np.ones(2, np.float32), against="interpreter") is None
+    found = xla.find_divergence(
+        xla.HloModule.from_text(text.replace("negate", "abs")), np.ones(2, np.float32), against=old
+    )
+    assert found is not None and found.instruction.name == "ended"
+    assert found.operands == (("y", "1.0"),)
+
+
 def test_two_programs_are_compared_by_structure():
     renamed = _LOOP.replace("less", "minus").replace("log = ", "result_of_log = ").replace("(log,", "(result_of_log,")
     renamed = renamed.replace("log(minus)", "log-plus-one(minus)")

@@ -75,8 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.traceback:
             raise
         tell(f"xlakit: {plain(error)}")
-        # Arguments of most verbs may come from files, which are at fault then.
-        return 2 if isinstance(error, ArgumentError) and options.only_arguments else options.error_status
+        # What is found in a program ends in its own status (batch.attempt).
+        return 2 if isinstance(error, ArgumentError) else options.error_status
     return status
 
 

@@ -39,17 +39,15 @@ class Program:
     name: str
     is_alone: bool
 
-    def output(self, given: str, suffix: str, *, may_replace: bool = False) -> Path:
+    def output(self, given: str, suffix: str) -> Path:
         """Where the output goes: the path that is given, of one of several programs a file in that folder, which is
-        made. Raises ArgumentError where that is the program itself, unless the output may replace it.
+        made. Raises ArgumentError where that is the program itself.
         """
-        if self.is_alone:
-            path = Path(given)
-            if not may_replace and path.exists() and Path(self.path).exists() and path.samefile(self.path):
-                raise ArgumentError(f"the output would replace the program {given}", hint="give another path")
-            return path
-        path = Path(given) / f"{self.name}{suffix}"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = Path(given) if self.is_alone else Path(given) / f"{self.name}{suffix}"
+        if path.exists() and Path(self.path).exists() and path.samefile(self.path):
+            raise ArgumentError(f"the output would replace the program {path}", hint="give another path")
+        if not self.is_alone:
+            path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
 
@@ -111,6 +109,8 @@ def attempt(
         if options.only_arguments or options.traceback:
             raise
         return failed(options, files, error)
+    except BrokenPipeError:
+        raise  # The reader has seen enough, which is no fault of the program's.
     except (XlakitError, OSError, MemoryError) as error:
         if options.traceback:
             raise
@@ -152,7 +152,7 @@ def worse(first: int, second: int) -> int:
 
 
 def write(text: str) -> None:
-    """Write to standard output. Raises ArgumentError where it is closed."""
+    """Write to standard output. Raises OSError where it is closed."""
     open_stream(sys.stdout, "standard output").write(text)
 
 

@@ -44,7 +44,7 @@ def _run(options: argparse.Namespace) -> int:
     def work(program: Program) -> tuple[int, dict[str, Any]]:
         data = _converted(program.path, options)
         if options.output is not None:
-            path = program.output(options.output, _SUFFIXES[options.to], may_replace=True)
+            path = program.output(options.output, _SUFFIXES[options.to])
             path.write_bytes(data)
             return 0, {"output": str(path), "bytes": len(data)}
         if not options.json:

@@ -14,7 +14,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("pattern", nargs="?", default="", help="only operations whose name contains this")
     parser.add_argument("--markdown", choices=("operations", "support"), help="print that page of the documentation")
     add_json(parser, "print an object for each operation, a line each")
-    parser.set_defaults(command=_run, only_arguments=True)
+    parser.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
-from xlakit.errors import ArgumentError
 from xlakit.settings import names_in
 
 if TYPE_CHECKING:
@@ -173,10 +172,10 @@ def is_dump(folder: Path) -> bool:
 
 
 def open_stream(stream: TextIO | None, name: str) -> TextIO:
-    """A standard stream; raises ArgumentError where it is closed."""
+    """A standard stream; raises OSError where it is closed."""
     # Python has None for a stream that was closed before it started.
     if stream is None:
-        raise ArgumentError(f"{name} is closed", hint="run xlakit with the stream open, or name files")
+        raise OSError(f"{name} is closed\n  hint: run xlakit with the stream open, or name files")
     return stream
 
 

@@ -23,6 +23,7 @@ from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import Location
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import TOKEN, Array
+from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple, literal_value
@@ -34,7 +35,10 @@ from xlakit.tools.compare import LeafComparison, compare, differing, tolerance_o
 from xlakit.tools.diff.matching import matched
 from xlakit.tools.numerics.errors import difference
 from xlakit.tools.numerics.trace import leaves_of
+from xlakit.verifier.pairs import DONES, STARTS
 
+_STARTS = (AsyncStart, *DONES)
+_ENDS = (AsyncUpdate, AsyncDone, *STARTS)
 # A program for one device, ready to run: its arguments in, its result out.
 Ready = Callable[[Sequence[Any]], Any]
 
@@ -183,7 +187,7 @@ class _Search:
         for (instruction, partner), ours, theirs in zip(shown, got, wanted, strict=True):
             if all(leaf.agrees for leaf in compare(ours, theirs)):
                 continue
-            operands = [_operand(o, values, arguments) for o in partner.operands]
+            operands = [_operand(o, values, arguments) for o in _steps_of(partner)[0].operands]
             if any(operand is None for operand in operands):
                 return self.report(instruction, path, ours, theirs, ())
             inner = self._inside(instruction, partner, operands, path)
@@ -262,7 +266,7 @@ class _Search:
             element,
             _shown_element(ours, element),
             _shown_element(theirs, element),
-            _operand_elements(instruction, operands, theirs.shape, element),
+            _operand_elements(_steps_of(instruction)[0], operands, theirs.shape, element),
             self._actual.module.location_of(instruction),
             note,
         )
@@ -279,13 +283,25 @@ def _partners(pair: _Pair) -> list[tuple[Instruction, Instruction]]:
 
 
 def _alone(instruction: Instruction) -> Computation:
-    """A computation of one instruction, whose operands are parameters."""
-    operands = [
+    """A computation of one instruction, with the start of what it ends, whose operands are parameters."""
+    steps = _steps_of(instruction)
+    made = operands = [
         Instruction(Parameter(number=number), (), operand.shape, f"operand.{number}")
-        for number, operand in enumerate(instruction.operands)
+        for number, operand in enumerate(steps[0].operands)
     ]
-    root = instruction.replace(operands=operands, control_predecessors=())
-    return Computation(f"{instruction.name}.alone", (*operands, root), root)
+    instructions = [*operands]
+    for step in steps:
+        made = [step.replace(operands=made, control_predecessors=())]
+        instructions += made
+    return Computation(f"{instruction.name}.alone", instructions, made[0])
+
+
+def _steps_of(instruction: Instruction) -> list[Instruction]:
+    """An instruction, after the start of the operation that it ends, whose own value nothing else can use."""
+    steps = [instruction]
+    while isinstance(steps[0].op, _ENDS):
+        steps.insert(0, steps[0].operands[0])
+    return steps if isinstance(steps[0].op, _STARTS) else [instruction]
 
 
 def _with_results(computation: Computation, shown: Sequence[Instruction]) -> Computation:
@@ -322,7 +338,7 @@ def _largest(array: Array) -> float:
 
 def _is_shown(instruction: Instruction) -> bool:
     """Whether the value can be a result that says something."""
-    is_given = isinstance(instruction.op, (Parameter, Constant, Tuple, GetTupleElement))
+    is_given = isinstance(instruction.op, (Parameter, Constant, Tuple, GetTupleElement, AsyncUpdate, *_STARTS))
     return not is_given and _has_arrays_only(instruction.shape)
 
 
