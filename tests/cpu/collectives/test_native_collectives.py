@@ -47,6 +47,26 @@ def test_generated_programs_agree_with_the_interpreter(number):
     assert judge(spread_module(1, number)) == ("", 0)
 
 
+@pytest.mark.parametrize("devices", [5, 11])
+@pytest.mark.parametrize("kind", ["bf16", "f16", "f8e5m2"])
+@pytest.mark.parametrize("opcode", ["add", "multiply"])
+def test_narrow_floats_are_rounded_once_for_the_group(kind, opcode, devices):
+    function = f"f {{ a = {kind}[] parameter(0)\n b = {kind}[] parameter(1)\n ROOT r = {kind}[] {opcode}(a, b) }}"
+    body = f"""x = {kind}[{devices},33] parameter(0)
+    a = {kind}[{devices},33] all-reduce(x), replica_groups={{}}, to_apply=f
+    s = {kind}[1,33] reduce-scatter(x), replica_groups={{}}, dimensions={{0}}, to_apply=f
+    ROOT r = ({kind}[{devices},33], {kind}[1,33]) tuple(a, s)"""
+    program = module(body, replicas=devices, more=function)
+    dtype = program.entry.parameters[0].shape.element_type.dtype
+    arguments = [[a.astype(dtype)] for (a,) in rows(devices, devices, 33)]
+    total = getattr(np, opcode).reduce([a.astype(np.float32) for (a,) in arguments]).astype(dtype)
+    for backend in ("cpu", "interpreter"):
+        executable = xla.compile(program, backend=backend)
+        for number, (whole, part) in enumerate(executable.execute_replicated(arguments)):
+            assert np.asarray(whole).tobytes() == total.tobytes()
+            assert np.asarray(part).tobytes() == total[number].tobytes()
+
+
 @pytest.mark.parametrize("devices", [2, 5, 11])
 def test_the_order_of_a_sum_is_that_of_the_group(devices):
     executable = compiled(

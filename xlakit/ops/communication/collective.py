@@ -20,6 +20,7 @@ from xlakit.ir.attributes import ReplicaGroups
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute
 from xlakit.ops.data import get_tuple_element, tuple_
+from xlakit.ops.elementwise.binary import Add, Multiply
 from xlakit.ops.handle import Builder, XlaOp, common_builder
 from xlakit.ops.reduction import check_reducer, reducer_op
 
@@ -239,14 +240,19 @@ def reduce_members(context: Evaluation, computation: Computation, gathered: Sequ
 def combiner_of(computation: Computation, kind: PrimitiveType) -> Computation:
     """The computation, for elements of a type: it may work in another precision than its operands.
 
-    Where it is of another kind of type altogether, only what it does counts, as in XLA. Raises UnsupportedError.
+    Sums and products of floats narrower than F32 are rounded once, not at every member. Where the computation is of
+    another kind of type altogether, only what it does counts, as in XLA. Raises UnsupportedError.
     """
     kinds = {i.shape.element_type for i in (*computation.parameters, computation.root)}
+    op, working = reducer_op(computation), kind
     if all(same_type_family(kind, k) for k in kinds):
-        return computation
-    if reducer_op(computation) is None:
+        is_narrow = kind.is_floating and kind.bit_width < 32
+        if not is_narrow or kinds != {kind} or not isinstance(op, (Add, Multiply)):
+            return computation
+        working = PrimitiveType.F32
+    elif op is None:
         raise UnsupportedError(
             f"computation {computation.name} is not of {kind.hlo_name}, and more than one operation",
             hint=f"give a computation of {kind.hlo_name}",
         )
-    return computation.rebuild(lambda old, operands: old.replace(operands=operands, shape=Shape(kind)))
+    return computation.rebuild(lambda old, operands: old.replace(operands=operands, shape=Shape(working)))
