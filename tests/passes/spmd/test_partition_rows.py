@@ -16,15 +16,15 @@ FUNCTIONS = [
 ]
 
 
-def agree(body, expected, *arguments, exact=True):
-    module = module_of(body, SET, *FUNCTIONS)
+def agree(body, expected, *arguments, exact=True, functions=()):
+    module = module_of(body, SET, *FUNCTIONS, *functions)
     result, split = run_split(module, *arguments)
     whole = np.asarray(xla.compile(module.replace(num_partitions=1), backend="interpreter")(*arguments))
     if exact:
         assert result.tobytes() == whole.tobytes()
     else:
         np.testing.assert_allclose(result, whole, rtol=1e-6)
-    assert collectives(split) == expected
+    assert expected is None or collectives(split) == expected
     return split
 
 
@@ -124,3 +124,41 @@ def test_single_rows_are_read_and_written(start):
     agree(given + read, {"all-reduce": 1}, numbers(16, 4), at)
     written = "u = f32[1,4] parameter(2), sharding={replicated} ROOT r = f32[16,4] dynamic-update-slice(t, u, i, i)"
     agree(given + written, {}, numbers(16, 4), at, numbers(1, 4))
+
+
+@pytest.mark.parametrize(
+    ("dims", "iterations", "expected"),
+    [
+        ((8, 4), 8, {"all-to-all": 1}),  # the rows are in parts, in columns
+        ((8, 3), 8, {"all-gather": 1}),  # all of them are needed, and three columns cannot be split
+        ((64, 4), 8, {"all-to-all": 1}),
+        ((64, 3), 8, {"all-reduce": 1}),  # few of many rows: each is sent to all when it is read
+        ((512, 4), 8, {"all-reduce": 1}),
+    ],
+)
+@pytest.mark.parametrize("is_called", [False, True])
+def test_rows_that_a_loop_reads_one_by_one(dims, iterations, expected, is_called):
+    table, row = f"f32[{dims[0]},{dims[1]}]", f"f32[1,{dims[1]}]"
+    state = f"(s32[], {table}, {row})"
+    sliced = f"dynamic_slice_sizes={{1,{dims[1]}}}"
+    called = f"read {{ t = {table} parameter(0) i = s32[] parameter(1) z = s32[] constant(0) "
+    called += f"ROOT r = {row} dynamic-slice(t, i, z), {sliced} }}"
+    reading = "call(t, i), to_apply=read" if is_called else f"dynamic-slice(t, i, z), {sliced}"
+    body = (
+        f"step {{ p = {state} parameter(0) i = s32[] get-tuple-element(p), index=0 z = s32[] constant(0) "
+        f"t = {table} get-tuple-element(p), index=1 c = {row} get-tuple-element(p), index=2 "
+        f"l = {row} {reading} n = {row} subtract(l, c) one = s32[] constant(1) j = s32[] add(i, one) "
+        f"ROOT r = {state} tuple(j, t, n) }}"
+    )
+    test = f"test {{ p = {state} parameter(0) i = s32[] get-tuple-element(p), index=0 n = s32[] constant({iterations}) "
+    test += "ROOT r = pred[] compare(i, n), direction=LT }"
+    main = (
+        f"t = {table} parameter(0), sharding={ROWS} z = s32[] constant(0) c = f32[] constant(0) "
+        f"b = {row} broadcast(c), dimensions={{}} s = {state} tuple(z, t, b) "
+        f"w = {state} while(s), condition=test, body=step ROOT r = {row} get-tuple-element(w), index=2"
+    )
+    split = agree(main, None, numbers(*dims), functions=[called, body, test])
+    found = collectives(split)
+    # The result is whole.
+    assert {name: count for name, count in found.items() if name in expected} == expected
+    assert ("all-reduce" in found) == ("all-reduce" in expected)

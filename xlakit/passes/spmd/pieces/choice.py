@@ -113,8 +113,10 @@ def _cost(
     """About how many bytes a member sends for its operands, and to give the result in a tiling."""
     cost = 0.0
     for piece, dims in zip(given, factors.operands, strict=True):
-        if piece.scope == scope:
-            cost += _sent(piece.shape.byte_size, piece.tiling, tiling_of(dims, splits))
+        needed = tiling_of(dims, splits)
+        # What has been brought to a tiling before is there.
+        if piece.scope == scope and needed not in piece.parts:
+            cost += _sent(piece.shape.byte_size, piece.tiling, needed)
     shape = leaf_shapes(old.shape)[0]
     own = tiling_of(factors.results[0], splits)
     wanted = hint if divides(hint, shape.dimensions) else own
