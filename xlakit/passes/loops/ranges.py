@@ -91,7 +91,8 @@ class _RangesRewriter(Rewriter):
             return None if one is None else (one, one)
         if isinstance(op, Iota):
             return 0, x.shape.dimensions[op.iota_dimension] - 1
-        if isinstance(op, _MOVING):
+        # Where slices have no element in a dimension that the result leaves out, that has zeros.
+        if isinstance(op, _MOVING) and not (isinstance(op, Gather) and 0 in op.slice_sizes):
             return self.range_of(x.operands[0], depth)
         if isinstance(op, Convert) and x.operands[0].shape.element_type is PrimitiveType.PRED:
             return 0, 1

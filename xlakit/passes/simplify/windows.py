@@ -74,7 +74,7 @@ def split_long_window(x: Instruction, make: Rewriter) -> Instruction | None:
     op = x.op_as(ReduceWindow)
     d, length = op.window.dimensions[axis], x.operands[0].shape.dimensions[axis]
     # A window as long as the array is a running total, which has a kernel of its own.
-    if d.base_dilation != 1 or d.size >= length or d.window_reversal:
+    if d.base_dilation != 1 or d.size >= length:
         return None
     # So many combinations for each element of the array: p for the first window, q / stride for the second.
     costs = [(p + d.size / p / d.stride, p) for p in range(2, d.size // 2 + 1) if d.size % p == 0]
