@@ -95,6 +95,43 @@ def test_usual_loops_are_counted(first, operation, step, direction, bound, expec
     assert trip_count(loop_of(module.entry.root)) == expected
 
 
+@pytest.mark.parametrize(
+    ("change", "by"),
+    [
+        ("i.next = s32[] add(i, one)", "i.next = s32[] add(n, one)"),
+        ("n.next = s32[] copy(n)", "n.next = s32[] add(n, one)"),
+    ],
+    ids=["a step from another element", "a bound that moves"],
+)
+def test_other_loops_are_not_counted(change, by):
+    text = """HloModule m
+        body {
+          s = (s32[], s32[]) parameter(0)
+          i = s32[] get-tuple-element(s), index=0
+          n = s32[] get-tuple-element(s), index=1
+          one = s32[] constant(1)
+          i.next = s32[] add(i, one)
+          n.next = s32[] copy(n)
+          ROOT t = (s32[], s32[]) tuple(i.next, NEXT)
+        }
+        condition {
+          s = (s32[], s32[]) parameter(0)
+          i = s32[] get-tuple-element(s), index=0
+          n = s32[] get-tuple-element(s), index=1
+          ROOT less = pred[] compare(i, n), direction=LT
+        }
+        ENTRY e {
+          zero = s32[] constant(0)
+          five = s32[] constant(5)
+          start = (s32[], s32[]) tuple(zero, five)
+          ROOT loop = (s32[], s32[]) while(start), body=body, condition=condition
+        }"""
+    counted = xla.HloModule.from_text(text.replace("NEXT", "n"))
+    assert trip_count(loop_of(counted.entry.root)) == 5
+    module = xla.HloModule.from_text(text.replace("NEXT", "n.next" if "n.next" in by else "n").replace(change, by))
+    assert trip_count(loop_of(module.entry.root)) is None
+
+
 LOOPS = sorted(p for name in ("while-*", "unroll-*", "conditional-*", "expand") for p in GOLDEN.glob(f"{name}/*.hlo"))
 
 

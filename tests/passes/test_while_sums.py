@@ -27,6 +27,7 @@ body {{
   b = {kind}[2,3] reshape(cut.y)
   product = {kind}[4,3] dot(a, b), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
   after = {kind}[4,3] add(sum, product)
+  {more}
   ROOT result = (s32[], {kind}[4,3], {kind}[{rounds},2,4], {kind}[{rounds},2,3]) tuple(next, after, x, y)
 }}
 
@@ -34,6 +35,7 @@ condition {{
   state = (s32[], {kind}[4,3], {kind}[{rounds},2,4], {kind}[{rounds},2,3]) parameter(0)
   i = s32[] get-tuple-element(state), index=0
   end = s32[] constant({end})
+  {tested}
   ROOT more = pred[] compare(i, end), direction=LT
 }}
 
@@ -47,7 +49,17 @@ ENTRY main {{
   ROOT result = {kind}[4,3] get-tuple-element(loop), index=1
 }}
 """
-PLAIN = {"kind": "f64", "rounds": 6, "end": 6, "step": 1, "first": 0, "place": "add(i, first)", "place_x": "place"}
+PLAIN = {
+    "kind": "f64",
+    "rounds": 6,
+    "end": 6,
+    "step": 1,
+    "first": 0,
+    "place": "add(i, first)",
+    "place_x": "place",
+    "more": "",
+    "tested": "",
+}
 LEFT = {
     "counted upwards": {},
     "counted downwards": {"first": 5, "place": "subtract(first, i)"},
@@ -62,6 +74,13 @@ KEPT = {
     "fewer rounds than places": {"end": 5},
     "the same place": {"place": "multiply(first, i)"},
     "hardly a loop": {"rounds": 3, "end": 3},
+    "a sum that is read before": {"more": "read = f64[4,3] negate(sum)"},
+    "a sum that is read after": {"more": "read = f64[4,3] negate(after)"},
+    "a product that is read": {"more": "read = f64[4,3] negate(product)"},
+    "a sum that is read twice": {"more": "again = f64[4,3] get-tuple-element(state), index=1"},
+    "a state that is read as a whole": {"more": "read = (s32[], f64[4,3], f64[6,2,4], f64[6,2,3]) copy(state)"},
+    "a sum that is tested": {"tested": "sum = f64[4,3] get-tuple-element(state), index=1"},
+    "a state that is tested as a whole": {"tested": "read = (s32[], f64[4,3], f64[6,2,4], f64[6,2,3]) copy(state)"},
 }
 
 
