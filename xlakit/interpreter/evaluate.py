@@ -17,7 +17,7 @@ from xlakit.data.shape import Shape, floating_types
 from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ExecutionError, ResourceError, XlakitError
 from xlakit.execution.rendezvous import Group
-from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.instruction import Computation, Instruction, located
 from xlakit.ir.operation import Array, Value
 from xlakit.ops.data import Constant, Parameter, literal_value
 from xlakit.ops.shared.numerics import convert
@@ -398,8 +398,4 @@ def _located(error: Exception, device: Device, instruction: Instruction) -> Xlak
         error = ResourceError("not enough memory for the result", hint="cut the arrays, or run with more memory")
     elif not isinstance(error, XlakitError):
         error = ExecutionError("computations call each other too deeply", hint="inline the calls, or loop with while")
-    return error.at(
-        operation=f"{instruction.opcode} '{instruction.name}'",
-        shapes=[o.shape for o in instruction.operands],
-        location=device.program.module.location_of(instruction),
-    )
+    return located(error, device.program.module, instruction)

@@ -18,7 +18,6 @@ from xlakit.errors import (
     ResourceError,
     ShapeError,
     UnsupportedError,
-    XlakitError,
 )
 from xlakit.execution.analysis import Fallback, MemoryAnalysis
 from xlakit.execution.calls.custom_calls import CustomCalls
@@ -33,7 +32,7 @@ from xlakit.execution.run import Run
 from xlakit.execution.run_group import RunGroup, running_in
 from xlakit.execution.values import at_declared_sizes, to_device, to_host
 from xlakit.interpreter.evaluate import Observer, run
-from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.ir.instruction import HloModule, located
 from xlakit.ir.operation import TOKEN, Array, Value
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import ElidedConstant, elided_error
@@ -90,15 +89,7 @@ def _check_instructions(module: HloModule, calls: CustomCalls) -> None:
                     raise elided_error()
                 check_packed(instruction.op, [o.shape for o in instruction.operands])
             except (LiteralError, ResourceError, ShapeError, UnsupportedError) as error:
-                raise _located(error, module, instruction) from None
-
-
-def _located(error: XlakitError, module: HloModule, instruction: Instruction) -> Exception:
-    return error.at(
-        operation=f"{instruction.opcode} '{instruction.name}'",
-        shapes=[o.shape for o in instruction.operands],
-        location=module.location_of(instruction),
-    )
+                raise located(error, module, instruction) from None
 
 
 def _bytes_of(shape: Shape) -> int:

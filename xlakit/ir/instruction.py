@@ -416,6 +416,15 @@ class HloModule:
         )
 
 
+def located(error: XlakitError, module: HloModule, instruction: Instruction) -> XlakitError:
+    """The error with the instruction that it is about, and where that is."""
+    return error.at(
+        operation=f"{instruction.opcode} '{instruction.name}'",
+        shapes=[o.shape for o in instruction.operands],
+        location=module.location_of(instruction),
+    )
+
+
 # Pickling uses the proto; an immutable module is its own copy.
 
 

@@ -11,7 +11,7 @@ from xlakit.cpu.kernels.library import KernelLibrary
 from xlakit.cpu.loops.emit.kernel import Kernel
 from xlakit.data.literal import Literal
 from xlakit.errors import UnsupportedError, XlakitError
-from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.instruction import Computation, HloModule, Instruction, located
 from xlakit.ir.operation import Array
 from xlakit.memory.dataflow import Dataflow
 from xlakit.memory.steps import ConditionalStep, HostStep, KernelStep, RandomStep, Step, StepProgram, WhileStep
@@ -74,11 +74,7 @@ class Lowering:
             try:
                 values[instruction] = self._instruction(instruction, values, arguments, steps)
             except XlakitError as error:
-                raise error.at(
-                    operation=f"{instruction.opcode} '{instruction.name}'",
-                    shapes=[o.shape for o in instruction.operands],
-                    location=self._module.location_of(instruction),
-                ) from error.__cause__
+                raise located(error, self._module, instruction) from error.__cause__
         return values[computation.root]
 
     def _instruction(

@@ -78,13 +78,12 @@ class Event:
 class Recorder:
     """The times of one program. It must stay as long as the program's code."""
 
-    def __init__(self, rows: int, events: int = EVENTS) -> None:
-        """rows: the number of steps, and one. events: how many are kept."""
+    def __init__(self, rows: int) -> None:
+        """rows: the number of steps, and one."""
         self._rows = rows
-        self._capacity = events
         self._first_event = (_HEADER.size + rows * _TOTALS.size) // 8
         # Pages of it that are never written take no memory.
-        self._words = np.zeros(self._first_event + events * (_EVENT.size // 8), np.int64)
+        self._words = np.zeros(self._first_event + EVENTS * (_EVENT.size // 8), np.int64)
         self.clear()
 
     @staticmethod
@@ -101,14 +100,14 @@ class Recorder:
     def clear(self) -> None:
         """Forget all times; the program must not run."""
         self._words[: self._first_event] = 0
-        self._words[_HEADER.index("capacity")] = self._capacity
+        self._words[_HEADER.index("capacity")] = EVENTS
         self._words[_HEADER.index("rows")] = self._rows
         for row in range(self._rows):
             self._words[self._row(row) + _TOTALS.index("least")] = _NEVER
 
     def make_room(self) -> None:
         """Forget the events where there is no room for more, so that none is being written. Totals stay."""
-        if self._kept == self._capacity:
+        if self._kept == EVENTS:
             self._words[self._first_event :] = 0
             self._words[_HEADER.index("next")] = 0
 
@@ -133,7 +132,7 @@ class Recorder:
 
     @property
     def _kept(self) -> int:
-        return min(self._capacity, int(self._words[_HEADER.index("next")]))
+        return min(EVENTS, int(self._words[_HEADER.index("next")]))
 
     def events(self) -> Iterator[Event]:
         """The events that are kept, in the order in which they ended."""

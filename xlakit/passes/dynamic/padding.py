@@ -17,7 +17,7 @@ from xlakit.data.shape import ProgramShape, Shape
 from xlakit.dataclass import dataclass
 from xlakit.errors import UnsupportedError, XlakitError
 from xlakit.ir.attributes import AliasEntry
-from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.instruction import Computation, HloModule, Instruction, located
 from xlakit.ops.communication.transfer import Infeed, Recv, RecvDone
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.custom_call import CustomCall
@@ -134,11 +134,7 @@ class _Padding:
 
     def located(self, error: XlakitError, instruction: Instruction) -> XlakitError:
         """The error with the location in the program where it is."""
-        return error.at(
-            operation=f"{instruction.opcode} '{instruction.name}'",
-            shapes=[o.shape for o in instruction.operands],
-            location=self._module.location_of(instruction),
-        )
+        return located(error, self._module, instruction)
 
 
 class _Computation:

@@ -13,13 +13,12 @@ from xlakit.cpu.kernels.fft.lanes import (
     is_moved,
     lane_count,
     lane_transform,
-    load_point,
     store_point,
     transpose,
 )
 from xlakit.cpu.kernels.fft.moves import Moves
 from xlakit.cpu.kernels.fft.plan import is_smooth
-from xlakit.cpu.kernels.fft.tables import LongRoots, Tables, roots
+from xlakit.cpu.kernels.fft.tables import LongRoots, Tables, load_point, roots
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Type, Value

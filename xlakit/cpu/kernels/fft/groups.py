@@ -10,14 +10,13 @@ from xlakit.cpu.kernels.fft.lanes import (
     is_moved,
     lane_count,
     lane_transform,
-    load_point,
     splat_point,
     store_point,
 )
 from xlakit.cpu.kernels.fft.moves import Moves
 from xlakit.cpu.kernels.fft.plan import LONGEST_LANES, lane_points, work
 from xlakit.cpu.kernels.fft.real import tangle_ends, tangle_point, untangle_ends, untangle_point
-from xlakit.cpu.kernels.fft.tables import Tables, roots
+from xlakit.cpu.kernels.fft.tables import Tables, load_point, roots
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Value

@@ -14,7 +14,7 @@ import numpy as np
 
 from xlakit.cpu.kernels.fft.butterfly import Point, butterfly
 from xlakit.cpu.kernels.fft.plan import convolution_length, is_smooth, radices
-from xlakit.cpu.kernels.fft.tables import Tables, chirp, chirp_spectrum, pair_at, roots, symbol
+from xlakit.cpu.kernels.fft.tables import Tables, chirp, chirp_spectrum, load_point, roots, symbol
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Effort, Function, Module, Type, Value, vector
 from xlakit.cpu.llvm.promises import CONTRACTS, NO_INLINE
@@ -30,12 +30,6 @@ def lane_count(part: Type) -> int:
     return vector_bytes() // part.bytes
 
 
-def load_point(fn: Function, type: Type, memory: Value, index: Value | int) -> Point:
-    """Point ``index`` of a memory of lanes."""
-    pair = fn.at(memory, type, index * 2)
-    return fn.load(type, pair), fn.load(type, fn.at(pair, type, 1))
-
-
 def store_point(fn: Function, point: Point, memory: Value, index: Value | int) -> None:
     """Write point ``index`` of a memory of lanes."""
     type = point[0].type
@@ -46,7 +40,7 @@ def store_point(fn: Function, point: Point, memory: Value, index: Value | int) -
 
 def splat_point(fn: Function, part: Type, lanes: int, table: Value, index: Value | int) -> Point:
     """Entry ``index`` of a table of pairs, the same in all lanes."""
-    real, imag = pair_at(fn, part, table, index)
+    real, imag = load_point(fn, part, table, index)
     return fn.splat(real, lanes), fn.splat(imag, lanes)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xlakit.cpu.kernels.fft.butterfly import Point
-from xlakit.cpu.kernels.fft.lanes import NO_UNROLL, lane_count, load_point, store_point, transpose
+from xlakit.cpu.kernels.fft.lanes import NO_UNROLL, lane_count, store_point, transpose
+from xlakit.cpu.kernels.fft.tables import load_point
 from xlakit.cpu.llvm import Function, Type, Value, vector
 
 

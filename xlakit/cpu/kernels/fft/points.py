@@ -9,7 +9,7 @@ from xlakit.cpu.kernels.fft.axis import Axis
 from xlakit.cpu.kernels.fft.butterfly import Point
 from xlakit.cpu.kernels.fft.lanes import NO_UNROLL
 from xlakit.cpu.kernels.fft.real import tangle_ends, tangle_point, untangle_ends, untangle_point
-from xlakit.cpu.kernels.fft.tables import LongRoots, Tables, chirp, chirp_spectrum, pair_at
+from xlakit.cpu.kernels.fft.tables import LongRoots, Tables, chirp, chirp_spectrum, load_point
 from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.scalars.complex_arithmetic import plain_product
 from xlakit.options import knob
@@ -47,7 +47,7 @@ class Points:
         return self._entry(self._source, index)
 
     def _entry(self, table: Value, index: Value | int) -> Point:
-        return pair_at(self._fn, self._part, table, index)
+        return load_point(self._fn, self._part, table, index)
 
     def _store(self, point: Point, index: Value | int) -> None:
         pair = self._fn.at(self._target, self._part, index * 2)

@@ -46,10 +46,10 @@ def chirp_spectrum(n: int, length: int) -> Complex:
     return np.asarray(scipy.fft.fft(padded), np.clongdouble) / length
 
 
-def pair_at(fn: Function, part: Type, table: Value, index: Value | int) -> tuple[Value, Value]:
-    """A complex number of a table of pairs."""
-    pair = fn.at(table, part, index * 2)
-    return fn.load(part, pair), fn.load(part, fn.at(pair, part, 1))
+def load_point(fn: Function, type: Type, table: Value, index: Value | int) -> tuple[Value, Value]:
+    """Entry ``index`` of a table of pairs, or of a memory of lanes: its real and imaginary part."""
+    pair = fn.at(table, type, index * 2)
+    return fn.load(type, pair), fn.load(type, fn.at(pair, type, 1))
 
 
 class Tables:
@@ -109,8 +109,8 @@ class LongRoots:
 
     def low(self, number: Value) -> tuple[Value, Value]:
         """The root of a number below ``2^BITS``, or of any number where the table is short."""
-        return pair_at(self._fn, self._part, self._low, number)
+        return load_point(self._fn, self._part, self._low, number)
 
     def high(self, number: Value) -> tuple[Value, Value]:
         """The root of ``number * 2^BITS``."""
-        return pair_at(self._fn, self._part, self._high, number)
+        return load_point(self._fn, self._part, self._high, number)

@@ -17,15 +17,14 @@ from xlakit.data.primitive import PrimitiveType
 class Variable:
     """A loop variable that counts from 0 below ``extent``."""
 
-    __slots__ = ("extent", "name", "number")
+    __slots__ = ("extent", "number")
 
-    def __init__(self, extent: int, number: int, name: str = "") -> None:
+    def __init__(self, extent: int, number: int) -> None:
         self.extent = extent
         self.number = number
-        self.name = name or f"i{number}"
 
     def __repr__(self) -> str:
-        return self.name
+        return f"i{self.number}"
 
 
 class Opaque:
