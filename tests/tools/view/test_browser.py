@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 from tools.view.programs import STEP, report_of, step
+from tools.view.test_mesh import SHARDED
 
 from benchmarks.viewer import chain, chromium
 from xlakit.ir.instruction import HloModule
@@ -327,3 +328,22 @@ def test_a_report_without_roofs_has_points(opened):
 def test_without_a_profile_there_is_no_roofline(opened):
     page = opened(view_module(step(), passes=False))
     assert not find(page, "#tab-roofline").is_displayed()
+
+
+def test_the_mesh_shows_tiles_groups_and_arrows(opened):
+    browser = opened(view_module(HloModule.from_text(SHARDED)))
+    browser.find_element("id", "tab-mesh").click()
+    named = {link.text: link for link in browser.find_elements("css selector", ".listed button")}
+    named["x"].click()
+    devices = [own.get_attribute("aria-label") for own in browser.find_elements("css selector", "[data-device]")]
+    assert devices == ["device 0: [0, *]", "device 1: [0, *]", "device 2: [1, *]", "device 3: [1, *]"]
+    first = browser.find_element("css selector", "[data-device='0'] rect").get_attribute("style")
+    assert first == browser.find_element("css selector", "[data-device='1'] rect").get_attribute("style") != ""
+    assert find(browser, ".listed [aria-current] th").text == "x"
+    assert "step=0" in browser.current_url and "view=mesh" in browser.current_url
+
+
+def test_colors_by_rounding_error(opened):
+    browser = opened(view_module(step(), passes=False, errors={"d": 1e-7, "t": 3e-5}), "#color=error")
+    bars = {row.split(" = ")[0].split()[-1]: row for row in texts(browser, "[role=treeitem], .row") if " = " in row}
+    assert "1.0e-7" in bars["d"] and "3.0e-5" in bars["t"] and "e-" not in bars["x"]

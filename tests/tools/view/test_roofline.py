@@ -10,7 +10,7 @@ from tools.view.test_model import MODEL, NODE
 
 from xlakit.errors import ArgumentError
 from xlakit.tools.profile import profile
-from xlakit.tools.view.profiles import roofline_of
+from xlakit.tools.view.profiles import errors_of, roofline_of
 
 
 def evaluate(script, **values):
@@ -84,3 +84,15 @@ def test_points_decades_and_roofs():
         [[0.5, 100], [1000, 100]],
         [[0.25, 50], [1000, 50]],
     ]
+
+
+def test_errors_of_a_report_are_the_largest_of_each_instruction():
+    rows = [("a", 1e-7), ("b", "inf"), ("a", 2e-6), ("a", 0.0)]
+    report = json.dumps({"rows": [{"instruction": name, "relative_error": error} for name, error in rows]})
+    assert errors_of(report, "e.json") == {"a": 2e-6, "b": 1e200}
+
+
+@pytest.mark.parametrize("report", ["", "3", "[]", "{}", '{"rows": [{}]}', report_of()])
+def test_what_is_no_report_of_errors(report):
+    with pytest.raises(ArgumentError, match=r"e.json is no report of rounding errors"):
+        errors_of(report, "e.json")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from xlakit.tools.view.stages import View
 
 # Options that are for the passes of one program, with their defaults.
-_OF_ONE = {"passes": True, "disable": "", "until": None, "fuel": None, "memory": False, "profile": None}
+_OF_ONE = {"passes": True, "disable": "", "until": None, "fuel": None, "memory": False, "profile": None, "errors": None}
 
 
 def add(commands: Commands) -> None:
@@ -67,6 +67,9 @@ def add(commands: Commands) -> None:
         "--profile",
         metavar="REPORT.json",
         help="color by time, draw the roofline: what xlakit run --profile --json prints",
+    )
+    parser.add_argument(
+        "--errors", metavar="REPORT.json", help="color by rounding error: what xlakit run --shadow f64 --json prints"
     )
     add_filling(parser)
     add_load(parser)
@@ -111,7 +114,7 @@ def _page(program: Program, other: str | None, options: argparse.Namespace) -> t
 
 
 def _view(file: str, other: str | None, options: argparse.Namespace) -> View:
-    from xlakit.tools.view.profiles import read_report, roofline_of, seconds_of
+    from xlakit.tools.view.profiles import errors_of, read_report, roofline_of, seconds_of
     from xlakit.tools.view.stages import view_module
 
     if other is not None:
@@ -127,6 +130,7 @@ def _view(file: str, other: str | None, options: argparse.Namespace) -> View:
         memory=options.memory,
         seconds=None if report is None else seconds_of(report, profile),
         roofline=None if report is None else roofline_of(report, profile),
+        errors=None if options.errors is None else errors_of(read_report(options.errors), options.errors),
         title=None if file == "-" else Path(file).name,
     )
 
@@ -153,7 +157,7 @@ def _serve(options: argparse.Namespace) -> int:
     """Show the page until Ctrl-C. Raises ArgumentError for what has no page that can be made again."""
     from xlakit.tools.view.server import LivePage, serve
 
-    files = [file for file in (options.file, options.other, options.profile) if file is not None]
+    files = [file for file in (options.file, options.other, options.profile, options.errors) if file is not None]
     if "-" in files:
         raise ArgumentError("standard input cannot be read again", hint="--serve needs files")
     if any(map(is_folder, files)):

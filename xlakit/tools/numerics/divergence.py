@@ -293,7 +293,7 @@ def _alone(instruction: Instruction) -> Computation:
     for step in steps:
         made = [step.replace(operands=made, control_predecessors=())]
         instructions += made
-    return Computation(f"{instruction.name}.alone", instructions, made[0])
+    return Computation(f"{instruction.name}.alone", tuple(instructions), made[0])
 
 
 def _steps_of(instruction: Instruction) -> list[Instruction]:

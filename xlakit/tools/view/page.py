@@ -20,6 +20,7 @@ SCRIPTS: Final = (
     "panels.js",
     "drawings.js",
     "roofline.js",
+    "mesh.js",
     "viewer.js",
 )
 

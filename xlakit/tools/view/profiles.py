@@ -1,4 +1,4 @@
-"""What the viewer takes from the report that ``xlakit run --profile --json`` prints."""
+"""What the viewer takes from the reports that ``xlakit run --profile --json`` and ``--shadow f64 --json`` print."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from xlakit.errors import ArgumentError
 
+_LARGEST: Final = 1e200
 _STEP_NUMBERS: Final = {
     "flops": "flops",
     "transcendentals": "transcendentals",
@@ -36,6 +37,23 @@ def seconds_of(report: str, name: str) -> dict[str, float]:
         return {own["instruction"]: own["nanoseconds"] * scale for own in data["instructions"]}
     except (ValueError, KeyError, TypeError):
         raise _no_report(name) from None
+
+
+def errors_of(report: str, name: str) -> dict[str, float]:
+    """The largest relative error of each instruction, by name, of a report of rounding errors. Raises ArgumentError for
+    what is no such report; ``name`` is the file's.
+    """
+    found: dict[str, float] = {}
+    try:
+        for row in json.loads(report)["rows"]:
+            # Infinities are texts; JSON has no numbers for them.
+            error = min(float(row["relative_error"]), _LARGEST)
+            found[str(row["instruction"])] = max(error, found.get(str(row["instruction"]), 0.0))
+    except (ValueError, KeyError, TypeError):
+        raise ArgumentError(
+            f"{name} is no report of rounding errors", hint="xlakit run FILE --shadow f64 --json prints one"
+        ) from None
+    return found
 
 
 def roofline_of(report: str, name: str) -> dict[str, Any] | None:

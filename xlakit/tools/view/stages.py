@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ from xlakit.ir.instruction import HloModule
 from xlakit.passes.core.framework import Pass
 from xlakit.passes.core.rules import RulePass
 from xlakit.passes.pipeline import PASSES, new_context, run_pipeline
+from xlakit.passes.spmd import is_to_be_split, split_over
 from xlakit.tools.shards import with_partitions
 from xlakit.tools.view.document import Document
+from xlakit.tools.view.mesh import mesh_of
 from xlakit.tools.view.page import page_of
 
 
@@ -53,6 +55,7 @@ def view_module(
     memory: bool = False,
     seconds: Mapping[str, float] | None = None,
     roofline: Mapping[str, Any] | None = None,
+    errors: Mapping[str, float] | None = None,
     title: str | None = None,
 ) -> View:
     """A page of a program and of what each pass makes of it.
@@ -61,7 +64,8 @@ def view_module(
     left out, as :func:`xlakit.passes.pipeline.run_pipeline` takes it. memory: whether the program is compiled, too, for
     a picture of its memory. seconds: the times of instructions of the optimized program, by name, which color them.
     roofline: the steps of a profile, as :func:`xlakit.tools.view.profiles.roofline_of` gives them; they need
-    ``seconds``, too. title: the page's; default: the module's name.
+    ``seconds``, too. errors: the relative errors of instructions, by name, which color them. title: the page's;
+    default: the module's name.
 
     A program that the verifier refuses is shown as it is, with the reason. So is what there is before a pass that does
     not know an operation. Raises ArgumentError for unknown names of passes, and with ``memory`` UnsupportedError where
@@ -70,6 +74,8 @@ def view_module(
     document = document_of(module, passes=passes, disabled=disabled, until=until, fuel=fuel, title=title)
     if seconds is not None:
         document.add("profile", {"seconds": dict(seconds)} | ({} if roofline is None else {"roofline": roofline}))
+    if errors is not None:
+        document.add("errors", dict(errors))
     if memory:
         document.add("memory", _memory(module))
     return View(page_of(document.as_dict()), title or module.name)
@@ -110,7 +116,10 @@ def document_of(
     fault = fault_of(module)
     document = Document(title or module.name, has_costs=not fault)
     document.add_step(module, "input", summary="the program as it was given", note=fault)
-    if not passes or fault:
+    if fault:
+        return document
+    if not passes:
+        _add_mesh(document, [module])
         return document
     document.add_laws(_laws(PASSES.values()))
     last, start = module, time.perf_counter()
@@ -131,16 +140,37 @@ def document_of(
         # What it takes to write the document is no time of passes.
         last, start = after, time.perf_counter()
 
+    # Those that are drawn on the mesh: before partitioning shardings, after it collectives.
+    steps = [module]
     try:
-        split = with_partitions(module)
-        if split is not module:
-            document.add_step(split, "partitions", summary="the number of partitions, as the shardings say")
-        run_pipeline(split, until=until, dump=look, context=context)
+        for own in _for_a_device(module, document):
+            steps.append(last := own)
+        start = time.perf_counter()
+        run_pipeline(last, until=until, dump=look, context=context)
     except ArgumentError:
         raise
     except XlakitError as error:
         document.add_step(last, "stopped", summary="no pass could go on", note=str(error))
+    _add_mesh(document, [*steps, last])
     return document
+
+
+def _for_a_device(module: HloModule, document: Document) -> Iterator[HloModule]:
+    """The steps that come before the passes: the number of partitions, and the program of one of them."""
+    split = with_partitions(module)
+    if split is not module:
+        document.add_step(split, "partitions", summary="the number of partitions, as the shardings say")
+        yield split
+    if is_to_be_split(split, split.num_partitions):
+        own = split_over(split, split.num_partitions)
+        document.add_step(own, "partition", summary=PASSES["partition"].summary)
+        yield own
+
+
+def _add_mesh(document: Document, modules: Sequence[HloModule]) -> None:
+    mesh = mesh_of(modules)
+    if mesh is not None:
+        document.add("mesh", mesh)
 
 
 def fault_of(module: HloModule) -> str:

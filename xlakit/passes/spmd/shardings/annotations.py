@@ -59,6 +59,11 @@ class Annotations:
         text = dict(module.frontend_attributes).get(MESHES, "")
         self._meshes = {m[1] or m[2]: _mesh(m[3]) for m in _NAMED_MESH.finditer(text)}
 
+    @property
+    def meshes(self) -> list[Mesh]:
+        """The meshes that the module names."""
+        return [*self._meshes.values()]
+
     # -- annotations of instructions ---------------------------------------------------------------
 
     def in_attribute(self, instruction: Instruction, key: str, count: int | None = None) -> list[Sharding] | None:

@@ -7,7 +7,7 @@ const KEYS = [
   ["o u", "go to the first operand, the first user"],
   ["/ n N", "search; next, previous match"],
   ["[ ]", "previous, next step"],
-  ["p c g m r", "program, changes, graph, memory, roofline"],
+  ["p c g m r s", "program, changes, graph, memory, roofline, mesh"],
   ["b", "back"],
   ["d", "dark or light"],
   ["?", "this list"],
@@ -28,6 +28,7 @@ class App {
     this.views = { program: new ProgramView(this), changes: new ChangesView(this), graph: new GraphView(this) };
     if (data.memory) this.views.memory = new MemoryView(this);
     if (data.profile?.roofline) this.views.roofline = new RooflineView(this);
+    if (data.mesh) this.views.mesh = new MeshView(this);
     this.controls();
     this.keys();
     // The page of a notebook's frame has no address of its own.
@@ -61,6 +62,12 @@ class App {
     if (profile) {
       const seconds = (line) => profile.seconds[program.field(line, "name")] || 0;
       costs.time = cost("time", "time", 1e7, seconds, Model.seconds);
+    }
+    const { errors } = program.document;
+    if (errors) {
+      const error = (line) => errors[program.field(line, "name")] || 0;
+      // Relative errors of f32 begin at 1e-8.
+      costs.error = cost("error", "rounding error", 1e9, error, (value) => (value ? value.toExponential(1) : ""));
     }
     return costs;
   }
@@ -244,7 +251,7 @@ class App {
   }
 
   key(key) {
-    const to = { p: "program", c: "changes", g: "graph", m: "memory", r: "roofline" }[key];
+    const to = { p: "program", c: "changes", g: "graph", m: "memory", r: "roofline", s: "mesh" }[key];
     if (to in this.views) this.go({ view: to });
     else if (key === "]" || key === "[") this.step(key === "]" ? 1 : -1);
     else if (key === "o" || key === "u") this.follow(key === "o" ? "operandsOf" : "usersOf");
