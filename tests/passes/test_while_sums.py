@@ -28,7 +28,7 @@ body {{
   product = {kind}[4,3] dot(a, b), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
   after = {kind}[4,3] add(sum, product)
   {more}
-  ROOT result = (s32[], {kind}[4,3], {kind}[{rounds},2,4], {kind}[{rounds},2,3]) tuple(next, after, x, y)
+  ROOT result = (s32[], {kind}[4,3], {kind}[{rounds},2,4], {kind}[{rounds},2,3]) tuple(next, after, x, {last})
 }}
 
 condition {{
@@ -46,7 +46,7 @@ ENTRY main {{
   i = s32[] constant(0)
   start = (s32[], {kind}[4,3], {kind}[{rounds},2,4], {kind}[{rounds},2,3]) tuple(i, sum, x, y)
   loop = (s32[], {kind}[4,3], {kind}[{rounds},2,4], {kind}[{rounds},2,3]) while(start), condition=condition, body=body
-  ROOT result = {kind}[4,3] get-tuple-element(loop), index=1
+  ROOT result = {read}
 }}
 """
 PLAIN = {
@@ -59,6 +59,8 @@ PLAIN = {
     "place_x": "place",
     "more": "",
     "tested": "",
+    "last": "y",
+    "read": "{kind}[4,3] get-tuple-element(loop), index=1",
 }
 LEFT = {
     "counted upwards": {},
@@ -79,13 +81,16 @@ KEPT = {
     "a product that is read": {"more": "read = f64[4,3] negate(product)"},
     "a sum that is read twice": {"more": "again = f64[4,3] get-tuple-element(state), index=1"},
     "a state that is read as a whole": {"more": "read = (s32[], f64[4,3], f64[6,2,4], f64[6,2,3]) copy(state)"},
+    "factors that change": {"more": "twice = f64[6,2,3] add(y, y)", "last": "twice"},
+    "a result that is read as a whole": {"read": "(s32[], f64[4,3], f64[6,2,4], f64[6,2,3]) copy(loop)"},
     "a sum that is tested": {"tested": "sum = f64[4,3] get-tuple-element(state), index=1"},
     "a state that is tested as a whole": {"tested": "read = (s32[], f64[4,3], f64[6,2,4], f64[6,2,3]) copy(state)"},
 }
 
 
 def programs(changes):
-    module = xla.HloModule.from_text(PROGRAM.format(**PLAIN | changes))
+    parts = PLAIN | changes
+    module = xla.HloModule.from_text(PROGRAM.format(**parts | {"read": parts["read"].format(**parts)}))
     context = PassContext(check=True)
     return module, run_pipeline(module, ["while-sums"], context=context), context.rewrites
 
