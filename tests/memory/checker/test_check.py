@@ -17,10 +17,10 @@ from xlakit.cpu.entry.plan_proof import prove_memory_plan
 from xlakit.cpu.program import Target
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule
-from xlakit.memory.assignment import SMALL_BYTES
+from xlakit.memory.assignment import SMALL_BYTES, Space
 from xlakit.memory.checker.faults import MemoryPlanError
 from xlakit.memory.plan import plan_memory
-from xlakit.memory.steps import CopyStep, KernelStep, WhileStep
+from xlakit.memory.steps import CollectiveStep, ConditionalStep, CopyStep, KernelStep, WhileStep, walk
 from xlakit.options import compiling, current
 
 _SORT = "dimensions={0}, to_apply=less"
@@ -77,13 +77,67 @@ ENTRY e {
   ROOT r = (f32[64], f32[64]) tuple(n, m)
 }
 """
+# Between start and done the other device may read %x and write %s at any time.
+ASYNC = f"""
+HloModule asynchronous, replica_count=2
+
+{_LESS}
+
+sum {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }}
+
+ENTRY e {{
+  p = f32[64] parameter(0)
+  x = f32[64] sine(p)
+  s = f32[64] all-reduce-start(x), replica_groups={{{{0,1}}}}, to_apply=sum
+  y = f32[64] cosine(p)
+  z = f32[64] sort(y), {_SORT}
+  d = f32[64] all-reduce-done(s)
+  ROOT r = f32[64] add(d, z)
+}}
+"""
+TWO_SORTED = f"""
+HloModule two
+
+less {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = f32[] parameter(2)
+  d = f32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=LT
+}}
+
+ENTRY e {{
+  p = f32[64] parameter(0)
+  q = f32[64] parameter(1)
+  s = (f32[64], f32[64]) sort(p, q), {_SORT}
+  a = f32[64] get-tuple-element(s), index=0
+  b = f32[64] get-tuple-element(s), index=1
+  ROOT r = f32[64] subtract(a, b)
+}}
+"""
+BRANCHES = f"""
+HloModule branches
+
+{_LESS}
+
+up {{ p = f32[64] parameter(0)  ROOT r = f32[64] sort(p), {_SORT} }}
+
+down {{ p = f32[64] parameter(0)  ROOT r = f32[64] reverse(p), dimensions={{0}} }}
+
+ENTRY e {{
+  i = s32[] parameter(0)
+  p = f32[64] parameter(1)
+  ROOT c = f32[64] conditional(i, p, p, p), branch_computations={{up, down, up}}
+}}
+"""
 
 
 def _broken(text, change):
     """What the checker says of a program whose plan was changed."""
     patch = mock.patch.object(compiler, "plan_memory", lambda *given: change(plan_memory(*given)))
     with patch, compiling(check_memory=True, knobs={SMALL_BYTES.name: 0}), pytest.raises(MemoryPlanError) as caught:
-        generate(HloModule.from_text(text), Target(Grid(1, 1)))
+        module = HloModule.from_text(text)
+        generate(module, Target(Grid(module.replica_count, 1)))
     return caught.value
 
 
@@ -131,6 +185,62 @@ def test_a_slice_beyond_the_arena_and_one_that_is_not_aligned_are_refused(bytes,
         return replace(moved, arena_bytes=plan.arena_bytes + 64) if bytes < 64 else moved
 
     assert said in str(_broken(SORTS, change))
+
+
+@pytest.mark.parametrize(("other", "verb"), [("x", "reads"), ("s", "writes")])
+def test_memory_of_an_open_collective_is_not_written(other, verb):
+    def change(plan):
+        (start,) = (s for s in plan.steps if isinstance(s, CollectiveStep) and s.part == "start")
+        busy = start.operands[0] if other == "x" else start.results[0]
+        return with_slice(plan, _kernels(plan)["y"].results, plan.slice_of(busy))
+
+    error = _broken(ASYNC, change)
+    assert error.step == "the kernel step of cosine %y"
+    assert f"still {verb} that" in error.rule
+
+
+def _with_step(kind, number, **changes):
+    """A change of the plan: fields of one step of a kind."""
+
+    def change(plan):
+        old = [s for s in plan.steps if isinstance(s, kind)][number]
+        made = {name: value(old) for name, value in changes.items()}
+        return replace(plan, steps=[replace(s, **made) if s is old else s for s in plan.steps])
+
+    return change
+
+
+def _overlapping(plan, value, other):
+    """A plan in which a value overlaps another one's slice."""
+    own = plan.slice_of(other)
+    moved = with_slice(plan, [value], replace(own, offset=own.offset + 64))
+    return replace(moved, arena_bytes=plan.arena_bytes + 64)
+
+
+def _with_overlapping_results(plan):
+    return _overlapping(plan, *_kernels(plan)["s"].results)
+
+
+def _with_overlapping_copy(plan):
+    copies = [s for s in walk(plan.steps) if isinstance(s, CopyStep) and s.source.bytes > 64]
+    copy = next(s for s in copies if plan.slice_of(s.source).space is Space.ARENA)
+    return _overlapping(plan, copy.target, copy.source)
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "said"),
+    [
+        (ASYNC, _with_step(CollectiveStep, 1, operands=lambda step: step.results), "was started on other memory"),
+        (ASYNC, lambda plan: replace(plan, steps=[*plan.steps, plan.steps[0]]), "no instruction of HLO asks for it"),
+        (TWO_SORTED, _with_overlapping_results, "which overlap"),
+        (SWAP, _with_overlapping_copy, "which overlap"),
+        (SORTS, _with_step(KernelStep, 0, operands=lambda step: ()), "other arrays than 1 operands and 1 results"),
+        (SORTS, _with_step(KernelStep, 0, phases=lambda step: ()), "no code that writes its results"),
+        (BRANCHES, _with_step(ConditionalStep, 0, branches=lambda step: step.branches[1:]), "2 branches instead of 3"),
+    ],
+)
+def test_steps_that_do_not_fit_the_program_are_refused(text, change, said):
+    assert said in _broken(text, change).rule
 
 
 def test_arguments_are_not_written():
