@@ -60,6 +60,7 @@ def test_an_unknown_target_is_refused_when_compiled():
         ("__gpu$xla.gpu.triton", "a kernel of Triton's"),
         ("tpu_custom_call", "a kernel of Mosaic's"),
         ("xla_ffi_python_cpu_callback", "a callback"),
+        ("xlakit_python_callback", "a callback"),
     ],
 )
 def test_what_a_dump_has_no_meaning_of_is_said_in_words(target, what):

@@ -50,8 +50,9 @@ class HloServer(LanguageServer):
         self.feature(types.TEXT_DOCUMENT_DID_CLOSE)(_closed)
 
     def document(self, uri: str) -> Document:
-        """The text of an editor as it is now."""
-        text = str(self.workspace.get_text_document(uri).source)
+        """The text of an editor as it is now; an empty one where it is closed: an answer may come after that."""
+        opened = self.workspace.text_documents.get(uri)
+        text = "" if opened is None else str(opened.source)
         known = self._open.get(uri)
         if known is not None and known.document.text == text:
             return known.document

@@ -15,6 +15,7 @@ _WHAT: Final = {
     "tpu_custom_call": _MOSAIC,
     "mosaic_gpu": _MOSAIC,
     "xla_python_": _CALLBACK,
+    "xlakit_python_": _CALLBACK,
     "xla_ffi_python_": _CALLBACK,
     "xla_ffi_partitioned_python_": _CALLBACK,
     "__cudnn$fusion": "a graph of cuDNN's, which the program has in another form than HLO",
