@@ -299,3 +299,45 @@ def test_heap_profiles_are_pprofs(client):
     assert gzip.decompress(xc.heap_profile(client)) == client.heap_profile()
     with pytest.raises(xc.XlaRuntimeError, match="INVALID_ARGUMENT"):
         xe.json_to_pprof_profile("{]")
+
+
+@pytest.mark.parametrize("aliases", [[([0], 0)], [([], -1)], [([], 0), ([], 0)]], ids=["index", "parameter", "twice"])
+def test_aliases_that_there_cannot_be_are_internal_errors(aliases):
+    builder = xc.XlaBuilder("small_alias")
+    x = ops.Parameter(builder, 0, S("f32[2]"))
+    for output, parameter in aliases:
+        builder.setup_alias(output, parameter, [])
+    with pytest.raises(xc.XlaRuntimeError, match="INTERNAL"):
+        builder.build(ops.Add(x, x))
+
+
+@pytest.mark.parametrize("dimensions", [[], [0], [5], [-1]])
+def test_one_dimension_is_not_collapsed(dimensions):
+    builder = xc.XlaBuilder("small_collapse")
+    x = ops.Parameter(builder, 0, S("f32[2,3]"))
+    assert builder.get_shape(ops.Collapse(x, dimensions)) == S("f32[2,3]{1,0}")
+
+
+@pytest.mark.parametrize("allowed", [None, True])
+@pytest.mark.parametrize("is_tuple", [False, True])
+def test_results_without_a_sharding_are_whole_unless_they_may_be_split(client, allowed, is_tuple):
+    builder = xc.XlaBuilder("small_whole")
+    halves = xc.OpSharding()
+    halves.type = xc.OpSharding.Type.OTHER
+    halves.tile_assignment_dimensions, halves.tile_assignment_devices = [2], [0, 1]
+    builder.set_sharding(halves)
+    x = ops.Parameter(builder, 0, S("f32[4]"))
+    builder.clear_sharding()
+    result = ops.Add(x, x)
+    options = xc.CompileOptions()
+    options.num_partitions = 2
+    options.executable_build_options.use_spmd_partitioning = True
+    if allowed:
+        options.executable_build_options.allow_spmd_sharding_propagation_to_output = [True]
+    program = client.compile(builder.build(ops.Tuple(builder, [result, x]) if is_tuple else result), options)
+    parts = [client.buffer_from_pyval(np.float32([n, n + 1]), d) for n, d in zip((1, 3), client.devices(), strict=True)]
+    found = program.execute_sharded([parts]).disassemble_into_single_device_arrays()
+    for scale, arrays in zip((2, 1), found, strict=False):
+        expected = np.float32([1, 2, 3, 4]) * scale
+        for array, part in zip(arrays, (expected[:2], expected[2:]) if allowed else (expected, expected), strict=True):
+            assert np.array_equal(np.asarray(array), part)

@@ -19,7 +19,7 @@ from xlakit.compat.xla_client.shapes import ProgramShape, Shape
 from xlakit.compat.xla_client.sharding import OpSharding
 from xlakit.compat.xla_client.text.layouts import inferred_shape, with_inferred_layouts
 from xlakit.compat.xla_client.text.numbering import BUILDER_NAMES, base_name, number_of, numbered_module, unnamed
-from xlakit.errors import ArgumentError, XlakitError
+from xlakit.errors import ArgumentError, ShapeError, XlakitError
 from xlakit.ir.attributes import OpMetadata as OurMetadata
 from xlakit.ir.instruction import HloModule as OurModule
 from xlakit.ops.data import Parameter
@@ -143,7 +143,7 @@ class XlaBuilder:
     Building empties it: operations that were added before belong to what was built. As operands they are errors.
     """
 
-    __slots__ = ("_error_words", "_first", "error", "wrapped")
+    __slots__ = ("_aliases", "_error_words", "_first", "error", "wrapped")
 
     def __init__(self, name: str, /) -> None:
         self.wrapped = OurBuilder(BUILDER_NAMES.unique(name), source_metadata=False)
@@ -152,6 +152,8 @@ class XlaBuilder:
         self._error_words = ""
         # The number of the first operation of the next computation.
         self._first = 1
+        # The indices of outputs and the numbers of parameters of setup_alias.
+        self._aliases: list[tuple[tuple[int, ...], int]] = []
 
     def build(self, root: XlaOp | None = None) -> XlaComputation:
         """The computation whose result is ``root``, by default the operation that was added last.
@@ -162,6 +164,7 @@ class XlaBuilder:
         self._check_parameters()
         with status_errors():
             chosen = None if root is None else self._own(root)
+            self._check_aliases(chosen)
             module = self.wrapped.build(chosen).to_module()
             instructions = self.wrapped.instructions
             last = instructions[-1] if chosen is None else chosen.instruction
@@ -169,7 +172,7 @@ class XlaBuilder:
             numbered = numbered_module(self.wrapped.name, instructions, last, aliases, first)
             built = XlaComputation.of(numbered, is_built=True)
         self._first = number_of(built.wrapped.name) + 1
-        self.wrapped = self.wrapped.emptied()
+        self.wrapped, self._aliases = self.wrapped.emptied(), []
         return built
 
     Build = build
@@ -231,7 +234,25 @@ class XlaBuilder:
         self, output_index: Sequence[int], parameter_number: int, parameter_index: Sequence[int], /
     ) -> None:
         """Let an output lie in the memory of a parameter, where it can."""
+        self._aliases.append((tuple(output_index), parameter_number))
         self.wrapped.setup_alias(tuple(output_index), parameter_number, tuple(parameter_index))
+
+    def _check_aliases(self, root: OurOp | None) -> None:
+        """Raise XlaRuntimeError, with jaxlib's status, for aliases of outputs that there are not, or that have one."""
+        instructions = self.wrapped.instructions
+        if not self._aliases or not instructions:
+            return
+        result = (root.instruction if root is not None else instructions[-1]).shape
+        outputs: set[tuple[int, ...]] = set()
+        with status_errors("INTERNAL"):
+            for output, number in self._aliases:
+                result.at(output)
+                if number < 0 or output in outputs:
+                    raise ShapeError(
+                        f"output {output} cannot be aliased with parameter {number}",
+                        hint="give each output one alias, with a parameter that there is",
+                    )
+                outputs.add(output)
 
     def keep_error(self, error: XlakitError, words: str = "") -> None:
         """Keep the error of an operation, if it is the first; ``words`` are jaxlib's for it."""

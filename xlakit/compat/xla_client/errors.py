@@ -54,12 +54,12 @@ def as_status(error: XlakitError, text: str = "", code: str = "") -> XlaRuntimeE
 
 
 @contextmanager
-def status_errors() -> Generator[None]:
-    """Raise errors of xlakit inside the block as XlaRuntimeError."""
+def status_errors(code: str = "") -> Generator[None]:
+    """Raise errors of xlakit inside the block as XlaRuntimeError, with this status code if one is given."""
     try:
         yield
     except XlakitError as error:
-        raise as_status(error) from error
+        raise as_status(error, code=code) from error
 
 
 def with_status(function: Callable[_P, _R]) -> Callable[_P, _R]:

@@ -258,12 +258,20 @@ def _kind(kind: object) -> OurPrimitiveType:
     )
 
 
+# Types that jaxlib 0.6.0 does not know.
+_LATER_TYPES = ("S1", "U1", "F6E2M3FN", "F6E3M2FN")
+
+
 def kind_of(dtype: np.dtype[Any]) -> OurPrimitiveType:
     """The element type of a NumPy dtype. Raises ShapeError, as jaxlib's status says, where there is none."""
+    kind, hint = None, "use a type that jaxlib 0.6.0 has"
     try:
-        return OurPrimitiveType.from_dtype(dtype)
+        kind = OurPrimitiveType.from_dtype(dtype)
     except UnsupportedError as error:
-        raise ShapeError(f"Unknown NumPy dtype {dtype!r}", hint=error.hint) from None
+        hint = error.hint
+    if kind is None or kind.name in _LATER_TYPES:
+        raise ShapeError(f"Unknown NumPy dtype {dtype!r}", hint=hint)
+    return kind
 
 
 def _dtype(shape: OurShape) -> np.dtype[Any]:

@@ -113,7 +113,9 @@ def BroadcastInDim(operand: Op, shape: Ints, broadcast_dimensions: Ints) -> Op:
 
 @operation
 def Collapse(operand: Op, dimensions: Ints) -> Op:
-    """Consecutive dimensions as one."""
+    """Consecutive dimensions as one. One alone is left as it is, whatever its number."""
+    if len(dimensions) < 2:
+        return operand
     return movement.collapse(operand, dimensions)
 
 

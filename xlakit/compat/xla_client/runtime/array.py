@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Self
 
@@ -11,7 +12,7 @@ import numpy as np
 from xlakit.compat.xla_client.binding import bound, incompatible
 from xlakit.compat.xla_client.errors import as_status, status_errors
 from xlakit.compat.xla_client.runtime.array_arithmetic import ArrayArithmetic
-from xlakit.compat.xla_client.runtime.array_values import ArrayValues
+from xlakit.compat.xla_client.runtime.array_values import ArrayValues, can_be_shared
 from xlakit.compat.xla_client.runtime.asked_layouts import from_memory, in_memory, leaf_layouts
 from xlakit.compat.xla_client.runtime.device import Device
 from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
@@ -34,7 +35,7 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
     """An array on a device, there or still to come. ``np.asarray`` reads it without a copy where it can."""
 
     __slots__ = (
-        *("__dict__", "__weakref__", "_committed", "_device", "_given_sharding", "_npy_value", "_traceback"),
+        *("__dict__", "__weakref__", "_committed", "_device", "_given_sharding", "_lease", "_npy_value", "_traceback"),
         *("aval", "order", "wrapped"),
     )
 
@@ -71,6 +72,7 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
         self._given_sharding: Any = None
         self._committed = False
         self._npy_value: Any = None
+        self._lease: weakref.ref[np.ndarray[Any, Any]] | None = None
         self._traceback = Traceback.get_traceback()
         device.client.track(self)
 
@@ -271,7 +273,22 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
         self._check()
         with status_errors():
             held = self.wrapped.__array__(None if dtype is None else np.dtype(dtype), copy)
-        return from_memory(held, self.order)
+        return from_memory(held if held.flags.owndata else self._leased(held), self.order)
+
+    def _leased(self, view: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The same memory, by an array that lives as long as any view of it does."""
+        lease = None if self._lease is None else self._lease()
+        if lease is None:
+            # Views of an array hold its base instead where that is an array. A memoryview is none; types that NumPy
+            # does not know by itself have no memoryview.
+            plain: Any = view if view.dtype.isbuiltin == 1 else view.view(f"u{view.itemsize}")
+            lease = np.asarray(memoryview(plain))
+            self._lease = weakref.ref(lease)
+        return lease.view(view.dtype)
+
+    def is_viewed(self) -> bool:
+        """Whether there are arrays of NumPy or DLPack tensors in the memory of this array: it is not donated then."""
+        return self._lease is not None and self._lease() is not None
 
     def to_py(self) -> np.ndarray[Any, Any]:
         """The values as an array of NumPy."""
@@ -308,7 +325,7 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
         return self.clone()
 
     def _replace_with(self, other: ArrayImpl, /) -> None:
-        self.wrapped, self.order = other.wrapped, other.order
+        self.wrapped, self.order, self._lease = other.wrapped, other.order, other._lease
 
     def clone(self) -> ArrayImpl:
         """Another name for the same values; deleting one leaves the other."""
@@ -402,7 +419,26 @@ def dlpack_managed_tensor_to_buffer(
         error = ArgumentError("the capsule was used before", hint="ask the tensor for another one")
         raise as_status(error, "A DLPack tensor may be consumed at most once")
     with status_errors():
-        return ArrayImpl.of(where, where.wrapped.from_dlpack(_Capsule(dlpack)))
+        values = dlpack_format.imported(_Capsule(dlpack))
+        _check_compact(values)
+        made = where.wrapped.put(
+            values, host_buffer_semantics="zero_copy" if can_be_shared(values) else "immutable_only_during_call"
+        )
+        return ArrayImpl.of(where, made)
+
+
+def _check_compact(values: np.ndarray[Any, Any]) -> None:
+    """Raise UnsupportedError for elements that do not lie side by side, in some order of the dimensions."""
+    step = values.itemsize
+    for stride, size in sorted(zip(values.strides, values.shape, strict=True)):
+        if size > 1 and values.size:
+            if stride != step:
+                raise UnsupportedError(
+                    "Only DLPack tensors with trivial (compact) striding are supported; "
+                    f"the dimensions are {list(values.shape)}, the strides in bytes {list(values.strides)}",
+                    hint="copy the tensor first",
+                )
+            step *= size
 
 
 def cuda_array_interface_to_buffer(

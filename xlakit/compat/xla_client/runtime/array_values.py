@@ -7,8 +7,23 @@ from typing import Any
 
 import numpy as np
 
+from xlakit.data.primitive import PrimitiveType
+
 # jaxlib's buffer protocol has these and no others.
 _KINDS = "?bhilqBHILQefdFD"
+# Memory that does not begin at a multiple of these bytes is copied, as XLA's CPU client does.
+_SHARED_ALIGNMENT = 64
+
+
+def can_be_shared(values: np.ndarray[Any, Any]) -> bool:
+    """Whether an array on a device may have the memory of values of the host: XLA copies other values.
+
+    Programs may write to memory of theirs that was copied, so that more must not be shared.
+    """
+    return values.ctypes.data % _SHARED_ALIGNMENT == 0 and PrimitiveType.from_dtype(values.dtype).bit_width not in (
+        2,
+        4,
+    )
 
 
 class ArrayValues:
@@ -82,7 +97,8 @@ def exported(array: Any) -> Any:
     if array.is_deleted():
         raise BufferError("INVALID_ARGUMENT: Array is null: it was deleted or donated")
     values = array.values()
-    if values.dtype.char not in _KINDS:
+    # Types that NumPy does not know by itself have letters of its types.
+    if values.dtype.char not in _KINDS or values.dtype.isbuiltin != 1:
         raise BufferError(
             f"INVALID_ARGUMENT: Buffers of type {values.dtype.name} are not supported by the Python buffer protocol; "
             "use numpy.asarray"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from xlakit.builder import XlaComputation as OurComputation
+from xlakit.builder.edit import edit
 from xlakit.compat.xla_client.binding import bound, unconstructed
 from xlakit.compat.xla_client.computation import XlaComputation
 from xlakit.compat.xla_client.enums import HostBufferSemantics
@@ -21,7 +22,7 @@ from xlakit.compat.xla_client.errors import with_status
 from xlakit.compat.xla_client.hlo_module import HloModule
 from xlakit.compat.xla_client.mlir import program_of
 from xlakit.compat.xla_client.runtime.array import ArrayImpl
-from xlakit.compat.xla_client.runtime.array_values import exported
+from xlakit.compat.xla_client.runtime.array_values import can_be_shared, exported
 from xlakit.compat.xla_client.runtime.asked_layouts import laid_out_program
 from xlakit.compat.xla_client.runtime.device import Device
 from xlakit.compat.xla_client.runtime.executable import LoadedExecutable, refuse_callbacks
@@ -31,6 +32,7 @@ from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
 from xlakit.compat.xla_client.shapes import kind_of
 from xlakit.data.layout import Layout as OurLayout
 from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError
+from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import HloModule as OurModule
 from xlakit.passes.spmd import is_to_be_split, split_over
 from xlakit.runtime.client import Client as OurClient
@@ -138,9 +140,17 @@ class Client:
             return argument.copy_to_device(where)
         if not isinstance(argument, (np.ndarray, np.generic, bool, int, float, complex)):
             raise ArgumentError(f"a {type(argument).__name__} is no array and no number", hint="give an array of NumPy")
+        if isinstance(argument, int) and not -(2**63) <= argument < 2**63:
+            raise ArgumentError(
+                f"Unable to convert Python scalar to S64: the value ({argument}) overflows the range of the type",
+                hint="give an array of NumPy of another type",
+            )
         array = np.array(argument) if force_copy else np.asarray(argument)
         kind_of(array.dtype)
-        made = where.wrapped.put(array, host_buffer_semantics=HostBufferSemantics(host_buffer_semantics).name.lower())
+        semantics = host_buffer_semantics
+        if semantics is HostBufferSemantics.ZERO_COPY and not can_be_shared(array):
+            semantics = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
+        made = where.wrapped.put(array, host_buffer_semantics=semantics.name.lower())
         return ArrayImpl.of(where, made)
 
     def track(self, array: ArrayImpl) -> None:
@@ -196,9 +206,11 @@ class Client:
 
     def _compiled(self, given: OurModule, options: CompileOptions) -> LoadedExecutable:
         """Compile a program whose entry layout says how its arguments and results lie."""
-        module = given
         if options.executable_build_options.use_spmd_partitioning and options.num_partitions > 1:
-            module = module.replace(num_partitions=options.num_partitions)
+            given = _with_whole_results(given, options)
+            module = given.replace(num_partitions=options.num_partitions)
+        else:
+            module = given
         if in_memory_order(module) is not module and is_to_be_split(module, options.num_partitions):
             # Parts lie as the whole arrays are asked to.
             module = split_over(module, options.num_partitions, max(options.num_replicas, 1))
@@ -283,6 +295,19 @@ def _give_buffers() -> None:
     from xlakit.compat.xla_client.runtime.buffer_protocol import give_buffers
 
     give_buffers(ArrayImpl, exported)
+
+
+def _with_whole_results(module: OurModule, options: CompileOptions) -> OurModule:
+    """A program to be split, whose results without a sharding are whole on each device: they may not follow others."""
+    build, root = options.executable_build_options, module.entry.root
+    if build.use_shardy_partitioner or any(build.allow_spmd_sharding_propagation_to_output):
+        return module
+    if root.annotations.sharding is not None:
+        return module
+    whole = Sharding("REPLICATED")
+    count = len(list(root.shape.leaves()))
+    sharding = Sharding("TUPLE", elements=(whole,) * count) if root.shape.is_tuple else whole
+    return edit(module).set_sharding(root, sharding).build()
 
 
 def _module_of(program: Any) -> OurModule:

@@ -202,12 +202,14 @@ class LoadedExecutable:
             shards = [[argument[i] for argument in given] for i in range(len(self._devices))]
             if any(self._orders) or any(array.order for shard in shards for array in shard):
                 shards = [self._in_order(shard) for shard in shards]
-            shards = [[array.wrapped for array in shard] for shard in shards]
-            self._check(shards)
+            buffers = [[array.wrapped for array in shard] for shard in shards]
+            self._check(buffers)
+            nested = [self._nested(part) for part in buffers]
+            donate = self._donated(shards)
             if len(self._devices) == 1:
-                runs = [self.wrapped.execute(self._nested(shards[0]))]
+                runs = [self.wrapped.execute(nested[0], donate=donate)]
             else:
-                runs = self.wrapped.execute_sharded([self._nested(shard) for shard in shards])
+                runs = self.wrapped.execute_sharded(nested, donate=donate)
         pairs = zip(self._devices, runs, strict=True)
         return ExecuteResults(
             [
@@ -223,6 +225,15 @@ class LoadedExecutable:
     def execute_sharded_on_local_devices(self, arguments: Sequence[Sequence[ArrayImpl]]) -> list[list[ArrayImpl]]:
         """As :meth:`execute_sharded`, with the arrays of each result in a list."""
         return self.execute_sharded(arguments).disassemble_into_single_device_arrays()
+
+    def _donated(self, shards: Sequence[Sequence[ArrayImpl]]) -> list[int] | None:
+        """The parameters with aliases whose arrays nobody views; None where no parameter has an alias."""
+        aliases = self.wrapped.module.input_output_alias
+        if not aliases:
+            return None
+        owners = [n for n, shape in enumerate(self.wrapped.module.program_shape.parameters) for _ in shape.leaves()]
+        viewed = {owner for shard in shards for owner, array in zip(owners, shard, strict=True) if array.is_viewed()}
+        return sorted({alias.parameter_number for alias in aliases} - viewed)
 
     def _in_order(self, arrays: Sequence[ArrayImpl]) -> list[ArrayImpl]:
         """Arguments that lie as the program takes them; others are copied."""
