@@ -434,8 +434,8 @@ def _check_compact(values: np.ndarray[Any, Any]) -> None:
         if size > 1 and values.size:
             if stride != step:
                 raise UnsupportedError(
-                    "Only DLPack tensors with trivial (compact) striding are supported; "
-                    f"the dimensions are {list(values.shape)}, the strides in bytes {list(values.strides)}",
+                    "the elements of a DLPack tensor must lie side by side: "
+                    f"its dimensions are {list(values.shape)}, its strides in bytes {list(values.strides)}",
                     hint="copy the tensor first",
                 )
             step *= size

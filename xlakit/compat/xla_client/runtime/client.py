@@ -142,7 +142,7 @@ class Client:
             raise ArgumentError(f"a {type(argument).__name__} is no array and no number", hint="give an array of NumPy")
         if isinstance(argument, int) and not -(2**63) <= argument < 2**63:
             raise ArgumentError(
-                f"Unable to convert Python scalar to S64: the value ({argument}) overflows the range of the type",
+                f"{argument} does not fit S64, the type of whole numbers of Python",
                 hint="give an array of NumPy of another type",
             )
         array = np.array(argument) if force_copy else np.asarray(argument)
