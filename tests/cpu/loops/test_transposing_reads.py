@@ -49,6 +49,11 @@ def test_a_transposition_keeps_the_bits_of_nan():
     agree(lambda x: xla.bitcast_convert_type(xla.transpose(x, [1, 0]), xla.U32), bits.view(np.float32))
 
 
+def test_the_parts_of_one_number_are_no_run_of_memory():
+    """The loop over its parts goes round for each element, though all that is read and written would be one loop."""
+    agree(lambda x: xla.bitcast_convert_type(xla.broadcast(x, [300]), xla.U8), np.array(0x04030201, np.int32))
+
+
 @pytest.mark.parametrize("sizes", [(8, 100, 16, 32), (1, 300, 100, 16), (2, 50, 3, 64)])
 def test_short_runs_change_places(sizes):
     agree(lambda x: xla.transpose(x, [0, 2, 1, 3]) * np.float32(2), numbers(np.float32, *sizes))

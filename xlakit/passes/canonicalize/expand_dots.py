@@ -69,7 +69,7 @@ def dot_of_vectors(
     if summed:
         total = binary_computation("sum", Add(), kind, context)
         products = make.add(Reduce(dimensions=tuple(summed), to_apply=total), products, make.scalar(0, kind))
-    elif kind.is_floating:
+    elif not kind.is_integral:
         products = make.apply("add", products, make.full(0, products.shape))
     batch = [d for d, _ in shared if d in op.lhs_batch_dims]
     order = [batch.index(d) for d in op.lhs_batch_dims]
