@@ -47,9 +47,13 @@ def places(bound, *sizes, kind=np.int32):
     return np.random.default_rng(5).integers(-1, bound + 1, sizes).astype(kind)
 
 
-def sharing(function, *values):
+def plan(function, *values):
     computation = build(function, *(shape_of(v) for v in values))
-    return plan_scatter(computation.computation.root).sharing
+    return plan_scatter(computation.computation.root)
+
+
+def sharing(function, *values):
+    return plan(function, *values).sharing
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.float32, ml_dtypes.bfloat16, np.complex64, np.int64])
@@ -93,7 +97,7 @@ def test_indices_of_all_types(kind):
     i = np.array([0, 3, 99, 100, 200, 255], kind)
     if kind == np.uint64:
         i[5] = 2**64 - 1
-    agree(by_elements(xla.add), numbers(np.float32, 100), i, numbers(np.float32, 6))
+    agree(by_elements(xla.add), numbers(np.float32, 250), i, numbers(np.float32, 6))
 
 
 def test_windows_anywhere():
@@ -103,6 +107,43 @@ def test_windows_anywhere():
         )
 
     agree(function, numbers(np.float32, 20, 30), places(28, 2, 9), numbers(np.float32, 3, 9, 4, seed=1))
+
+
+def test_windows_that_may_overlap_are_not_shared():
+    """Those of different updates would meet at the borders between tasks."""
+
+    def anywhere(x, i, u):
+        return xla.scatter(
+            x, i, u, xla.add, index_vector_dim=1, update_window_dims=[1, 2], scatter_dims_to_operand_dims=[0, 1]
+        )
+
+    def two_rows(x, i, u):
+        return xla.scatter(
+            x, i, u, xla.add, index_vector_dim=1, update_window_dims=[1, 2], scatter_dims_to_operand_dims=[0]
+        )
+
+    u = numbers(np.float32, 5, 2, 4096)
+    assert sharing(anywhere, numbers(np.float32, 20, 4200), places(18, 5, 2), u) is Sharing.ALONE
+    found = plan(two_rows, numbers(np.float32, 20, 4096), places(18, 5), u)
+    # Both rows together begin at different positions.
+    assert (found.sharing, found.window[-1].extent) == (Sharing.WINDOW, 4096)
+
+
+def test_batches_in_another_order_than_the_indices():
+    def function(x, i, u):
+        return xla.scatter(
+            x,
+            i,
+            u,
+            xla.add,
+            index_vector_dim=3,
+            inserted_window_dims=[2],
+            scatter_dims_to_operand_dims=[2],
+            input_batching_dims=[0, 1],
+            scatter_indices_batching_dims=[1, 0],
+        )
+
+    agree(function, numbers(np.float32, 6, 5, 70), places(70, 5, 6, 9), numbers(np.float32, 5, 6, 9, seed=1))
 
 
 def test_batches():
