@@ -110,6 +110,24 @@ def joined(a, b):
     return xla.add(xla.add(a, b), xla.mul(a, b))
 
 
+def halved(a):
+    """Sums a number's halves until they are small; on NaN and infinities it does not end, and padding may be such."""
+    far = xla.while_(
+        lambda state: xla.gt(xla.abs(xla.get_tuple_element(state, 0)), np.float32(0.1)),
+        lambda state: xla.tuple_(
+            xla.get_tuple_element(state, 0) * np.float32(0.5),
+            xla.get_tuple_element(state, 1) + xla.get_tuple_element(state, 0),
+        ),
+        xla.tuple_(a, xla.constant(a.builder, np.float32(0))),
+    )
+    return xla.get_tuple_element(far, 1)
+
+
+def static_form(x):
+    results = [f32(5, 3), shape(xla.S32), shape(xla.S32)]
+    return xla.custom_call(x.builder, "PadToStatic", [x], xla.make_tuple_shape(results))
+
+
 PROGRAMS = {
     "element-wise": lambda x: xla.add(xla.tanh(x), x),
     "sum of columns": lambda x: xla.reduce(x, np.float32(3), xla.add, [0]),
@@ -136,6 +154,16 @@ PROGRAMS = {
     "scatter": scattered,
     "select and scatter": selected,
     "reduced generically": lambda x: xla.reduce(x, np.float32(1), joined, [0]),
+    "reduced in loops": lambda x: xla.reduce(x, np.float32(1), lambda a, b: xla.add(a, halved(b)), [0]),
+    "mapped in loops": lambda x: xla.map([x], halved, [0, 1]),
+    "windows generically": lambda x: xla.reduce_window(x, np.float32(1), joined, [2, 2], [2, 1], "SAME"),
+    "side by side": lambda x: xla.concatenate([x, x], 1),
+    "batches of products": lambda x: xla.dot_general(
+        x, xla.neg(x), xla.DotDimensionNumbers([1], [1], [0], [0])
+    ),
+    "behind a barrier": lambda x: xla.neg(xla.get_tuple_element(xla.optimization_barrier(xla.tuple_(x)), 0)),
+    "other bits": lambda x: xla.bitcast_convert_type(x, xla.S16),
+    "static": static_form,
     "size": lambda x: xla.get_dimension_size(x, 0),
     "full": lambda x: xla.remove_dynamic_dimension(x, 0),
 }  # fmt: skip

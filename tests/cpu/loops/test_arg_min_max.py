@@ -7,8 +7,10 @@ from cpu.agreeing import agree, numbers
 from evaluating import shape
 
 import xlakit as xla
+import xlakit.cpu.loops.nests.arg_min_max
 from xlakit.builder.xla_builder import trace
 from xlakit.ops.elementwise.binary import Maximum, Minimum
+from xlakit.options import compiling
 from xlakit.passes.analysis.arg_min_max import arg_min_max_of
 
 
@@ -83,6 +85,26 @@ def test_of_elements_that_cost_more_than_their_comparison(kind, size):
         return (*place(made, 1, xla.gt, start), place(made, 1, xla.lt, end)[1])
 
     agree(best, x)
+
+
+@pytest.mark.parametrize("kind", [np.float64, ml_dtypes.bfloat16, np.int32])
+@pytest.mark.parametrize("sizes", [(3, 100), (2, 3, 33), (70,)])
+def test_long_rows_are_looked_at_in_parts(kind, sizes):
+    """The parts of a row are compared as elements are: NaN before all, then the first of equals."""
+    compared = numbers(kind, *sizes)
+    with_nan = compared.copy()
+    if kind is not np.int32:
+        with_nan.reshape(-1)[len(with_nan.reshape(-1)) // 3 :: 7] = np.nan
+    start, end = (-(2**31), 2**31 - 1) if kind is np.int32 else (-np.inf, np.inf)
+
+    def both(x):
+        last = len(sizes) - 1
+        return place(x, last, xla.gt, start, xla.S64)[1], place(x, last, xla.lt, end)[1]
+
+    knobs = {"arg_min_max.block": 8, "arg_min_max.few_rows": 1000, "kernel.task_nanoseconds": 1.0}
+    with compiling(knobs=knobs):
+        agree(both, compared)
+        agree(both, with_nan)
 
 
 def test_which_reducers_are_arg_min_max():

@@ -215,11 +215,6 @@ class Cluster:
         """Whether it changes one of its operands in place."""
         return isinstance(self.roots[0].op, DynamicUpdateSlice)
 
-    @property
-    def kept(self) -> tuple[int, ...]:
-        """The dimensions that the reductions keep."""
-        return self._rows(self.over)
-
     # -- joining ---------------------------------------------------------------------------------
 
     def seen_by(self, instruction: Instruction, users: list[Instruction]) -> Seen | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import platform
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from xlakit.cpu.kernels.common_families import function_of
 from xlakit.cpu.kernels.gemm.tile import Tiles
 from xlakit.cpu.kernels.shared.common import symbol_of
 from xlakit.cpu.kernels.shared.engine import choose_engine, has_fours
+from xlakit.options import compiling
 from xlakit.target import Processor
 
 P = xla.PrimitiveType
@@ -56,6 +58,17 @@ def test_products_are_exact(number, kinds):
         found = run(a.T if turned[0] else a, b.T if turned[1] else b)
         expected = np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(result.dtype)
         np.testing.assert_array_equal(np.asarray(found), expected)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="about levels of x86-64")
+@pytest.mark.parametrize("kinds", [(P.S8, P.S8), (P.U8, P.S8), (P.S16, P.S16)])
+def test_pairs_of_vectors_that_no_instruction_multiplies(kinds):
+    random = np.random.default_rng(5)
+    a, b = drawn(random, kinds[0], (17, 40)), drawn(random, kinds[1], (40, 33))
+    with compiling(cpu="x86-64", vector_bytes=64):
+        found = xla.compile(product(kinds, P.S32, (17, 40, 33), (False, False)))(a, b)
+    expected = np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(np.int32)
+    np.testing.assert_array_equal(np.asarray(found), expected)
 
 
 @pytest.mark.parametrize("kinds", [(P.S32, P.S8), (P.U8, P.S16), (P.S8, P.S8)])

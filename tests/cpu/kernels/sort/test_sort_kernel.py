@@ -171,9 +171,13 @@ def test_complex_keys(kind, size):
     def by_parts(a, b):
         return lexicographic(xla.real(a), xla.real(b), xla.imag(a), xla.imag(b))
 
+    def by_sums(a, b):
+        return xla.lt(xla.real(a) + xla.imag(a), xla.real(b) + xla.imag(b))
+
     rng = np.random.default_rng(6)
     real, imag = rng.integers(-2, 3, (2, size)).astype(np.float64)
     compared(by_parts, [(real + 1j * imag).astype(kind)])
+    compared(by_sums, [(real + 1j * imag).astype(kind)])
 
 
 def test_plain_comparisons_put_nan_last_and_keep_zeros():
