@@ -1,3 +1,4 @@
+import math
 import random
 
 import numpy as np
@@ -105,6 +106,32 @@ def test_an_input_without_zeros_around_is_converted_in_several_tasks():
     with compiling(knobs={"convolution_pad.task_bytes": 1 << 17}):
         plan = check(NHWC, (4, 70, 90, 5), (2, 2, 5, 6), None, (P.F16, P.F16, P.F32), kind="positions")
         assert plan.padded.tasks > 1
+
+
+@pytest.mark.parametrize("kinds", [(P.F32,) * 3, (P.F16, P.F16, P.F32), (P.C64,) * 3])
+@pytest.mark.parametrize(
+    ("image", "window"),
+    [
+        ((3, 19, 12), SAME),
+        ((2, 25, 39), {"stride": 2, "padding_low": 2, "padding_high": 1}),
+        ((3, 17, 16), {"window_dilation": 2, "window_reversal": True, "padding_low": 2, "padding_high": 2}),
+        ((2, 31, 15), {"padding_low": -1, "padding_high": 2}),
+        ((3, 15, 5, 7), SAME),
+    ],
+)
+def test_threads_make_the_lines_that_they_read(image, window, kinds):
+    labels = NHWC if len(image) == 3 else "b012f_012io->b012f"
+    # Room for 16 lines or more, of which none is wider.
+    room = 16 * math.prod(size + 4 for size in image[2:]) * 3 * P.C64.byte_width
+    knobs = {"convolution.lines_bytes": room, "convolution.most_copies": 1000, "gemm.block_bytes": 4 << 10}
+    with compiling(knobs=knobs):
+        plan = check(labels, (*image, 3), (*[3] * (len(image) - 1), 3, 20), window, kinds, kind="positions")
+    (product, _), *_ = plan.products
+    assert product.lines is not None
+    assert product.lines.chunk < product.sizes[0]
+    assert plan.scratch_bytes == 0
+    with compiling(knobs={"convolution.lines_bytes": 0}):
+        assert check(NHWC, (3, 19, 12, 3), (3, 3, 3, 20), SAME, kinds).scratch_bytes > 0
 
 
 def test_features_alone():

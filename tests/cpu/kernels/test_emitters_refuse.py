@@ -84,6 +84,9 @@ def test_convolutions():
     refused(emit_pad, replace(plan.padded, low=(-1, 0, 0, 0)), 3, "pad")
     assert not refused(emit_depthwise, plan.geometry, plan.geometry.phases[0], "lanes").functions
     (whole, cut), *_ = plan.products
+    assert whole.lines is not None
+    for wrong in ({"steps": 4}, {"low": 1}, {"chunk": 0}):
+        refused(emit_convolution, replace(plan, products=((replace(whole, lines=replace(whole.lines, **wrong)), cut),)))
     refused(emit_convolution, replace(plan, padded=None, products=((whole, replace(cut, mc=cut.mc + 1)),)))
 
 

@@ -1,7 +1,8 @@
 """The HLO convolution: as matrix products over strided arrays, or feature by feature if it is depthwise.
 
 There is no im2col: micro-kernels read the input itself at the window positions (placements); where there is padding,
-they read a copy with the zeros written out. The rows of the product are placements or features, whichever makes its
+they read a copy with the zeros written out: each thread makes the lines that its next rows read, or they are all made
+before the product. The rows of the product are placements or features, whichever makes its
 columns contiguous in the result.
 """
 
@@ -11,12 +12,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.depthwise import depthwise_tasks, emit_depthwise, is_depthwise
 from xlakit.cpu.kernels.conv.geometry import Axis, Geometry, Step, convolution_geometry
-from xlakit.cpu.kernels.conv.pad import Padded, emit_pad, padded_dimensions, scratch_bytes
+from xlakit.cpu.kernels.conv.pad import ImageLines, Padded, emit_pad, padded_dimensions, scratch_bytes
 from xlakit.cpu.kernels.gemm.dot import Dims, make_product, merged
 from xlakit.cpu.kernels.gemm.gemm import Blocking, Product, emit_gemm, plan_gemm, task_count
+from xlakit.cpu.kernels.gemm.product import Lines
 from xlakit.cpu.kernels.shared.engine import Engine, choose_engine, stored_as_packed
 from xlakit.cpu.llvm import Function, Module
 from xlakit.cpu.scalars.memory import is_narrow
@@ -25,11 +28,16 @@ from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.shared.nibbles import is_packed
-from xlakit.options import knob
+from xlakit.options import knob, times
 
 _INPUT, _KERNEL, _RESULT, _SCRATCH = range(4)
 _LINE_BYTES = knob("convolution.line_bytes", 64, 0, 1000, tries=(0, 1000))
 # Storing an element of a result with strided columns takes as long as so many steps of its sum.
+# What is copied of an input for a chunk of rows is in the second-level cache when it is read.
+_LINES_BYTES = knob("convolution.lines_bytes", lambda: machine.current().l2 // 2, 0, 1 << 12, tries=(0, times(0.5)))
+# Lines that two chunks read are copied twice. With more copies than this, in percent of all lines, the whole input is
+# copied once.
+_MOST_COPIES = knob("convolution.most_copies", 150, 0, 1000)
 _STRIDED_STORE = knob("convolution.strided_store", 16, 0, 1000, tries=(0, 1000))
 
 
@@ -62,7 +70,8 @@ class ConvolutionPlan:
     @property
     def copies(self) -> tuple[Padded, ...]:
         """The operands that are first written into the scratch, which is entry 3 of the table."""
-        return tuple(copy for copy in (self.padded, self.converted) if copy is not None)
+        padded = None if any(product.lines for product, _ in self.products) else self.padded
+        return tuple(copy for copy in (padded, self.converted) if copy is not None)
 
     @property
     def scratch_bytes(self) -> int:
@@ -83,7 +92,11 @@ def plan_convolution(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> 
     kind, products = "positions", []
     for axes in image.phases:
         kind, product = _product(image, axes, padded)
-        products.append((product, plan_gemm(product)))
+        blocking = plan_gemm(product)
+        if kind == "positions" and len(image.phases) == 1 and padded is not None:
+            lines = _lines(op, image, axes, padded, blocking)
+            product = replace(product, lines=lines, arrays=(_INPUT if lines else _SCRATCH, _KERNEL, _RESULT))
+        products.append((product, blocking))
     converted = _converted(rhs, geometry, products, padded)
     if converted is not None:
         products = [(p, plan_gemm(p)) for p in (_with_kernel(product, converted) for product, _ in products)]
@@ -205,6 +218,46 @@ def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tu
         arrays=(array, _KERNEL, _RESULT),
     )
     return "positions", product
+
+
+def _lines(op: Convolution, image: Geometry, axes: Sequence[Axis], padded: Padded, blocking: Blocking) -> Lines | None:
+    """How threads make the input's copy line by line; None if it is made as a whole, before the product."""
+    numbers = op.dim_labels
+    order = (numbers.input_batch_dimension, *numbers.input_spatial_dimensions, numbers.input_feature_dimension)
+    outputs = [image.batch.output, *(a.output for a in axes)]
+    if (
+        # Rows are images, their lines, and so on; a line is a whole number of what is written at a time.
+        list(order) != sorted(order)
+        or outputs != sorted(outputs, reverse=True)
+        or padded.line < 2
+        or image.groups.size != 1
+        or any(padded.holes)
+        or not all(a.taps and a.outputs for a in axes)
+    ):
+        return None
+    axis = axes[0]
+    span = (axis.taps - 1) * axis.dilation
+    lines = Lines(
+        writer=ImageLines(padded),
+        rows=math.prod(a.outputs for a in axes[1:]),
+        steps=axis.outputs,
+        stride=axis.stride,
+        low=axis.shift + min(0, span),
+        reach=abs(span) + 1,
+        image=padded.padded[1],
+        elements=math.prod(padded.padded[2:]),
+        chunk=blocking.mc,
+    )
+    room = _LINES_BYTES.value // (lines.elements * padded.kind.byte_width)
+    rows = image.batch.size * lines.steps * lines.rows
+    # What fits, in whole blocks of rows.
+    chunk = min((room - lines.reach) // lines.stride * lines.rows, rows + blocking.mc - 1) // blocking.mc * blocking.mc
+    while chunk > 0 and replace(lines, chunk=chunk).most > room:
+        chunk -= blocking.mc
+    lines = replace(lines, chunk=chunk)
+    if chunk <= 0 or 100 * rows * lines.most > _MOST_COPIES.value * chunk * padded.padded[0] * lines.image:
+        return None
+    return lines
 
 
 def _relative_time(columns: int, image: Geometry) -> float:

@@ -121,14 +121,34 @@ def emit_pad(module: Module, padded: Padded, scratch: int, name: str) -> Functio
     last = (end * each).smin(padded.lines)
     with fn.loop(begin * each, last, hints=NO_UNROLL) as line:
         (_write_line if padded.groups == 1 else _write_groups)(fn, padded, source, into, line.index)
+    return _ended(fn, padded)
+
+
+def _ended(fn: Function, padded: Padded) -> Function:
     fn.ret()
-    if padded.groups > 1:
-        return fn
     # Long lines are filled and copied by functions of the C library.
     line = math.prod(padded.padded[padded.line :]) * padded.kind.byte_width
-    if line >= _LONG_LINE.value and padded.source is padded.kind and not padded.holes[padded.line]:
+    is_long = line >= _LONG_LINE.value and padded.source is padded.kind and not padded.holes[padded.line]
+    if is_long and padded.groups == 1:
         fn.effort = Effort.LITTLE
     return fn
+
+
+@dataclass(frozen=True, slots=True)
+class ImageLines:
+    """Emits the writing of a copy whose first two dimensions are images and their lines; see gemm/product.py."""
+
+    padded: Padded
+
+    def emit_lines(self, module: Module) -> Function:
+        """Write the function."""
+        padded = self.padded
+        fn = module.function("convolution_lines", VOID, [PTR, PTR, I64, I64])
+        source, target, begin, end = fn.parameters
+        each = math.prod(padded.padded[2 : padded.line])
+        with fn.loop(begin * each, end * each, hints=NO_UNROLL) as line:
+            _write_line(fn, padded, source, target, line.index)
+        return _ended(fn, padded)
 
 
 def _write_line(fn: Function, padded: Padded, source: Value, into: Value, line: Value) -> None:

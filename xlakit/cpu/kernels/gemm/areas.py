@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from xlakit.cpu.kernels.gemm.operands import rounded_up
+from xlakit.cpu.kernels.gemm.operands import element_bytes, rounded_up
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
 from xlakit.cpu.llvm import I8, Function, Value
 from xlakit.cpu.llvm.bounds import within
@@ -22,7 +22,8 @@ class Areas:
     left, right: packed blocks of the operands. sums: sums of tiles that are not yet results. results: a rectangle of
     the result for the epilogue. sources, pointers, targets: where each row of a block begins, before and after it is
     packed, and its sums. sliver_sources: where each column begins that is to be packed. runs, packed_runs: distances
-    of the runs of k in both operands, as they lie in memory, and as the micro-kernel reads them.
+    of the runs of k in both operands, as they lie in memory, and as the micro-kernel reads them. lines: the lines of
+    a chunk of rows.
     """
 
     left: int
@@ -35,6 +36,7 @@ class Areas:
     sliver_sources: int
     runs: int
     packed_runs: int
+    lines: int
 
     @property
     def sizes(self) -> list[int]:
@@ -72,6 +74,7 @@ class AreaPointers:
     sliver_sources: Value
     runs: Value
     packed_runs: Value
+    lines: Value
 
 
 def make_areas(product: Product, blocking: Blocking, *, direct: bool, local_width: int, converted_rows: int) -> Areas:
@@ -87,6 +90,7 @@ def make_areas(product: Product, blocking: Blocking, *, direct: bool, local_widt
     rows = blocking.mc if blocking.k_blocks > 1 else min(blocking.mc, converted_rows)
     sums = slivers * (engine.nr if direct else rows * engine.nr * engine.parts)
     pointers = blocking.mc * 8
+    lines = product.lines
     return Areas(
         left=left * engine.packed.bytes if blocking.packs[0] else 0,
         right=right * engine.packed.bytes if blocking.packs[1] else 0,
@@ -98,4 +102,5 @@ def make_areas(product: Product, blocking: Blocking, *, direct: bool, local_widt
         sliver_sources=slivers * engine.nr * 8 if blocking.packs[1] else 0,
         runs=blocking.runs * 16,
         packed_runs=blocking.runs * 16 if blocking.is_mixed else 0,
+        lines=lines.most * lines.elements * element_bytes(product.lhs.kind) if lines is not None else 0,
     )

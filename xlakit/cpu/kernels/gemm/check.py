@@ -76,7 +76,18 @@ def _operands(product: Product, blocking: Blocking) -> list[Rule]:
         ("rows are those of the result", lhs.across.size == product.rows.size),
         ("columns are those of the result", rhs.across.size == product.columns.size),
         ("batches are those of the result", len({direction.size for direction in product.batches}) == 1),
+        ("lines are of one batch, and of whole images", _lines_hold(product)),
     ]
+
+
+def _lines_hold(product: Product) -> bool:
+    lines = product.lines
+    if lines is None:
+        return True
+    of_image = lines.rows * lines.steps
+    last = (lines.steps - 1) * lines.stride + lines.low + lines.reach
+    whole = of_image > 0 and product.sizes[0] % of_image == 0 and lines.low >= 0 and last <= lines.image
+    return whole and product.batch == 1 and lines.chunk > 0
 
 
 def _steps(product: Product, blocking: Blocking) -> list[Rule]:

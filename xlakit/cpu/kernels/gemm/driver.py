@@ -16,6 +16,7 @@ from xlakit.cpu.kernels.gemm.operands import (
     Direction,
     Packer,
     direction_table,
+    element_bytes,
     in_groups,
     joined,
     rounded_up,
@@ -23,13 +24,13 @@ from xlakit.cpu.kernels.gemm.operands import (
     times,
 )
 from xlakit.cpu.kernels.gemm.panels import ACROSS, ALONG, SINGLE, PackRows, PackSlivers, form_of
-from xlakit.cpu.kernels.gemm.store import Output
+from xlakit.cpu.kernels.gemm.store import Output, is_stored_by_tiles
 from xlakit.cpu.kernels.gemm.tile import Tiles, Walk, apart
 from xlakit.cpu.kernels.shared import common
-from xlakit.cpu.kernels.shared.engine import Engine, stored_as_packed
+from xlakit.cpu.kernels.shared.engine import stored_as_packed
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, Function, Loop, Value
-from xlakit.cpu.scalars.memory import is_narrow, memory_type
+from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 from xlakit.options import knob
@@ -88,7 +89,9 @@ class GemmEmitter:
         engine = self.engine
         self.several = blocking.k_blocks > 1
         self.local = blocking.local_width(product) if epilogue_call is not None and epilogue_call.local else 0
-        self.direct = not self.begins_with_zeros and _is_stored_by_tiles(engine, product, local=self.local > 0)
+        self.direct = not self.begins_with_zeros and is_stored_by_tiles(
+            engine, product.result, product.columns, local=self.local > 0
+        )
         self.areas = make_areas(
             product, blocking, direct=self.direct, local_width=self.local, converted_rows=_TILES.value * engine.mr
         )
@@ -166,13 +169,24 @@ class GemmEmitter:
             width = smaller(fn.i64(self.columns) - column, fn.i64(blocking.task_columns))
             columns = self.engine.nr
             padded = (width + (columns - 1)).integer("udiv", columns) * columns
-            source = _Addresses(self.rhs.base, _bytes(product.rhs.kind))
+            source = _Addresses(self.rhs.base, element_bytes(product.rhs.kind))
             self._fill_table(product.rhs.across, column, width, source, _Table(self.area.sliver_sources, padded=padded))
             if blocking.ahead:
                 with self.k_blocks() as loop:
                     block = self.block(loop.index)
                     self._fill_run_tables(block)
                     self._pack_right(loop.index, block)
+        lines = product.lines
+        if lines is None:
+            self._blocks_of_rows(batch, first, last)
+            return
+        with fn.loop(first, last, lines.chunk, hints=NO_UNROLL) as chunk:
+            end = smaller(chunk.index + lines.chunk, last)
+            self.lhs.base = lines.write(fn, product.lhs, self.arrays[0], self.area.lines, (chunk.index, end))
+            self._blocks_of_rows(batch, chunk.index, end)
+
+    def _blocks_of_rows(self, batch: Value, first: Value, last: Value) -> None:
+        fn, blocking, column = self.fn, self.blocking, self.column
         with fn.loop(first, last, blocking.mc, hints=NO_UNROLL) as rows:
             end = smaller(rows.index + blocking.mc, last)
             if self.local:
@@ -262,7 +276,7 @@ class GemmEmitter:
         count = last - first
         padded = (count + (engine.mr - 1)).integer("udiv", engine.mr) * engine.mr
         lhs = self.product.lhs
-        source = _Addresses(self.lhs.base, _bytes(lhs.kind))
+        source = _Addresses(self.lhs.base, element_bytes(lhs.kind))
         self._fill_table(lhs.across, first, count, source, _Table(self.area.sources, padded=padded))
         if not self.direct:
             row = Direction(((self.blocking.mc, self.tile_row),))
@@ -481,20 +495,5 @@ class GemmEmitter:
         apart(self.fn, f"{self.fn.name}.store", given, emit)
 
 
-def _is_stored_by_tiles(engine: Engine, product: Product, *, local: bool) -> bool:
-    """Whether sums need no conversion, and those of a row are contiguous in the result."""
-    kind = product.result
-    plain = engine.parts == 1 and kind is not PrimitiveType.PRED and not is_narrow(kind) and not kind.is_complex
-    if not plain or memory_type(kind) is not engine.acc:
-        return False
-    columns = product.columns
-    return local or (len(columns.dims) <= 1 and (columns.stride == 1 or columns.size == 1))
-
-
 def _numbers(fn: Function, *numbers: Value | int) -> Sequence[Value]:
     return [fn.i64(n) if isinstance(n, int) else n for n in numbers]
-
-
-def _bytes(kind: PrimitiveType) -> int:
-    """The bytes of an element in memory."""
-    return memory_type(kind).bytes * (2 if kind.is_complex else 1)

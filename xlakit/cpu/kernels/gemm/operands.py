@@ -50,6 +50,11 @@ class Direction:
         return total
 
 
+def element_bytes(kind: PrimitiveType) -> int:
+    """The bytes of an element in memory."""
+    return memory_type(kind).bytes * (2 if kind.is_complex else 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Matrix:
     """An operand: the type of its elements, its direction along rows or columns, and that along k.

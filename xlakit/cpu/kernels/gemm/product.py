@@ -2,10 +2,68 @@
 
 from __future__ import annotations
 
-from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
+from typing import Protocol
+
+from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, element_bytes
 from xlakit.cpu.kernels.shared.engine import Engine
+from xlakit.cpu.llvm import I8, VOID, Function, Module, Value
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
+
+
+class LineWriter(Protocol):
+    """Emits ``(ptr source, ptr target, i64 begin, i64 end)``, which writes lines ``begin`` to ``end`` of a copy.
+
+    ``target`` is where line 0 would be.
+    """
+
+    def emit_lines(self, module: Module) -> Function:
+        """Write the function."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The left operand is a copy in lines, of which a thread makes those that its next ``chunk`` rows read.
+
+    ``steps`` times ``rows`` rows are an image, which has ``image`` lines of so many ``elements``. Rows of step n of it
+    read ``reach`` lines from its line n * stride + low on.
+
+        image 0:  line 0  line 1  line 2  line 3  ...      three lines are read in each step, with stride 1
+                  [rows of step 0      ]                   a chunk's lines are in the second-level cache, and those
+                          [rows of step 1      ]           of the next chunk are written to the same memory
+    """
+
+    writer: LineWriter
+    rows: int
+    steps: int
+    stride: int
+    low: int
+    reach: int
+    image: int
+    elements: int
+    chunk: int
+
+    @property
+    def most(self) -> int:
+        """The largest number of lines of a chunk, wherever it begins."""
+        steps = (self.chunk - 1) // self.rows + (self.chunk > 1)
+        skipped = -(-steps // self.steps) * max(0, self.image - self.steps * self.stride)
+        return steps * self.stride + skipped + self.reach
+
+    def first(self, row: Value) -> Value:
+        """The first line that a row reads."""
+        step = row.integer("udiv", self.rows)
+        image, step = step.integer("udiv", self.steps), step.integer("urem", self.steps)
+        return image * self.image + step * self.stride + self.low
+
+    def write(self, fn: Function, lhs: Matrix, source: Value, memory: Value, rows: tuple[Value, Value]) -> Value:
+        """Write the lines of some rows to ``memory``; gives where lhs begins, or would if all lines were there."""
+        width = element_bytes(lhs.kind)
+        begin, end = self.first(rows[0]), self.first(rows[1] - 1) + self.reach
+        target = fn.at(memory, I8, -begin * (self.elements * width))
+        fn.call(self.writer.emit_lines(fn.module), VOID, source, target, begin, end)
+        return fn.at(target, I8, lhs.first * width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +83,8 @@ class Product:
     # The offset of the first element in the result, and the indices of lhs, rhs and result in the table.
     first: int = 0
     arrays: tuple[int, int, int] = (0, 1, 2)
+    # How lhs, which has one batch, is made of the array in the table.
+    lines: Lines | None = None
 
     @property
     def batch(self) -> int:

@@ -108,6 +108,14 @@ class Output:
         fn.store(mixed, address, align=type.bytes)
 
 
+def is_stored_by_tiles(engine: Engine, kind: PrimitiveType, columns: Direction, *, local: bool) -> bool:
+    """Whether sums need no conversion, and those of a row are contiguous in the result."""
+    plain = engine.parts == 1 and kind is not PrimitiveType.PRED and not is_narrow(kind) and not kind.is_complex
+    if not plain or memory_type(kind) is not engine.acc:
+        return False
+    return local or (len(columns.dims) <= 1 and (columns.stride == 1 or columns.size == 1))
+
+
 def first_lanes(fn: Function, value: Value, lanes: int) -> Value:
     """The first lanes of a register."""
     if value.type.lanes == lanes:
