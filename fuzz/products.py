@@ -122,12 +122,32 @@ def _convolution(chance: random.Random, most: int) -> Case | None:
     return _case(kind, lhs, rhs, result, f"convolution(a, b), {window}, dim_labels={labels}")
 
 
+def _features_alone(chance: random.Random, most: int) -> Case | None:
+    """A convolution of each feature by itself: lines of any length, and taps that fall on padding."""
+    batch, features = chance.choice([1, 3]), chance.randint(2, 70)
+    extents, sizes = (chance.randint(1, 12), chance.randint(1, 90)), (chance.choice([1, 3]), chance.randint(1, 50))
+    places: list[int] = []
+    parts: dict[str, list[str]] = {"size": [], "stride": [], "pad": [], "rhs_dilate": []}
+    for extent, size in zip(extents, sizes, strict=True):
+        low, high = chance.randint(-1, size), chance.randint(-1, size)
+        stride, dilation = chance.choice([1, 1, 2, 3]), chance.choice([1, 1, 2])
+        places.append((extent + low + high - (size - 1) * dilation - 1) // stride + 1)
+        for name, value in zip(parts, (size, stride, f"{low}_{high}", dilation), strict=True):
+            parts[name].append(str(value))
+    if min(places) < 1 or batch * features * math.prod(places) * math.prod(sizes) > most:
+        return None
+    window = " ".join(f"{name}={'x'.join(values)}" for name, values in parts.items())
+    operation = f"convolution(a, b), window={{{window}}}, dim_labels=b01f_01io->b01f, feature_group_count={features}"
+    lhs, rhs = (batch, *extents, features), (*sizes, 1, features)
+    return _case(chance.choice(_TYPES), lhs, rhs, (batch, *places, features), operation)
+
+
 def case(seed: int, number: int) -> Case:
     """Program ``number`` of a seed."""
     chance = random.Random(f"{seed} {number}")
     most = _MOST_FORCED if _is_forced(number) else _MOST_OF_CONVOLUTION
     while True:
-        made = chance.choice([_dot, _convolution])(chance, most)
+        made = chance.choice([_dot, _dot, _convolution, _convolution, _features_alone])(chance, most)
         if made is not None:
             return made
 
