@@ -31,6 +31,7 @@ from xlakit.passes.fusion.views import (
     Views,
     borders,
     elements,
+    is_in_branch,
     is_in_reduction,
     reduced_size,
     span,
@@ -50,6 +51,9 @@ _MOST_OPERANDS = knob("fusion_cluster.most_operands", 40, 2, 4)
 # Limits of the code of a cluster: how often members are emitted, in total and for one of them.
 _MOST_COMPUTED = knob("fusion_cluster.most_computed", 600, 3)
 _MOST_VIEWS = knob("fusion_cluster.most_views", 64, 1)
+# How often one member is emitted in branches of interior paddings: interleaved parts that are made of interleaved
+# parts, as in an associative scan, would be computed twice as often for each level.
+_MOST_BRANCHES = knob("fusion_cluster.most_branches", 2, 1)
 # How often one member is emitted inside of reductions, whose loops are unrolled.
 _MOST_WRITTEN = knob("fusion_cluster.most_written", 32, 1)
 # The largest number of nests into which loops are cut where a view begins or ends.
@@ -259,6 +263,9 @@ class Cluster:
         if self._computed + seen.code * _length(instruction) > _MOST_COMPUTED.value:
             return False
         if seen.written > 1 and seen.code > _MOST_WRITTEN.value:
+            return False
+        is_computed = not isinstance(instruction.op, MOVEMENT)
+        if is_computed and len(seen.views) > _MOST_BRANCHES.value and any(map(is_in_branch, seen.views)):
             return False
         if instruction.shape.is_tuple:
             return False

@@ -46,12 +46,14 @@ class Loop:
     """A loop that is not over the results: of a reduction, or of indices that no other loop counts.
 
     reduces: whether it is a reduction's, or is inside of one: what is computed there is computed for each iteration.
+    branches: whether it is over what an interior padding lies between, or is inside of one: the code is in a branch.
     """
 
-    __slots__ = ("reduces",)
+    __slots__ = ("branches", "reduces")
 
-    def __init__(self, *, reduces: bool) -> None:
+    def __init__(self, *, reduces: bool, branches: bool) -> None:
         self.reduces = reduces
+        self.branches = branches
 
 
 class Loops:
@@ -64,23 +66,27 @@ class Loops:
     def __init__(self) -> None:
         self._made: dict[tuple[Hashable, ...], Loop] = {}
 
-    def of(self, *key: Hashable, within: View = (), reduces: bool = False) -> Loop:
+    def of(self, *key: Hashable, within: View = (), reduces: bool = False, branches: bool = False) -> Loop:
         """The loop with the key ``key`` below the view ``within``."""
         found = self._made.get((key, within))
         if found is None:
-            found = Loop(reduces=reduces or is_in_reduction(within))
+            found = Loop(reduces=reduces or is_in_reduction(within), branches=branches or is_in_branch(within))
             self._made[key, within] = found
         return found
 
 
 def is_in_reduction(view: View) -> bool:
     """Whether what is seen is computed inside of the loops of a reduction, a window or a product."""
-    return any(_is_of_reduction(s.loop) for s in view)
+    return any(isinstance(loop, Loop) and loop.reduces for loop in map(_loop_of, view))
 
 
-def _is_of_reduction(loop: Hashable) -> bool:
-    found = loop.loop if isinstance(loop, Part) else loop
-    return isinstance(found, Loop) and found.reduces
+def is_in_branch(view: View) -> bool:
+    """Whether what is seen is computed in the branch of an interior padding, of which nothing outside is the same."""
+    return any(isinstance(loop, Loop) and loop.branches for loop in map(_loop_of, view))
+
+
+def _loop_of(span: Span) -> Hashable:
+    return span.loop.loop if isinstance(span.loop, Part) else span.loop
 
 
 _ONE = Span(0, 0, 1, None)
@@ -246,7 +252,7 @@ def _pad(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[V
     found: list[Span] = []
     for s, p, size in zip(view, user.op_as(Pad).padding, operand.dimensions, strict=True):
         if p.interior_padding:
-            part: Span | None = Span(None, 1, min(s.length, size), loops.of(p, within=(s,)))
+            part: Span | None = Span(None, 1, min(s.length, size), loops.of(p, within=(s,), branches=True))
         else:
             part = _cut(s, p.edge_padding_low, p.edge_padding_low + size, loops)
         if part is None:
