@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from fuzz.programs.values import EDGES, Array, make_values
-from fuzz.support.tolerances import EXACT, Tolerance
+from fuzz.programs.values import EDGES, Array, make_values, with_nans_of_all_bits
+from fuzz.support.tolerances import EXACT, Measure, Tolerance
 
 _T = TypeVar("_T")
 
@@ -177,6 +177,8 @@ class Draft:
 
     def finish(self, opcode: str, tolerance: Tolerance = EXACT, case: str = "") -> Program:
         """The program whose result is the last instruction."""
+        if tolerance.measure is Measure.BITS:
+            self._parameters = [[with_nans_of_all_bits(self.rng, v) for v in values] for values in self._parameters]
         count = f", replica_count={self._replicas}" if self._replicas > 1 else ""
         body = [*self._lines[:-1], "  ROOT " + self._lines[-1].lstrip()]
         text = "\n\n".join(

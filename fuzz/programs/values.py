@@ -29,6 +29,8 @@ NARROW_FLOATS = (
     "f4e2m1fn",
     "f8e8m0fnu",
 )
+# Those whose NaNs have a fraction of any bits.
+MANY_NANS = (*FLOATS, "f8e5m2", "f8e4m3", "f8e3m4")
 COMPLEX = ("c64", "c128")
 ALL_TYPES = ("pred", *INTEGERS, *FLOATS, *NARROW_FLOATS, *COMPLEX)
 
@@ -123,3 +125,15 @@ def float_edges(kind: str) -> list[float]:
     info = ml_dtypes.finfo(dtype_of(kind))
     finite = [0.0, 1.0, 0.5, 2.0, float(info.max), float(info.tiny), float(info.smallest_subnormal), float(info.eps)]
     return [*finite, *(-v for v in finite), math.inf, -math.inf, math.nan]
+
+
+def with_nans_of_all_bits(rng: np.random.Generator, values: Array) -> Array:
+    """The same, but that some numbers are NaNs with a fraction of chance, where their type has several."""
+    if values.dtype not in [dtype_of(kind) for kind in MANY_NANS]:
+        return values
+    raw = np.dtype(f"u{values.dtype.itemsize}")
+    bits = np.array(values, order="C").reshape(-1).view(raw).reshape(values.shape)
+    fractions = rng.integers(0, 1 << ml_dtypes.finfo(values.dtype).nmant, values.shape).astype(raw)
+    infinity = np.asarray(math.inf, values.dtype).view(raw)
+    found = np.where(rng.random(values.shape) < 0.2, bits | infinity | fractions, bits)
+    return found.astype(raw).view(values.dtype)

@@ -1,9 +1,9 @@
 """How far xlakit's result may be from another implementation's, by operation and type.
 
-Four kinds. EXACT: bit for bit, any NaN being equal to any other. ULPS: units in the last place of the expected value,
-of its absolute value for complex numbers. TERMS: units of the type's epsilon times the sum of the absolute values of
-what was added, for sums in no fixed order. NORM: the same times the largest absolute value of the output, or 1
-where that is more, for algorithms on whole arrays of values about 1.
+Five kinds. BITS: bit for bit, for what only moves. EXACT: the same, any NaN being equal to any other. ULPS: units in
+the last place of the expected value, of its absolute value for complex numbers. TERMS: units of the type's epsilon
+times the sum of the absolute values of what was added, for sums in no fixed order. NORM: the same times the largest
+absolute value of the output, or 1 where that is more, for algorithms on whole arrays of values about 1.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from xlakit.data.primitive import PrimitiveType
 class Measure(enum.Enum):
     """What an error is compared with."""
 
+    BITS = enum.auto()
     EXACT = enum.auto()
     ULPS = enum.auto()
     TERMS = enum.auto()
@@ -36,6 +37,7 @@ class Tolerance:
     units: float = 0.0
 
 
+BITS = Tolerance(Measure.BITS)
 EXACT = Tolerance(Measure.EXACT)
 SUMS = Tolerance(Measure.TERMS, 4)
 MATRIX = Tolerance(Measure.NORM, 256)
@@ -92,6 +94,8 @@ def mismatches(actual: Any, expected: Any, tolerance: Tolerance, terms: Array | 
         return np.asarray(actual != expected)
     if kind.is_complex:
         return _complex_mismatches(actual, expected, tolerance, terms)
+    if tolerance.measure is Measure.BITS:
+        return ~_same_bits(actual, expected)
     both_nan = np.isnan(actual.astype(np.float64)) & np.isnan(expected.astype(np.float64))
     if tolerance.measure is Measure.EXACT:
         return ~(both_nan | _same_bits(actual, expected))
@@ -103,7 +107,7 @@ def mismatches(actual: Any, expected: Any, tolerance: Tolerance, terms: Array | 
 
 
 def _complex_mismatches(actual: Array, expected: Array, tolerance: Tolerance, terms: Array | None) -> Array:
-    if tolerance.measure is Measure.EXACT:
+    if tolerance.measure in (Measure.BITS, Measure.EXACT):
         parts = (mismatches(part(actual), part(expected), tolerance) for part in (np.real, np.imag))
         return np.logical_or(*parts)
     kind = PrimitiveType.from_dtype(expected.dtype).real_part

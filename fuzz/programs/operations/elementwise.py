@@ -22,7 +22,7 @@ from fuzz.programs.values import (
     is_float,
 )
 from fuzz.support.differences import CANNOT_RUN
-from fuzz.support.tolerances import ELEMENTARY_ULPS, EXACT, Measure, Tolerance, elementary
+from fuzz.support.tolerances import BITS, ELEMENTARY_ULPS, EXACT, Measure, Tolerance, elementary
 
 _REALS = FLOATS + NARROW_FLOATS
 
@@ -156,7 +156,7 @@ def select(draft: Draft, case: str) -> Program:
     predicate = draft.parameter("pred", dims)
     on_true, on_false = draft.parameter(case, dims), draft.parameter(case, dims)
     draft.emit(draft.shape(case, dims), f"select({predicate}, {on_true}, {on_false})")
-    return draft.finish("select", EXACT, case)
+    return draft.finish("select", BITS, case)
 
 
 @family("clamp", ("pred", *INTEGERS, *_REALS), 1.3)
@@ -202,7 +202,7 @@ def bitcast_convert(draft: Draft, case: str) -> Program:
         dims = [*dims, width // bits]
     operand = draft.parameter(case, dims, plain=True)
     draft.emit(f"{target}[{','.join(map(str, result))}]", f"bitcast-convert({operand})")
-    return draft.finish("bitcast-convert", EXACT, f"{case} to {target}")
+    return draft.finish("bitcast-convert", BITS, f"{case} to {target}")
 
 
 @family("reduce-precision", FLOATS, 1.5)

@@ -10,7 +10,7 @@ import numpy as np
 from fuzz.programs.draft import Draft, Program, family, join
 from fuzz.programs.operations.movement import index_values
 from fuzz.programs.values import ALL_TYPES, COMPLEX, EDGES, FINITE, SMALL, Array, is_complex, is_float
-from fuzz.support.tolerances import EXACT, SUMS
+from fuzz.support.tolerances import BITS, EXACT, SUMS
 
 _INDEX_TYPES = ("s32", "s32", "s64", "u32", "u8", "s8", "s16", "u64")
 
@@ -110,7 +110,7 @@ def gather(draft: Draft, case: str) -> Program:
     operand = draft.parameter(case, numbers.operand)
     indices = _index_parameter(draft, numbers)
     draft.emit(draft.shape(case, numbers.result), numbers.gather(operand, indices))
-    return draft.finish("gather", EXACT, case)
+    return draft.finish("gather", BITS, case)
 
 
 _SCATTER_TYPES = ("f32", "f64", "bf16", "f16", "s32", "s8", "u8", "u64", "pred", "c64", "s4", "f8e5m2", "variadic f32")

@@ -9,7 +9,7 @@ import numpy as np
 
 from fuzz.programs.draft import Draft, Program, family, join
 from fuzz.programs.values import ALL_TYPES, COMPLEX, FLOATS, INTEGERS, NARROW_FLOATS, Array, is_float, make_values
-from fuzz.support.tolerances import EXACT
+from fuzz.support.tolerances import BITS, EXACT
 
 _INDEX_TYPES = ("s32", "s64", "u32", "s8", "u8", "u64", "s16", "u16")
 
@@ -23,7 +23,7 @@ def broadcast(draft: Draft, case: str) -> Program:
         kept = [kept[i] for i in draft.permutation(len(kept))]
     operand = draft.parameter(case, [result[d] for d in kept])
     draft.emit(draft.shape(case, result), f"broadcast({operand}), dimensions={{{join(kept)}}}")
-    return draft.finish("broadcast", EXACT, case)
+    return draft.finish("broadcast", BITS, case)
 
 
 @family("reshape", ALL_TYPES, 1.3)
@@ -32,7 +32,7 @@ def reshape(draft: Draft, case: str) -> Program:
     dims = draft.dims()
     operand = draft.parameter(case, dims)
     draft.emit(draft.shape(case, regrouped(draft, math.prod(dims))), f"reshape({operand})")
-    return draft.finish("reshape", EXACT, case)
+    return draft.finish("reshape", BITS, case)
 
 
 def regrouped(draft: Draft, count: int) -> list[int]:
@@ -57,7 +57,7 @@ def transpose(draft: Draft, case: str) -> Program:
     order = draft.permutation(len(dims))
     operand = draft.parameter(case, dims)
     draft.emit(draft.shape(case, [dims[i] for i in order]), f"transpose({operand}), dimensions={{{join(order)}}}")
-    return draft.finish("transpose", EXACT, case)
+    return draft.finish("transpose", BITS, case)
 
 
 @family("reverse", ALL_TYPES, 1.2)
@@ -67,7 +67,7 @@ def reverse(draft: Draft, case: str) -> Program:
     operand = draft.parameter(case, dims)
     call = f"reverse({operand}), dimensions={{{join(draft.subset(len(dims)))}}}"
     draft.emit(draft.shape(case, dims), call)
-    return draft.finish("reverse", EXACT, case)
+    return draft.finish("reverse", BITS, case)
 
 
 @family("slice", ALL_TYPES, 1.3)
@@ -84,7 +84,7 @@ def slice_(draft: Draft, case: str) -> Program:
         ranges.append(f"[{start}:{limit}{f':{stride}' if stride > 1 else ''}]")
     operand = draft.parameter(case, dims)
     draft.emit(draft.shape(case, result), f"slice({operand}), slice={{{', '.join(ranges)}}}")
-    return draft.finish("slice", EXACT, case)
+    return draft.finish("slice", BITS, case)
 
 
 @family("pad", ALL_TYPES, 2)
@@ -104,7 +104,7 @@ def pad(draft: Draft, case: str) -> Program:
         parts.append(f"{low}_{high}" + (f"_{interior}" if interior else ""))
     operand, value = draft.parameter(case, dims), draft.parameter(case, [])
     draft.emit(draft.shape(case, result), f"pad({operand}, {value}), padding={'x'.join(parts)}")
-    return draft.finish("pad", EXACT, case)
+    return draft.finish("pad", BITS, case)
 
 
 @family("concatenate", ALL_TYPES, 1.3)
@@ -116,7 +116,7 @@ def concatenate(draft: Draft, case: str) -> Program:
     operands = [draft.parameter(case, [*dims[:along], size, *dims[along + 1 :]]) for size in sizes]
     result = [*dims[:along], sum(sizes), *dims[along + 1 :]]
     draft.emit(draft.shape(case, result), f"concatenate({', '.join(operands)}), dimensions={{{along}}}")
-    return draft.finish("concatenate", EXACT, case)
+    return draft.finish("concatenate", BITS, case)
 
 
 def _starts(draft: Draft, dims: Sequence[int], index: str) -> list[str]:
@@ -152,7 +152,7 @@ def dynamic_slice(draft: Draft, case: str) -> Program:
     starts = _starts(draft, dims, draft.pick(_INDEX_TYPES))
     call = f"dynamic-slice({', '.join([operand, *starts])}), dynamic_slice_sizes={{{join(sizes)}}}"
     draft.emit(draft.shape(case, sizes), call)
-    return draft.finish("dynamic-slice", EXACT, case)
+    return draft.finish("dynamic-slice", BITS, case)
 
 
 @family("dynamic-update-slice", ALL_TYPES, 2)
@@ -163,7 +163,7 @@ def dynamic_update_slice(draft: Draft, case: str) -> Program:
     operand, update = draft.parameter(case, dims), draft.parameter(case, sizes)
     starts = _starts(draft, dims, draft.pick(_INDEX_TYPES))
     draft.emit(draft.shape(case, dims), f"dynamic-update-slice({', '.join([operand, update, *starts])})")
-    return draft.finish("dynamic-update-slice", EXACT, case)
+    return draft.finish("dynamic-update-slice", BITS, case)
 
 
 @family("iota", tuple(k for k in ALL_TYPES if k not in ("pred", "f8e8m0fnu")), 1.2)
@@ -214,7 +214,7 @@ def bitcast(draft: Draft, case: str) -> Program:
     operand = draft.parameter(source, dims, plain=True)
     called = draft.computation([f"x = {shape} parameter(0)", f"r = {made} bitcast(x)"])
     draft.emit(made, f"fusion({operand}), kind=kLoop, calls={called}")
-    return draft.finish("bitcast", EXACT, case)
+    return draft.finish("bitcast", BITS, case)
 
 
 @family("tuple", ("f32", "s4", "pred", "bf16"), 1.0)
@@ -251,7 +251,7 @@ def opt_barrier(draft: Draft, case: str) -> Program:
     dims = draft.dims()
     operand = draft.parameter(case, dims, plain=True)
     draft.emit(f"{case}[{join(dims)}]", f"opt-barrier({operand})")
-    return draft.finish("opt-barrier", EXACT, case)
+    return draft.finish("opt-barrier", BITS, case)
 
 
 @family("add-dependency", ("f32", "s32"), 0.4)

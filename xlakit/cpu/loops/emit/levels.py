@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 from xlakit.cpu.llvm import Value
+from xlakit.cpu.loops.ir.bits import as_moved
 from xlakit.cpu.loops.ir.index import Affine, Node, Opaque
 from xlakit.cpu.loops.ir.space import Group
 from xlakit.data.primitive import PrimitiveType
@@ -25,6 +26,12 @@ class Output:
     def nodes(self) -> list[Node]:
         """What has to be computed: the element, and what its index is computed from."""
         return [self.node, *(atom.node for atom, _ in self.offset.terms if isinstance(atom, Opaque))]
+
+
+def output(array: int, offset: Affine, node: Node) -> Output:
+    """What stores the elements of a node."""
+    node = as_moved(node)
+    return Output(node.kind, array, offset, node)
 
 
 @dataclass(frozen=True, slots=True)

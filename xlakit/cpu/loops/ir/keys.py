@@ -15,9 +15,10 @@ import math
 import numpy as np
 
 from xlakit.cpu.llvm import Function, Value
+from xlakit.cpu.loops.ir.bits import bits_of
 from xlakit.cpu.loops.ir.index import Node
 from xlakit.cpu.loops.ir.nodes import Apply, Constant, Load
-from xlakit.cpu.loops.ir.tracer import as_kind, bits_of
+from xlakit.cpu.loops.ir.tracer import as_kind
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.convert import from_bits
 from xlakit.data.primitive import PrimitiveType

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlakit.cpu.declined import DeclinedError
+from xlakit.cpu.loops.ir.bits import as_bits, bits_of
 from xlakit.cpu.loops.ir.index import ZERO, Affine, Node, Opaque, Variable, linear, number, of
 from xlakit.cpu.loops.ir.nodes import (
     Apply,
@@ -18,7 +19,6 @@ from xlakit.cpu.loops.ir.nodes import (
     Divided,
     Guarded,
     JoinBits,
-    Load,
     Part,
     Position,
     Reduction,
@@ -33,7 +33,7 @@ from xlakit.ir.operation import OPERATIONS
 from xlakit.ops.data import Constant as ConstantOp, GetTupleElement, Iota, Parameter
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice
-from xlakit.ops.elementwise.convert import BitcastConvert, Convert
+from xlakit.ops.elementwise.convert import Convert
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
 from xlakit.ops.reduction import Map, Reduce
@@ -369,9 +369,9 @@ class Tracer:
         if kind.bit_width == source.bit_width:
             return bits_of(self.element(operand, index), kind)
         if kind.bit_width < source.bit_width:
-            return SplitBits(kind, self.element(operand, index[:-1]), index[-1])
+            return SplitBits(kind, as_bits(self.element(operand, index[:-1])), index[-1])
         count = kind.bit_width // source.bit_width
-        return JoinBits(kind, [self.element(operand, (*index, number(k))) for k in range(count)])
+        return JoinBits(kind, [as_bits(self.element(operand, (*index, number(k)))) for k in range(count)])
 
 
 class GuardedReduction(Reduction):
@@ -400,14 +400,6 @@ def _sum_of(kind: PrimitiveType) -> Computation:
 def as_kind(node: Node, kind: PrimitiveType) -> Node:
     """A node converted to an element type."""
     return node if node.kind is kind else Apply(kind, Convert(), [node])
-
-
-def bits_of(node: Node, kind: PrimitiveType) -> Node:
-    """The bits of a node as another type of the same width."""
-    if isinstance(node, Load) and node.kind.is_floating and kind.is_integral:
-        # Narrow floats are not widened only to have their bits read, and a NaN keeps its own.
-        return Load(kind, node.array, node.offset, node.count)
-    return Apply(kind, BitcastConvert(), [node])
 
 
 def _position(kind: PrimitiveType, index: Affine) -> Node:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emit.kernel import Kernel
-from xlakit.cpu.loops.emit.levels import Output
+from xlakit.cpu.loops.emit.levels import Output, output
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Affine, Variable, linear
 from xlakit.cpu.loops.ir.nodes import Load
@@ -116,7 +116,7 @@ def _elements(
         offset = linear(index, dimensions)
         for k, (root, part, shape) in enumerate(roots):
             node = tracer.element(root, tracer.reindexed(index, dimensions, shape.dimensions), part)
-            outputs.append(Output(shape.element_type, len(sources) + k, offset, node))
+            outputs.append(output(len(sources) + k, offset, node))
     return variables, outputs
 
 
@@ -133,7 +133,7 @@ def _emit_update(module: Module, name: str, sources: dict[Instruction, Source], 
         variables = list(space.variables)
         offsets = tracer.starts(starts, target.shape, update.shape.dimensions)
         offset = linear([i + o for i, o in zip(index, offsets, strict=True)], target.shape.dimensions)
-        return variables, [Output(root.shape.element_type, len(arrays), offset, tracer.element(update, index))]
+        return variables, [output(len(arrays), offset, tracer.element(update, index))]
 
     variables, outputs = with_splits(make)
     if reads_elsewhere(outputs, arrays.index(target)):

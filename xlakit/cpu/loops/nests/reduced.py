@@ -8,7 +8,7 @@ from typing import Any
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.levels import Output
+from xlakit.cpu.loops.emit.levels import Output, output
 from xlakit.cpu.loops.ir.index import Node, Variable, linear
 from xlakit.cpu.loops.ir.nodes import Given
 from xlakit.cpu.loops.ir.reducer import Reducer, part_kind
@@ -71,7 +71,7 @@ class Reduced:
         for number, (root, part, shape) in enumerate(self.roots):
             index = tracer.reindexed(row, self.outer_dimensions, shape.dimensions)
             node = tracer.element(root, index, part)
-            outputs.append(Output(shape.element_type, self.arrays + number, linear(index, shape.dimensions), node))
+            outputs.append(output(self.arrays + number, linear(index, shape.dimensions), node))
         return outputs
 
     def levels(self) -> list[list[Instruction]]:

@@ -27,7 +27,7 @@ from xlakit.cpu.loops.emit.kernel import (
     task_function,
 )
 from xlakit.cpu.loops.emit.lanes import lanes_of, reduce_iterations
-from xlakit.cpu.loops.emit.levels import Level, Output
+from xlakit.cpu.loops.emit.levels import Level, Output, output
 from xlakit.cpu.loops.emit.non_temporal import non_temporal
 from xlakit.cpu.loops.ir.cost import bytes_of, element_cost, reducer_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, Variable, linear
@@ -158,7 +158,7 @@ def plan_rows(space: Space, sources: dict[Instruction, Source], reduced: Reduced
             kind = instruction.shape.element_type
             array = first_scratch + len(plan.scratch)
             plan.scratch.append(kind.byte_width)
-            stage.stores.append(Output(kind, array, inner, tracer.element(instruction, full)))
+            stage.stores.append(output(array, inner, tracer.element(instruction, full)))
             known[instruction] = _scratch_source(instruction, array, full, inner)
         if stage.reducers or stage.stores:
             plan.stages.append(stage)
@@ -180,11 +180,11 @@ def _add_roots(stage: Stage, plan: Plan, tracer: Tracer, reduced: Reduced, full:
         if shape.num_elements == reduced.results and reduced.results != math.prod(reduced.sizes):
             index = tracer.reindexed(row, reduced.outer_dimensions, shape.dimensions)
             offset = linear(index, shape.dimensions)
-            plan.row_stores.append(Output(shape.element_type, array, offset, tracer.element(root, index, part)))
+            plan.row_stores.append(output(array, offset, tracer.element(root, index, part)))
         elif shape.num_elements == math.prod(reduced.sizes):
             index = tracer.reindexed(full, reduced.sizes, shape.dimensions)
             offset = linear(index, shape.dimensions)
-            stage.stores.append(Output(shape.element_type, array, offset, tracer.element(root, index, part)))
+            stage.stores.append(output(array, offset, tracer.element(root, index, part)))
         else:
             raise DeclinedError("a result of the fusion is neither of the size of a row nor of all rows")
 

@@ -1,0 +1,77 @@
+"""Narrow floats that only move keep their bits, those of NaNs included."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import xlakit as xla
+from xlakit.options import compiling
+
+TYPES = {
+    "bf16": ml_dtypes.bfloat16,
+    "f16": np.float16,
+    "f8e5m2": ml_dtypes.float8_e5m2,
+    "f8e4m3": ml_dtypes.float8_e4m3,
+    "f8e3m4": ml_dtypes.float8_e3m4,
+}
+# What moves, chooses or reads the bits of x; K is the type, U and W the integers of its width and of twice that.
+PROGRAMS = {
+    "slice": "ROOT r = K[3,34] slice(x), slice={[1:4],[2:36]}",
+    "transpose": "ROOT r = K[36,5] transpose(x), dimensions={1,0}",
+    "reverse": "ROOT r = K[5,36] reverse(x), dimensions={1}",
+    "select": "y = K[5,36] reverse(x), dimensions={0} ROOT r = K[5,36] select(p, x, y)",
+    "concatenate": "y = K[5,36] reverse(x), dimensions={1} ROOT r = K[10,36] concatenate(x, y), dimensions={0}",
+    "pad": "z = K[] constant(nan) ROOT r = K[7,39] pad(x, z), padding=1_1x1_2",
+    "broadcast": "ROOT r = K[5,3,36] broadcast(x), dimensions={0,2}",
+    "gather": """i = s32[3] constant({4,0,2})
+        ROOT r = K[3,36] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0},
+          index_vector_dim=1, slice_sizes={1,36}""",
+    "update": """s = K[2,36] slice(x), slice={[3:5],[0:36]} z = s32[] constant(0)
+        ROOT r = K[5,36] dynamic-update-slice(x, s, z, z)""",
+    "integers": """i = U[5,36] bitcast-convert(x) j = U[5,36] xor(i, i) k = U[5,36] or(i, j)
+        ROOT r = K[5,36] bitcast-convert(k)""",
+    "chosen bits": """y = K[5,36] reverse(x), dimensions={0} s = K[5,36] select(p, x, y)
+        ROOT r = U[5,36] bitcast-convert(s)""",
+    "joined": "y = K[5,18,2] reshape(x) ROOT r = W[5,18] bitcast-convert(y)",
+    "joined after choices": """y = K[5,36] reverse(x), dimensions={0} n = K[5,36] negate(y) s = K[5,36] select(p, x, n)
+        t = K[5,36] add(x, x) c = K[5,36,1] reshape(s) d = K[5,36,1] reshape(t)
+        both = K[5,36,2] concatenate(c, d), dimensions={2} ROOT r = W[5,36] bitcast-convert(both)""",
+    "split": """y = K[5,18,2] reshape(x) w = W[5,18] bitcast-convert(y) v = W[5,18] not(w)
+        ROOT r = K[5,18,2] bitcast-convert(v)""",
+}
+
+
+def numbers(kind):
+    """All sorts of bits, every third those of a NaN or of an infinity."""
+    dtype = np.dtype(TYPES[kind])
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    bits = np.random.default_rng(5).integers(0, 1 << 8 * dtype.itemsize, (5, 36)).astype(unsigned)
+    bits[:, ::3] |= np.asarray(np.inf, dtype).view(unsigned)
+    return bits.view(dtype)
+
+
+@pytest.mark.parametrize("width", [16, 64])
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_bits_are_those_of_the_interpreter(name, kind, width):
+    size = np.dtype(TYPES[kind]).itemsize
+    text = PROGRAMS[name].replace("K[", f"{kind}[").replace("U[", f"u{8 * size}[").replace("W[", f"u{16 * size}[")
+    module = xla.HloModule.from_text(f"""HloModule moved
+        ENTRY e {{
+          x = {kind}[5,36] parameter(0)
+          p = pred[5,36] parameter(1)
+          {text}
+        }}""")
+    x, p = numbers(kind), np.random.default_rng(6).random((5, 36)) < 0.5
+    with compiling(vector_bytes=width):
+        actual = np.asarray(xla.compile(module)(x, p))
+    expected = np.asarray(xla.compile(module, backend="interpreter")(x, p))
+    as_bits = f"u{actual.dtype.itemsize}"
+    narrow = f"u{size}" if name == "joined after choices" else as_bits
+    found, wanted = (a.reshape(-1).view(as_bits).view(narrow) for a in (actual, expected))
+    differ = found != wanted
+    if name == "joined after choices":
+        # Arithmetic may give another NaN.
+        with np.errstate(invalid="ignore"):
+            differ &= ~(np.isnan(found.view(TYPES[kind])) & np.isnan(wanted.view(TYPES[kind])))
+    assert not differ.any()
