@@ -58,8 +58,22 @@ def test_more_elements_get_good_code():
     assert Effort.CODE in efforts(build(lambda x, y: x * y + xla.sin(x), f32(30, 7), f32(30, 7)))
 
 
-def test_a_kernel_in_a_loop_is_compiled_well():
-    assert efforts(in_a_loop(3)) == {Effort.ALL}
+@pytest.mark.parametrize("size", [1, 3, 4, 12, 31])
+def test_a_kernel_in_a_loop_is_inlined(size):
+    with options.compiling(vector_bytes=64):
+        code = code_of(in_a_loop(size))
+    assert {effort for effort, _ in code.parts()} == {Effort.TIDY}  # it has no loop that LLVM could improve
+    assert "alwaysinline" in code.functions["hlo.y"].attributes
+
+
+@pytest.mark.parametrize("size", [4, 7, 12, 15, 30])
+def test_arrays_that_fill_no_register_are_computed_in_narrower_vectors(size):
+    with options.compiling(knobs=dict.fromkeys(FEW, 0.0), vector_bytes=64):
+        code = code_of(build(lambda x: x * x, f32(size)))
+    texts = [fn.text() for name, fn in code.functions.items() if name.startswith("hlo.")]
+    width = max(lanes for lanes in (4, 8, 16) if lanes <= size)
+    assert any(f"fmul <{width} x float>" in text for text in texts)
+    assert not any("llvm.access.group" in text for text in texts)
 
 
 def test_many_small_kernels_share_what_they_may_cost():

@@ -26,16 +26,22 @@ _CALLS = re.compile(r"\bcall [^@\n]*(?:@(?!llvm\.)|%[\w.]+\()")
 
 
 def lessen_efforts(module: Module, steps: Sequence[Step]) -> None:
-    """Have LLVM do less for kernels that are not called in loops and cost little. Their results stay the same bits."""
+    """Have LLVM do less for kernels that are not called in loops and cost little. Their results stay the same bits.
+
+    In loops, a call of a kernel of one vector takes as long as the kernel: there it is made fit for inlining.
+    """
     costs: dict[str, float] = {}
     for phase in phases_in(steps):
         costs[phase.function] = costs.get(phase.function, 0.0) + phase.cost
     for phase in phases_in(steps, outside=False):
         costs.pop(phase.function, None)
+        fn = module.functions[phase.function]
+        if fn.is_one_vector:
+            fn.effort = Effort.ALL
     left = _QUICK_TOGETHER.value
     for name, cost in sorted(costs.items(), key=lambda item: item[1]):
         fn = module.functions[name]
-        if fn.effort is not Effort.ALL or cost > _ROLLED_NANOSECONDS.value:
+        if not (fn.effort is Effort.ALL or fn.is_one_vector) or cost > _ROLLED_NANOSECONDS.value:
             continue
         text = fn.text()
         if _is_rounded_by_llvm(text):

@@ -39,6 +39,8 @@ class Function:
         self.is_apart = False
         # Whether it has independent loops: LLVM may make vectors of long ones, and writes out those of few iterations.
         self.has_independent_loops = self.has_long_loops = False
+        # Whether it is written in vectors, of which it computes one or two, without a loop.
+        self.is_one_vector = False
         self._lines: list[str] = []
         self._entry: list[str] = []
         self._count = 0

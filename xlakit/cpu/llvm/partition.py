@@ -50,7 +50,12 @@ class Partition:
         for effort in Effort:
             for group in self._groups([n for n, f in functions.items() if f.effort is effort]):
                 groups[self._needed(effort, group)].append(group)
-        bins = [filled for effort, own in groups.items() for filled in self._bins(effort, own, threads)]
+        costs = {effort: [self._cost(effort, group) for group in own] for effort, own in groups.items()}
+        # What a thread has to do where all have the same.
+        share = sum(map(sum, costs.values())) / threads
+        bins = [
+            filled for effort, own in groups.items() for filled in _bins(effort, own, costs[effort], share, threads)
+        ]
         bins.sort(key=lambda filled: -filled.cost)
         self.parts = [(b.effort, sorted(b.functions, key=self._order.__getitem__)) for b in bins]
         called = set[str]().union(*(self.names_in(own) - set(own) for _, own in self.parts))
@@ -76,20 +81,8 @@ class Partition:
             return Effort.TIDY
         return effort
 
-    def _bins(self, effort: Effort, groups: Sequence[list[str]], threads: int) -> list[_Bin]:
-        """Groups of functions put together so that parts take about the same time."""
-        if not groups:
-            return []
-        costs = [_LINE_COSTS[effort] * sum(self._lines[name] for name in group) for group in groups]
-        whole = sum(costs)
-        count = min(max(min(threads, whole // _PART_COST), whole // _WORTHWHILE), _MOST_FOR_A_THREAD * threads)
-        count = max(1, min(count, len(groups))) if threads > 1 else 1
-        bins = [_Bin(effort) for _ in range(count)]
-        for cost, group in sorted(zip(costs, groups, strict=True), key=lambda pair: -pair[0]):
-            least = min(bins, key=lambda filled: filled.cost)
-            least.cost += cost
-            least.functions.update(dict.fromkeys(group))
-        return bins
+    def _cost(self, effort: Effort, group: Sequence[str]) -> int:
+        return _LINE_COSTS[effort] * sum(self._lines[name] for name in group)
 
     def _groups(self, own: Sequence[str]) -> list[list[str]]:
         """Functions that call each other, or use the same undivided data, with what is inlined into them."""
@@ -118,6 +111,25 @@ class Partition:
         for name in found:
             found += [n for n in self._names[name] if n in self._inlined and n not in found]
         return found
+
+
+def _bins(effort: Effort, groups: Sequence[list[str]], costs: Sequence[int], share: float, threads: int) -> list[_Bin]:
+    """Groups of functions put together so that parts take about the same time.
+
+    share: what a thread has to do. Functions that take less are one part: other threads have those of other efforts.
+    """
+    if not groups:
+        return []
+    whole = sum(costs)
+    needed = min(threads, whole // _PART_COST) if whole > share else 1
+    count = min(max(needed, whole // _WORTHWHILE), _MOST_FOR_A_THREAD * threads)
+    count = max(1, min(count, len(groups))) if threads > 1 else 1
+    bins = [_Bin(effort) for _ in range(count)]
+    for cost, group in sorted(zip(costs, groups, strict=True), key=lambda pair: -pair[0]):
+        least = min(bins, key=lambda filled: filled.cost)
+        least.cost += cost
+        least.functions.update(dict.fromkeys(group))
+    return bins
 
 
 def _is_undivided(text: str) -> bool:

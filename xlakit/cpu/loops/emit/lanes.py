@@ -42,7 +42,7 @@ _ALONE = (StochasticConvert, Mulhi)
 _ALONE_OF_INTEGERS = (Power,)
 _DIVISIONS = (Divide, Remainder)
 # Fewer iterations than this are not worth a vector of their own at the end of a loop.
-_LEAST_LANES = 4
+LEAST_LANES = 4
 _ALONE_OF_COMPLEX = (BitcastConvert, StochasticConvert)
 
 
@@ -72,6 +72,9 @@ def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], red
     # Only sums and products of C64 are not computed in F64.
     kinds |= {PrimitiveType.C128 for n in varying if isinstance(n, Apply) and _is_wide(n)}
     lanes = vector_bytes() // max(max(memory_type(k).bytes, register_type(k).bytes // 2) for k in kinds)
+    # Of short loops half a register, or a quarter, is filled.
+    while lanes > max(group.extent, LEAST_LANES):
+        lanes //= 2
     return lanes if lanes <= group.extent else 1
 
 
@@ -247,7 +250,7 @@ def reduce_iterations(
     with emitter.scope():
         # A last vector that overlaps others, or narrower ones.
         overlaps = bool(running) and not outputs and level.iterations >= emitter.lanes
-        cut = _Cut(emitter, level, width, emitter.lanes if overlaps else min(emitter.lanes, _LEAST_LANES))
+        cut = _Cut(emitter, level, width, emitter.lanes if overlaps else min(emitter.lanes, LEAST_LANES))
         _prepare(emitter, group, cut.width, nodes, outputs)
         start = [_neutral(emitter, f, cut.width) for f in reducers]
         sums = _repeated(emitter, (cut.begin, cut.whole, cut.width), start, vectors(cut.width))

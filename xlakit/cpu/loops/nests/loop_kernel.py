@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from xlakit.cpu.llvm import Effort, Module
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Phase, Split, nest, store_all, task_function
-from xlakit.cpu.loops.emit.lanes import lanes_of
+from xlakit.cpu.loops.emit.lanes import LEAST_LANES, lanes_of
 from xlakit.cpu.loops.emit.levels import Output
 from xlakit.cpu.loops.ir.cost import bytes_of, element_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, Variable
@@ -47,6 +47,7 @@ def loop_kernel(
         fn.calls_math = iterations < _LEAST_VECTOR
         emitter.lanes = 1 if short or not groups else lanes_of(groups[-1], nodes, outputs)
         fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
+        fn.is_one_vector = iterations < 2 * emitter.lanes and emitter.lanes > 1
         with split.tasks(fn, emitter, begin, end, nodes) as inner:
             # LLVM would leave in the loop what reads memory, and take time that doubles with each step of a chain that
             # is the same in all iterations.
@@ -77,11 +78,16 @@ def _along_memory(groups: list[Group], nodes: Sequence[Node], offsets: Sequence[
 
 
 def _written_out(groups: Sequence[Group], nodes: Sequence[Node]) -> list[Group]:
-    """The innermost loop where it is so short that the one around it should be vectorized instead."""
-    if len(groups) < 2 or not 0 < groups[-1].extent <= SHORT.value or groups[-2].extent <= groups[-1].extent:
+    """The innermost loop where it is so short that the one around it should be vectorized instead, or alone."""
+    if not groups or not 0 < groups[-1].extent <= SHORT.value:
         return []
+    if len(groups) == 1:
+        # LLVM would unroll it, after all that it does for loops.
+        pays = groups[-1].extent < LEAST_LANES
+    else:
+        pays = groups[-2].extent > groups[-1].extent
     size = sum(_MOST_WRITTEN.value if isinstance(n, Reduction) else 1 for n in walk(nodes))
-    return [groups[-1]] if size * groups[-1].extent <= _MOST_WRITTEN.value else []
+    return [groups[-1]] if pays and size * groups[-1].extent <= _MOST_WRITTEN.value else []
 
 
 def _iterations(emitter: Emitter, short: Sequence[Group], outputs: Sequence[Output]) -> None:
