@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence, Set
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -78,15 +79,22 @@ class LoadedExecutable:
         self._leaves = [leaf for _, leaf in self._result.leaves()]
         self._origins = [_origin(module, index) for index, _ in self._result.leaves()]
         self._donated_by_alias = sorted({alias.parameter_number for alias in module.input_output_alias})
-        self._is_light = len(devices) == 1 and _is_light(module)
         self._is_native = hasattr(compiled, "direct_call")
-        direct: Callable[..., Any] | None = getattr(compiled, "direct_call", None)
-        self._direct = direct if self._is_light and not self._donated_by_alias else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The recipe of the program, for the same devices, or those that represent them in another process."""
         compiled = cast("Repeatable", self._compiled)
         return _loaded, (self._client, compiled.recipe, compiled.random_states, tuple(self._assignment))
+
+    # What JAX runs is called by native code, and never asks for these.
+    @cached_property
+    def _is_light(self) -> bool:
+        return len(self._assignment) == 1 and _is_light(self.module)
+
+    @cached_property
+    def _direct(self) -> Callable[..., Any] | None:
+        direct: Callable[..., Any] | None = getattr(self._compiled, "direct_call", None)
+        return direct if self._is_light and not self._donated_by_alias else None
 
     # -- properties ------------------------------------------------------------------------------
 
