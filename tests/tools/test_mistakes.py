@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import xlakit as xla
 from xlakit.tools import cli
 
 STEP = """HloModule step
@@ -77,3 +78,24 @@ def test_errors_of_standard_input_name_it(folder, monkeypatch, capsys):
 def test_a_program_that_does_not_fail_as_asked_has_a_hint(folder, capsys, line, hint):
     assert cli.main([*line.split(), "--jobs", "1"]) == 1
     assert f"hint: {hint}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda _: xla.lint("HloModule m"), "module must be a HloModule, got 'HloModule m'"),
+        (lambda m: xla.diff_modules(m, "b.hlo"), "second must be a HloModule, got 'b.hlo'"),
+        (lambda m: xla.view_difference(m, None), "second must be a HloModule, got None"),
+        (lambda _: xla.view_module(3), "module must be a HloModule, got 3"),
+        (lambda m: xla.reduce_module(m, "cpu"), "test must be an Oracle or a function, got 'cpu'"),
+        (lambda m: xla.edit(m).set_shape("x", 3), "shape must be a Shape, got 3"),
+        (
+            lambda m: xla.edit(m).set_sharding("x", "replicated"),
+            "sharding must be a Sharding or None, got 'replicated'",
+        ),
+        (lambda m: xla.bisect_module(m, lambda _: True), "oracle must be an Oracle, got <function"),
+    ],
+)
+def test_functions_say_which_argument_is_unfit(call, said):
+    with pytest.raises(xla.ArgumentError, match=said):
+        call(xla.HloModule.from_text("ENTRY e { ROOT x = f32[] parameter(0) }"))

@@ -130,6 +130,7 @@ class Editor:
         self._edits.replaced[old] = _Replaced(by, given)
         return self
 
+    @converting
     def inline(self, which: Which) -> Self:
         """Put the instructions of the computation that a call or a fusion calls in its place. Raises ArgumentError."""
         old = self._instruction(which)
@@ -137,6 +138,7 @@ class Editor:
             raise ArgumentError(f"{old.name} is {old.opcode}, not a call or a fusion", hint="inline one of these")
         return self.replace(old, old.op.called_computations[0])
 
+    @converting
     def set_shape(self, which: Which, shape: Shape) -> Self:
         """Give a parameter of the entry another shape; what follows from it is inferred. Raises ArgumentError."""
         old = self._instruction(which)
@@ -150,6 +152,7 @@ class Editor:
         self._edits.shapes[old] = shape
         return self
 
+    @converting
     def set_sharding(self, which: Which, sharding: Sharding | None) -> Self:
         """Give an instruction another sharding, or none. Raises ArgumentError."""
         self._edits.shardings[self._instruction(which)] = sharding
@@ -162,6 +165,7 @@ class Editor:
         old = root.operands if isinstance(root.op, Tuple) else (root,)
         return old if self._edits.results is None else self._edits.results
 
+    @converting
     def set_results(self, *which: Which) -> Self:
         """Let the program give these instructions of the entry: several as a tuple, one alone. Raises ArgumentError.
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 from typing import Self
 
 from xlakit.api import compile
+from xlakit.arguments import converting
 from xlakit.errors import ArgumentError
 from xlakit.formats import hlo_text
 from xlakit.ir.instruction import Computation, HloModule
@@ -99,6 +100,7 @@ class Bisection:
         )
 
 
+@converting
 def bisect_module(
     module: HloModule,
     oracle: Oracle,

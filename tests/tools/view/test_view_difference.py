@@ -89,5 +89,5 @@ def test_the_command(tmp_path, capsys):
         (["--ignore", "names"], "--ignore is for two programs"),
         ([str(b), "--serve", "-o", "x.html"], "--output is for a page"),
     ]:
-        assert cli.main(["view", str(a), *wrong]) == 1
+        assert cli.main(["view", str(a), *wrong]) == 2
         assert message in capsys.readouterr().err

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from xlakit.arguments import converting
 from xlakit.data.layout import Layout
 from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -93,6 +94,7 @@ class ModuleDiff:
         }
 
 
+@converting
 def diff_modules(first: HloModule, second: HloModule, *, ignore: Iterable[str] = ()) -> ModuleDiff:
     """What differs between two modules, whose instructions are matched by their structure.
 

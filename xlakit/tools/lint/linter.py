@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, Location
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.tools.lint import devices, loops, movement, numbers
@@ -45,6 +46,7 @@ class LintWarning:
         return "\n".join([*lines, f"  hint: {self.hint}"])
 
 
+@converting
 def lint(module: HloModule, *, enable: Collection[str] = (), disable: Collection[str] = ()) -> list[LintWarning]:
     """What is legal in a module and probably not meant: warnings in the order of the program's instructions.
 

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from xlakit.arguments import converting
 from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.jaxlib_child import Limits
@@ -73,6 +74,7 @@ class Reduction:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "module"}
 
 
+@converting
 def reduce_module(
     module: HloModule,
     test: Oracle | Callable[[HloModule], bool],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from xlakit.arguments import converting
 from xlakit.ir.instruction import Computation, HloModule
 from xlakit.tools.diff.modules import ComputationDiff, ModuleDiff, Status, diff_modules
 from xlakit.tools.view.document import Document
@@ -15,6 +16,7 @@ from xlakit.tools.view.stages import View, fault_of
 _STATUSES: Final[tuple[Status, ...]] = ("same", "changed", "moved", "only in A", "only in B")
 
 
+@converting
 def view_difference(
     first: HloModule,
     second: HloModule,

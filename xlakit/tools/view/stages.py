@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, XlakitError
 from xlakit.ir.instruction import HloModule
 from xlakit.passes.core.framework import Pass
@@ -45,6 +46,7 @@ class View:
         return f"<view of {self.title}: {len(self.html):,} characters of HTML; save(path) writes it>"
 
 
+@converting
 def view_module(
     module: HloModule,
     *,
