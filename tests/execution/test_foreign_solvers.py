@@ -15,6 +15,7 @@ LETTERS = {
     "float32": "f32",
     "float64": "f64",
     "complex64": "c64",
+    "complex128": "c128",
     "int32": "s32",
     "uint32": "u32",
     "int64": "s64",
@@ -160,6 +161,19 @@ def test_tridiagonal_form_and_systems():
     given = [np.r_[0, beside], diagonal + 9, np.r_[beside, 0], TALL[:5]]
     (x,) = called("cusparse_gtsv2_ffi", "f64[5,4]", given)
     np.testing.assert_allclose((tridiagonal + 9 * np.eye(5)) @ x, TALL[:5], atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.complex128])
+def test_sparse_systems(kind):
+    # The second row is empty but for its diagonal, and the last has an element twice.
+    data = np.array([4, -1, 3, 2, 5, 0.5, 1.5], kind) * (1 if kind is np.float64 else 1 + 2j)
+    columns, starts = np.array([0, 2, 1, 0, 2, 3, 3], np.int32), np.array([0, 2, 3, 5, 7], np.int32)
+    matrix = np.zeros((4, 4), kind)
+    np.add.at(matrix, (np.repeat(range(4), np.diff(starts)), columns), data)
+    b = np.arange(1.0, 5).astype(kind)
+    operands, config = [data, columns, starts, b], "{reorder = 1 : i32, tol = 1.0e-6 : f64}"
+    (x,) = called("cusolver_csrlsvqr_ffi", f"{LETTERS[b.dtype.name]}[4]", operands, config)
+    np.testing.assert_allclose(matrix @ x, b, atol=1e-12)
 
 
 def described(*numbers, letters=""):

@@ -14,16 +14,18 @@ from xlakit.data.shape import Shape, make_shape, make_tuple_shape
 from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 from xlakit.execution.calls.foreign.meaning import Foreign
-from xlakit.lib.linear_algebra import lu_pivots_to_permutation
+from xlakit.lib.linear_algebra import lu_pivots_to_permutation, qr
 from xlakit.lib.matrix import matrix_diagonal, transpose_in_minor_dims, upper_triangle
 from xlakit.lib.products import batch_dot
 from xlakit.ops.custom_call import custom_call
-from xlakit.ops.data import constant, get_tuple_element
-from xlakit.ops.elementwise.binary import add, complex, mul
-from xlakit.ops.elementwise.compare import lt
+from xlakit.ops.data import constant, get_tuple_element, iota
+from xlakit.ops.elementwise.binary import add, and_, complex, mul
+from xlakit.ops.elementwise.compare import eq, ge, lt
+from xlakit.ops.elementwise.convert import convert_element_type
 from xlakit.ops.elementwise.select import select
 from xlakit.ops.elementwise.unary import conj, imag, neg, real
 from xlakit.ops.handle import XlaOp
+from xlakit.ops.linear_algebra import triangular_solve
 from xlakit.ops.movement import broadcast, broadcast_in_dim, concatenate, reshape, slice as slice_part
 
 _LETTERS: Final = {PrimitiveType.F32: "s", PrimitiveType.F64: "d", PrimitiveType.C64: "c", PrimitiveType.C128: "z"}
@@ -258,6 +260,32 @@ def gtsv2(foreign: Foreign) -> XlaOp:
     result = make_tuple_shape(shapes)
     made = custom_call(foreign.builder, f"lapack_{_LETTERS[kind]}gtsv_ffi", list(foreign.operands), result)
     return foreign.finished(get_tuple_element(made, 3))
+
+
+def csrlsvqr(foreign: Foreign) -> XlaOp:
+    """The solution of a sparse system with compressed rows, by the QR factorization of the whole matrix."""
+    data, columns, starts, b = foreign.need_operands(["data", "indices", "indptr", "b"])
+    sizes = b.shape.dimensions
+    fits = b.shape.rank == 1 and starts.shape.dimensions == (sizes[0] + 1,) and data.shape.rank == 1
+    if not fits or columns.shape.dimensions != data.shape.dimensions or b.shape.element_type not in _LETTERS:
+        raise ShapeError(
+            f"takes data and indices [k], indptr [n + 1] and b [n], got {data.shape}, {columns.shape}, {starts.shape} "
+            f"and {b.shape}",
+            hint="compare them with the text that XLA printed",
+        )
+    (count,), size = data.shape.dimensions, sizes[0]
+    # An element is in the row between whose starts its number is; both tables have a line for each element.
+    number, column = (iota(foreign.builder, make_shape(PrimitiveType.S32, (count, size)), d) for d in (0, 1))
+    first, end = (broadcast_in_dim(slice_part(starts, [k], [k + size], [1]), (count, size), [1]) for k in (0, 1))
+    of_row = and_(ge(number, first), lt(number, end))
+    own = broadcast_in_dim(data, (count, size), [0])
+    values = select(of_row, own, foreign.scalar(0, own))
+    places = convert_element_type(eq(column, broadcast_in_dim(columns, (count, size), [0])), b.shape.element_type)
+    q, r = qr(batch_dot(values, places, transpose_x=True, precision="HIGHEST"), full_matrices=False)
+    turned = batch_dot(
+        conj(q) if b.shape.element_type.is_complex else q, reshape(b, (size, 1)), transpose_x=True, precision="HIGHEST"
+    )
+    return foreign.finished(reshape(triangular_solve(r, turned, True, False, False), (size,)))
 
 
 def syrk(foreign: Foreign) -> XlaOp:

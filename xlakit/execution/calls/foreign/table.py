@@ -25,6 +25,7 @@ _FFI = "attributes of the typed FFI"
 _DESCRIPTOR = "descriptor of "
 # The names of JAX's calls for GPUs behind ``cusolver_`` or ``hipsolver_``, and the functions of solvers.py for them.
 _SOLVERS = {
+    "csrlsvqr": "csrlsvqr",
     "geev": "geev",
     "geqrf": "geqrf",
     "gesdd": "svd",
