@@ -15,6 +15,8 @@ client = xla_client.make_cpu_client()
 (result,) = xla_client.execute_with_python_values(client.compile(builder.build()), [], client)
 assert result == 3.0
 assert jaxlib.xla_extension is xla_client._xla
+from jaxlib.weakref_lru_cache import weakref_lru_cache
+assert weakref_lru_cache(lambda: None, lambda key: 7)(client) == 7
 from xla.python import xla_client as of_xla
 import xla.python.xla_extension
 assert of_xla is xla_client and xla.python.xla_extension is xla_client._xla

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from xlakit.compat import xla_client as xc
+from xlakit.formats.xspace import write_xspace
 
 ops, xe, S = xc.ops, xc._xla, xc.Shape
 
@@ -341,3 +342,38 @@ def test_results_without_a_sharding_are_whole_unless_they_may_be_split(client, a
         expected = np.float32([1, 2, 3, 4]) * scale
         for array, part in zip(arrays, (expected[:2], expected[2:]) if allowed else (expected, expected), strict=True):
             assert np.array_equal(np.asarray(array), part)
+
+
+def test_names_of_custom_calls_do_not_begin_with_a_dollar():
+    builder = xc.XlaBuilder("small_dollar")
+    ops.CustomCall(builder, b"$name", [], S("f32[2]"))
+    with pytest.raises(xc.XlaRuntimeError, match=r"INVALID_ARGUMENT: .*reserved for internal use"):
+        builder.build()
+
+
+def test_the_cache_is_a_function_of_the_module():
+    class Key:
+        pass
+
+    keys = [Key() for _ in range(5)]
+    cache = xc.weakref_lru_cache(lambda: None, lambda key: key, -1)
+    assert [cache(key) for key in keys] == keys
+    assert cache.cache_info().currsize == 5
+
+
+def test_traces_of_processors_have_no_profiles_of_instructions(tmp_path):
+    profiler = xc.profiler
+    session = profiler.ProfilerSession()
+    with profiler.TraceMe("block"):
+        pass
+    trace = session.stop()
+    assert profiler.get_fdo_profile(trace) == profiler.aggregate_profiled_instructions([b""], 90) == b""
+    with pytest.raises(xc.XlaRuntimeError, match="NOT_FOUND: Could not find file under"):
+        profiler.get_profiled_instructions_proto(str(tmp_path))
+    (tmp_path / "a.xplane.pb").write_bytes(trace)
+    assert profiler.get_instructions_profile(str(tmp_path)) == []
+    (tmp_path / "b.xplane.pb").write_bytes(write_xspace("/device:GPU:0", []))
+    with pytest.raises(xc.XlaRuntimeError, match="UNIMPLEMENTED: the trace of /device:GPU:0"):
+        profiler.get_instructions_profile(str(tmp_path))
+    with pytest.raises(TypeError, match="TraceMe"):
+        profiler.TraceMe(3)

@@ -1,12 +1,14 @@
 """Texts of programs: names, numbers and order are what jaxlib 0.6.0 prints."""
 
+import re
+
 import numpy as np
 import pytest
 from compat import programs
 
 from xlakit.compat import xla_client as xc
 
-ops = xc.ops
+ops, xe, S = xc.ops, xc._xla, xc.Shape
 VECTOR, SCALAR = xc.Shape("f32[4]"), xc.Shape("f32[]")
 
 
@@ -136,3 +138,33 @@ def test_programs_that_were_mlir_have_the_names_of_xlas_converter():
 
 def mlir_text(name):
     return xc._xla.mlir.xla_computation_to_mlir_module(programs.build(xc, name))
+
+
+def test_graphs_have_the_nodes_of_xla():
+    inner = xc.XlaBuilder("graph_more")
+    one = ops.Constant(inner, np.float32(1))
+    more = inner.build(ops.Add(ops.Parameter(inner, 0, S("f32[]")), one))
+    add = xc.XlaBuilder("graph_add")
+    total = add.build(ops.Add(*[ops.Parameter(add, n, S("f32[]")) for n in range(2)]))
+    builder = xc.XlaBuilder("graph")
+    x, y = ops.Parameter(builder, 0, S("f32[2,3]")), ops.Parameter(builder, 1, S("(f32[], s32[2])"))
+    first = ops.GetTupleElement(y, 0)
+    parts = [ops.Reduce(builder, [x], [first], total, [0]), ops.Call(builder, more, [first])]
+    parts.append(ops.Constant(builder, np.arange(9)))
+    text = xe.hlo_module_to_dot_graph(builder.build(ops.Tuple(builder, parts)).as_hlo_module())
+    labels = [re.sub(r"(?<=[a-z])[.]\d+", "", label) for label in re.findall(r"\[label=<(.*?)>, shape=rect", text)]
+    assert labels == [
+        "<b>Parameter 0</b><br/>f32[2,3]{1,0}",
+        "<b>Parameter 1</b><br/>(f32[], s32[2])",
+        "<b>reduce</b><br/>Subcomputation: <b>add</b><br/>dimensions={0}<br/>f32[3]<br/>"
+        "<b>operand 1</b> = tuple-element 0 of parameter f32[]",
+        "<b>Parameter 0</b><br/>f32[]",
+        "<b>add</b><br/>f32[]<br/><b>operand 1</b> = f32[] 1",
+        "<b>call</b><br/>f32[]<br/><b>operand</b> = tuple-element 0 of parameter f32[]",
+        "<b>tuple</b><br/>(f32[3], f32[], s64[9])<br/><b>operand 2</b> = constant s64[9]",
+    ]
+    edges = [re.sub(r"[.]\d+", "", edge) for edge in re.findall(r'tooltip="(\S+ -> \S+)"', text)]
+    assert edges == [
+        *("parameter -> reduce", "parameter -> reduce", "graph_more -> call", "parameter -> add"),
+        *("parameter -> call", "reduce -> tuple", "call -> tuple"),
+    ]

@@ -34,6 +34,8 @@ def install() -> None:
         sys.modules[full] = module
         if "." not in name:
             setattr(package, name, module)
+    if getattr(package, "__xlakit__", False):
+        _enter("jaxlib.weakref_lru_cache", import_module(xla_extension.weakref_lru_cache.__module__))
     if find_spec("xla") is None:
         _make_xla()
 

@@ -53,6 +53,11 @@ def write_xspace(plane_name: str, lines: Iterable[Line], warnings: Sequence[str]
     return space.SerializeToString()
 
 
+def plane_names(xspace: bytes) -> list[str]:
+    """The names of the planes of an XSpace. Raises FormatError for other bytes."""
+    return [plane.name for plane in schema.parse("XSpace", xspace).planes]
+
+
 def chrome_events(xspace: bytes) -> list[dict[str, Any]]:
     """The events of an XSpace in the form of Chrome's traces, in microseconds from the first one.
 

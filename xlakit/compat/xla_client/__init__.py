@@ -113,6 +113,7 @@ from xlakit.compat.xla_client.xla_extension import (
     register_custom_call_partitioner as register_custom_call_partitioner,
     register_custom_type_id as register_custom_type_id,
     reorder_shards as reorder_shards,
+    weakref_lru_cache as weakref_lru_cache,
 )
 from xlakit.ir.enums import FftType as FftType
 

@@ -152,8 +152,8 @@ class XlaBuilder:
         self._error_words = ""
         # The number of the first operation of the next computation.
         self._first = 1
-        # The indices of outputs and the numbers of parameters of setup_alias.
-        self._aliases: list[tuple[tuple[int, ...], int]] = []
+        # The indices of outputs and the numbers of parameters of setup_alias, and the indices in these.
+        self._aliases: list[tuple[tuple[int, ...], int, tuple[int, ...]]] = []
 
     def build(self, root: XlaOp | None = None) -> XlaComputation:
         """The computation whose result is ``root``, by default the operation that was added last.
@@ -234,7 +234,7 @@ class XlaBuilder:
         self, output_index: Sequence[int], parameter_number: int, parameter_index: Sequence[int], /
     ) -> None:
         """Let an output lie in the memory of a parameter, where it can."""
-        self._aliases.append((tuple(output_index), parameter_number))
+        self._aliases.append((tuple(output_index), parameter_number, tuple(parameter_index)))
         self.wrapped.setup_alias(tuple(output_index), parameter_number, tuple(parameter_index))
 
     def _check_aliases(self, root: OurOp | None) -> None:
@@ -244,8 +244,14 @@ class XlaBuilder:
             return
         result = (root.instruction if root is not None else instructions[-1]).shape
         outputs: set[tuple[int, ...]] = set()
-        with status_errors("INTERNAL"):
-            for output, number in self._aliases:
+        parameters = {i.op.number: i.shape for i in instructions if isinstance(i.op, Parameter)}
+        for output, number, index in self._aliases:
+            with status_errors():
+                if number in parameters:
+                    parameters[number].at(index)
+                elif number >= 0:
+                    raise ShapeError(f"an alias names parameter {number}", hint="declare it before build()")
+            with status_errors("INTERNAL"):
                 result.at(output)
                 if number < 0 or output in outputs:
                     raise ShapeError(

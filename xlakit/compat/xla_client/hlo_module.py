@@ -8,7 +8,8 @@ from typing import Any
 from xlakit.compat.xla_client.binding import bound, unconstructed
 from xlakit.compat.xla_client.errors import as_status
 from xlakit.compat.xla_client.sharding import OpSharding
-from xlakit.compat.xla_client.text.printing import HloPrintOptions as HloPrintOptions, dot_graph, printed
+from xlakit.compat.xla_client.text.graph import dot_graph
+from xlakit.compat.xla_client.text.printing import HloPrintOptions as HloPrintOptions, printed
 from xlakit.errors import FormatError, UnsupportedError
 from xlakit.ir.instruction import Computation as OurComputation, HloModule as OurModule
 

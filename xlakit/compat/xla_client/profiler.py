@@ -11,14 +11,15 @@ import threading
 import time
 import weakref
 from dataclasses import field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from xlakit.compat.xla_client.binding import bound, unconstructed
+from xlakit.compat.xla_client.binding import bound, incompatible, unconstructed
 from xlakit.compat.xla_client.errors import as_status, with_status
 from xlakit.dataclass import dataclass
-from xlakit.errors import ExecutionError, UnsupportedError
-from xlakit.formats.xspace import Line, Span, chrome_events, write_xspace
+from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError
+from xlakit.formats.xspace import Line, Span, chrome_events, plane_names, write_xspace
 
 
 @dataclass(slots=True, eq=False)
@@ -106,6 +107,8 @@ class TraceMe:
     __slots__ = ("_metadata", "_name", "_outer", "_start")
 
     def __init__(self, name: str, /, **kwargs: Any) -> None:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise incompatible("TraceMe", f"the name of a block is text, not a {type(name).__name__}")
         self._name = name
         self._metadata = kwargs
         self._start = 0
@@ -188,24 +191,46 @@ def register_plugin_profiler(c_api: Any, /) -> None:
 
 
 @bound
-def get_fdo_profile(xspace: bytes, as_textproto: bool = False, /) -> bytes | str:
-    """Raises XlaRuntimeError: xlakit is not guided by profiles of runs."""
-    raise UnsupportedError("there are no profiles for optimization", hint="xlakit tune times alternatives of kernels")
+def get_fdo_profile(xspace: bytes, as_textproto: bool = False, /) -> bytes:
+    """The profile of the instructions that ran on accelerators; a trace of processors has none, and gives nothing.
+
+    Raises XlaRuntimeError for a trace of an accelerator.
+    """
+    _refuse_accelerators(xspace)
+    return b""
 
 
 @bound
 def get_profiled_instructions_proto(tensorboard_dir: str) -> bytes:
-    """Raises XlaRuntimeError: xlakit is not guided by profiles of runs."""
-    raise UnsupportedError("there are no profiles of instructions", hint="xlakit profile shows what a program does")
+    """The profile of the traces in a folder and below, as of :func:`get_fdo_profile`. Raises XlaRuntimeError."""
+    for xspace in _traces_in(tensorboard_dir):
+        _refuse_accelerators(xspace)
+    return b""
 
 
 @bound
 def get_instructions_profile(tensorboard_dir: str) -> list[tuple[str, float]]:
-    """Raises XlaRuntimeError: xlakit is not guided by profiles of runs."""
-    raise UnsupportedError("there are no profiles of instructions", hint="xlakit profile shows what a program does")
+    """The instructions of :func:`get_profiled_instructions_proto`, with their costs."""
+    get_profiled_instructions_proto(tensorboard_dir)
+    return []
 
 
 @bound
-def aggregate_profiled_instructions(profiles: list[bytes], percentile: int) -> str:
-    """Raises XlaRuntimeError: xlakit is not guided by profiles of runs."""
-    raise UnsupportedError("there are no profiles of instructions", hint="xlakit profile shows what a program does")
+def aggregate_profiled_instructions(profiles: list[bytes], percentile: int) -> bytes:
+    """Several profiles as one. Raises XlaRuntimeError for profiles that have instructions."""
+    if any(profiles):
+        raise UnsupportedError("profiles of accelerators are not read", hint="use the tools of their platform")
+    return b""
+
+
+def _traces_in(folder: str) -> list[bytes]:
+    found = sorted(Path(folder).rglob("*.xplane.pb"))
+    if not found:
+        error = ArgumentError("the folder has no trace", hint="export one with ProfilerSession")
+        raise as_status(error, f"Could not find file under: {folder}", code="NOT_FOUND")
+    return [path.read_bytes() for path in found]
+
+
+def _refuse_accelerators(xspace: bytes) -> None:
+    if names := [name for name in plane_names(xspace) if name.startswith("/device:")]:
+        raise UnsupportedError(f"the trace of {names[0]} is not read", hint="use the tools of that platform")

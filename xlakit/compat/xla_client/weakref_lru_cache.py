@@ -153,7 +153,8 @@ class WeakrefLRUCache:
         del self._keys[id(key[0])]
 
     def _drop_oldest(self) -> None:
-        while len(self._entries) > self._maxsize:
+        # A negative size is no limit, as in jaxlib.
+        while 0 <= self._maxsize < len(self._entries):
             key, _ = self._entries.popitem(last=False)
             del self._keys[id(key[0])]
 

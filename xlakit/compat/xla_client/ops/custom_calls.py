@@ -11,6 +11,7 @@ from xlakit.compat.xla_client.enums import CustomCallApiVersion
 from xlakit.compat.xla_client.ops.operations import Builder, Computation, Op, Ops, Record, Shaped, operation
 from xlakit.compat.xla_client.shapes import laid_out
 from xlakit.data.literal import Literal
+from xlakit.errors import ArgumentError
 from xlakit.ir.attributes import OutputOperandAliasing
 from xlakit.ir.enums import CustomCallApiVersion as OurVersion, CustomCallSchedule
 from xlakit.ops.custom_call import custom_call
@@ -134,9 +135,15 @@ def _call(
     api_version: Any,
     **more: Any,
 ) -> Any:
+    name = _text(target)
+    if name.startswith("$"):
+        raise ArgumentError(
+            f"Invalid custom_call_target \"{name}\": Call targets that start with '$' are reserved for internal use",
+            hint="give another name",
+        )
     return custom_call(
         builder,
-        _text(target),
+        name,
         list(operands),
         laid_out(shape),
         _text(opaque),

@@ -1,22 +1,18 @@
-"""HloPrintOptions, HLO text as they ask for it, and graphs of computations."""
+"""HloPrintOptions, and HLO text as they ask for it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from copy import copy
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from xlakit.compat.xla_client.text.numbering import in_print_order
-from xlakit.data.shape import Shape
 from xlakit.formats.hlo_text.printer import PrintOptions, print_instruction
 from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.ir.traits import Elementwise
-from xlakit.ops.data import Constant, Parameter
 
 # Attributes that are printed where extra ones are not: what is called, and what any operation has.
-_PLAIN_ATTRIBUTES = {
+PLAIN_ATTRIBUTES = {
     "to_apply", "calls", "condition", "body", "branch_computations", "true_computation", "false_computation", "select",
     "scatter", "called_computations", "sharding", "frontend_attributes", "control-predecessors", "metadata",
     "backend_config", "origin", "statistics",
@@ -182,7 +178,8 @@ def _name(instruction: Instruction, options: HloPrintOptions) -> str:
     return instruction.name if options.print_ids else instruction.name.partition(".")[0]
 
 
-def _line(instruction: Instruction, names: dict[Instruction, str], options: HloPrintOptions) -> str:
+def printed_parts(instruction: Instruction, options: HloPrintOptions) -> tuple[str, str, list[str]]:
+    """The opcode, what is in the parentheses after it, and the attributes, as they are printed."""
     layouts = options.include_layout_in_shapes
     full = PrintOptions(metadata=options.print_metadata, layouts=layouts, large_constants=options.print_large_constants)
     text = print_instruction(instruction, full)
@@ -193,10 +190,15 @@ def _line(instruction: Instruction, names: dict[Instruction, str], options: HloP
     for operand in instruction.operands:
         end = rest.index(f"%{operand.name}", end) + len(operand.name) + 1
     end = rest.index(")", end) if instruction.operands else _end_of_value(rest)
-    inside, attributes = rest[:end], rest[end + 1 :]
+    return opcode, rest[:end], _split(rest[end + 1 :])
+
+
+def _line(instruction: Instruction, names: dict[Instruction, str], options: HloPrintOptions) -> str:
+    opcode, inside, attributes = printed_parts(instruction, options)
     if instruction.operands:
         inside = _operands(instruction, names, options)
-    kept = [part for part in _split(attributes) if _is_printed(part.partition("=")[0], options)]
+    kept = [part for part in attributes if _is_printed(part.partition("=")[0], options)]
+    shape = instruction.shape.to_string(with_layout=options.include_layout_in_shapes)
     result = f"{shape} " if options.print_result_shape else ""
     called = {computation.name: computation for computation in instruction.op.called_computations}
     named = [_renamed(part, called, options) for part in kept]
@@ -244,7 +246,7 @@ def _is_printed(attribute: str, options: HloPrintOptions) -> bool:
         return options.print_backend_config
     if attribute == "control-predecessors":
         return options.print_control_dependencies
-    return options.print_extra_attributes or attribute in _PLAIN_ATTRIBUTES
+    return options.print_extra_attributes or attribute in PLAIN_ATTRIBUTES
 
 
 def _renamed(attribute: str, called: dict[str, Computation], options: HloPrintOptions) -> str:
@@ -260,84 +262,3 @@ def _renamed(attribute: str, called: dict[str, Computation], options: HloPrintOp
         return ("%" if options.print_percent else "") + (match[1] if options.print_ids else match[1].partition(".")[0])
 
     return re.sub(r'"(?:[^"\\]|\\.)*"|%([\w.-]+)', name, attribute)
-
-
-# -- graphs in Graphviz's language ------------------------------------------------------------------
-
-_FILLS = {
-    "parameter": "#ffe0b2",
-    "constant": "#e0e0e0",
-    "elementwise": "#fff9c4",
-    "calling": "#d1c4e9",
-    "other": "white",
-}
-_MOST_LABEL = 60
-
-
-def dot_graph(computation: Computation) -> str:
-    """A ``digraph`` with a node for each instruction and an edge for each operand; called computations are clusters."""
-    lines = [
-        "digraph G {",
-        "rankdir = TB;",
-        "compound = true;",
-        f"label = <<b>Computation {escape(computation.name)}</b>>;",
-        "labelloc = t;",
-        'node [shape=rect, style=filled, fontname="Helvetica", fontsize=10];',
-    ]
-    numbers: dict[Instruction, int] = {}
-    _add(computation, numbers, lines, [0])
-    lines += ["root [label=ROOT, shape=circle];", f"n{numbers[computation.root]} -> root;", "}"]
-    return "\n".join(lines) + "\n"
-
-
-def _add(computation: Computation, numbers: dict[Instruction, int], lines: list[str], clusters: list[int]) -> None:
-    """Add the nodes and edges of a computation, and as clusters those of what its instructions call."""
-    # Iterative, since computations may call each other in chains of any length.
-    pending: list[tuple[Computation, bool]] = [(computation, False)]
-    seen: set[Computation] = {computation}
-    while pending:
-        current, is_called = pending.pop()
-        if is_called:
-            clusters[0] += 1
-            lines.append(f"subgraph cluster_{clusters[0]} {{ label = <<b>{escape(current.name)}</b>>;")
-        for instruction in current.instructions:
-            numbers[instruction] = len(numbers)
-            lines.append(f"n{numbers[instruction]} [label=<{_label(instruction)}>, fillcolor={_fill(instruction)}];")
-            for callee in instruction.op.called_computations:
-                if callee not in seen:
-                    seen.add(callee)
-                    pending.append((callee, True))
-        lines += _edges(current, numbers)
-        if is_called:
-            lines.append("}")
-
-
-def _edges(computation: Computation, numbers: dict[Instruction, int]) -> list[str]:
-    return [
-        f'n{numbers[operand]} -> n{numbers[user]} [headlabel="{position}", labeldistance=2];'
-        for user in computation.instructions
-        for position, operand in enumerate(user.operands)
-    ]
-
-
-def _label(instruction: Instruction) -> str:
-    lines = [f"<b>{escape(instruction.name)}</b>", escape(instruction.opcode)]
-    if isinstance(instruction.op, Constant) and instruction.shape.is_scalar:
-        lines.append(escape(str(instruction.op.literal.to_numpy())))
-    if isinstance(instruction.op, Parameter):
-        lines[1] = f"Parameter {instruction.op.number}"
-    lines += [f"calls <b>{escape(callee.name)}</b>" for callee in instruction.op.called_computations]
-    return "<br/>".join([*lines, escape(_shape(instruction.shape))])
-
-
-def _shape(shape: Shape) -> str:
-    text = str(shape)
-    return text if len(text) <= _MOST_LABEL else f"{text[:_MOST_LABEL]}..."
-
-
-def _fill(instruction: Instruction) -> str:
-    op = instruction.op
-    kind = "elementwise" if isinstance(op, Elementwise) else "calling" if op.called_computations else "other"
-    if isinstance(op, (Parameter, Constant)):
-        kind = instruction.opcode
-    return f'"{_FILLS[kind]}"'
