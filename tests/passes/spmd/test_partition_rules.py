@@ -431,3 +431,25 @@ def test_a_split_stays_where_no_dimension_can_be_split_more_finely(dimension):
     sort = f"sort(x), dimensions={{{dimension}}}, to_apply=lt"
     body = f"x = {shape} parameter(0), sharding={BOTH} s = {shape} {sort} ROOT r = {shape} negate(s), sharding={BOTH}"
     check(body, {"all-gather": 1}, less)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("{devices=[2,4]<=[8]}", "{devices=[4,2]<=[8]}"),
+        ("{devices=[2,4]<=[8]}", "{devices=[4,2]<=[2,4]T(1,0)}"),
+        ("{devices=[4,2]<=[2,4]T(1,0)}", "{devices=[2,4]<=[4,2]T(1,0)}"),
+    ],
+)
+def test_as_many_parts_of_other_dimensions_are_exchanged(old, new):
+    """Parts of rows become parts of columns by an all-to-all; a permute brings them where they should be."""
+    body = f"x = f32[16,24] parameter(0), sharding={old} ROOT r = f32[16,24] negate(x), sharding={new}"
+    split = check(body, None, partitions=8)
+    assert set(collectives(split)) <= {"all-to-all", "collective-permute"}
+
+
+def test_a_transpose_of_an_array_that_is_split_along_both_dimensions_is_not_gathered():
+    sharding = "{devices=[2,4]<=[8]}"
+    body = f"x = f32[16,24] parameter(0), sharding={sharding} "
+    body += f"ROOT r = f32[24,16] transpose(x), dimensions={{1,0}}, sharding={sharding}"
+    check(body, {"all-to-all": 1, "collective-permute": 1}, partitions=8)

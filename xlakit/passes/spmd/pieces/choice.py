@@ -10,7 +10,7 @@ from xlakit.ir.instruction import Instruction
 from xlakit.passes.spmd.pieces.local import tiling_of
 from xlakit.passes.spmd.shardings.factors import Dims, Factors
 from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, is_proper, parts, refines
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, are_as_many, divides, is_proper, parts, refines
 from xlakit.passes.spmd.shardings.values import Piece, leaf_shapes
 
 NO_SPLITS: Final[Mapping[int, Split]] = {}
@@ -143,4 +143,6 @@ def _sent(size: int, own: Tiling, new: Tiling) -> float:
             cost += part * (1 - 1 / parts(before))
         elif refines(before, after):
             kept *= parts(after)
-    return cost + size / kept - part
+    cost += size / kept - part
+    # An all-to-all and a permute of the parts, at most.
+    return min(cost, 2 * part) if are_as_many(own, new) else cost

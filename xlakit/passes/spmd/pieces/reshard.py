@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import defaultdict
 
 from xlakit.ir.instruction import Instruction
@@ -10,9 +12,11 @@ from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import (
     Split,
     Tiling,
+    are_as_many,
     is_proper,
     parts,
     refines,
+    split_of,
     subparts_of,
     teams_over,
     with_split,
@@ -25,6 +29,7 @@ def resharded(make: Emitter, value: Instruction, old: Tiling, new: Tiling, scope
     moving.all_to_all(new)
     moving.cut(new)
     moving.permute(new)
+    moving.exchange(new)
     for dimension, split in enumerate(new):
         own = moving.tiling[dimension]
         if own is not None and not refines(split, own):
@@ -85,6 +90,23 @@ class _Moving:
                     self._all_to_all(source, target, moved)
                     self.tiling = with_split(with_split(self.tiling, source, kept), target, wanted)
                     break
+
+    def exchange(self, new: Tiling) -> None:
+        """All-to-alls of as many parts as ``new`` has fewer of in one dimension and more in another, as for a
+        transpose of an array that is split along both, and a permute to where ``new`` has them.
+        """
+        if self.tiling == new or not is_proper(new) or not are_as_many(self.tiling, new):
+            return
+        for source, target in itertools.permutations(range(len(new)), 2):
+            own, there = self.tiling[source], self.tiling[target]
+            count = math.gcd(max(1, parts(own) // parts(new[source])), max(1, parts(new[target]) // parts(there)))
+            if own is not None and count > 1:
+                moved = tuple(part % count for part in own)
+                self._all_to_all(source, target, moved)
+                kept = split_of(part // count for part in own)
+                finer = split_of(a * count + b for a, b in zip(there or (0,) * len(own), moved, strict=True))
+                self.tiling = with_split(with_split(self.tiling, source, kept), target, finer)
+        self.permute(new)
 
     def _all_to_all(self, source: int, target: int, split: Split) -> None:
         make, count = self.make, parts(split)

@@ -69,6 +69,14 @@ def split_at(tiling: Tiling, dimension: int) -> Split:
     return split
 
 
+def are_as_many(own: Tiling, new: Tiling) -> bool:
+    """Whether an array is in as many parts in both tilings, so that those of one dimension may become another's."""
+    counts = [(parts(a), parts(b)) for a, b in zip(own, new, strict=True)]
+    return math.prod(a for a, _ in counts) == math.prod(b for _, b in counts) and all(
+        max(pair) % min(pair) == 0 for pair in counts
+    )
+
+
 def local_sizes(tiling: Tiling, sizes: Sequence[int]) -> tuple[int, ...]:
     """The sizes of a part; where parts are not equal, those of the largest."""
     return tuple(-(-size // parts(split)) for size, split in zip(sizes, tiling, strict=True))
