@@ -339,5 +339,14 @@ PROGRAMS: dict[str, Program] = {
     "fully sharded, four layers, training": Program(
         _deep_step, _DEEP, (_ROWS, P(None, "x"), P(None, "x")), results=(P(None, "x"), P(None, "x"))
     ),
+    "split layers in a loop, training": Program(
+        _deep_step, _DEEP, (_ROWS, P("y"), P("y")), GRID, results=(P("y"), P("y"))
+    ),
+    "largest of segments, split rows": Program(
+        lambda x, of: jax.ops.segment_max(x, of, 16), (floats(4096, 8), words(4096, below=16)), (P("x"), P("x"))
+    ),
+    "product with the transpose, summed": Program(
+        lambda x: jnp.einsum("ij,ji->", x, x), (floats(256, 256),), (P("x", "y"),), GRID
+    ),
     "counts of words, split words": Program(lambda w: jnp.zeros(1024).at[w].add(1), (words(4096),), (P("x"),)),
 }
