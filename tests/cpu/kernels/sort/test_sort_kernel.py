@@ -238,3 +238,17 @@ def test_a_comparator_that_contradicts_itself(length, monkeypatch):
 def test_runs_of_insertion():
     values = np.arange(sort_merge.RUN.value * 3 + 1)[::-1].astype(np.int32).copy()
     compared(closeness, [values])
+
+
+def test_operands_that_records_do_not_carry_are_not_written_over():
+    rng = np.random.default_rng(11)
+    arrays = [any_bits(rng, kind, 300) for kind in (np.float32, np.float64, np.float64)]
+    compared(total, arrays, method=Method.RADIX)
+
+
+def test_keys_of_records_of_different_sizes():
+    def both(a, b, c, d):
+        return (a < b) | ((a == b) & (c < d))
+
+    rng = np.random.default_rng(12)
+    compared(both, [rng.integers(0, 9, 300), rng.integers(0, 99, 300).astype(np.int16)], method=Method.RADIX)
