@@ -294,4 +294,10 @@ BUGS: tuple[Bug, ...] = (
         "two threads look a method of a dataclass up for the first time, and the slower one does not find it",
         (Edit("xlakit/dataclass.py", "is self), None)", "is self))"),),
     ),
+    Bug(
+        "bits-of-moved-nans",
+        "c88eac5",
+        "moves of BF16 go through F32, which gives all NaNs the same bits",
+        (Edit("xlakit/cpu/loops/emit/levels.py", "    node = as_moved(node)\n", ""),),
+    ),
 )

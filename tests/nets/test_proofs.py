@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.util
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -12,7 +13,7 @@ from fuzz.programs.plan import Entry, plan
 from fuzz.support.differences import CANNOT_RUN
 from fuzz.support.mutators import mutate_bytes, mutate_text
 from fuzz.support.sensitivity import spread
-from fuzz.support.tolerances import EXACT, SUMS, Measure, Tolerance, mismatches
+from fuzz.support.tolerances import BITS, EXACT, SUMS, Measure, Tolerance, mismatches
 from xlakit.errors import InternalError
 from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.executable import compile_module
@@ -97,6 +98,9 @@ def test_tolerances():
     one = np.array([1.0, np.nan, 0.0], dtype=np.float32)
     near = np.array([np.nextafter(np.float32(1), 2, dtype=np.float32), np.nan, 0.0], dtype=np.float32)
     assert mismatches(near, one, EXACT).tolist() == [True, False, False]
+    nans = np.array([0x7FC0, 0x7FC1], np.uint16).view(ml_dtypes.bfloat16)
+    assert mismatches(nans, nans[::-1], BITS).all()
+    assert not mismatches(nans, nans[::-1], EXACT).any()
     assert not mismatches(near, one, Tolerance(Measure.ULPS, 1)).any()
     assert mismatches(-one, one, EXACT).tolist() == [True, False, True]
     terms = np.full(3, 100, dtype=np.float32)
