@@ -18,7 +18,7 @@ from xlakit.cpu.kernels.library import alone
 from xlakit.cpu.kernels.shared.fingerprint import kernel_digest
 from xlakit.cpu.tuning.record import VECTOR_BYTES, Choice, Gain, Tuning, TuningReport, with_knobs
 from xlakit.cpu.tuning.search import Found, knobs_to_try, search
-from xlakit.cpu.tuning.timing import CLOCK, compare
+from xlakit.cpu.tuning.timing import CLOCK, Clock, compare
 from xlakit.dataclass import dataclass
 from xlakit.execution.inputs import make_inputs
 from xlakit.ir.instruction import HloModule, Instruction
@@ -111,11 +111,12 @@ class _Program:
 class _Budget:
     """The time that there is."""
 
+    clock: Clock
     end: float
 
     def is_over(self) -> bool:
         """Whether it is spent."""
-        return CLOCK() >= self.end
+        return self.clock() >= self.end
 
 
 def tune(
@@ -124,6 +125,7 @@ def tune(
     *,
     runs_alone: bool = True,
     seconds: float,
+    clock: Clock = CLOCK,
     progress: Progress = lambda done, total, name: None,
 ) -> Tuning:
     """Choose how a program is compiled on this machine, in about so many seconds.
@@ -131,7 +133,7 @@ def tune(
     runs_alone: whether one device runs it.
     """
     runnable = runs_alone and _is_runnable(module)
-    budget = _Budget(CLOCK() + seconds * 1e9)
+    budget = _Budget(clock, clock() + seconds * 1e9)
     base = _Program(compiler, module, {}, _arguments(module) if runnable else (), optimize=True)
     whole = _tuned_program(module, compiler, base, budget, progress) if runnable else None
     knobs: Choice = whole.choice if whole is not None else {}
@@ -155,16 +157,16 @@ def tune(
             gains.append(_gain(instruction, optimized.module, found, before))
     tuning = Tuning(knobs, kernels, TuningReport(None, tuple(gains), compared, tuple(failed), left))
     progress(len(wanted) + 1, len(wanted) + 1, "")
-    return _confirmed(module, compiler, tuning, base) if runnable else tuning
+    return _confirmed(module, compiler, tuning, base, clock) if runnable else tuning
 
 
-def _confirmed(module: HloModule, compiler: Compiler, tuning: Tuning, base: _Program) -> Tuning:
+def _confirmed(module: HloModule, compiler: Compiler, tuning: Tuning, base: _Program, clock: Clock) -> Tuning:
     """What was chosen, if it does not make the whole program slower; else nothing."""
     if not tuning.knobs and not tuning.kernels:
         return tuning
     with compiling(tuning.options(current())):
         other = _Program(compiler, module, {}, base.arguments, optimize=True)
-    found = compare(base.run, other.run)
+    found = compare(base.run, other.run, clock)
     if found.ratio > 1:
         report = replace(tuning.report, failed=(*tuning.report.failed, "all of it: the whole program became slower"))
         return Tuning(report=replace(report, kernels=tuple(replace(k, choice={}) for k in report.kernels)))
@@ -181,9 +183,9 @@ def _tuned_program(
     """The best vector width and program-wide knobs; None for a program that is too fast for its time to be compared."""
     progress(0, 1, module.name)
     base.run()
-    start = CLOCK()
+    start = budget.clock()
     base.run()
-    if CLOCK() - start < _LEAST_PROGRAM:
+    if budget.clock() - start < _LEAST_PROGRAM:
         return None
     widths = [width for width in _WIDTHS if width < target.vector_bytes()]
     alternatives = [(VECTOR_BYTES, widths), *_PROGRAM_KNOBS]
@@ -192,7 +194,7 @@ def _tuned_program(
     def build(choice: Choice) -> _Program:
         return _Program(compiler, module, choice, arguments, optimize=True)
 
-    return search(build, base, alternatives, is_over=budget.is_over)
+    return search(build, base, alternatives, clock=budget.clock, is_over=budget.is_over)
 
 
 def _is_runnable(module: HloModule) -> bool:
@@ -254,8 +256,8 @@ def _tuned_kernel(instruction: Instruction, compiler: Compiler, budget: _Budget)
 
     with noting_knobs() as names:
         base = build({})
-    found = search(build, base, knobs_to_try(names), is_over=budget.is_over)
-    comparison = found.comparison or compare(base.run, base.run)
+    found = search(build, base, knobs_to_try(names), clock=budget.clock, is_over=budget.is_over)
+    comparison = found.comparison or compare(base.run, base.run, budget.clock)
     return found, comparison.base
 
 
