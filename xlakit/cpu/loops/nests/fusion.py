@@ -20,6 +20,7 @@ from xlakit.cpu.loops.nests.pieces import emit_pieces
 from xlakit.cpu.loops.nests.reduced import Root
 from xlakit.cpu.loops.nests.reduction import emit_reduction
 from xlakit.cpu.loops.nests.regions import emit_nest
+from xlakit.cpu.loops.nests.spread import emit_spread
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import Tuple
@@ -67,9 +68,9 @@ def emit_fusion(module: Module, computation: Computation, name: str) -> Kernel:
         update = _emit_update(module, name, sources, roots[0][0])
         if update is not None:
             return update
-    pieces = emit_pieces(module, name, computation)
-    if pieces is not None:
-        return Kernel((pieces,))
+    moved = emit_pieces(module, name, computation) or emit_spread(module, name, computation)
+    if moved is not None:
+        return Kernel((moved,))
     reduction = emit_reduction(module, name, sources, computation, roots)
     if reduction is not None:
         return reduction
