@@ -43,8 +43,7 @@ class Function:
         self.is_one_vector = False
         self._lines: list[str] = []
         self._entry: list[str] = []
-        self._count = 0
-        self._label = "entry"
+        self._count, self._label = 0, "entry"
         self._ended = self._is_assembly = False
         self._access_group = ""
         # Fast-math flags for the floating point instructions that follow, such as promises.REASSOCIATES.
