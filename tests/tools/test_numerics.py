@@ -352,6 +352,43 @@ def test_the_start_of_an_operation_is_no_result_and_its_end_is_compared():
     assert found.operands == (("y", "1.0"),)
 
 
+def test_programs_that_give_the_same_do_not_differ_where_their_instructions_do():
+    # The call and the first instruction after it was inlined are of one line.
+    before = """
+    HloModule before
+    inner {
+      p = f32[4] parameter(0)
+      d = f32[4] negate(p)
+      ROOT m = f32[4] tanh(d)
+    }
+    ENTRY main {
+      x = f32[4] parameter(0)
+      ROOT c = f32[4] call(x), to_apply=inner, metadata={source_file="f.py" source_line=2}
+    }"""
+    after = """
+    HloModule after
+    wrapped {
+      p = f32[4] parameter(0)
+      ROOT d = f32[4] negate(p)
+    }
+    ENTRY main {
+      x = f32[4] parameter(0)
+      w = f32[4] fusion(x), kind=kLoop, calls=wrapped, metadata={source_file="f.py" source_line=2}
+      ROOT m = f32[4] tanh(w), metadata={source_file="f.py" source_line=2}
+    }"""
+    first, second = map(xla.HloModule.from_text, (before, after))
+    x = np.arange(4, dtype=np.float32)
+    assert xla.find_divergence(first, x, against=second) is None
+    assert xla.find_divergence(second, x, against=first) is None
+
+
+def test_what_is_compared_with_has_its_constants_filled(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "elided.hlo"
+    path.write_text("ENTRY e { x = f32[9] parameter(0) c = f32[9] constant({...}) ROOT r = f32[9] add(x, c) }")
+    assert main(["run", str(path), "--against", str(path), "--fill-elided", "random"]) == 0
+    assert capsys.readouterr().out == "no instruction differs\n"
+
+
 def test_two_programs_are_compared_by_structure():
     renamed = _LOOP.replace("less", "minus").replace("log = ", "result_of_log = ").replace("(log,", "(result_of_log,")
     renamed = renamed.replace("log(minus)", "log-plus-one(minus)")

@@ -260,9 +260,16 @@ def _divergence(module: HloModule, given: Given, options: argparse.Namespace) ->
     from xlakit.tools.jaxlib_child import Limits
     from xlakit.tools.numerics import reports
 
+    other: str | HloModule = options.against
+    if options.against not in reports.WAYS:
+        if options.against != "-" and not Path(options.against).exists():
+            raise ArgumentError(
+                f"--against {options.against} is no file", hint=f"name a file, or one of {', '.join(reports.WAYS)}"
+            )
+        other = load_filled(options.against, options)
     found = reports.against(
         module,
-        options.against,
+        other,
         input_path=given.input,
         seed=given.seed,
         backend=options.backend,

@@ -146,16 +146,18 @@ def first_divergence(actual: Side, expected: Side, arguments: Sequence[Any]) -> 
     point numbers within the tolerance of their type; and sums, products and calls within that tolerance of their
     largest operands, of which little may be left.
 
-    Gives None where no result differs.
+    Gives None where no instruction and no result differs; of two programs, where no result does: instructions that
+    correspond to each other need not mean the same.
     """
-    search = _Search(actual, expected)
-    found = search.within((actual.module.entry, expected.module.entry), list(arguments), ())
-    if found is not None:
-        return found
-    got, wanted = actual.prepare(actual.module)(arguments), expected.prepare(expected.module)(arguments)
-    if all(leaf.agrees for leaf in compare(got, wanted)):
-        return None
     same = actual.module is expected.module
+    search = _Search(actual, expected)
+    got, wanted = actual.prepare(actual.module)(arguments), expected.prepare(expected.module)(arguments)
+    agree = all(leaf.agrees for leaf in compare(got, wanted))
+    if agree and not same:
+        return None
+    found = search.within((actual.module.entry, expected.module.entry), list(arguments), ())
+    if found is not None or agree:
+        return found
     note = (
         "no instruction differs when all of them are results: the fault is in what is made of several together; "
         "see xlakit bisect"

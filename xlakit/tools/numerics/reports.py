@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from xlakit.api import compile
 from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, UnsupportedError
-from xlakit.formats.detect import load
 from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling
 from xlakit.tools.dumps import given_values
@@ -37,7 +35,7 @@ def shadow(module: HloModule, *, input_path: str | None, seed: int) -> ShadowRep
 
 def against(
     module: HloModule,
-    other: str,
+    other: str | HloModule,
     *,
     input_path: str | None,
     seed: int,
@@ -46,7 +44,7 @@ def against(
 ) -> Divergence | None:
     """The first instruction that differs, as :func:`find_divergence` reports it.
 
-    other: one of :data:`WAYS`, or the file of another program.
+    other: one of :data:`WAYS`, or another program.
     """
     devices, values = given_values(on_devices(module), input_path, seed)
     program = devices.module if devices.count == 1 else devices.whole
@@ -55,7 +53,7 @@ def against(
             f"{module.name} runs on {devices.count} devices, and is not known as a program of one",
             hint="compare its results: xlakit run --compare",
         )
-    expected = other if other in WAYS else _program_in(other)
+    expected = other if isinstance(other, str) else _of_one(other)
     return _divergence(program, values, expected, backend or "cpu", seed, limits)
 
 
@@ -106,11 +104,9 @@ def _divergence(
     return first_divergence(actual, Side(_comparable(program, against), actual.prepare), arguments)
 
 
-def _program_in(path: str) -> HloModule:
-    """The program in a file, as one of one device."""
-    if not Path(path).exists():
-        raise ArgumentError(f"--against {path} is no file", hint=f"name a file, or one of {', '.join(WAYS)}")
-    devices = on_devices(load(Path(path).read_bytes(), path))
+def _of_one(module: HloModule) -> HloModule:
+    """The program as one of one device."""
+    devices = on_devices(module)
     return devices.whole or devices.module
 
 
