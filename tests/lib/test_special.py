@@ -143,3 +143,26 @@ def test_arrays_must_agree():
         compiled("igamma", np.zeros(3), np.zeros(4))
     with pytest.raises(xla.ShapeError, match="floating point"):
         compiled("zeta", np.zeros(3, np.int32), np.zeros(3, np.int32))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        # Of mpmath, with 50 digits.
+        ("igammac", (1e-300, 0.5), 5.597735947761608e-301),
+        ("igammac", (1e-8, 1.0), 2.1938393664027067e-09),
+        ("igammac", (0.01, 1e-8), 0.16348974531476665),
+        ("igamma", (10.0, 1e-8), 2.7557318973464813e-87),
+        ("zeta", (1.5, 1e300), 2e-150),
+        ("zeta", (2.0, 1e300), 1e-300),
+    ],
+)
+def test_small_results_keep_their_digits(name, arguments, expected):
+    (found,) = compiled(name, *(np.array([argument]) for argument in arguments))
+    assert abs(found - expected) <= 2e-14 * expected
+
+
+def test_probabilities_are_not_negative():
+    a, b, x = np.meshgrid([1e-8, 0.01, 0.5, 2.5], [1e-300, 1e-20, 0.1], [0.3, 0.9999, 1 - 1e-12])
+    found = compiled("regularized_incomplete_beta", a.ravel(), b.ravel(), x.ravel())
+    assert ((found >= 0) & (found <= 1)).all()

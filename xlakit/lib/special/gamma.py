@@ -9,7 +9,7 @@ from xlakit.lib.special.support import HALF_LOG_TWO_PI, chebyshev, first_of, ful
 from xlakit.ops.elementwise.binary import and_, max as max_, min as min_
 from xlakit.ops.elementwise.compare import eq, ge, gt, le, lt
 from xlakit.ops.elementwise.select import select
-from xlakit.ops.elementwise.unary import abs, cos, floor, log, round_nearest_even, sin
+from xlakit.ops.elementwise.unary import abs, cos, floor, log, log1p, round_nearest_even, sin
 from xlakit.ops.handle import XlaOp, building
 
 # The terms B(2k) / (2k (2k - 1)) of Stirling's series, and B(2k) / 2k of the digamma function's.
@@ -41,6 +41,11 @@ def stirling_rest(x: XlaOp) -> XlaOp:
     """log(gamma(x)) - ((x - 1/2) log(x) - x + log(2 pi) / 2), for x from LARGE on."""
     inverse = 1.0 / max_(x, LARGE)
     return inverse * polynomial(inverse * inverse, _STIRLING)
+
+
+def lgamma1p_f64(a: XlaOp) -> XlaOp:
+    """log(gamma(1 + a)) for |a| <= 1/2, with its digits where a is nearly 0."""
+    return a * chebyshev(a * 2.0, coefficients.LGAMMA) - log1p(a)
 
 
 def _lgamma_of_positive(x: XlaOp) -> XlaOp:

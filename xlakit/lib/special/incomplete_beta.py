@@ -82,6 +82,8 @@ def _beta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
     first, second = select(swapped, b, a), select(swapped, a, b)
     position, other = select(swapped, rest, given), select(swapped, given, rest)
     part = _factor(first, second, position, other) / first * _fraction(first, second, position, inside)
+    # Errors leave no probability below 0.
+    part = min_(part, 1.0)
     result = select(swapped, 1.0 - part, part)
     return first_of(
         [

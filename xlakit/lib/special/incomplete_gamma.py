@@ -12,18 +12,21 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from xlakit.lib.special.error_functions import erfc_f64
-from xlakit.lib.special.gamma import LARGE, digamma_f64, lgamma_f64, stirling_rest
+from xlakit.lib.special.gamma import LARGE, digamma_f64, lgamma1p_f64, lgamma_f64, stirling_rest
 from xlakit.lib.special.support import first_of, full, in_f64, iterate, log1p_minus, polynomial
 from xlakit.ops.elementwise.binary import and_, max as max_, min as min_, or_, pow
 from xlakit.ops.elementwise.compare import eq, ge, gt, le, lt
 from xlakit.ops.elementwise.select import select
-from xlakit.ops.elementwise.unary import abs, exp, log, not_, sqrt
+from xlakit.ops.elementwise.unary import abs, exp, expm1, log, not_, sqrt
 from xlakit.ops.handle import XlaOp, building
 
 _EPSILON = 2.0**-53
 _STEPS = 1 << 16
 # Beyond, neither the series nor the fraction converges within the steps, and a normal distribution is near.
 _LARGEST = 1e7
+# Below, Q is computed without P where x <= 1, by a series of so many terms.
+_SMALL = 0.1
+_SMALL_TERMS = 17
 
 
 @building
@@ -85,7 +88,10 @@ def _factor(a: XlaOp, x: XlaOp) -> XlaOp:
     """D = x^a exp(-x) / gamma(a + 1)."""
     # For large a with Stirling's series: large terms that cancel are left out of the exponent.
     large_a = max_(a, LARGE)
-    exponent = large_a * log1p_minus((x - large_a) / large_a) - stirling_rest(large_a)
+    ratio, mu = x / large_a, (x - large_a) / large_a
+    # Of a small x, which differences from a do not keep, the logarithm is not a sum.
+    logarithm = select(lt(ratio, 0.5), log(ratio) - mu, log1p_minus(mu))
+    exponent = large_a * logarithm - stirling_rest(large_a)
     large = exp(exponent) / sqrt(large_a * (2 * math.pi))
     near = min_(x, 2000.0)
     small_a = min_(a, LARGE)
@@ -149,10 +155,12 @@ def _fraction(domain: _Domain, *, derivative: bool) -> tuple[XlaOp, XlaOp]:
 def _either(a: XlaOp, x: XlaOp, *, upper: bool) -> XlaOp:
     domain = _domain(a, x)
     factor = _factor(domain.a, domain.x)
-    lower_part = factor * _series(domain, derivative=False)[0]
+    lower_part = min_(factor * _series(domain, derivative=False)[0], 1.0)
     upper_part = factor * domain.a * _fraction(domain, derivative=False)[0]
     if upper:
         result = select(domain.by_series, 1.0 - lower_part, upper_part)
+        is_small = and_(lt(domain.a, _SMALL), le(domain.x, 1.0))
+        result = select(is_small, _upper_of_small(min_(domain.a, _SMALL), min_(domain.x, 1.0)), result)
     else:
         result = select(domain.by_series, lower_part, 1.0 - upper_part)
     at_zero, at_infinity = (1.0, 0.0) if upper else (0.0, 1.0)
@@ -167,6 +175,19 @@ def _either(a: XlaOp, x: XlaOp, *, upper: bool) -> XlaOp:
         ],
         result,
     )
+
+
+def _upper_of_small(a: XlaOp, x: XlaOp) -> XlaOp:
+    """Q for a <= 0.1 and x <= 1, where 1 - P would lose its digits: it is nearly a times an exponential integral.
+
+    With L = a log(x) - log(gamma(1 + a)), Q = 1 - exp(L) - exp(L) a sum of (-x)^n / (n! (a + n)) for n > 0.
+    """
+    exponent = a * log(x) - lgamma1p_f64(a)
+    term, total = full(a, 1.0), full(a, 0.0)
+    for n in range(1, _SMALL_TERMS + 1):
+        term = term * (x * (-1.0 / n))
+        total = total + term / (a + float(n))
+    return -expm1(exponent) - exp(exponent) * a * total
 
 
 def _of_huge(a: XlaOp, x: XlaOp, *, upper: bool) -> XlaOp:

@@ -46,7 +46,9 @@ def _of_positive(x: XlaOp, q: XlaOp) -> XlaOp:
         total = total + pow(q + float(k), -x)
     end = q + float(_SUMMED)
     power = pow(end, -x)
-    rest = end / (x - 1.0) + 0.5
+    # A power of its own: where q is large it is there, and the next one is too small for a number.
+    total = total + pow(end, 1.0 - x) / (x - 1.0)
+    rest = full(x, 0.5)
     factor = x / end
     inverse_square = 1.0 / (end * end)
     for k, bernoulli in enumerate(_BERNOULLI, 1):
