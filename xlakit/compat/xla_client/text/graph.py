@@ -22,6 +22,8 @@ _MOST_ELEMENTS = 8
 # Computations of one such operation on their two parameters are told in a word.
 _WORDS = {
     "add": "add", "multiply": "multiply", "minimum": "min", "maximum": "max", "and": "and", "or": "or", "xor": "xor",
+}  # fmt: skip
+_COMPARED = {
     "LT": "less-than", "GT": "greater-than", "LE": "less-or-equal", "GE": "greater-or-equal", "EQ": "equal-to",
     "NE": "not-equal-to",
 }  # fmt: skip
@@ -170,7 +172,7 @@ def _in_a_word(computation: Computation) -> str:
     numbers = [o.op.number for o in operands if isinstance(o.op, Parameter)]
     if len(computation.instructions) != 3 or sorted(numbers) != [0, 1]:
         return ""
-    return _WORDS.get(op.direction.name if isinstance(op, Compare) else computation.root.opcode, "")
+    return _COMPARED[op.direction.name] if isinstance(op, Compare) else _WORDS.get(computation.root.opcode, "")
 
 
 def _fill(instruction: Instruction) -> str:
