@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from xlakit.compat import xla_client as xc
+from xlakit.errors import UnsupportedError
+from xlakit.formats import stablehlo
 from xlakit.formats.xspace import write_xspace
 
 ops, xe, S = xc.ops, xc._xla, xc.Shape
@@ -377,3 +379,16 @@ def test_traces_of_processors_have_no_profiles_of_instructions(tmp_path):
         profiler.get_instructions_profile(str(tmp_path))
     with pytest.raises(TypeError, match="TraceMe"):
         profiler.TraceMe(3)
+
+
+def test_a_module_that_carries_hlo_is_a_computation(monkeypatch):
+    def without_jaxlib(module):
+        raise UnsupportedError("there is no jaxlib", hint="install it")
+
+    monkeypatch.setattr(stablehlo, "stablehlo_text", without_jaxlib)
+    builder = xc.XlaBuilder("small_carried")
+    built = builder.build(ops.Neg(ops.Parameter(builder, 0, S("f32[2]"))))
+    text = xe.mlir.xla_computation_to_mlir_module(built)
+    assert "xlakit.hlo" in text
+    for module in (text, str(text), text.encode()):
+        assert xe.mlir.mlir_module_to_xla_computation(module).as_hlo_text() == built.as_hlo_text()

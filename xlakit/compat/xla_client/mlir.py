@@ -57,17 +57,21 @@ def program_of(module: str | bytes) -> OurModule:
     if isinstance(module, ModuleText):
         return module.program
     text = module if isinstance(module, str) else module.decode("utf-8", "replace")
-    found = _CARRIED.search(text)
-    if found is not None:
-        try:
-            return OurModule.from_proto(base64.b64decode(found[1], validate=True))
-        except binascii.Error as error:
-            raise FormatError(
-                f"the attribute xlakit.hlo is damaged: {error}", hint="convert the program again"
-            ) from None
     if text.lstrip().startswith("HloModule"):
         return OurModule.from_text(text)
-    return _read(module)
+    carried = _carried(text)
+    return _read(module) if carried is None else carried
+
+
+def _carried(text: str) -> OurModule | None:
+    """The program that a text carries as HLO; None if it carries none."""
+    found = _CARRIED.search(text)
+    if found is None:
+        return None
+    try:
+        return OurModule.from_proto(base64.b64decode(found[1], validate=True))
+    except binascii.Error as error:
+        raise FormatError(f"the attribute xlakit.hlo is damaged: {error}", hint="convert the program again") from None
 
 
 @bound
@@ -75,6 +79,9 @@ def mlir_module_to_xla_computation(
     mlir_module: str | bytes, use_tuple_args: bool = False, return_tuple: bool = False
 ) -> XlaComputation:
     """The computation of a StableHLO module, with one tuple of its arguments, or of its results, where asked for."""
+    text = mlir_module if isinstance(mlir_module, str) else mlir_module.decode("utf-8", "replace")
+    if not use_tuple_args and not return_tuple and (carried := _carried(text)) is not None:
+        return XlaComputation.of(carried)
     made = _read(mlir_module, use_tuple_args=use_tuple_args, return_tuple=return_tuple)
     return XlaComputation.of(converted_module(made))
 
