@@ -10,7 +10,16 @@ from xlakit.ir.instruction import Instruction
 from xlakit.passes.spmd.pieces.local import tiling_of
 from xlakit.passes.spmd.shardings.factors import Dims, Factors
 from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import Split, Tiling, are_as_many, divides, is_proper, parts, refines
+from xlakit.passes.spmd.shardings.tilings import (
+    Split,
+    Tiling,
+    are_as_many,
+    cut_alike,
+    divides,
+    is_proper,
+    parts,
+    refines,
+)
 from xlakit.passes.spmd.shardings.values import Piece, leaf_shapes
 
 NO_SPLITS: Final[Mapping[int, Split]] = {}
@@ -144,5 +153,7 @@ def _sent(size: int, own: Tiling, new: Tiling) -> float:
         elif refines(before, after):
             kept *= parts(after)
     cost += size / kept - part
+    if cost and cut_alike(own, new) is not None:
+        cost = min(cost, size / math.prod(map(parts, new)))
     # An all-to-all and a permute of the parts, at most.
     return min(cost, 2 * part) if are_as_many(own, new) else cost

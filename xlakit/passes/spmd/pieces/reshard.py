@@ -13,6 +13,7 @@ from xlakit.passes.spmd.shardings.tilings import (
     Split,
     Tiling,
     are_as_many,
+    cut_alike,
     is_proper,
     parts,
     refines,
@@ -28,6 +29,10 @@ def resharded(make: Emitter, value: Instruction, old: Tiling, new: Tiling, scope
     moving = _Moving(make, value, old, scope)
     moving.all_to_all(new)
     moving.cut(new)
+    alike = cut_alike(moving.tiling, new)
+    if alike is not None:
+        # Members have smaller parts to send than they have of the array.
+        moving.cut(alike)
     moving.permute(new)
     moving.exchange(new)
     for dimension, split in enumerate(new):

@@ -77,6 +77,21 @@ def are_as_many(own: Tiling, new: Tiling) -> bool:
     )
 
 
+def cut_alike(own: Tiling, new: Tiling) -> Tiling | None:
+    """A tiling that refines ``own`` and has the sizes of ``new``, though on other members; None if there is none."""
+    made: list[Split | None] = []
+    for before, after in zip(own, new, strict=True):
+        count, rest = divmod(parts(after), parts(before))
+        if rest:
+            return None
+        made.append(
+            after
+            if before is None
+            else split_of(a * count + b % count for a, b in zip(before, after or before, strict=True))
+        )
+    return tuple(made) if is_proper(made) and is_proper(new) else None
+
+
 def local_sizes(tiling: Tiling, sizes: Sequence[int]) -> tuple[int, ...]:
     """The sizes of a part; where parts are not equal, those of the largest."""
     return tuple(-(-size // parts(split)) for size, split in zip(sizes, tiling, strict=True))
