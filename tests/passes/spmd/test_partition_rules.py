@@ -455,10 +455,20 @@ def test_a_transpose_of_an_array_that_is_split_along_both_dimensions_is_not_gath
     check(body, {"all-to-all": 1, "collective-permute": 1}, partitions=8)
 
 
-@pytest.mark.parametrize("new", ["{devices=[4,2]<=[2,4]T(1,0) last_tile_dim_replicate}", "{devices=[8]4,5,6,7,0,1,2,3}"])
+@pytest.mark.parametrize(
+    "new", ["{devices=[4,2]<=[2,4]T(1,0) last_tile_dim_replicate}", "{devices=[8]4,5,6,7,0,1,2,3}"]
+)
 def test_finer_parts_on_other_members_are_sent_as_such(new):
     """Parts are cut before they are sent: a vector along the rows of a mesh goes to the columns by a permute."""
     body = "x = f32[16] parameter(0), sharding={devices=[2,4]<=[8] last_tile_dim_replicate} "
     split = check(f"{body} ROOT r = f32[16] negate(x), sharding={new}", {"collective-permute": 1}, partitions=8)
     (permute,) = [i for i in split.entry.instructions if i.opcode == "collective-permute"]
     assert permute.shape.dimensions == split.entry.root.shape.dimensions
+
+
+def test_parts_that_members_need_larger_are_sent_and_gathered():
+    body = "x = f32[16] parameter(0), sharding={devices=[4,2]<=[2,4]T(1,0) last_tile_dim_replicate} "
+    body += "ROOT r = f32[16] negate(x), sharding={devices=[2,4]<=[8] last_tile_dim_replicate}"
+    split = check(body, {"all-gather": 1, "collective-permute": 1}, partitions=8)
+    (gathered,) = [i for i in split.entry.instructions if i.opcode == "all-gather"]
+    assert gathered.shape.dimensions == (8,)

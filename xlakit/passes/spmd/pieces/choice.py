@@ -153,7 +153,7 @@ def _sent(size: int, own: Tiling, new: Tiling) -> float:
         elif refines(before, after):
             kept *= parts(after)
     cost += size / kept - part
-    if cost and cut_alike(own, new) is not None:
+    if cost and (cut_alike(own, new) is not None or cut_alike(new, own) is not None):
         cost = min(cost, size / math.prod(map(parts, new)))
     # An all-to-all and a permute of the parts, at most.
     return min(cost, 2 * part) if are_as_many(own, new) else cost

@@ -35,6 +35,10 @@ def resharded(make: Emitter, value: Instruction, old: Tiling, new: Tiling, scope
         moving.cut(alike)
     moving.permute(new)
     moving.exchange(new)
+    alike = cut_alike(new, moving.tiling)
+    if alike is not None:
+        # Smaller parts than members are to have are sent to where they are gathered.
+        moving.permute(alike)
     for dimension, split in enumerate(new):
         own = moving.tiling[dimension]
         if own is not None and not refines(split, own):
