@@ -51,7 +51,7 @@ def test_packed_types_are_copied(client):
 )
 def test_tensors_with_gaps_are_refused(client, strided):
     x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
-    with pytest.raises(xc.XlaRuntimeError, match="UNIMPLEMENTED: .* must lie side by side"):
+    with pytest.raises(xc.XlaRuntimeError, match=r"UNIMPLEMENTED: .* must lie side by side"):
         xe.dlpack_managed_tensor_to_buffer(strided(x).__dlpack__(), client)
 
 
@@ -114,5 +114,5 @@ def test_types_without_a_buffer_are_a_buffer_error(client):
 
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 10**30])
 def test_numbers_of_more_than_64_bits(client, value):
-    with pytest.raises(xc.XlaRuntimeError, match="INVALID_ARGUMENT: .* does not fit S64"):
+    with pytest.raises(xc.XlaRuntimeError, match=r"INVALID_ARGUMENT: .* does not fit S64"):
         client.buffer_from_pyval(value)

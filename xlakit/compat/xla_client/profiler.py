@@ -227,7 +227,7 @@ def _traces_in(folder: str) -> list[bytes]:
     found = sorted(Path(folder).rglob("*.xplane.pb"))
     if not found:
         error = ArgumentError("the folder has no trace", hint="export one with ProfilerSession")
-        raise as_status(error, f"Could not find file under: {folder}", code="NOT_FOUND")
+        raise as_status(error, f"there is no trace in {folder}", code="NOT_FOUND")
     return [path.read_bytes() for path in found]
 
 

@@ -138,7 +138,7 @@ def _call(
     name = _text(target)
     if name.startswith("$"):
         raise ArgumentError(
-            f"Invalid custom_call_target \"{name}\": Call targets that start with '$' are reserved for internal use",
+            f"the name {name!r} of a custom call begins with $: XLA has such names for calls of its own",
             hint="give another name",
         )
     return custom_call(
