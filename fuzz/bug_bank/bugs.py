@@ -296,7 +296,7 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "bits-of-moved-nans",
-        "c88eac5",
+        "e900827",
         "moves of BF16 go through F32, which gives all NaNs the same bits",
         (Edit("xlakit/cpu/loops/emit/levels.py", "    node = as_moved(node)\n", ""),),
     ),
