@@ -112,7 +112,7 @@ def test_plans():
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
-    ("sizes", "rank"), [((1009,), 1), ((6, 1009), 1), ((2, 2018), 1), ((1009, 3), 2), ((2, 997, 6), 2)]
+    ("sizes", "rank"), [((1009,), 1), ((3, 97), 1), ((6, 1009), 1), ((2, 2018), 1), ((1009, 3), 2), ((2, 997, 6), 2)]
 )
 def test_large_primes_without_tables(monkeypatch, form, sizes, rank):
     # What was compiled with tables is not to be found again.

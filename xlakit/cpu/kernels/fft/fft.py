@@ -10,7 +10,7 @@ from xlakit.cpu.kernels.fft.axis import Axis, Storage
 from xlakit.cpu.kernels.fft.groups import emit_groups, group_cost
 from xlakit.cpu.kernels.fft.plan import is_smooth
 from xlakit.cpu.kernels.fft.points import LONGEST_CHIRP
-from xlakit.cpu.kernels.fft.rows import emit_long_rows, long_row_cost
+from xlakit.cpu.kernels.fft.rows import are_long_rows, emit_long_rows, long_row_cost
 from xlakit.cpu.llvm import F32, F64, Module
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.data.primitive import PrimitiveType
@@ -77,7 +77,7 @@ def _axes(op: Fft, kind: PrimitiveType, dimensions: Sequence[int]) -> list[Axis]
 
 def _emit_axis(module: Module, axis: Axis, scratch: int) -> tuple[Sequence[Phase], int]:
     """The phases of one axis, and how many bytes of scratch they need behind the first ``scratch`` ones."""
-    if not is_smooth(axis.points) and axis.points > LONGEST_CHIRP.value:
+    if not is_smooth(axis.points) and axis.points > LONGEST_CHIRP.value and are_long_rows(axis):
         return emit_long_rows(module, axis, scratch)
     long = long_row_cost(axis)
     if long is not None and long < group_cost(axis):

@@ -48,6 +48,11 @@ def row_length(axis: Axis) -> int:
     return axis.points if is_smooth(axis.points) else convolution_length(axis.points)
 
 
+def are_long_rows(axis: Axis) -> bool:
+    """Whether a row's length has two factors of which each fills a vector."""
+    return four_step_factors(row_length(axis), lane_count(axis.part)) is not None
+
+
 def long_row_cost(axis: Axis) -> float | None:
     """About how many nanoseconds all rows take together; None where a row is too short or has no two smooth factors."""
     lanes = lane_count(axis.part)
