@@ -23,6 +23,10 @@ _BIAS = 0x80808080
 # LLVM unrolls small loops by itself; the bodies here are large enough already, and written in vectors.
 NO_UNROLL = ('"llvm.loop.unroll.disable"', '"llvm.loop.vectorize.enable", i1 false')
 
+# Of tiles with more rows, LLVM would load the left elements of all steps that are written out before it uses them: more
+# than registers hold, so that a step takes three times as long.
+_FEW_ROWS = 8
+
 
 @dataclass(slots=True)
 class Rows:
@@ -111,7 +115,7 @@ def _run(
         return _products(fn, engine, elements, start, right, sums)
 
     rows = len(sums)
-    if isinstance(kc, int) and kc <= (4 if rows > 1 else 8):
+    if isinstance(kc, int) and kc <= (8 if rows == 1 else 4 if rows <= _FEW_ROWS else 1):
         for k in range(kc):
             sums = step(fn.i64(k), sums)
         return flatten(sums)
