@@ -40,6 +40,8 @@ def folder(tmp_path, monkeypatch):
         ("extract step.hlo --instruction z -o part", 1, "step.hlo: step has no instruction %z"),
         ("extract step.hlo --instruction y --iteration 1 -o part", 1, "step.hlo: %main has no run 1: it runs 1 time\n"),
         ("opt step.hlo --dump binary", 2, "--dump binary is a file\n  hint: name a folder"),
+        ("view step.hlo --until none", 2, "no pass 'none' runs\n  hint: these do: "),
+        ("view step.hlo --disable none", 2, "there is no pass and no rule 'none'\n  hint: 'xlakit opt"),
         (
             "view step.hlo --no-passes --profile binary",
             1,

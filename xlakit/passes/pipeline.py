@@ -210,6 +210,12 @@ def _of_options() -> Sequence[Pass]:
     return [step for step in PIPELINE if step.left_out_by not in plain]
 
 
+def check_choice(disabled: Iterable[str], until: str | None) -> None:
+    """Raise ArgumentError for names that :func:`run_pipeline` would refuse."""
+    new_context(disabled)
+    _until(_of_options(), until)
+
+
 def _found(step: str | Pass) -> Pass:
     if isinstance(step, Pass):
         return step

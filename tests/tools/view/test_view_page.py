@@ -113,13 +113,13 @@ def test_the_command_writes_it(tmp_path, capsys):
     output = tmp_path / "other.html"
     assert cli.main(["view", str(path), "-o", str(output), "--no-passes"]) == 0
     assert len(data_of(output.read_text())["steps"]) == 1
-    assert cli.main(["view", str(path), "--disable", "nonsense"]) == 1
+    assert cli.main(["view", str(path), "--disable", "nonsense"]) == 2
     assert "no pass and no rule 'nonsense'" in capsys.readouterr().err
 
 
 def test_a_pass_that_there_is_not_is_no_page(tmp_path, capsys):
     (tmp_path / "m.hlo").write_text("ENTRY e { ROOT x = f32[] parameter(0) }")
-    assert cli.main(["view", str(tmp_path / "m.hlo"), "--until", "nothing"]) == 1
+    assert cli.main(["view", str(tmp_path / "m.hlo"), "--until", "nothing"]) == 2
     assert "no pass 'nothing' runs" in capsys.readouterr().err
     assert not (tmp_path / "m.html").exists()
 

@@ -84,6 +84,9 @@ def _run(options: argparse.Namespace) -> int:
         raise ArgumentError("--port is for --serve", hint="give --serve with it")
     if options.other is None and options.ignore:
         raise ArgumentError("--ignore is for two programs", hint="name the second one after the first")
+    from xlakit.passes.pipeline import check_choice
+
+    check_choice(names_in(options.disable), options.until)
     worst = 0
     for program, other in _shown(options):
         status, told = attempt(options, program, lambda program, other=other: _page(program, other, options), other)

@@ -82,7 +82,7 @@ def _tiles(
 
 
 def _sent(op: Collective | Permuting, grid: Grid) -> dict[str, Any]:
-    """The groups of a collective's devices; and of one that permutes who sends to whom."""
+    """The groups of a collective's devices; of one that permutes, the sources and targets."""
     try:
         if isinstance(op, Permuting):
             peers = [grid.peers(d, by_partition=op.channel_id is not None)[0] for d in range(grid.num_devices)]

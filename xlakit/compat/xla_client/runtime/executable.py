@@ -227,7 +227,7 @@ class LoadedExecutable:
         return self.execute_sharded(arguments).disassemble_into_single_device_arrays()
 
     def _donated(self, shards: Sequence[Sequence[ArrayImpl]]) -> list[int] | None:
-        """The parameters with aliases whose arrays nobody views; None where no parameter has an alias."""
+        """The parameters with aliases whose arrays have no views; None if no parameter has an alias."""
         aliases = self.wrapped.module.input_output_alias
         if not aliases:
             return None
