@@ -234,3 +234,13 @@ def test_scaled_dot_refuses():
 def test_fractions_count_where_the_result_is_an_integer(kind):
     a, b = np.array([[1.5, 0.5]], kind), np.array([[1.5], [0.5]], kind)
     same(evaluate(lambda x, y: xla.dot(x, y, preferred_element_type=xla.S32), a, b), ints([[2]]))
+
+
+def test_long_complex_sums_that_cancel_are_positive_zeros():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        parts = rng.integers(-1, 2, (4, 9, 9)).astype(np.float32)
+        lhs, rhs = (np.complex64(parts[k] + 1j * parts[k + 1]) for k in (0, 2))
+        result = np.asarray(evaluate(xla.dot, lhs, rhs))
+        for part in (result.real, result.imag):
+            assert not np.signbit(part[part == 0]).any()

@@ -90,7 +90,8 @@ def _multiply_wide(lhs: Array, rhs: Array) -> Array:
     """
     depth = lhs.shape[-1]
     if depth > _SHORT_SUM:
-        return np.matmul(lhs, rhs)
+        # A sum that begins with 0 is never -0; that of BLAS may be.
+        return np.matmul(lhs, rhs) + 0.0
     product = multiply if np.iscomplexobj(lhs) else np.multiply
     total = np.zeros((*lhs.shape[:-1], rhs.shape[-1]), dtype=lhs.dtype)
     for k in range(depth):
