@@ -191,3 +191,12 @@ def test_calls_of_blas_do_not_take_long(kind, calls):
 
     assert calls <= pieces(6000) < 2.5 * calls
     assert pieces(600) == 2
+
+
+@pytest.mark.parametrize("rows", [65, 75, 100, 128, 129, 5000])
+@pytest.mark.parametrize("columns", [1, 31, 32, 33, 64, 65, 100])
+def test_calls_of_blas_are_cut_in_finite_steps(rows, columns):
+    dims = [(rows, (100, columns))], [(columns, (1, 1))], [(100, (1, columns))]
+    task_rows, task_columns = cut_for_blas(make_product((P.F32,) * 3, [], *dims), 1, 1 << 20)
+    assert 0 < task_rows <= 64
+    assert 0 < task_columns <= 64

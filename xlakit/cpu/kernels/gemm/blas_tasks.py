@@ -75,7 +75,8 @@ def cut_for_blas(product: Product, least: int, most: int) -> tuple[int, int]:
     wanted = max(1, wanted // product.batch)
     task_rows, task_columns = rows, columns
     while -(-rows // task_rows) * -(-columns // task_columns) < wanted and max(task_rows, task_columns) > 64:
-        if task_rows >= 4 * task_columns:
+        # A task has no fewer than 32 columns.
+        if task_rows >= 4 * task_columns or task_columns <= 32:
             task_rows = -(-task_rows // 32) * 16
         else:
             task_columns = -(-task_columns // 64) * 32
