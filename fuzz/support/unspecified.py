@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.traits import Elementwise
 from xlakit.ops.elementwise.compare import Compare, ComparisonDirection, ComparisonType
+from xlakit.ops.elementwise.convert import BitcastConvert
+from xlakit.ops.elementwise.select import Select
 from xlakit.ops.reduction import applied_op
 from xlakit.ops.sort import Sort
 
@@ -14,7 +17,8 @@ def unspecified(module: HloModule) -> str:
     """What it is, in words; empty where results are determined, but for roundings.
 
     Reducers are combined in any order, comparators must be orders, elements that compare equal may end in any order
-    where a sort is not stable, and a program may promise of indices what does not hold.
+    where a sort is not stable, a program may promise of indices what does not hold, and the bits of a NaN that is
+    computed are any that say so.
     """
     said = (_of(i) for computation in module.computations for i in computation.instructions)
     return next(filter(None, said), "")
@@ -30,7 +34,15 @@ def _of(instruction: Instruction) -> str:
         return "" if _is_order(op.called_computations[0]) else "comparators that may be no orders"
     if instruction.opcode in _REDUCERS and not all(map(_associates, op.called_computations)):
         return "reducers that may not associate"
+    if isinstance(op, BitcastConvert) and _is_computed_float(instruction.operands[0]):
+        return "bits of numbers that may be NaN"
     return ""
+
+
+def _is_computed_float(source: Instruction) -> bool:
+    """Whether an operation computes the elements of an array of floats, and does not only choose among others."""
+    is_computed = isinstance(source.op, Elementwise) and not isinstance(source.op, Select)
+    return is_computed and not source.shape.element_type.is_integral
 
 
 def _associates(computation: Computation) -> bool:

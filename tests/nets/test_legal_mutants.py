@@ -102,3 +102,22 @@ def test_another_result_is_noticed(monkeypatch):
 def test_what_is_left_open_is_told(kind, way, stable, said):
     text = _SORT.replace("KIND", kind).replace("WAY", way).replace("STABLE", stable)
     assert unspecified(HloModule.from_text(text)) == said
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("f32[4] power(x, x)", "bits of numbers that may be NaN"),
+        ("f32[4] reverse(x), dimensions={0}", ""),
+        ("s32[4] popcnt(n)", ""),
+    ],
+)
+def test_bits_of_what_is_computed_are_left_open(made, said):
+    result = "f32[4]" if made[0] == "s" else "s32[4]"
+    lines = [
+        "x = f32[4] parameter(0)",
+        "n = s32[4] parameter(1)",
+        f"y = {made}",
+        f"ROOT r = {result} bitcast-convert(y)",
+    ]
+    assert unspecified(HloModule.from_text("HloModule m\nENTRY e {\n" + "\n".join(lines) + "\n}")) == said
