@@ -1,5 +1,7 @@
 """The verifier: each rule is broken once, and the error names the instruction."""
 
+import re
+
 import pytest
 
 import xlakit as xla
@@ -62,6 +64,21 @@ def test_what_shares_memory_is_of_one_size():
     with pytest.raises(xla.VerificationError, match="of 8 bytes cannot lie in parameter 0"):
         module("x = f32[3] parameter(0)\nROOT y = f32[2] slice(x), slice={[0:2]}", header).verify()
     module("x = f32[3] parameter(0)\nROOT y = s32[3] convert(x)", header).verify()
+
+
+@pytest.mark.parametrize(
+    ("aliases", "said"),
+    [
+        ("{0}: (0, {}), {1}: (0, {})", "parameter 0, {}, is aliased twice"),
+        ("{0}: (0, {}), {0}: (1, {})", "output {0} is aliased twice"),
+    ],
+)
+def test_what_shares_memory_is_in_pairs(aliases, said):
+    # Two results in the memory of one argument would be one.
+    header = f"HloModule m, input_output_alias={{ {aliases} }}"
+    body = "x = f32[2] parameter(0)\ny = f32[2] parameter(1)\nROOT r = (f32[2], f32[2]) tuple(y, x)"
+    with pytest.raises(xla.VerificationError, match=re.escape(said)):
+        module(body, header).verify()
 
 
 def test_float_types_may_differ_in_precision_and_layouts_may_differ():

@@ -218,12 +218,21 @@ def _of_entry_layout(module: HloModule) -> Iterator[XlakitError]:
 def _of_aliases(module: HloModule) -> Iterator[XlakitError]:
     parameters = module.entry.program_shape.parameters
     outputs: set[tuple[int, ...]] = set()
+    taken: set[tuple[int, tuple[int, ...]]] = set()
     for entry in module.input_output_alias:
         if entry.output_index in outputs:
             yield VerificationError(
                 f"output {{{_join(entry.output_index)}}} is aliased twice", hint="give each output one parameter"
             )
         outputs.add(entry.output_index)
+        place = entry.parameter_number, entry.parameter_index
+        if place in taken:
+            yield VerificationError(
+                f"parameter {entry.parameter_number}, {{{_join(entry.parameter_index)}}}, is aliased twice: two "
+                "outputs cannot lie in one memory",
+                hint="give each parameter one output",
+            )
+        taken.add(place)
         output = _at(module.entry.root.shape, entry.output_index, "input_output_alias", "the result")
         _verify_parameter_index(parameters, entry.parameter_number, entry.parameter_index, "input_output_alias")
         given = parameters[entry.parameter_number].at(entry.parameter_index)
