@@ -9,7 +9,7 @@ import pytest
 
 from fuzz import memory_plans, plan_mutations
 from fuzz.idioms import FAMILIES
-from fuzz.plan_mutations import with_row, with_slice
+from fuzz.plan_mutations import rows_of, with_row, with_slice
 from xlakit import compile as compile_program
 from xlakit.cpu import compile as compiler
 from xlakit.cpu.compile import generate
@@ -17,10 +17,20 @@ from xlakit.cpu.entry.plan_proof import prove_memory_plan
 from xlakit.cpu.program import Target
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule
-from xlakit.memory.assignment import SMALL_BYTES, Space
+from xlakit.memory.assignment import SMALL_BYTES, BufferSlice, Space
 from xlakit.memory.checker.faults import MemoryPlanError
 from xlakit.memory.plan import plan_memory
-from xlakit.memory.steps import CollectiveStep, ConditionalStep, CopyStep, KernelStep, WhileStep, walk
+from xlakit.memory.steps import (
+    CollectiveStep,
+    ConditionalStep,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    RandomStep,
+    WhileStep,
+    walk,
+)
+from xlakit.memory.values import HloValue, ValueKind
 from xlakit.options import compiling, current
 
 _SORT = "dimensions={0}, to_apply=less"
@@ -94,6 +104,61 @@ ENTRY e {{
   d = f32[64] all-reduce-done(s)
   ROOT r = f32[64] add(d, z)
 }}
+"""
+# The same with %y there before the start, so that between start and done it is only read.
+ASYNC_BEHIND = ASYNC.replace("  y = f32[64] cosine(p)\n", "").replace(
+    "  s = f32[64] all-reduce-start", "  y = f32[64] cosine(p)\n  s = f32[64] all-reduce-start"
+)
+TWO_ASYNC = (
+    ASYNC.replace("  d = f32", "  t = f32[64] all-reduce-start(z), replica_groups={{0,1}}, to_apply=sum\n  d = f32")
+    .replace("add(d, z)", "add(d, e)")
+    .replace("  ROOT r = f32[64] add(d", "  e = f32[64] all-reduce-done(t)\n  ROOT r = f32[64] add(d")
+)
+WHOLE = """
+HloModule whole, replica_count=2
+
+sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+
+ENTRY e {
+  p = f32[64] parameter(0)
+  x = f32[64] sine(p)
+  s = f32[64] all-reduce(x), replica_groups={{0,1}}, to_apply=sum
+  ROOT m = f32[64] collective-permute(s), source_target_pairs={{0,1},{1,0}}
+}
+"""
+# %n is still read when %u has changed it, so that is done to a copy.
+CHANGED = f"""
+HloModule changed
+
+ENTRY e {{
+  p = f32[64] parameter(0)
+  v = f32[2] parameter(1)
+  k = s32[] parameter(2)
+  c = f32[64] constant({{{", ".join(map(str, range(64)))}}})
+  n = f32[64] exponential(p)
+  u = f32[64] dynamic-update-slice(n, v, k)
+  d = f32[64] multiply(n, u)
+  q = f32[64] reverse(d), dimensions={{0}}
+  ROOT r = f32[64] add(q, c)
+}}
+"""
+DRAWN = """
+HloModule drawn
+
+ENTRY e {
+  low = f32[] parameter(0)
+  high = f32[] parameter(1)
+  ROOT r = f32[64] rng(low, high), distribution=rng_uniform
+}
+"""
+ASKED = """
+HloModule asked
+
+ENTRY e {
+  p = f32[64] parameter(0)
+  x = f32[64] sine(p)
+  ROOT c = f32[64] custom-call(x), custom_call_target="asked"
+}
 """
 TWO_SORTED = f"""
 HloModule two
@@ -241,6 +306,113 @@ def _with_overlapping_copy(plan):
 )
 def test_steps_that_do_not_fit_the_program_are_refused(text, change, said):
     assert said in _broken(text, change).rule
+
+
+def _moved(name, to):
+    """A change of the plan: the result of a kernel in another slice, given its own and the plan."""
+
+    def change(plan):
+        own = _result_slice(plan, name)
+        made = to(plan, own)
+        return replace(with_slice(plan, own.values, made), arena_bytes=plan.arena_bytes + 4096)
+
+    return change
+
+
+def _steps_without(kind, number):
+    def change(plan):
+        old = [s for s in walk(plan.steps) if isinstance(s, kind)][number]
+        row = next(row for row in rows_of(plan.steps) if old in row)
+        return replace(plan, steps=with_row(plan.steps, row, [s for s in row if s is not old]))
+
+    return change
+
+
+def _results(plan, *names):
+    return [_kernels(plan)[name].results[0] for name in names]
+
+
+def _with_open_permute(plan):
+    """The last collective is begun only; its arrival is noted in memory that nothing else has."""
+    arrival = HloValue(ValueKind.SCRATCH, 8, None)
+    far = BufferSlice(Space.ARENA, -1, -(-plan.arena_bytes // 64) * 64, 64, (arrival,), 0, 0)
+    change = _with_step(CollectiveStep, 1, part=lambda _: "start", arrival=lambda _: (arrival,))
+    return replace(with_slice(change(plan), [arrival], far), arena_bytes=far.offset + 64)
+
+
+def _with_copy_of_sum(plan):
+    """A copy out of the memory that the open collective writes."""
+    start = next(n for n, s in enumerate(plan.steps) if isinstance(s, CollectiveStep))
+    copy = CopyStep(plan.steps[start].results[0], _kernels(plan)["z"].results[0])
+    return replace(plan, steps=[*plan.steps[: start + 1], copy, *plan.steps[start + 1 :]])
+
+
+def _with_moved_branch(number):
+    """What a branch gives is not where the result of the conditional is."""
+
+    def change(plan):
+        (step,) = (s for s in plan.steps if isinstance(s, ConditionalStep))
+        value = step.branches[number][-1].results[0]
+        far = replace(plan.slice_of(value), space=Space.ARENA, offset=-(-plan.arena_bytes // 64) * 64)
+        return replace(with_slice(plan, [value], far), arena_bytes=far.offset + 4096)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "said"),
+    [
+        # Slices that are not there, or too small.
+        (SORTS, _moved("x", lambda plan, own: replace(own, offset=-64)), "is given arena[-64"),
+        (SORTS, _moved("x", lambda plan, own: replace(own, size=own.size - 64)), "which has 192"),
+        (SORTS, _moved("x", lambda plan, own: replace(own, space=Space.RESULT, number=1)), "there is no such one"),
+        (CHANGED, _moved("n", lambda plan, own: replace(own, space=Space.ARGUMENT, number=1)), "it has 8"),
+        (CHANGED, _moved("d", lambda plan, own: plan.slice_of(_constant(plan))), "writes to constant"),
+        # Results over operands, where the kernel allows it elsewhere or not at all.
+        (CHANGED, _moved("q", lambda plan, own: _result_slice(plan, "d")), "element -1*i0 + 63"),
+        (CHANGED, lambda plan: _overlapping(plan, *_results(plan, "d", "u")), "they are not the same slice"),
+        (WHOLE, lambda plan: _over_its_operand(plan, 1), "collective-permute moves elements"),
+        (SORTS, _with_step(KernelStep, 0, in_place=lambda step: frozenset({(0, 0)})), "allows result 0 in the memory"),
+        (CHANGED, _steps_without(CopyStep, 0), "changes a part of"),
+        # Loops and branches.
+        (SWAP, _with_step(WhileStep, 0, predicate=lambda step: step.carried[0]), "reads"),
+        (BRANCHES, _with_step(ConditionalStep, 0, index=lambda step: step.results[0]), "reads %i"),
+        *((BRANCHES, _with_moved_branch(number), "reads %c in result 0") for number in range(3)),
+        # Collectives, and what other devices do to memory until they are done.
+        (ASYNC, _with_step(CollectiveStep, 0, operands=lambda step: ()), "slices for 0 arrays instead of 1"),
+        (ASYNC, _with_step(CollectiveStep, 0, part=lambda step: ""), "that no step has started"),
+        (ASYNC, _with_copy_of_sum, "reads"),
+        (ASYNC_BEHIND, lambda plan: _sum_at(plan, 0, _kernels(plan)["y"].results[0]), "still writes that"),
+        (TWO_ASYNC, lambda plan: _sum_at(plan, 1, _starts(plan)[0].results[0]), "still writes that"),
+        (TWO_ASYNC, lambda plan: _sum_at(plan, 1, _starts(plan)[0].operands[0]), "still reads that"),
+        (WHOLE, _with_open_permute, "is not awaited where its computation ends"),
+        # Python, and numbers that are drawn.
+        (ASKED, _with_step(HostStep, 0, operands=lambda step: step.results), "reads %x"),
+        (ASKED, _with_step(HostStep, 0, results=lambda step: ()), "slices for 0 arrays instead of 1"),
+        (DRAWN, _steps_without(RandomStep, 0), "without a state"),
+        (DRAWN, _with_step(KernelStep, 0, scratch=lambda step: step.operands[:1]), "reads the state for %r"),
+    ],
+)
+def test_each_thing_that_a_plan_may_get_wrong_is_refused(text, change, said):
+    assert said in _broken(text, change).rule
+
+
+def _constant(plan):
+    return next(v for own in plan.slices if own.space is Space.CONSTANT for v in own.values if v.bytes == 256)
+
+
+def _starts(plan):
+    return [s for s in plan.steps if isinstance(s, CollectiveStep) and s.part == "start"]
+
+
+def _sum_at(plan, number, value):
+    """The result of an asynchronous sum in the slice of another value."""
+    return with_slice(plan, _starts(plan)[number].results, plan.slice_of(value))
+
+
+def _over_its_operand(plan, number):
+    step = [s for s in plan.steps if isinstance(s, CollectiveStep)][number]
+    return with_slice(plan, step.results, plan.slice_of(step.operands[0]))
 
 
 def test_arguments_are_not_written():

@@ -256,7 +256,9 @@ class Walk:
             raise _fault("has no code that writes its results", doer)
         for result, operand in step.updates.items():
             self.memory.read(targets[result], given[operand], doer, "changes a part of")
-        if state is not None and spare:
+        if spare and isinstance(step.instruction.op, Rng):
+            if state is None:
+                raise _fault("draws without a state", doer)
             self.memory.read(spare[0], state, doer)
         self._check_sharing(step, sources, targets, spare, doer)
         for own in (*spare, *targets):
