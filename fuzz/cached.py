@@ -14,21 +14,18 @@ The exit status is 1 where a program fails, differs, or is compiled again.
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from fuzz.support import numbered
+from fuzz.support.workers.batches import fault_of_worker
 
 # Programs of a batch, which share the cache and the processes.
 _BATCH = 5
 _LONGEST_SECONDS = 300.0
-# Options that are in force for this process are not what is tested.
-_OPTIONS = ("XLAKIT_TUNE", "XLAKIT_PLAIN", "XLAKIT_VERIFY", "XLAKIT_SANITIZE", "XLAKIT_AS", "XLAKIT_CACHE")
 
 
 def judge(seed: int, number: int) -> str:
@@ -37,33 +34,13 @@ def judge(seed: int, number: int) -> str:
     with tempfile.TemporaryDirectory(prefix="cached-") as name:
         folder = Path(name)
         for role, tunes in (("first", True), ("again", drawn.random() < 0.5)):
-            command = [sys.executable, "-m", "fuzz.support.workers.cached_worker", role, name, f"{seed}{number:04}"]
-            command += map(str, range(_BATCH))
-            fault = _fault_of(command, {**_environment(folder / "cache"), "XLAKIT_TUNE": str(int(tunes))})
+            environment = {"XLAKIT_CACHE_DIR": str(folder / "cache"), "XLAKIT_TUNE": str(int(tunes))}
+            arguments = [role, name, f"{seed}{number:04}", *map(str, range(_BATCH))]
+            fault = fault_of_worker("cached_worker", arguments, environment, _LONGEST_SECONDS)
             if fault:
-                return fault
+                return f"{role}: {fault}"
             _evict(folder / "cache", drawn)
     return ""
-
-
-def _environment(cache: Path) -> dict[str, str]:
-    others = {name: value for name, value in os.environ.items() if name not in _OPTIONS}
-    return {**others, "JAX_PLATFORMS": "xlakit", "XLAKIT_CACHE_DIR": str(cache)}
-
-
-def _fault_of(command: Sequence[str], environment: dict[str, str]) -> str:
-    """The first fault that a process tells, or how it ended."""
-    try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=_LONGEST_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return f"{command[3]}: not done in {_LONGEST_SECONDS:.0f} s"
-    if done.stdout:
-        return f"{command[3]}: {done.stdout.splitlines()[0]}"
-    return (
-        f"{command[3]}: ended with {done.returncode}: {' '.join(done.stderr.split())[-400:]}" if done.returncode else ""
-    )
 
 
 def _evict(cache: Path, drawn: random.Random) -> None:

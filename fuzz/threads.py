@@ -14,37 +14,22 @@ The exit status is 1 where a program fails, differs, or is not done in time.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 
 from fuzz.support import numbered
+from fuzz.support.workers.batches import fault_of_worker
 
 _LONGEST_SECONDS = 120.0
-# Options that are in force for this process are not what is tested.
-_OPTIONS = ("XLAKIT_TUNE", "XLAKIT_PLAIN", "XLAKIT_AS", "XLAKIT_CACHE")
 
 
 def judge(seed: int, number: int) -> str:
     """What is wrong with the programs of a batch; empty where nothing is."""
-    command = [sys.executable, "-m", "fuzz.support.workers.threads_worker", str(seed), str(number)]
-    others = {name: value for name, value in os.environ.items() if name not in _OPTIONS}
+    # What programs share is compiled by the threads, too, where the cache begins empty.
     with tempfile.TemporaryDirectory(prefix="threads-") as cache:
-        environment = {**others, "JAX_PLATFORMS": "xlakit"}
-        if number % 2:
-            # What programs share is compiled by the threads, too.
-            environment["XLAKIT_CACHE_DIR"] = cache
-        try:
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=_LONGEST_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return f"not done in {_LONGEST_SECONDS:.0f} s"
-    if done.stdout:
-        return done.stdout.splitlines()[0]
-    return f"ended with {done.returncode}: {' '.join(done.stderr.split())[-400:]}" if done.returncode else ""
+        environment = {"XLAKIT_CACHE_DIR": cache} if number % 2 else {}
+        return fault_of_worker("threads_worker", [str(seed), str(number)], environment, _LONGEST_SECONDS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -325,10 +325,10 @@ def test_one_dimension_is_not_collapsed(dimensions):
 @pytest.mark.parametrize("is_tuple", [False, True])
 def test_results_without_a_sharding_are_whole_unless_they_may_be_split(client, allowed, is_tuple):
     builder = xc.XlaBuilder("small_whole")
-    halves = xc.OpSharding()
-    halves.type = xc.OpSharding.Type.OTHER
-    halves.tile_assignment_dimensions, halves.tile_assignment_devices = [2], [0, 1]
-    builder.set_sharding(halves)
+    sharding = xc.OpSharding()
+    sharding.type = xc.OpSharding.Type.OTHER
+    sharding.tile_assignment_dimensions, sharding.tile_assignment_devices = [2], [0, 1]
+    builder.set_sharding(sharding)
     x = ops.Parameter(builder, 0, S("f32[4]"))
     builder.clear_sharding()
     result = ops.Add(x, x)

@@ -10,6 +10,7 @@ import pytest
 
 import xlakit
 from fuzz import cached
+from fuzz.support.workers import batches
 
 pytest.importorskip("jax")
 
@@ -57,6 +58,6 @@ def test_other_results_and_lost_programs_are_told(tmp_path):
     assert "result 0" in _worker(tmp_path, "again", 0)
 
 
-def test_a_process_that_ends_early_is_told():
-    fault = cached._fault_of(["sh", "-c", "echo broken >&2; exit 3", "again"], {})
-    assert fault == "again: ended with 3: broken"
+def test_a_process_that_ends_early_is_told(monkeypatch):
+    monkeypatch.setattr(batches.sys, "executable", "false")
+    assert cached.judge(0, 0) == "first: ended with 1: "

@@ -8,7 +8,7 @@ import pytest
 
 import xlakit
 from fuzz import threads
-from fuzz.support.workers import threads_worker
+from fuzz.support.workers import batches, threads_worker
 from fuzz.support.workers.threads_worker import Case
 
 pytest.importorskip("jax")
@@ -65,7 +65,17 @@ def test_what_differs_is_told(monkeypatch, results, told):
 
 def test_a_process_that_ends_early_or_hangs_is_told(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(_ROOT))
-    monkeypatch.setattr(threads.sys, "executable", "false")
+    monkeypatch.setattr(batches.sys, "executable", "false")
     assert threads.judge(0, 0) == "ended with 1: "
     monkeypatch.setattr(threads, "_LONGEST_SECONDS", 0.0)
     assert threads.judge(0, 0) == "not done in 0 s"
+
+
+def test_options_of_this_process_are_not_those_of_a_worker(monkeypatch, tmp_path):
+    """A script in place of Python prints the options that the process has."""
+    (tmp_path / "says").write_text("#!/bin/sh\nenv | grep -oE '^XLAKIT_(VERIFY|SANITIZE|TUNE)=.*'\n")
+    (tmp_path / "says").chmod(0o755)
+    monkeypatch.setattr(batches.sys, "executable", str(tmp_path / "says"))
+    monkeypatch.setenv("XLAKIT_VERIFY", "plain")
+    monkeypatch.setenv("XLAKIT_SANITIZE", "1")
+    assert batches.fault_of_worker("threads_worker", [], {"XLAKIT_TUNE": "1"}, 60.0) == "XLAKIT_TUNE=1"

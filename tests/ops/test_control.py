@@ -286,6 +286,6 @@ ENTRY main {
         xla.HloModule.from_text(text.replace("(), u32[]", "(f32[], f32[]), u32[]")).verify()
 
 
-def test_copy_in_two_halves():
+def test_async_copy():
     same(evaluate(lambda x: xla.copy_done(xla.copy_start(x)), floats([1, 2])), floats([1, 2]))
     refused("of copy-start", xla.copy_done, f32())

@@ -10,7 +10,7 @@ S32 = xla.make_shape(xla.S32)
 
 
 class Effects:
-    """Writes a program that notes numbers, feeds them and reads feeds, in loops, branches, calls and halves."""
+    """Writes a program that notes numbers, feeds them and reads feeds, in loops, branches, calls and async pairs."""
 
     def __init__(self, seed):
         self._random = random.Random(seed)
@@ -32,7 +32,15 @@ class Effects:
 
     def _thing(self, value, depth):
         simple = [self._note, self._note, self._dead_note, self._outfeed, self._infeed, self._ordered, self._pure]
-        nested = [self._loop, self._loop, self._test_with_effects, self._choose, self._choose, self._call, self._halves]
+        nested = [
+            self._loop,
+            self._loop,
+            self._test_with_effects,
+            self._choose,
+            self._choose,
+            self._call,
+            self._async_pair,
+        ]
         return self._random.choice(simple + nested if depth else simple)(value, depth - 1)
 
     def _number(self):
@@ -110,9 +118,9 @@ class Effects:
     def _call(self, value, depth):
         return xla.call(value.builder, lambda v: self._block(v, depth), [value])
 
-    def _halves(self, value, depth):
+    def _async_pair(self, value, depth):
         thread = self._random.choice(["main", "other"])
-        # What is run in halves is one instruction.
+        # What an async pair runs is one instruction.
         state = xla.async_start(value.builder, lambda v: self._call(v, depth), [value], thread)
         if self._random.random() < 0.5:
             self._note(value, depth)

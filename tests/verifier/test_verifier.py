@@ -109,7 +109,7 @@ def test_moved_values_keep_their_precision(body):
         module(body).verify()
 
 
-# -- operations in two halves ----------------------------------------------------------------------
+# -- async pairs -------------------------------------------------------------------------------------
 
 ASYNC = """
 twice {
@@ -164,11 +164,11 @@ def asynchronous(body: str) -> xla.HloModule:
         "g = ((f32[2]), f32[2], u32[]) get-tuple-element(b), index=0\nROOT d = f32[2] async-done(g)",
     ],
 )
-def test_halves_that_fit(body):
+def test_async_pairs_that_fit(body):
     asynchronous(body).verify()
 
 
-def test_what_one_turn_of_a_loop_begins_the_next_one_ends():
+def test_what_one_iteration_begins_the_next_one_ends():
     body = (
         START + "i = (f32[2], ((f32[2]), f32[2], u32[])) tuple(x, s)\n"
         "w = (f32[2], ((f32[2]), f32[2], u32[])) while(i), condition=forever, body=turn\n"
@@ -222,7 +222,7 @@ def test_what_one_turn_of_a_loop_begins_the_next_one_ends():
         ),
     ],
 )
-def test_halves_that_do_not_fit(body, message):
+def test_async_pairs_that_do_not_fit(body, message):
     with pytest.raises(XlakitError) as error:
         asynchronous(body).verify()
     assert message in str(error.value)

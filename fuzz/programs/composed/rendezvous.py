@@ -1,4 +1,4 @@
-"""Programs of several collectives, for replicas and partitions: all groups and modes, in loops, branches and halves."""
+"""Programs of several collectives, of all groups and modes, for replicas and partitions: in loops, branches, pairs."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ BODIES = {
         """,
         ["collective-permute"],
     ),
-    "slices sent in place, in halves": (
+    "slices sent in place, asynchronously": (
         """
         one = s32[] constant(1)
         n = f32[4] negate(p)

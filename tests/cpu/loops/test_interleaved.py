@@ -49,12 +49,12 @@ def most_emitted(computation):
     return max(ways[i] for i in computation.instructions if i.opcode == "add")
 
 
-def test_a_scan_by_halves_is_not_computed_anew_for_each_level():
+def test_a_recursive_scan_is_not_computed_anew_for_each_level():
     fusions = [i for i in run_pipeline(scan(256)).entry.instructions if i.opcode == "fusion"]
     assert fusions
     assert max(most_emitted(c) for f in fusions for c in f.op.called_computations) <= 4
 
 
-def test_a_scan_by_halves_gives_running_sums():
+def test_a_recursive_scan_gives_running_sums():
     values = np.random.default_rng(0).integers(-9, 9, (64, 4)).astype(np.float32)
     np.testing.assert_array_equal(xla.compile(scan(64), cache=False)(values), -np.cumsum(values, 0))

@@ -40,7 +40,7 @@ def test_stochastic_rounding(kind, target):
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="about levels of x86-64")
-def test_halves_without_instructions_for_them():
+def test_f16_without_instructions_for_it():
     x = any_bits(np.float16)
     with compiling(cpu="x86-64"):
         agree(lambda x: (x * x, xla.convert_element_type(x, xla.F64)), x)

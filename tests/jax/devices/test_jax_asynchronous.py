@@ -20,7 +20,7 @@ def _over_devices(body, *arguments):
 
 
 def _pairs():
-    """For each collective its result on split numbers, in two halves and whole."""
+    """For each collective its result on split numbers, as an async pair and whole."""
     from jax import lax
     from jax._src.lax import parallel
 
@@ -48,15 +48,15 @@ def _pairs():
 
 
 def _both(name):
-    halves, whole, x = _pairs()[name]
-    return np.asarray(_over_devices(halves, x)), np.asarray(_over_devices(whole, x))
+    pair, whole, x = _pairs()[name]
+    return np.asarray(_over_devices(pair, x)), np.asarray(_over_devices(whole, x))
 
 
 @pytest.mark.parametrize("name", ["all_gather", "psum", "psum_scatter", "all_to_all", "ppermute"])
-def test_collectives_in_two_halves_give_what_they_give_whole(on_xlakit, as_cpu, name):
+def test_async_collectives_give_what_they_give_whole(on_xlakit, as_cpu, name):
     for run in (on_xlakit, as_cpu):
-        halves, whole = run(_both, name)
-        np.testing.assert_array_equal(halves, whole)
+        pair, whole = run(_both, name)
+        np.testing.assert_array_equal(pair, whole)
 
 
 def _scheduled():

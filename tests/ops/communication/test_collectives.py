@@ -286,7 +286,7 @@ def test_collective_reduce_gives_the_total_to_the_first_only():
 # -- start and done --------------------------------------------------------------------------------
 
 
-def test_collectives_in_two_halves():
+def test_async_collectives():
     total = build(xla.add, s32(), s32()).computation
     number = xla.make_shape(xla.U32)
 
