@@ -86,6 +86,76 @@ ENTRY main {
   ROOT total = f32[] reduce(r, o), dimensions={0}, to_apply=add
 }
 """
+_REPLICAS = """
+HloModule replicas, replica_count=2
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+ENTRY main {
+  x = f32[2] parameter(0)
+  id = u32[] replica-id()
+  number = f32[] convert(id)
+  all = f32[2] broadcast(number), dimensions={}
+  sum = f32[2] all-reduce(x), replica_groups={}, to_apply=add
+  ROOT scaled = f32[2] multiply(sum, all)
+}
+"""
+# Device 0 runs the body twice, device 1 five times.
+_UNEVEN_LOOPS = """
+HloModule uneven, replica_count=2
+
+body {
+  s = (s32[], s32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT t = (s32[], s32[]) tuple(j, n)
+}
+
+condition {
+  s = (s32[], s32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=1
+  ROOT p = pred[] compare(i, n), direction=LT
+}
+
+ENTRY main {
+  id = u32[] replica-id()
+  number = s32[] convert(id)
+  three = s32[] constant(3)
+  more = s32[] multiply(number, three)
+  two = s32[] constant(2)
+  n = s32[] add(two, more)
+  first = s32[] add(number, number)
+  start = s32[] subtract(first, number)
+  s = (s32[], s32[]) tuple(start, n)
+  w = (s32[], s32[]) while(s), condition=condition, body=body
+  ROOT r = s32[] get-tuple-element(w), index=0
+}
+"""
+_PARTITIONS = """
+HloModule partitions, num_partitions=2
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+ENTRY main {
+  a = f32[4,3] parameter(0), sharding={devices=[2,1]<=[2]}
+  zero = f32[] constant(0)
+  sums = f32[3] reduce(a, zero), dimensions={0}, to_apply=add
+  sine = f32[3] sine(sums)
+  doubled = f32[4,3] add(a, a), sharding={devices=[2,1]<=[2]}
+  ROOT t = (f32[4,3], f32[3]) tuple(doubled, sine)
+}
+"""
 _X = np.float32([1, 2, 3, 4])
 _HALF = np.float32([0.5, 0.5, 0.25, 2])
 
@@ -200,9 +270,56 @@ def test_what_cannot_be_extracted_is_an_error(loop: xla.HloModule, call: Any, me
         call(loop)
 
 
-def test_programs_of_several_devices_are_refused(loop: xla.HloModule):
-    with pytest.raises(xla.UnsupportedError, match="runs on 2 devices"):
-        xla.extract_instruction(loop.replace(replica_count=2), "z", _X)
+def test_replicas_have_each_their_own_values():
+    made = xla.extract_instruction(xla.HloModule.from_text(_REPLICAS), "scaled", np.float32([1, 2]))
+    assert made.module.replica_count == 2
+    assert [i.opcode for i in made.module.entry.instructions] == ["parameter", "parameter", "multiply"]
+    for device, (result, given) in enumerate(zip(made.results, made.device_arguments, strict=True)):
+        np.testing.assert_array_equal(result, np.float32([2, 4]) * device)
+        assert sorted(float(np.max(value)) for value in given) == sorted([float(device), 4.0])
+    one = xla.extract_instruction(xla.HloModule.from_text(_REPLICAS), "scaled", np.float32([1, 2]), device=1)
+    assert (one.module.replica_count, len(one.results)) == (1, 1)
+    _agrees(one)
+
+
+def test_collectives_are_extracted_for_all_devices():
+    module = xla.HloModule.from_text(_REPLICAS)
+    made = xla.extract_instruction(module, "sum", np.float32([1, 2]))
+    for backend in ("interpreter", "cpu"):
+        for found in xla.compile(made.module, backend=backend).execute_replicated(made.device_arguments):
+            np.testing.assert_array_equal(found, np.float32([2, 4]))
+    with pytest.raises(xla.ArgumentError, match=r"%sum \(all-reduce\) has no meaning on one device"):
+        xla.extract_instruction(module, "sum", np.float32([1, 2]), device=0)
+    with pytest.raises(xla.ArgumentError, match="there is no device 2: 2 run the program"):
+        xla.extract_instruction(module, "sum", np.float32([1, 2]), device=2)
+
+
+def test_devices_run_a_computation_as_often_as_each_does():
+    module = xla.HloModule.from_text(_UNEVEN_LOOPS)
+    one = xla.extract_computation(module, "body", iteration=2, device=1)
+    ((count,),) = one.device_arguments
+    assert (count[0], count[1]) == (3, 5)
+    with pytest.raises(xla.ArgumentError, match="no run 2 on device 0: it runs 2 times"):
+        xla.extract_computation(module, "body", iteration=2)
+
+
+def test_whole_arrays_are_split_and_each_device_has_its_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path, whole = tmp_path / "m.hlo", np.arange(12, dtype=np.float32).reshape(4, 3)
+    path.write_text(_PARTITIONS)
+    np.savez(tmp_path / "x.npz", a=whole)
+    command = ["extract", str(path), "--input", str(tmp_path / "x.npz")]
+    assert main([*command, "--instruction", "sine", "--depth", "2", "-o", str(tmp_path / "all")]) == 0
+    assert main(["run", str(tmp_path / "all"), "--output", str(tmp_path / "y.npz")]) == 0
+    for found in np.load(tmp_path / "y.npz").values():
+        np.testing.assert_allclose(found, np.sin(whole.sum(axis=0)), rtol=1e-5)
+    assert main([*command, "--instruction", "doubled", "--device", "1", "-o", str(tmp_path / "one")]) == 0
+    assert main(["run", str(tmp_path / "one"), "--output", str(tmp_path / "z.npz")]) == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "z.npz")["result"], 2 * whole[2:])
+    # A part for all devices is a program like any other, of which a part can be taken.
+    assert main(["extract", str(tmp_path / "all"), "--instruction", "sine", "-o", str(tmp_path / "part")]) == 0
+    capsys.readouterr()
+    assert main([*command, "--instruction", "sine", "--device", "2", "-o", str(tmp_path / "no")]) == 1
+    assert "there is no device 2" in capsys.readouterr().err
 
 
 def test_narrow_types_and_tuples_go_through_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -254,7 +254,7 @@ def test_errors_in_units_in_the_last_place():
 
 def _interpreted(module: xla.HloModule) -> Ready:
     executable = xla.compile(module, backend="interpreter")
-    return lambda arguments: executable(*arguments)
+    return lambda arguments: [executable(*given) for given in arguments]
 
 
 def _wrong(old: str, new: str) -> Callable[[xla.HloModule], Ready]:
@@ -264,7 +264,7 @@ def _wrong(old: str, new: str) -> Callable[[xla.HloModule], Ready]:
 
 def _found(text: str, actual: Callable[[xla.HloModule], Ready], arguments: Sequence[Any]) -> Any:
     module = _module(text)
-    return first_divergence(Side(module, actual), Side(module, _interpreted), arguments)
+    return first_divergence(Side(module, actual), Side(module, _interpreted), [arguments])
 
 
 def test_a_wrong_instruction_in_a_loop_is_found_with_its_iteration_and_values():
@@ -414,8 +414,8 @@ def test_the_compiler_agrees_with(against: str):
 def test_refused():
     with pytest.raises(xla.ArgumentError, match="there is no against='nothing'"):
         xla.find_divergence(_module(_LOOP), _X, against="nothing")
-    with pytest.raises(xla.UnsupportedError, match="runs on 2 devices"):
-        xla.find_divergence(_module(_LOOP.replace("loop\n", "loop, replica_count=2\n", 1)), _X)
+    with pytest.raises(xla.ArgumentError, match="loop runs on 1 devices, loop on 2"):
+        xla.find_divergence(_module(_LOOP.replace("loop\n", "loop, replica_count=2\n", 1)), _X, against=_module(_LOOP))
     other = _module("HloModule m\nENTRY e {\n  p = f64[2] parameter(0)\n  ROOT r = f64[2] negate(p)\n}")
     with pytest.raises(xla.ArgumentError, match="takes"):
         xla.find_divergence(_module(_LOOP), _X, against=other)

@@ -51,8 +51,8 @@ def read_dump(path: str) -> DumpedProgram:
     return DumpedProgram(module.replace(replica_count=replicas, num_partitions=partitions), seed, folder / "arguments")
 
 
-def write_dump(path: str, module: HloModule, arguments: Sequence[Array], seed: int) -> None:
-    """Write a program of one device into a new folder, with the arrays of its arguments, as :func:`read_dump` reads it.
+def write_dump(path: str, module: HloModule, arguments: Sequence[Sequence[Array]], seed: int) -> None:
+    """Write a program into a new folder, with the arrays of each device's arguments, as :func:`read_dump` reads it.
 
     Raises ArgumentError where the folder is there and not empty, OSError where it cannot be written.
     """
@@ -61,17 +61,18 @@ def write_dump(path: str, module: HloModule, arguments: Sequence[Array], seed: i
         raise ArgumentError(f"{path} is there already", hint="name a new folder, or an empty one")
     (folder / "arguments").mkdir(parents=True, exist_ok=True)
     (folder / MODULE).write_text(module.to_text().rstrip("\n") + "\n", encoding="utf-8")
-    name = "arguments/device_0000.npz"
-    with (folder / name).open("wb") as file:
-        np.savez(file, **dict(zip(argument_names(module), arguments, strict=True)))  # pyright: ignore[reportArgumentType]
+    names = [f"arguments/device_{device:04}.npz" for device in range(len(arguments))]
+    for name, arrays in zip(names, arguments, strict=True):
+        with (folder / name).open("wb") as file:
+            np.savez(file, **dict(zip(argument_names(module), arrays, strict=True)))  # pyright: ignore[reportArgumentType]
     manifest = {
         "module": module.name,
         "process": os.getpid(),
-        "num_replicas": 1,
-        "num_partitions": 1,
+        "num_replicas": module.replica_count,
+        "num_partitions": module.num_partitions,
         "seed": seed,
         "files": [MODULE],
-        "arguments": [name],
+        "arguments": names,
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 

@@ -148,6 +148,11 @@ def with_partitions(module: HloModule) -> HloModule:
 
 def on_one_device(module: HloModule) -> HloModule:
     """The program without its shardings, for one device."""
+    return without_shardings(module).replace(num_partitions=1)
+
+
+def without_shardings(module: HloModule) -> HloModule:
+    """The program without what says how whole arrays are split: a part of one partition's is not split once more."""
 
     def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
         op, count = old.op, len(operands)
@@ -158,7 +163,7 @@ def on_one_device(module: HloModule) -> HloModule:
 
     # The frontend attributes of such modules are Shardy's.
     return change_computations(module, lambda computation: computation.rebuild(change)).replace(
-        num_partitions=1, frontend_attributes=(), header=()
+        frontend_attributes=(), header=(), spmd_parameters_shardings=(), spmd_output_sharding=None
     )
 
 

@@ -39,6 +39,12 @@ def add(commands: Commands) -> None:
         help="which run of the computation, from 0 (default 0)",
     )
     parser.add_argument(
+        "--device",
+        type=at_least(0),
+        metavar="N",
+        help="of a program of several devices: the part of this one, as a program of one device; default: of all",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         metavar="DIR",
@@ -71,6 +77,7 @@ def _run(options: argparse.Namespace) -> int:
             computation=options.computation or options.loop,
             depth=options.depth or 0,
             iteration=options.iteration,
+            device=options.device,
             input_path=given.input,
             seed=given.seed,
         )

@@ -4,6 +4,10 @@ Every instruction of the entry is made a result, and both ways run the program. 
 looked into where it calls a computation: a call, a fusion or a branch with the operands that it has on the side that is
 compared with, a loop iteration by iteration, each from the state that it has there.
 
+Of a program of several devices all run at once, and each device's values are compared with its own. Where devices
+take different branches, or end a loop in different iterations, all run what any of them does, on operands of their
+own, and those that would not are not looked at.
+
 A compiler may fuse a program whose inner values are results in another way. So that a fault of the whole is not lost,
 a result that differs without an instruction that does is reported as such.
 """
@@ -39,8 +43,8 @@ from xlakit.verifier.pairs import DONES, STARTS
 
 _STARTS = (AsyncStart, *DONES)
 _ENDS = (AsyncUpdate, AsyncDone, *STARTS)
-# A program for one device, ready to run: its arguments in, its result out.
-Ready = Callable[[Sequence[Any]], Any]
+# A program ready to run: the arguments of each device in, the result of each device out.
+Ready = Callable[[Sequence[Sequence[Any]]], Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,8 @@ _MOST_LOOP_ITERATIONS = 10_000
 class Divergence:
     """The first instruction whose values differ.
 
-    path: the calls and iterations that it is in, outermost first, as text. comparison: how far its values are apart.
+    path: the calls and iterations that it is in, outermost first, as text. device: the first device where they differ.
+    comparison: how far its values are apart.
     element: the index of the first element that differs, with its two values, ``actual`` and ``expected``. index: of
     the array in a result that is a tuple. operands: the operands' elements there, on the side that is compared with,
     where they have the result's dimensions or are scalars. note: what limits the finding.
@@ -83,6 +88,7 @@ class Divergence:
 
     instruction: Instruction
     path: tuple[str, ...]
+    device: int
     comparison: LeafComparison
     index: tuple[int, ...]
     element: tuple[int, ...]
@@ -98,6 +104,7 @@ class Divergence:
             "instruction": self.instruction.name,
             "text": str(self.instruction).strip(),
             "path": list(self.path),
+            "device": self.device,
             "index": list(self.index),
             "element": list(self.element),
             "actual": self.actual,
@@ -117,7 +124,7 @@ class Divergence:
 
     def __str__(self) -> str:
         """The instruction, where it is, and its values."""
-        where = f", {', '.join(self.path)}" if self.path else ""
+        where = "".join(f", {part}" for part in self.path) + (f", on device {self.device}" if self.device else "")
         line = f" at {self.location}" if self.location is not None else ""
         index = "".join(f"{{{i}}}" for i in self.index)
         element = f"element [{','.join(map(str, self.element))}]" if self.element else "the value"
@@ -137,25 +144,35 @@ def _number(value: float) -> float | str:
     return value if np.isfinite(value) else str(value)
 
 
-def first_divergence(actual: Side, expected: Side, arguments: Sequence[Any]) -> Divergence | None:
+def first_divergence(
+    actual: Side,
+    expected: Side,
+    arguments: Sequence[Sequence[Any]],
+    expected_arguments: Sequence[Sequence[Any]] | None = None,
+) -> Divergence | None:
     """The first instruction for which two ways to run a program, or two programs, compute different values.
 
-    actual, expected: programs for one device. They may be two: then instructions of the same shape are compared that
-    correspond to each other (:func:`xlakit.diff_modules`).
-    arguments: one for each parameter. Values agree where :func:`compare` says so: integers and PRED equal, floating
-    point numbers within the tolerance of their type; and sums, products and calls within that tolerance of their
-    largest operands, of which little may be left.
+    actual, expected: programs for as many devices. They may be two: then instructions of the same shape are compared
+    that correspond to each other (:func:`xlakit.diff_modules`).
+    arguments: for each device one for each parameter; expected_arguments: those of the expected program, where they are
+    not the same. Values agree where :func:`compare` says so: integers and PRED equal, floating point numbers within the
+    tolerance of their type; and sums, products and calls within that tolerance of their largest operands, of which
+    little may be left.
 
     Gives None where no instruction and no result differs; of two programs, where no result does: instructions that
     correspond to each other need not mean the same.
     """
     same = actual.module is expected.module
     search = _Search(actual, expected)
-    got, wanted = actual.prepare(actual.module)(arguments), expected.prepare(expected.module)(arguments)
-    agree = all(leaf.agrees for leaf in compare(got, wanted))
+    given = [list(a) for a in arguments]
+    expected_given = given if expected_arguments is None else [list(a) for a in expected_arguments]
+    got, wanted = actual.prepare(actual.module)(given), expected.prepare(expected.module)(expected_given)
+    devices = range(len(given))
+    agree = _agree(got, wanted, devices)
     if agree and not same:
         return None
-    found = search.within((actual.module.entry, expected.module.entry), list(arguments), ())
+    entries = (actual.module.entry, expected.module.entry)
+    found = search.within(entries, given, (), devices, expected_given)
     if found is not None or agree:
         return found
     note = (
@@ -164,11 +181,18 @@ def first_divergence(actual: Side, expected: Side, arguments: Sequence[Any]) -> 
         if same
         else "no corresponding instruction differs before it"
     )
-    return search.report(actual.module.entry.root, (), got, wanted, (), note)
+    return search.report(actual.module.entry.root, (), got, wanted, None, devices, note)
 
 
 # A computation of each side.
 _Pair = tuple[Computation, Computation]
+# A value for each device.
+_Values = Sequence[Any]
+
+
+def _agree(got: _Values, wanted: _Values, devices: Sequence[int]) -> bool:
+    """Whether the values of these devices agree."""
+    return all(leaf.agrees for device in devices for leaf in compare(got[device], wanted[device]))
 
 
 class _Search:
@@ -178,39 +202,54 @@ class _Search:
         self._actual = actual
         self._expected = expected
 
-    def within(self, pair: _Pair, arguments: list[Any], path: tuple[str, ...]) -> Divergence | None:
-        """The first instruction of a computation that differs, or of what that calls."""
+    def within(
+        self,
+        pair: _Pair,
+        arguments: Sequence[list[Any]],
+        path: tuple[str, ...],
+        devices: Sequence[int],
+        expected_arguments: Sequence[list[Any]] | None = None,
+    ) -> Divergence | None:
+        """The first instruction of a computation that differs on one of some devices, or of what that calls."""
         shown = _partners(pair)
         if not shown:
             return None
+        arguments_there = arguments if expected_arguments is None else expected_arguments
         got = self._actual.ready(_with_results(pair[0], [ours for ours, _ in shown]))(arguments)
-        wanted = self._expected.ready(_with_results(pair[1], [theirs for _, theirs in shown]))(arguments)
-        values = {theirs: value for (_, theirs), value in zip(shown, wanted, strict=True)}
-        for (instruction, partner), ours, theirs in zip(shown, got, wanted, strict=True):
-            if all(leaf.agrees for leaf in compare(ours, theirs)):
+        wanted = self._expected.ready(_with_results(pair[1], [theirs for _, theirs in shown]))(arguments_there)
+        values = [{theirs: v for (_, theirs), v in zip(shown, of_one, strict=True)} for of_one in wanted]
+        for number, (instruction, partner) in enumerate(shown):
+            ours, theirs = [g[number] for g in got], [w[number] for w in wanted]
+            if _agree(ours, theirs, devices):
                 continue
-            operands = [_operand(o, values, arguments) for o in _steps_of(partner)[0].operands]
-            if any(operand is None for operand in operands):
-                return self.report(instruction, path, ours, theirs, ())
-            inner = self._inside(instruction, partner, operands, path)
+            given = zip(values, arguments_there, strict=True)
+            operands = [[_operand(o, v, a) for o in _steps_of(partner)[0].operands] for v, a in given]
+            if any(operand is None for of_one in operands for operand in of_one):
+                return self.report(instruction, path, ours, theirs, None, devices)
+            inner = self._inside(instruction, partner, operands, path, devices)
             if inner is not None:
                 return inner
-            if not _is_rounding(instruction, operands, ours, theirs) and self._differs_alone(
-                instruction, operands, theirs
-            ):
-                return self.report(instruction, path, ours, theirs, operands)
+            differing_here = [d for d in devices if not _is_same(instruction, operands[d], ours[d], theirs[d])]
+            if differing_here and self._differs_alone(instruction, operands, theirs, differing_here):
+                return self.report(instruction, path, ours, theirs, operands, differing_here)
         return None
 
-    def _differs_alone(self, instruction: Instruction, operands: list[Any], wanted: Any) -> bool:
+    def _differs_alone(
+        self, instruction: Instruction, operands: Sequence[list[Any]], wanted: _Values, devices: Sequence[int]
+    ) -> bool:
         """Whether the actual instruction gives another value for the expected operands, not only for its own ones."""
         if isinstance(instruction.op, While):
             return True
         alone = self._actual.ready(_alone(instruction))(operands)
-        agrees = all(leaf.agrees for leaf in compare(alone, wanted))
-        return not agrees and not _is_rounding(instruction, operands, alone, wanted)
+        return not all(_is_same(instruction, operands[d], alone[d], wanted[d]) for d in devices)
 
     def _inside(
-        self, ours: Instruction, theirs: Instruction, operands: list[Any], path: tuple[str, ...]
+        self,
+        ours: Instruction,
+        theirs: Instruction,
+        operands: Sequence[list[Any]],
+        path: tuple[str, ...],
+        devices: Sequence[int],
     ) -> Divergence | None:
         """The first difference within what two instructions call, for their operands."""
         op, name = ours.op, ours.name
@@ -219,59 +258,79 @@ class _Search:
         pairs = list(zip(op.called_computations, theirs.op.called_computations, strict=False))
         if isinstance(op, While):
             body, condition = pairs
-            return self._in_loop(body, condition, operands[0], (*path, name))
+            return self._in_loop(body, condition, [given[0] for given in operands], (*path, name), devices)
         within = (*path, f"in %{name}")
         if not isinstance(op, Conditional):
-            return self.within(pairs[0], operands, within)
-        number = op.branch_taken(np.asarray(operands[0]))
-        return self.within(pairs[number], [operands[1 + number]], within)
+            return self.within(pairs[0], operands, within, devices)
+        taken = {device: op.branch_taken(np.asarray(operands[device][0])) for device in devices}
+        for number in sorted(set(taken.values())):
+            given = [[of_one[1 + number]] for of_one in operands]
+            found = self.within(pairs[number], given, within, [d for d in devices if taken[d] == number])
+            if found is not None:
+                return found
+        return None
 
-    def _in_loop(self, body: _Pair, condition: _Pair, state: Any, path: tuple[str, ...]) -> Divergence | None:
+    def _in_loop(
+        self, body: _Pair, condition: _Pair, state: _Values, path: tuple[str, ...], devices: Sequence[int]
+    ) -> Divergence | None:
         """The first difference of an iteration that begins with the expected state."""
         *outer, name = path
         goes_on, went_on = self._actual.ready(condition[0]), self._expected.ready(condition[1])
         ours, theirs = self._actual.ready(body[0]), self._expected.ready(body[1])
         for iteration in range(_MOST_LOOP_ITERATIONS):
             here = (*outer, f"iteration {iteration} of %{name}")
-            wanted = bool(went_on([state]))
-            if bool(goes_on([state])) != wanted:
-                return self.within(condition, [state], here)
-            if not wanted:
+            given = [[of_one] for of_one in state]
+            wanted, found = went_on(given), goes_on(given)
+            if any(bool(found[d]) != bool(wanted[d]) for d in devices):
+                return self.within(condition, given, here, devices)
+            devices = [d for d in devices if bool(wanted[d])]
+            if not devices:
                 return None
-            got, following = ours([state]), theirs([state])
-            if not all(leaf.agrees for leaf in compare(got, following)):
-                return self.within(body, [state], here) or self.report(body[0].root, here, got, following, ())
-            state = following
+            got, following = ours(given), theirs(given)
+            if not _agree(got, following, devices):
+                return self.within(body, given, here, devices) or self.report(
+                    body[0].root, here, got, following, None, devices
+                )
+            # The state of a device whose loop has ended is not looked at any more.
+            state = [following[d] if d in devices else of_one for d, of_one in enumerate(state)]
         return None
 
     def report(
         self,
         instruction: Instruction,
         path: tuple[str, ...],
-        got: Any,
-        wanted: Any,
-        operands: Sequence[Any],
+        got: _Values,
+        wanted: _Values,
+        operands: Sequence[list[Any]] | None,
+        devices: Sequence[int],
         note: str = "",
     ) -> Divergence:
-        """The difference of one instruction's values."""
-        leaf = next(leaf for leaf in compare(got, wanted) if not leaf.agrees)
+        """The difference of one instruction's values, on the first of these devices that has one."""
+        device, leaf = next((d, x) for d in devices for x in compare(got[d], wanted[d]) if not x.agrees)
         index = () if leaf.name == "result" else tuple(int(part) for part in leaf.name.split("."))
-        ours, theirs = (_element_of(value, index) for value in (got, wanted))
+        ours, theirs = (_element_of(value[device], index) for value in (got, wanted))
         element = _first_difference(ours, theirs)
         if not note and isinstance(instruction.op, While):
             note = "each iteration alone agrees: the difference comes together over iterations"
+        given = () if operands is None else operands[device]
         return Divergence(
             instruction,
             path,
+            device,
             leaf,
             index,
             element,
             _shown_element(ours, element),
             _shown_element(theirs, element),
-            _operand_elements(_steps_of(instruction)[0], operands, theirs.shape, element),
+            _operand_elements(_steps_of(instruction)[0], given, theirs.shape, element),
             self._actual.module.location_of(instruction),
             note,
         )
+
+
+def _is_same(instruction: Instruction, operands: Sequence[Any], ours: Any, theirs: Any) -> bool:
+    """Whether the values of an instruction agree, or differ by no more than roundings of its operands."""
+    return _agree([ours], [theirs], [0]) or _is_rounding(instruction, operands, ours, theirs)
 
 
 def _partners(pair: _Pair) -> list[tuple[Instruction, Instruction]]:

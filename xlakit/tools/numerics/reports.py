@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from xlakit.api import compile
 from xlakit.arguments import converting
-from xlakit.errors import ArgumentError, UnsupportedError
+from xlakit.data.shape import ProgramShape
+from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling
 from xlakit.tools.dumps import given_values
@@ -15,7 +16,8 @@ from xlakit.tools.jaxlib_child import Limits, run_on_jaxlib
 from xlakit.tools.numerics.divergence import Divergence, Ready, Side, first_divergence
 from xlakit.tools.numerics.shadow import ShadowReport, shadow_replicated
 from xlakit.tools.numerics.trace import Trace, trace_replicated
-from xlakit.tools.shards import on_devices
+from xlakit.tools.replicas import as_replicas
+from xlakit.tools.shards import on_devices, without_shardings
 
 # What a program can be run against, besides another program.
 WAYS = ("interpreter", "plain", "jaxlib", "cpu")
@@ -47,14 +49,31 @@ def against(
     other: one of :data:`WAYS`, or another program.
     """
     devices, values = given_values(on_devices(module), input_path, seed)
-    program = devices.module if devices.count == 1 else devices.whole
-    if program is None:
-        raise UnsupportedError(
-            f"{module.name} runs on {devices.count} devices, and is not known as a program of one",
-            hint="compare its results: xlakit run --compare",
+    way = _Way(backend or "cpu", seed, limits)
+    if isinstance(other, str):
+        program = _unsplit(devices.module)
+        return first_divergence(
+            Side(program, way.prepare), Side(program, way.of(other).prepare), devices.arguments(values)
         )
-    expected = other if isinstance(other, str) else _of_one(other)
-    return _divergence(program, values, expected, backend or "cpu", seed, limits)
+    others = on_devices(other)
+    if devices.whole is not None and (others.whole is not None or others.count == 1):
+        # The programs are compared as they are written: all that the partitioner makes of them is the same.
+        mine, theirs, given = devices.whole, others.whole or others.module, [values] * devices.whole.replica_count
+        return _divergence(way, mine, theirs, given, given)
+    _check_parameters(devices.module.name, devices.program, other.name, others.program)
+    if others.count != devices.count:
+        raise ArgumentError(
+            f"{other.name} runs on {others.count} devices, {module.name} on {devices.count}",
+            hint="compare programs of as many devices",
+        )
+    given = devices.arguments(values)
+    mine, theirs = _unsplit(devices.module), _unsplit(others.module)
+    return _divergence(way, mine, theirs, given, others.arguments(values) if values else given)
+
+
+def _unsplit(module: HloModule) -> HloModule:
+    """The program of one device, of which no part is split again."""
+    return module if module.replica_count * module.num_partitions == 1 else without_shardings(module)
 
 
 @converting
@@ -67,7 +86,7 @@ def find_divergence(
 ) -> Divergence | None:
     """The first instruction that a program computes with other values than another way to run it, or another program.
 
-    module: a program for one device. arguments: one for each parameter, as :class:`xlakit.Executable` takes them.
+    arguments: one for each parameter, as :class:`xlakit.Executable` takes them; several devices all get these.
     against: ``interpreter``, ``plain`` (compiled without memory sharing, fusion and other optimizations), ``cpu``,
     ``jaxlib`` (in a process of its own), or another program with the same parameters, of which the instructions are
     compared that correspond to each other; it runs on the same backend. backend: what runs the program, ``cpu`` or
@@ -77,62 +96,65 @@ def find_divergence(
     floating point numbers beyond the tolerance of their type, relative to what the sum or product is made of. Loops are
     followed iteration by iteration.
 
+    Of a program of several devices each device's values are compared with its own on the other side.
+
     Gives None where there is no such instruction and the results agree. Raises ArgumentError for another ``against``,
-    UnsupportedError for a program of several devices, and what compiling and running the programs raises.
+    or a program of other parameters or devices, and what compiling and running the programs raises.
     """
-    if module.replica_count * module.num_partitions > 1:
-        raise UnsupportedError(
-            f"{module.name} runs on {module.replica_count * module.num_partitions} devices",
-            hint="compare a program of one device, or the results: xlakit run --compare",
-        )
+    count = module.replica_count * module.num_partitions
     if isinstance(against, str) and against not in WAYS:
         raise ArgumentError(f"there is no against={against!r}", hint=f"give a module, or one of {', '.join(WAYS)}")
-    return _divergence(module, arguments, against, backend, seed, Limits())
+    way, given = _Way(backend, seed, Limits()), [arguments] * count
+    if isinstance(against, str):
+        return first_divergence(Side(module, way.prepare), Side(module, way.of(against).prepare), given)
+    others = against.replica_count * against.num_partitions
+    if others != count:
+        raise ArgumentError(
+            f"{against.name} runs on {others} devices, {module.name} on {count}",
+            hint="compare programs of as many devices",
+        )
+    return _divergence(way, module, against, given, given)
 
 
 def _divergence(
+    way: _Way,
     program: HloModule,
-    arguments: Sequence[Any],
-    against: str | HloModule,
-    backend: str,
-    seed: int,
-    limits: Limits,
+    other: HloModule,
+    given: Sequence[Sequence[Any]],
+    others: Sequence[Sequence[Any]],
 ) -> Divergence | None:
-    actual = Side(program, _preparing(backend, seed, limits))
-    if isinstance(against, str):
-        return first_divergence(actual, Side(program, _preparing(against, seed, limits)), arguments)
-    return first_divergence(actual, Side(_comparable(program, against), actual.prepare), arguments)
+    """The first instruction of two programs that differs, each given its own arguments for each device."""
+    _check_parameters(program.name, program.entry.program_shape, other.name, other.entry.program_shape)
+    return first_divergence(Side(program, way.prepare), Side(other, way.prepare), given, others)
 
 
-def _of_one(module: HloModule) -> HloModule:
-    """The program as one of one device."""
-    devices = on_devices(module)
-    return devices.whole or devices.module
-
-
-def _comparable(program: HloModule, other: HloModule) -> HloModule:
-    """The other program, where it takes the arguments of the first."""
-    mine, others = ([p.shape.without_layout() for p in m.entry.parameters] for m in (program, other))
+def _check_parameters(name: str, program: ProgramShape, other_name: str, other: ProgramShape) -> None:
+    """Raise ArgumentError unless the programs take the same arguments."""
+    mine, others = ([p.without_layout() for p in shape.parameters] for shape in (program, other))
     if mine != others:
         raise ArgumentError(
-            f"{other.name} takes ({', '.join(map(str, others))}), {program.name} takes ({', '.join(map(str, mine))})",
+            f"{other_name} takes ({', '.join(map(str, others))}), {name} takes ({', '.join(map(str, mine))})",
             hint="compare programs of the same parameters",
         )
-    return other
 
 
-def _preparing(way: str, seed: int, limits: Limits) -> Any:
-    """What makes a program ready to run in one of the ways."""
+class _Way(NamedTuple):
+    """How programs are run: the backend, or another of :data:`WAYS`; the seed of random numbers; jaxlib's limits."""
 
-    def prepare(module: HloModule) -> Ready:
-        if way == "jaxlib":
-            return lambda arguments: run_on_jaxlib(module, [list(arguments)], limits)[0]
-        with compiling(plain="all" if way == "plain" else None):
-            executable = compile(module, backend="interpreter" if way == "interpreter" else "cpu", seed=seed)
+    name: str
+    seed: int
+    limits: Limits
 
-        def run(arguments: Sequence[Any]) -> Any:
-            return executable(*arguments)
+    def of(self, name: str) -> _Way:
+        """The same in another way."""
+        return self._replace(name=name)
 
-        return run
-
-    return prepare
+    def prepare(self, module: HloModule) -> Ready:
+        """Make a program ready to run."""
+        if self.name == "jaxlib":
+            replicas = as_replicas(module)
+            return lambda arguments: run_on_jaxlib(replicas, [list(given) for given in arguments], self.limits)
+        with compiling(plain="all" if self.name == "plain" else None):
+            backend = "interpreter" if self.name == "interpreter" else "cpu"
+            executable = compile(module, backend=backend, seed=self.seed)
+        return executable.execute_replicated

@@ -10,7 +10,7 @@ import numpy as np
 
 from xlakit.arguments import converting
 from xlakit.data.shape import ProgramShape
-from xlakit.errors import ArgumentError, UnsupportedError
+from xlakit.errors import ArgumentError
 from xlakit.execution.inputs import make_inputs
 from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.evaluate import Context
@@ -18,33 +18,48 @@ from xlakit.interpreter.executable import compile_module
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Array, Value
 from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
+from xlakit.ops.communication.collective import Collective
+from xlakit.ops.communication.collective_moves import Permuting
+from xlakit.ops.communication.collectives import PartitionId, ReplicaId
 from xlakit.ops.control import While
 from xlakit.ops.data import AfterAll, Constant, Parameter
 from xlakit.tools.dumps import given_values, write_dump
 from xlakit.tools.numerics.trace import leaves_of
 from xlakit.tools.reduce.edits import with_entry
-from xlakit.tools.shards import on_devices
+from xlakit.tools.shards import on_devices, without_shardings
 from xlakit.verifier.pairs import DONES, STARTS
 
 _ENDS = (*STARTS, AsyncDone, AsyncUpdate)
+# What depends on which device it runs on, or on the values of others.
+_AMONG_DEVICES = (Collective, Permuting, PartitionId, ReplicaId)
 
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
     """A part of a program.
 
-    module: the part as a program of one device. arguments: what its parameters were in the run, one for each, elements
-    of tuples as tuples. result: what it gave there.
+    module: the part as a program. device_arguments: for each of its devices what its parameters were in the run, one
+    for each, elements of tuples as tuples. results: for each device what the part gave there.
     """
 
     module: HloModule
-    arguments: tuple[Any, ...]
-    result: Any
+    device_arguments: tuple[tuple[Any, ...], ...]
+    results: tuple[Any, ...]
 
     @property
-    def arrays(self) -> list[Array]:
-        """The arrays of the arguments, in order."""
-        return [array for value in self.arguments for _, array in leaves_of(value)]
+    def arguments(self) -> tuple[Any, ...]:
+        """The arguments of the first device, which is the only one of most programs."""
+        return self.device_arguments[0]
+
+    @property
+    def result(self) -> Any:
+        """What the part gave on the first device."""
+        return self.results[0]
+
+    @property
+    def arrays(self) -> list[list[Array]]:
+        """For each device the arrays of its arguments, in order."""
+        return [[array for value in given for _, array in leaves_of(value)] for given in self.device_arguments]
 
 
 @converting
@@ -54,37 +69,26 @@ def extract_instruction(
     *arguments: object,
     depth: int = 0,
     iteration: int = 0,
+    device: int | None = None,
     seed: int = 0,
     custom_calls: dict[str, object] | None = None,
 ) -> Extraction:
     """An instruction as a program, with its operands' values in a run of the whole program as arguments.
 
     name: of the instruction, in the entry or in any computation that the entry calls; ``%`` may stand before it.
-    arguments: one for each parameter of the whole program. depth: how many instructions before it, from operand to
-    operand, are part of the program; 0 for none, but for the start of an operation that it ends. iteration: which run
-    of the computation that it is in, counted from 0 over the whole program: of a loop's body the iteration. seed,
-    custom_calls: as :func:`xlakit.compile` has them.
+    arguments: one for each parameter of the whole program; where several devices run it, all get these. depth: how many
+    instructions before it, from operand to operand, are part of the program; 0 for none, but for the start of an
+    operation that it ends. iteration: which run of the computation that it is in, counted from 0 over the whole
+    program: of a loop's body the iteration. device: of a program of several devices the one whose values the part has,
+    which is a program of one device then; by default the part is a program of all devices, each with its own values.
+    seed, custom_calls: as :func:`xlakit.compile` has them.
 
-    The program runs on the interpreter. Raises ArgumentError where there is no such instruction, or where it does not
-    run so often; UnsupportedError for a program of several devices; and what running the program raises.
+    The program runs on the interpreter. Raises ArgumentError where there is no such instruction or device, where it
+    does not run so often, or where a part for one device exchanges values with others; and what running the program
+    raises.
     """
-    if depth < 0 or iteration < 0:
-        raise ArgumentError(f"depth is {depth}, iteration is {iteration}", hint="give numbers from 0")
-    computation, target = _find(module, name)
-    if isinstance(target.op, (*DONES, AsyncStart, AsyncUpdate)):
-        raise ArgumentError(
-            f"%{target.name} is the start of an operation, of which nothing but the end has a value",
-            hint="name the instruction that ends it; the start comes with it",
-        )
-    inside = _before(target, depth)
-    entry, sources = _cut(computation, inside, target)
-    values = _captured(module, computation, iteration, {*sources, target}, arguments, seed, custom_calls)
-    if target not in values:
-        raise ArgumentError(
-            f"%{target.name} does not run: nothing that the program gives needs it",
-            hint="name an instruction that the root of its computation needs",
-        )
-    return _extraction(module, entry, [values[i] for i in sources], values[target])
+    run = _Run(_all_given(module, arguments), iteration, device, seed, custom_calls)
+    return _extract_instruction(module, name, depth, run)
 
 
 @converting
@@ -93,6 +97,7 @@ def extract_computation(
     name: str,
     *arguments: object,
     iteration: int = 0,
+    device: int | None = None,
     seed: int = 0,
     custom_calls: dict[str, object] | None = None,
 ) -> Extraction:
@@ -101,19 +106,9 @@ def extract_computation(
     name: of the computation, or of a loop (a ``while`` instruction), which stands for its body; ``%`` may stand before
     it. iteration: which run of it, counted from 0 over the whole program. Otherwise as :func:`extract_instruction`.
     """
-    if iteration < 0:
-        raise ArgumentError(f"iteration is {iteration}", hint="count from 0")
-    computation = _computation(module, name)
-    wanted = {*computation.parameters, computation.root}
-    values = _captured(module, computation, iteration, wanted, arguments, seed, custom_calls)
-    if computation.root not in values:
-        raise ArgumentError(
-            f"%{computation.name} gives back a parameter and computes nothing",
-            hint="extract the instruction that calls it",
-        )
-    # What no instruction reads has no effect on the result.
-    given = [values[p] if p in values else _unread(p) for p in computation.parameters]
-    return _extraction(module, computation, given, values[computation.root])
+    return _extract_computation(
+        module, name, _Run(_all_given(module, arguments), iteration, device, seed, custom_calls)
+    )
 
 
 def extract_file(
@@ -124,19 +119,80 @@ def extract_file(
     computation: str | None,
     depth: int,
     iteration: int,
+    device: int | None,
     input_path: str | None,
     seed: int,
 ) -> Extraction:
     """``xlakit extract``: write a part of a program into a folder."""
     devices, values = given_values(on_devices(module), input_path, seed)
-    if devices.count > 1:
-        raise _of_several(devices.module)
+    run = _Run(devices.arguments(values), iteration, device, seed, None)
     if instruction is not None:
-        made = extract_instruction(devices.module, instruction, *values, depth=depth, iteration=iteration, seed=seed)
+        made = _extract_instruction(devices.module, instruction, depth, run)
     else:
-        made = extract_computation(devices.module, computation or "", *values, iteration=iteration, seed=seed)
+        made = _extract_computation(devices.module, computation or "", run)
     write_dump(output, made.module, made.arrays, seed)
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run of a program: what each device is given, and which values of it are looked at."""
+
+    arguments: Sequence[Sequence[object]]
+    iteration: int
+    device: int | None
+    seed: int
+    custom_calls: dict[str, object] | None
+
+    def __post_init__(self) -> None:
+        if self.iteration < 0:
+            raise ArgumentError(f"iteration is {self.iteration}", hint="count from 0")
+        if self.device is not None and not 0 <= self.device < len(self.arguments):
+            raise ArgumentError(
+                f"there is no device {self.device}: {len(self.arguments)} run the program", hint="count from 0"
+            )
+
+    @property
+    def devices(self) -> Sequence[int]:
+        """The devices whose values the part has."""
+        return range(len(self.arguments)) if self.device is None else (self.device,)
+
+
+def _all_given(module: HloModule, arguments: Sequence[object]) -> list[Sequence[object]]:
+    return [arguments] * (module.replica_count * module.num_partitions)
+
+
+def _extract_instruction(module: HloModule, name: str, depth: int, run: _Run) -> Extraction:
+    if depth < 0:
+        raise ArgumentError(f"depth is {depth}", hint="give a number from 0")
+    computation, target = _find(module, name)
+    if isinstance(target.op, (*DONES, AsyncStart, AsyncUpdate)):
+        raise ArgumentError(
+            f"%{target.name} is the start of an operation, of which nothing but the end has a value",
+            hint="name the instruction that ends it; the start comes with it",
+        )
+    entry, sources = _cut(computation, _before(target, depth), target)
+    captured = _captured(module, computation, {*sources, target}, run)
+    if any(target not in values for values in captured):
+        raise ArgumentError(
+            f"%{target.name} does not run: nothing that the program gives needs it",
+            hint="name an instruction that the root of its computation needs",
+        )
+    given = [[values[source] for source in sources] for values in captured]
+    return _extraction(module, entry, given, [values[target] for values in captured], run)
+
+
+def _extract_computation(module: HloModule, name: str, run: _Run) -> Extraction:
+    computation = _computation(module, name)
+    captured = _captured(module, computation, {*computation.parameters, computation.root}, run)
+    if any(computation.root not in values for values in captured):
+        raise ArgumentError(
+            f"%{computation.name} gives back a parameter and computes nothing",
+            hint="extract the instruction that calls it",
+        )
+    # What no instruction reads has no effect on the result.
+    given = [[values[p] if p in values else _unread(p) for p in computation.parameters] for values in captured]
+    return _extraction(module, computation, given, [values[computation.root] for values in captured], run)
 
 
 # -- what is extracted -------------------------------------------------------------------------------
@@ -206,10 +262,29 @@ def _cut(
     return Computation(computation.name, tuple(new.values()), new[target]), sources
 
 
-def _extraction(module: HloModule, entry: Computation, arguments: Sequence[Any], result: Any) -> Extraction:
+def _extraction(
+    module: HloModule, entry: Computation, given: Sequence[Sequence[Any]], results: Sequence[Any], run: _Run
+) -> Extraction:
     made = with_entry(module.replace(name=f"{module.name}.{entry.root.name}"), entry)
+    if len(run.arguments) > 1:
+        made = _of_parts(made, run.device)
     made.verify()
-    return Extraction(made, tuple(arguments), result)
+    return Extraction(made, tuple(map(tuple, given)), tuple(results))
+
+
+def _of_parts(module: HloModule, device: int | None) -> HloModule:
+    """A part of the program of one partition without shardings, which say how whole arrays were split."""
+    bare = without_shardings(module)
+    if device is None:
+        return bare
+    for computation in bare.computations:
+        for instruction in computation.instructions:
+            if isinstance(instruction.op, _AMONG_DEVICES):
+                raise ArgumentError(
+                    f"%{instruction.name} ({instruction.opcode}) has no meaning on one device",
+                    hint="extract the part for all devices: leave --device out (in Python: device=None)",
+                )
+    return bare.replace(replica_count=1, num_partitions=1)
 
 
 def _unread(parameter: Instruction) -> Any:
@@ -221,31 +296,21 @@ def _unread(parameter: Instruction) -> Any:
 
 
 def _captured(
-    module: HloModule,
-    computation: Computation,
-    iteration: int,
-    wanted: Collection[Instruction],
-    arguments: Sequence[object],
-    seed: int,
-    custom_calls: dict[str, object] | None,
-) -> dict[Instruction, Any]:
-    """What some instructions of a computation were in one of its runs."""
-    if module.replica_count * module.num_partitions > 1:
-        raise _of_several(module)
-    observer = _Capture(computation, iteration, frozenset(wanted), is_entry=computation is module.entry)
-    executable = compile_module(module, ExecutionOptions(seed=seed, custom_calls=custom_calls))
-    executable.call_observed(lambda _: observer, [arguments])
-    if observer.runs <= iteration:
-        raise ArgumentError(
-            f"%{computation.name} has no run {iteration}: it runs {observer.runs} time{'s' * (observer.runs != 1)}",
-            hint="runs are counted from 0; what reduces, maps or sorts is applied to whole arrays and has none",
-        )
-    return observer.values
-
-
-def _of_several(module: HloModule) -> UnsupportedError:
-    count = module.replica_count * module.num_partitions
-    return UnsupportedError(f"{module.name} runs on {count} devices", hint="extract from a program of one device")
+    module: HloModule, computation: Computation, wanted: Collection[Instruction], run: _Run
+) -> list[dict[Instruction, Any]]:
+    """What some instructions of a computation were in one of its runs, on each device that is looked at."""
+    is_entry = computation is module.entry
+    observers = [_Capture(computation, run.iteration, frozenset(wanted), is_entry=is_entry) for _ in run.arguments]
+    executable = compile_module(module, ExecutionOptions(seed=run.seed, custom_calls=run.custom_calls))
+    executable.call_observed(observers.__getitem__, run.arguments)
+    for device in run.devices:
+        runs, where = observers[device].runs, f" on device {device}" if len(observers) > 1 else ""
+        if runs <= run.iteration:
+            raise ArgumentError(
+                f"%{computation.name} has no run {run.iteration}{where}: it runs {runs} time{'s' * (runs != 1)}",
+                hint="runs are counted from 0; what reduces, maps or sorts is applied to whole arrays and has none",
+            )
+    return [observers[device].values for device in run.devices]
 
 
 @dataclass(slots=True)
