@@ -105,6 +105,13 @@ class Config:
             raise self.error(key, "true or false")
         return found
 
+    def text(self, key: str) -> str:
+        """A text, by default empty."""
+        found = self._fields.get(key, "")
+        if not isinstance(found, str):
+            raise self.error(key, "a text")
+        return found
+
     def choice(self, key: str, known: Sequence[str]) -> str:
         """One of some names, by default the first. Raises UnsupportedError for others."""
         return self._known(key, self._fields.get(key, known[0]), known)

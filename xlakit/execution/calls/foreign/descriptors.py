@@ -29,6 +29,8 @@ def config_of(text: str, routine: str) -> Config:
 
     Raises ShapeError for a descriptor that is too short, or has a number that there is not.
     """
+    if routine == "rnn":
+        return Config({"opaque": text})
     names = _FIELDS.get(routine, "").split()
     data = text.encode("utf-8", "surrogateescape")
     letters = data[4 * len(names) :].decode("latin-1")

@@ -152,6 +152,18 @@ def foreign_calls() -> dict[str, ForeignCall]:
         "ProductOfElementaryHouseholderReflectors": ForeignCall("qr", "factorizations", "householder_product"),
         "Qr": ForeignCall("qr", "factorizations", "qr"),
         "__cub$DeviceRadixSort": ForeignCall("sort", "sorts", "radix_sort"),
+        **_jax_calls(),
+        "X64Combine": ForeignCall("x64", "x64", "combined"),
+        "X64SplitHigh": ForeignCall("x64", "x64", "high"),
+        "X64SplitLow": ForeignCall("x64", "x64", "low"),
+        "__onednn$matmul": ForeignCall("onednn_matmul_config", "onednn", "matmul"),
+        "__onednn$softmax": ForeignCall("onednn_softmax_config", "onednn", "softmax"),
+    }
+
+
+def _jax_calls() -> dict[str, ForeignCall]:
+    """Those of JAX's programs for GPUs."""
+    return {
         **{
             f"{library}solver_{name}_ffi": ForeignCall(_FFI, "solvers", build)
             for library in ("cu", "hip")
@@ -168,15 +180,16 @@ def foreign_calls() -> dict[str, ForeignCall]:
             for section, table in ((_FFI, _KERNELS), (_DESCRIPTOR, _PLAIN))
             for name, build in table.items()
         },
+        **{
+            f"{library}dnn_rnn{side}{suffix}": ForeignCall(section, "rnn", build)
+            for library in ("cu", "hip")
+            for side, build in (("", "forward"), ("_bwd", "backward"))
+            for suffix, section in (("", f"{_DESCRIPTOR}rnn"), ("_ffi", _FFI))
+        },
         "cuda_lu_pivots_to_permutation": ForeignCall(_DESCRIPTOR, "solvers", "permutation"),
         **{
             f"{library}_threefry2x32{suffix}": ForeignCall(section, "random", "threefry2x32")
             for library in ("cu", "hip")
             for suffix, section in (("", _DESCRIPTOR), ("_ffi", _FFI))
         },
-        "X64Combine": ForeignCall("x64", "x64", "combined"),
-        "X64SplitHigh": ForeignCall("x64", "x64", "high"),
-        "X64SplitLow": ForeignCall("x64", "x64", "low"),
-        "__onednn$matmul": ForeignCall("onednn_matmul_config", "onednn", "matmul"),
-        "__onednn$softmax": ForeignCall("onednn_softmax_config", "onednn", "softmax"),
     }
