@@ -113,6 +113,7 @@ def scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padde
     outside = _outside(starts, counts, arrays, extents, make, all_dimensions=is_split)
     if is_split:
         starts, outside = _split(starts, outside, update_dims, spanned, make)
+        # Of whole windows that are padding, it is known already.
         valid_updates = make.valid(update_dims, {d: size for d, size in update_sizes.items() if d >= len(batch)})
         if valid_updates is not None:
             outside = make.apply("or", outside, make.apply("not", valid_updates))
@@ -178,7 +179,7 @@ def _outside(
         total = make.apply("not", valid)
     bounds = arrays[0].shape.dimensions
     for d, extent in extents.items():
-        if all_dimensions or d in sizes or not isinstance(extent, int):
+        if all_dimensions or d in sizes:
             start = make.reshape(_component(starts, d, make), batch_sizes)
             last_start = make.instruction(make.minus(sizes.get(d, bounds[d]), extent))
             beyond = make.compare(start, make.broadcast(last_start, batch_sizes), "GT")

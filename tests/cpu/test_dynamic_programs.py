@@ -1,0 +1,137 @@
+"""Operations on dynamic dimensions in forms that builders do not write: index vectors along any dimension, batches of
+them, scalars as operands; in compiled code and on the interpreter, at every size."""
+
+import itertools
+
+import numpy as np
+import pytest
+from evaluating import same
+
+import xlakit as xla
+from xlakit.cpu import dynamic_arrays
+
+SUM = "sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }"
+
+
+@pytest.fixture(autouse=True)
+def rubbish(monkeypatch):
+    """Whatever lies around an argument must not matter; of indices it is one that is inside."""
+
+    def padded(array, bounds):
+        full = np.full(bounds.dimensions, np.nan if bounds.element_type.is_floating else 1).astype(array.dtype)
+        full[tuple(slice(0, n) for n in array.shape)] = array
+        return full
+
+    monkeypatch.setattr(dynamic_arrays, "_at_bounds", padded)
+
+
+def agree(body, *arguments):
+    module = xla.HloModule.from_text(f"HloModule m\n{SUM}\nENTRY e {{\n{body}\n}}")
+    expected = xla.compile(module, backend="interpreter")(*arguments)
+    same(xla.compile(module, backend="cpu", cache=False)(*arguments), expected)
+
+
+def table(*sizes):
+    return np.arange(np.prod(sizes), dtype=np.float32).reshape(sizes) + 1
+
+
+def indices(*sizes):
+    """Some of them outside, at both ends."""
+    return np.random.default_rng(sum(sizes)).integers(-2, 7, sizes).astype(np.int32)
+
+
+ONE_EACH = "offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={0,1}, slice_sizes={1,1}"
+INTO_EACH = "update_window_dims={}, inserted_window_dims={0,1}, scatter_dims_to_operand_dims={0,1}, to_apply=sum"
+
+
+@pytest.mark.parametrize(("vectors", "along"), [("2,<=4", 0), ("<=4,2", 1)])
+def test_index_vectors_lie_along_any_dimension(vectors, along):
+    text = f"""x = f32[<=5,3] parameter(0)
+    i = s32[{vectors}] parameter(1)
+    g = f32[<=4] gather(x, i), {ONE_EACH}, index_vector_dim={along}
+    s = f32[<=5,3] scatter(x, i, g), {INTO_EACH}, index_vector_dim={along}
+    ROOT r = (f32[<=4], f32[<=5,3]) tuple(g, s)"""
+    for rows, count in itertools.product((1, 3, 5), (0, 2, 4)):
+        agree(text, table(rows, 3), indices(count, 2).swapaxes(0, 1 - along))
+
+
+def test_batches_of_a_gather_and_a_scatter_are_those_of_the_operand():
+    text = """x = f32[<=5,3,2] parameter(0)
+    i = s32[<=5,4] parameter(1)
+    g = f32[<=5,4,2] gather(x, i), offset_dims={2}, collapsed_slice_dims={1}, start_index_map={1},
+        operand_batching_dims={0}, start_indices_batching_dims={0}, index_vector_dim=2, slice_sizes={1,1,2}
+    s = f32[<=5,3,2] scatter(x, i, g), update_window_dims={2}, inserted_window_dims={1}, to_apply=sum,
+        scatter_dims_to_operand_dims={1}, input_batching_dims={0}, scatter_indices_batching_dims={0}, index_vector_dim=2
+    ROOT r = (f32[<=5,4,2], f32[<=5,3,2]) tuple(g, s)"""
+    for rows in (0, 1, 3, 5):
+        agree(text, table(rows, 3, 2), indices(rows, 4))
+
+
+def test_a_scatter_into_a_scalar_adds_the_updates_that_there_are():
+    text = """x = f32[] parameter(0)
+    i = s32[<=4,0] parameter(1)
+    u = f32[<=4] parameter(2)
+    ROOT s = f32[] scatter(x, i, u), update_window_dims={}, inserted_window_dims={}, scatter_dims_to_operand_dims={},
+        index_vector_dim=1, to_apply=sum"""
+    for count in (0, 1, 4):
+        agree(text, np.float32(7), np.zeros((count, 0), np.int32), table(count))
+
+
+@pytest.mark.parametrize("kind", ["s32", "s64", "u32", "s8"])
+def test_starts_may_be_one_vector_of_any_integers(kind):
+    text = f"""x = f32[<=5,3] parameter(0)
+    u = f32[<=2,2] parameter(1)
+    i = {kind}[2] parameter(2)
+    d = f32[2,2] dynamic-slice(x, i), dynamic_slice_sizes={{2,2}}
+    p = f32[<=5,3] dynamic-update-slice(x, u, i)
+    ROOT r = (f32[2,2], f32[<=5,3]) tuple(d, p)"""
+    type = xla.PrimitiveType[kind.upper()].dtype
+    ends = np.iinfo(type)
+    for rows, start in itertools.product((2, 3, 5), (ends.min, 0, 2, ends.max)):
+        for new in (0, 1, 2):
+            agree(text, table(rows, 3), -table(new, 2), np.array([start, 1], type))
+
+
+def test_windows_of_updates_that_are_not_full_stay_inside():
+    text = """x = f32[9] parameter(0)
+    i = s64[3,1] parameter(1)
+    u = f32[3,<=5] parameter(2)
+    ROOT s = f32[9] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={}, to_apply=sum,
+        scatter_dims_to_operand_dims={0}, index_vector_dim=1"""
+    for size in (0, 1, 3, 5):
+        agree(text, table(9), np.array([[6], [1 << 62], [-1]]), table(3, size))
+
+
+@pytest.mark.parametrize("size", [-1, 5])
+def test_a_known_size_beyond_the_bound_is_an_error(size):
+    module = xla.HloModule.from_text(f"""HloModule m
+ENTRY e {{
+  x = f32[4] parameter(0)
+  n = s32[] constant({size})
+  ROOT r = f32[<=4] set-dimension-size(x, n), dimensions={{0}}
+}}""")
+    for backend in ("interpreter", "cpu"):
+        with pytest.raises(xla.XlakitError, match="set-dimension-size"):
+            xla.compile(module, backend=backend, cache=False)(table(4))
+
+
+def test_static_arrays_with_sizes_become_dynamic_ones():
+    text = """x = f32[5,3] parameter(0)
+    n = s32[] parameter(1)
+    three = s32[] constant(3)
+    d = f32[<=5,3] custom-call(x, n, three), custom_call_target="SliceToDynamic"
+    zero = f32[] constant(0)
+    ROOT r = f32[3] reduce(d, zero), dimensions={0}, to_apply=sum"""
+    for size in (0, 2, 5):
+        agree(text, table(5, 3), np.int32(size))
+
+
+def test_a_literal_may_hold_fewer_elements_than_its_bounds():
+    text = """c = f32[<=5,<=3] constant({{1, 2}, {3, 4}})
+    i = s32[] parameter(0)
+    r = f32[<=5,<=3] reverse(c), dimensions={0,1}
+    zero = f32[] constant(0)
+    s = f32[] reduce(c, zero), dimensions={0,1}, to_apply=sum
+    n = s32[] get-dimension-size(c), dimensions={1}
+    ROOT t = (f32[<=5,<=3], f32[], s32[]) tuple(r, s, n)"""
+    agree(text, np.int32(0))
