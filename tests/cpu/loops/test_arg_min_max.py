@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from cpu.agreeing import agree, numbers
-from evaluating import shape
+from evaluating import build, shape
 
 import xlakit as xla
 import xlakit.cpu.loops.nests.arg_min_max
@@ -105,6 +105,19 @@ def test_long_rows_are_looked_at_in_parts(kind, sizes):
     with compiling(knobs=knobs):
         agree(both, compared)
         agree(both, with_nan)
+
+
+def test_positions_may_need_more_than_32_bits(monkeypatch):
+    # Nothing of the array is in memory, but all of it would be counted.
+    monkeypatch.setenv("XLAKIT_MEMORY_LIMIT", str(1 << 40))
+    size, wanted = (1 << 32) + (1 << 14), (1 << 32) + 77
+
+    def program(one):
+        x = xla.not_(xla.xor(xla.iota(one.builder, shape(xla.S64, size), 0), one))
+        return place(x, 0, xla.gt, -(1 << 63), xla.S64)[1]
+
+    compiled = xla.compile(build(program, shape(xla.S64)), backend="cpu", cache=False)
+    assert compiled(np.int64(wanted)) == wanted
 
 
 def test_which_reducers_are_arg_min_max():

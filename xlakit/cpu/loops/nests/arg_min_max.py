@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.llvm import I8, I64, Function, Module, Value
+from xlakit.cpu.llvm import I8, I32, I64, Function, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import TASK_NANOSECONDS, Kernel, Phase, Split, nest, store_all, task_function
 from xlakit.cpu.loops.emit.lanes import lanes_of, reduce_iterations
@@ -86,7 +86,7 @@ class _Plan:
     @property
     def lanes(self) -> int:
         """How many lanes the vectors of the loops over a row have; 1 where LLVM is to make them."""
-        if self.kind is PrimitiveType.PRED or self.row.extent > _NO_POSITION:
+        if self.kind is PrimitiveType.PRED:
             return 1
         return lanes_of(self.row, [self.element], (), [self.best, self.first])
 
@@ -223,20 +223,22 @@ def _best_of_block(emitter: Emitter, plan: _Plan, begin: Value, end: Value, star
 def _first(emitter: Emitter, plan: _Plan, begin: Value, end: Value, best: Value) -> Value:
     """The first position of the best element, which is not far behind ``begin``."""
     fn = emitter.fn
+    # Counted from there on, in 32 bits; a row may have more elements than they count.
+    origin = begin.cast("trunc", I32)
 
     def position() -> Value:
-        element, own, wanted = as_real(emitter.lane_values(plan.element)), best, fn.i32(_NO_POSITION)
+        element, own, wanted, start = as_real(emitter.lane_values(plan.element)), best, fn.i32(_NO_POSITION), origin
         if emitter.width > 1:
-            own, wanted = (fn.splat(v, emitter.width) for v in (own, wanted))
+            own, wanted, start = (fn.splat(v, emitter.width) for v in (own, wanted, start))
         found = element.eq(own)
         if plan.kind.is_floating:
             # Where the best is a number, the block has no NaN; where it is none, nothing is equal to it.
             found = found | element.is_nan()
         place = as_real(emitter.lane_values(plan.first.inputs[0]))
-        return fn.select(found, place, wanted)
+        return fn.select(found, place - start, wanted)
 
     nowhere = fn.i32(_NO_POSITION)
-    return _reduced(emitter, plan, plan.first, (begin, end), nowhere, position).cast("zext", I64)
+    return _reduced(emitter, plan, plan.first, (begin, end), nowhere, position).cast("zext", I64) + begin
 
 
 def _reduced(
