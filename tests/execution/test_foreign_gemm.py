@@ -95,6 +95,34 @@ def test_c_and_bias_and_function_together():
     check(text, [a, b, c, bias], wanted, "f32")
 
 
+def test_products_of_groups_of_rows():
+    product = config()["gemm_backend_config"]
+    ragged = {
+        "dot_dimension_numbers": {"lhs_contracting_dimensions": ["1"], "rhs_contracting_dimensions": ["1"]},
+        "lhs_ragged_dimensions": ["0"],
+        "rhs_group_dimensions": ["0"],
+    }
+    grouped = {"gemm_backend_config": {**product, "alpha_real": 2}, "ragged_dot_dimension_numbers": ragged}
+    text = program(
+        ["f32[6,3]", "f32[2,3,4]", "s32[2]"],
+        "(f32[6,4], s8[64])",
+        "__cublas$lt$groupedMatmul",
+        {"grouped_gemm_backend_config": grouped},
+    )
+    a, b = drawn((6, 3), "f32", 0), drawn((2, 3, 4), "f32", 1)
+    wanted = 2 * np.concatenate([wide(a)[:2] @ wide(b)[0], wide(a)[2:] @ wide(b)[1]])
+    check(text, [a, b, np.array([2, 4], np.int32)], wanted, "f32")
+    product["epilogue"] = "RELU"
+    refused = program(
+        ["f32[6,3]", "f32[2,3,4]", "s32[2]"],
+        "(f32[6,4], s8[64])",
+        "__cublas$lt$groupedMatmul",
+        {"grouped_gemm_backend_config": {**grouped, "gemm_backend_config": product}},
+    )
+    with pytest.raises(UnsupportedError, match="'RELU', which has no meaning here"):
+        xlakit.compile(xlakit.HloModule.from_text(refused))
+
+
 def test_it_is_the_dot_of_the_program_before_optimization():
     plain = """HloModule m
 ENTRY e {

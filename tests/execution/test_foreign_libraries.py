@@ -126,6 +126,20 @@ def test_what_breaks_a_rule(fields, operands, error, rule):
     assert "custom-call 'call'" in str(caught.value)
 
 
+@FLOATS
+def test_layer_normalization(kind):
+    x, scale, shift = (drawn(s, kind, i) for i, s in enumerate([(3, 4, 5), (5,), (5,)]))
+    (epsilon,) = struct.unpack("<i", struct.pack("<f", 0.25))
+    config = {"onednn_layer_norm_config": {"rescale": "SCALE_AND_SHIFT", "epsilon_typecast": epsilon}}
+    centered = wide(x) - wide(x).mean(-1, keepdims=True)
+    wanted = centered / np.sqrt((centered**2).mean(-1, keepdims=True) + 0.25) * wide(scale) + wide(shift)
+    text = program([f"{kind}[3,4,5]", f"{kind}[5]", f"{kind}[5]"], f"{kind}[3,4,5]", "__onednn$layernorm", config)
+    check(text, [x, scale, shift], wanted, kind)
+    wrong = text.replace(f"p2 = {kind}[5]", f"p2 = {kind}[4]")
+    with pytest.raises(ShapeError, match=r"the scale .* and the shift .* do not fit"):
+        xlakit.compile(xlakit.HloModule.from_text(wrong))
+
+
 def test_softmax_of_a_dimension_that_is_not_there():
     text = program(["f32[3,4]"], "f32[3,4]", "__onednn$softmax", {"onednn_softmax_config": {"softmax_axis": 2}})
     with pytest.raises(ShapeError, match="softmax_axis 2, it must be a dimension of"):

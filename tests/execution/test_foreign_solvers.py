@@ -292,6 +292,23 @@ def test_radix_sort():
         np.testing.assert_array_equal(found, [wanted])
 
 
+def test_radix_sort_of_the_typed_ffi():
+    keys, values = np.int32([[3, 1, 2], [5, 4, 6]]), np.arange(6, dtype=np.float32).reshape(2, 3)
+    results = "(s32[2,3], f32[2,3], u8[1])"
+    config = "{descending = true, batch_size = 2 : i64}"
+    sorted_keys, found, _ = called("xla.gpu.ext.cub_sort_pairs", results, [keys, values], config)
+    np.testing.assert_array_equal(sorted_keys, [[3, 2, 1], [6, 5, 4]])
+    np.testing.assert_array_equal(found, [[0, 2, 1], [5, 3, 4]])
+    (only, _) = called("xla.gpu.ext.cub_sort_keys", "(s32[2,3], u8[1])", [keys], "{descending = false}")
+    np.testing.assert_array_equal(only, np.sort(keys))
+    with pytest.raises(ShapeError, match="batch_size 3, the keys are"):
+        called("xla.gpu.ext.cub_sort_keys", "(s32[2,3], u8[1])", [keys], "{batch_size = 3 : i64}")
+
+
+def test_memory_that_is_taken_is_zero():
+    np.testing.assert_array_equal(called("AllocateBuffer", "s32[3]", []), [[0, 0, 0]])
+
+
 SELECTION = """HloModule m
 gt { a = f32[] parameter(0) b = f32[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3)
   ROOT r = pred[] compare(a, b), direction=GT }

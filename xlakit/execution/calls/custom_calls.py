@@ -225,6 +225,11 @@ def _nothing(context: Evaluation, *operands: Value) -> Value:
     return ()
 
 
+def _zeros(context: Evaluation, *operands: Value) -> Value:
+    """Zeros for memory that the program takes and fills later."""
+    return np.zeros(context.shape.dimensions, context.shape.element_type.dtype)
+
+
 def _same_on_one_partition(context: Evaluation, *operands: Value) -> Value:
     """The operand, where a whole array and its one shard are the same."""
     shapes = [o.shape for o in context.instruction.operands]
@@ -274,6 +279,7 @@ _BUILT_IN: dict[str, Target] = {
     "TopK": _top_k,
     "__gpu$TopK": _top_k,
     **dict.fromkeys(TARGETS, perturbed_solution),
+    "AllocateBuffer": _zeros,
     "control_dep": _nothing,
     "xla.sdy.ShardingGroup": _nothing,
     **dict.fromkeys(

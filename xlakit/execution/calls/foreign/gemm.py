@@ -11,11 +11,13 @@ from xlakit.execution.calls.foreign.activations import Activation, gelu_tanh, ne
 from xlakit.execution.calls.foreign.config import Config
 from xlakit.execution.calls.foreign.meaning import Foreign
 from xlakit.ops.dot import DotDimensionNumbers, dot_general
+from xlakit.ops.dot_variants import RaggedDotDimensionNumbers, ragged_dot
 from xlakit.ops.elementwise.binary import add, mul
 from xlakit.ops.elementwise.convert import convert_element_type
 from xlakit.ops.handle import XlaOp
 from xlakit.ops.movement import broadcast_in_dim, reshape, slice_in_dim
 
+_GEMM: Final = "gemm_backend_config"
 # What follows the product: whether a bias is added, and the function then.
 _EPILOGUES: Final[dict[str, tuple[bool, Activation | None]]] = {
     "DEFAULT": (False, None),
@@ -52,6 +54,20 @@ def gemm(foreign: Foreign) -> XlaOp:
         need_floats(foreign, "the epilogue", value)
         value = activation(foreign, value)
     return foreign.finished(value)
+
+
+def grouped_gemm(foreign: Foreign) -> XlaOp:
+    """The products of groups of rows, by ``ragged_dot_dimension_numbers``; the third operand has the groups' sizes."""
+    product = foreign.config.section(_GEMM)
+    product.refuse("damax_output", "grad_x", "grad_y", "beta", "alpha_imag")
+    product.choice("epilogue", ("DEFAULT",))
+    ragged = foreign.config.section("ragged_dot_dimension_numbers")
+    lhs, rhs, sizes = foreign.need_operands(["lhs", "rhs", "group_sizes"])
+    numbers = RaggedDotDimensionNumbers(
+        _numbers(ragged), ragged.integers("lhs_ragged_dimensions"), ragged.integers("rhs_group_dimensions")
+    )
+    value = ragged_dot(lhs, rhs, sizes, numbers, preferred_element_type=foreign.sum_type())
+    return foreign.finished(_scaled(foreign, "alpha_real", complex(product.number("alpha_real")), value))
 
 
 def eight_bit_gemm(foreign: Foreign) -> XlaOp:

@@ -1,4 +1,4 @@
-"""Products and softmax of oneDNN, in programs of XLA's CPU backend."""
+"""Products, softmax and layer normalization of oneDNN, in programs of XLA's CPU backend."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from xlakit.ops.data import constant
 from xlakit.ops.dot import DotDimensionNumbers, dot_general
 from xlakit.ops.elementwise.binary import add, max, mul, sub
 from xlakit.ops.elementwise.convert import convert_element_type
-from xlakit.ops.elementwise.elementary import exp
+from xlakit.ops.elementwise.elementary import exp, rsqrt
 from xlakit.ops.handle import XlaOp
 from xlakit.ops.movement import broadcast_in_dim, transpose
 from xlakit.ops.reduction import reduce
@@ -93,17 +93,49 @@ def softmax(foreign: Foreign) -> XlaOp:
     return foreign.finished(powers / broadcast_in_dim(total, sizes, kept))
 
 
+def layer_norm(foreign: Foreign) -> XlaOp:
+    """The last dimension normalized, times the scale, plus the shift."""
+    foreign.config.choice("rescale", ("UNDEFINED", "SCALE_AND_SHIFT"))
+    foreign.config.section("fusions").refuse("ops")
+    kind = foreign.sum_type()
+    x, scale, shift = (convert_element_type(o, kind) for o in foreign.need_operands(["x", "scale", "shift"]))
+    sizes, last = x.shape.dimensions, x.shape.rank - 1
+    if last < 0 or not scale.shape.dimensions == shift.shape.dimensions == sizes[-1:]:
+        raise ShapeError(
+            f"the scale {scale.shape} and the shift {shift.shape} do not fit {x.shape}",
+            hint="both have the size of its last dimension",
+        )
+    zero = constant(foreign.builder, 0, kind)
+
+    def mean(array: XlaOp) -> XlaOp:
+        total = reduce(array, zero, add, [last])
+        return total / foreign.scalar(sizes[last], total)
+
+    centered = sub(x, broadcast_in_dim(mean(x), sizes, range(last)))
+    variance = mean(mul(centered, centered))
+    factor = rsqrt(add(variance, foreign.scalar(_bits(foreign.config, "epsilon_typecast"), variance)))
+    normal = mul(centered, broadcast_in_dim(factor, sizes, range(last)))
+    return foreign.finished(
+        add(mul(normal, broadcast_in_dim(scale, sizes, [last])), broadcast_in_dim(shift, sizes, [last]))
+    )
+
+
 def _function(name: str, config: Config) -> Activation:
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
-    # The bits of a float, written as an integer.
-    bits = config.section("fusions").integer("alpha_typecast")
-    if not -(1 << 31) <= bits < 1 << 31:
-        raise config.section("fusions").error("alpha_typecast", "the bits of an f32 as an s32")
-    (alpha,) = struct.unpack("<f", struct.pack("<i", bits))
+    alpha = _bits(config.section("fusions"), "alpha_typecast")
     if name == "ELU":
         return elu(alpha)
     return lambda foreign, x: mul(foreign.scalar(alpha, x), x)
+
+
+def _bits(config: Config, key: str) -> float:
+    """A float whose bits are written as an integer."""
+    bits = config.integer(key)
+    if not -(1 << 31) <= bits < 1 << 31:
+        raise config.error(key, "the bits of an f32 as an s32")
+    (number,) = struct.unpack("<f", struct.pack("<i", bits))
+    return number
 
 
 def _order(config: Config, key: str, rank: int) -> tuple[int, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from xlakit.errors import ShapeError
 from xlakit.execution.calls.foreign.meaning import Foreign
 from xlakit.ops.data import constant, get_tuple_element
@@ -17,6 +19,13 @@ def radix_sort(foreign: Foreign) -> XlaOp:
     if len(foreign.operands) not in (1, 2):
         foreign.need_operands(["keys", "values"])
     is_descending = foreign.config.flag("descending")
+    # Of calls of the typed FFI; the others have none.
+    rows, sizes = foreign.config.integer("batch_size", -1), foreign.operands[0].shape.dimensions
+    if rows >= 0 and rows != math.prod(sizes[:-1]):
+        raise ShapeError(
+            f"backend_config has batch_size {rows}, the keys are {foreign.operands[0].shape}",
+            hint="the dimensions before the last are those of the batch",
+        )
 
     def goes_before(first: XlaOp, second: XlaOp, *_: XlaOp) -> XlaOp:
         compared = gt_total_order if is_descending else lt_total_order
