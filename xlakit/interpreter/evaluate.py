@@ -17,6 +17,7 @@ from xlakit.data.shape import Shape, floating_types
 from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ExecutionError, ResourceError, XlakitError
 from xlakit.execution.rendezvous import Group
+from xlakit.ir.def_use import evaluated_instructions
 from xlakit.ir.instruction import Computation, Instruction, located
 from xlakit.ir.operation import Array, Value
 from xlakit.ops.data import Constant, Parameter, literal_value
@@ -61,13 +62,7 @@ def plan_of(program: Program, computation: Computation) -> Plan:
 
 def _make_plan(computation: Computation) -> Plan:
     """Number the values of a computation, without instructions that neither the result nor an effect needs."""
-    live: set[Instruction] = set()
-    for instruction in reversed(computation.instructions):
-        needed = instruction is computation.root or instruction in live or instruction.op.has_side_effect
-        if needed:
-            live.add(instruction)
-            live.update(instruction.operands)
-    order = [i for i in computation.instructions if i in live]
+    order = evaluated_instructions(computation)
     slots = {instruction: slot for slot, instruction in enumerate(order)}
     last_use: dict[int, int] = {}
     for slot, instruction in enumerate(order):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from xlakit.ir.def_use import users_of
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 
 
@@ -39,11 +40,7 @@ class Program:
     @cached_property
     def users(self) -> dict[Instruction, list[Instruction]]:
         """The instructions that use each instruction, each user once."""
-        found: dict[Instruction, list[Instruction]] = {}
-        for _, instruction in self.instructions():
-            for operand in dict.fromkeys(instruction.operands):
-                found.setdefault(operand, []).append(instruction)
-        return found
+        return users_of(instruction for _, instruction in self.instructions())
 
     @cached_property
     def callers(self) -> dict[Computation, list[Instruction]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
+from xlakit.ir.def_use import use_counts
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
@@ -29,8 +28,7 @@ def async_pairs(computation: Computation) -> dict[Instruction, Instruction]:
     """The done of each start, where both are here and no other instruction has what the start gives."""
     if not any(type(i.op) in STARTS for i in computation.instructions):
         return {}
-    users: Counter[Instruction] = Counter(o for i in computation.instructions for o in i.operands)
-    users[computation.root] += 1
+    uses = use_counts(computation.instructions, computation.root)
     found: dict[Instruction, Instruction] = {}
     for done in computation.instructions:
         wanted = STARTS.get(type(done.op))
@@ -39,7 +37,7 @@ def async_pairs(computation: Computation) -> dict[Instruction, Instruction]:
         chain = [done.operands[0]]
         while isinstance(chain[-1].op, AsyncUpdate) and len(chain[-1].operands) == 1:
             chain.append(chain[-1].operands[0])
-        if isinstance(chain[-1].op, wanted) and all(users[link] == 1 for link in chain):
+        if isinstance(chain[-1].op, wanted) and all(uses[link] == 1 for link in chain):
             found[chain[-1]] = done
     return found
 

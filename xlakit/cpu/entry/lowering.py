@@ -11,6 +11,7 @@ from xlakit.cpu.kernels.library import KernelLibrary
 from xlakit.cpu.loops.emit.kernel import Kernel
 from xlakit.data.literal import Literal
 from xlakit.errors import UnsupportedError, XlakitError
+from xlakit.ir.def_use import evaluated_instructions
 from xlakit.ir.instruction import Computation, HloModule, Instruction, located
 from xlakit.ir.operation import Array
 from xlakit.memory.dataflow import Dataflow
@@ -66,11 +67,8 @@ class Lowering:
 
     def _computation(self, computation: Computation, arguments: Sequence[Tree], steps: list[Step]) -> Tree:
         values: dict[Instruction, Tree] = {}
-        live = _live(computation)
         self._collectives.enter(async_pairs(computation))
-        for instruction in computation.instructions:
-            if instruction not in live:
-                continue
+        for instruction in evaluated_instructions(computation):
             try:
                 values[instruction] = self._instruction(instruction, values, arguments, steps)
             except XlakitError as error:
@@ -199,13 +197,3 @@ def _arguments(tree: Tree, found: list[HloValue]) -> Tree:
         found.append(HloValue(ValueKind.ARGUMENT, tree.bytes, tree.instruction, tree.index, len(found)))
         return found[-1]
     return None if tree is None else tuple(_arguments(part, found) for part in tree)
-
-
-def _live(computation: Computation) -> set[Instruction]:
-    """The instructions that the result, or an effect, needs."""
-    live: set[Instruction] = set()
-    for instruction in reversed(computation.instructions):
-        if instruction is computation.root or instruction in live or instruction.op.has_side_effect:
-            live.add(instruction)
-            live.update(instruction.operands)
-    return live

@@ -14,6 +14,7 @@ from dataclasses import field
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import WindowDimension
+from xlakit.ir.def_use import users_of
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ir.traits import Forwarding, Transcendental
@@ -285,10 +286,7 @@ def _bytes(instruction: Instruction) -> float:
 def fusion_bytes(fusion: Instruction) -> tuple[list[float], float]:
     """The bytes that a fusion reads of each operand and that it writes; where only slices read, the bytes of those."""
     calls = fusion.op_as(Fusion).calls
-    readers: dict[Instruction, list[Instruction]] = {}
-    for inner in calls.instructions:
-        for operand in dict.fromkeys(inner.operands):
-            readers.setdefault(operand, []).append(inner)
+    readers = users_of(calls.instructions)
     given: list[float] = []
     for parameter in calls.parameters:
         size = size_in_bytes(parameter.shape)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.ir.def_use import use_counts
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, CopyDone, CopyStart
 from xlakit.ops.communication.transfer import Domain
@@ -108,9 +108,8 @@ def _async_chains(
 
     Only the done may use the start, and the operation may have no effects.
     """
-    uses = Counter(o for i in computation.instructions for o in i.operands)
+    uses = use_counts(computation.instructions, computation.root)
     uses.update(ordered)
-    uses[computation.root] += 1
     found: dict[Instruction, list[Instruction]] = {}
     for done in computation.instructions:
         if not isinstance(done.op, (AsyncDone, CopyDone)) or done in ordered:

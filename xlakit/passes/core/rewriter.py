@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 
 from xlakit.data.shape import Shape
 from xlakit.errors import InternalError
+from xlakit.ir.def_use import use_counts
 from xlakit.ir.instruction import Computation, Instruction, infer_shape
 from xlakit.ir.operation import Op
 from xlakit.passes.core.framework import Names, PassContext, inherited, is_fixed, mark_live
@@ -183,8 +184,7 @@ class Rewriter(HloBuilder):
     def uses(self, instruction: Instruction) -> int:
         """How often the computation uses an instruction, at least; the root counts as used once more."""
         if self._uses is None:
-            uses = Counter(o for i in self.computation.instructions for o in i.operands)
-            uses[self.computation.root] += 1
+            uses = use_counts(self.computation.instructions, self.computation.root)
             for old, final in self._canonical.items():
                 if old is not final:
                     uses[final] += uses[old]

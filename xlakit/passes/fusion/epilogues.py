@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from xlakit.data.shape import make_tuple_shape
+from xlakit.ir.def_use import users_of
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.names import unused_name
@@ -143,11 +144,7 @@ class _Fusing:
         # The position of each instruction in the schedule; those of a group have one position.
         self._positions: dict[Instruction, float] = {i: float(n) for n, i in enumerate(computation.instructions)}
         self._groups: dict[Instruction, _Group] = {}
-        self._users: dict[Instruction, list[Instruction]] = {}
-        for instruction in computation.instructions:
-            if instruction in self._live:
-                for operand in dict.fromkeys((*instruction.operands, *instruction.control_predecessors)):
-                    self._users.setdefault(operand, []).append(instruction)
+        self._users = users_of((i for i in computation.instructions if i in self._live), control=True)
 
     def run(self) -> Computation:
         """The computation with fusions."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from xlakit.data.shape import make_tuple_shape
+from xlakit.ir.def_use import users_of
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import Parameter, Tuple
@@ -49,13 +50,9 @@ class _Fusing:
         self._computation = computation
         self._context = context
         self._names = Names(computation, context)
-        self._users: dict[Instruction, list[Instruction]] = {}
         self._live = live_instructions(computation)
         self._order = {instruction: i for i, instruction in enumerate(computation.instructions)}
-        for instruction in computation.instructions:
-            if instruction in self._live:
-                for operand in dict.fromkeys(instruction.operands):
-                    self._users.setdefault(operand, []).append(instruction)
+        self._users = users_of(i for i in computation.instructions if i in self._live)
         self._loops = Loops()
         # The clusters that compute an instruction, and the one of which it is a result.
         self._inside: dict[Instruction, list[Cluster]] = {}

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from xlakit.dataclass import dataclass
+from xlakit.ir.def_use import users_of
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.traits import Elementwise
 from xlakit.ops.convolution import Convolution
@@ -112,10 +113,7 @@ def chain_of(computation: Computation) -> Chain | None:
     body = [i for i in computation.instructions if not isinstance(i.op, Parameter) and (i is not root or i in roots)]
     if any(i not in products and not _may_stand(i) for i in body):
         return None
-    users: dict[Instruction, list[Instruction]] = {}
-    for instruction in computation.instructions:
-        for operand in dict.fromkeys(instruction.operands):
-            users.setdefault(operand, []).append(instruction)
+    users = users_of(computation.instructions)
     first = _link(products[0], users, roots)
     moved = {first.value, *(_link(p, users, roots).value for p in products[1:])}
     if any(isinstance(i.op, Transpose) and i not in moved for i in body):

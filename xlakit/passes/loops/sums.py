@@ -14,6 +14,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
+from xlakit.ir.def_use import use_counts
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import While
 from xlakit.ops.data import GetTupleElement, Tuple
@@ -109,31 +110,31 @@ def _sums(loop: Loop) -> list[_Sum]:
     tested = elements_read(loop.condition, [condition])[condition]
     if -1 in tested or -1 in elements_read(loop.body, [loop.parameter])[loop.parameter]:
         return []
-    users = Counter(o for i in loop.body.instructions for o in (*i.operands, *i.control_predecessors))
+    uses = use_counts(loop.body.instructions, control=True)
     stacks = _Stacks(loop, iterations)
     found: list[_Sum] = []
     for number in range(loop.count):
         if number not in tested:
-            one = _sum(loop, number, users, stacks)
+            one = _sum(loop, number, uses, stacks)
             if one is not None:
                 found.append(one)
     return found
 
 
-def _sum(loop: Loop, number: int, users: Counter[Instruction], stacks: _Stacks) -> _Sum | None:
+def _sum(loop: Loop, number: int, uses: Counter[Instruction], stacks: _Stacks) -> _Sum | None:
     """The sum that an element is, if nothing else in the loop uses it."""
     added = loop.given(number)
-    if added is None or not isinstance(added.op, Add) or is_fixed(added) or users[added] != 1:
+    if added is None or not isinstance(added.op, Add) or is_fixed(added) or uses[added] != 1:
         return None
     if added.shape.element_type not in _KINDS and not added.shape.element_type.is_integral:
         return None
     given, product = added.operands
     if loop.element(given) != number:
         given, product = product, given
-    if loop.element(given) != number or users[given] != 1 or not isinstance(product.op, Dot):
+    if loop.element(given) != number or uses[given] != 1 or not isinstance(product.op, Dot):
         return None
     readers = [i for i in loop.body.instructions if loop.element(i) == number]
-    if len(readers) != 1 or users[product] != 1 or is_fixed(product) or len(product.operands) != 2:
+    if len(readers) != 1 or uses[product] != 1 or is_fixed(product) or len(product.operands) != 2:
         return None
     lhs, rhs = product.operands
     terms = lhs.shape.num_elements * rhs.shape.num_elements

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import Annotations, SliceDimension, WindowDimension
+from xlakit.ir.def_use import use_counts
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Fusion
@@ -83,16 +84,13 @@ class PoolingGradients(ProgramPass):
         if not found:
             return computation
         live = live_instructions(computation)
-        users: dict[Instruction, int] = {computation.root: 1}
-        for instruction in live:
-            for needed in (*instruction.operands, *instruction.control_predecessors):
-                users[needed] = users.get(needed, 0) + 1
+        uses = use_counts(live, computation.root, control=True)
         chosen = {
             i: s
             for i, s in found.items()
             if i in live
             and not any(is_fixed(each) for each in (i, *s.inside))
-            and all(users[each] == 1 for each in s.inside)
+            and all(uses[each] == 1 for each in s.inside)
             and context.spend("padded-selection")
         }
         if not chosen:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import SliceDimension
+from xlakit.ir.def_use import users_of
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, Instruction, post_order
 from xlakit.ops.control import Fusion
@@ -142,12 +143,9 @@ class _Wanted:
 
 def _users(computation: Computation) -> dict[Instruction, list[Instruction]]:
     """The instructions that read each instruction, or wait for it; the result is read by itself."""
-    users: dict[Instruction, list[Instruction]] = {computation.root: [computation.root]}
     live = live_instructions(computation)
-    for instruction in computation.instructions:
-        if instruction in live:
-            for needed in dict.fromkeys((*instruction.operands, *instruction.control_predecessors)):
-                users.setdefault(needed, []).append(instruction)
+    users = users_of((i for i in computation.instructions if i in live), control=True)
+    users.setdefault(computation.root, []).append(computation.root)
     return users
 
 

@@ -7,9 +7,9 @@ of the partitioner are for synchronous operations.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from typing import Final
 
+from xlakit.ir.def_use import use_counts
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ir.traits import Done
@@ -33,7 +33,7 @@ def with_whole_operations(module: HloModule, context: PassContext) -> HloModule:
 
 
 def _changed(computation: Computation, context: PassContext) -> Computation:
-    uses = Counter(o for i in computation.instructions for o in i.operands)
+    uses = use_counts(computation.instructions)
     starts = {
         i.operands[0]: i
         for i in computation.instructions

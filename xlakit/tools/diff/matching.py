@@ -19,6 +19,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from xlakit.data.shape import Shape
+from xlakit.ir.def_use import users_of
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Kind
 from xlakit.ops.data import Constant, Parameter
@@ -120,12 +121,12 @@ class _Pairing:
 
     def add_neighbors(self) -> None:
         """Pair what is left where operands or users are paired."""
-        users = _users(self._second)
+        users = users_of(self._second.instructions)
         rest = [i for i in self._first.instructions if i not in self.found]
-        own_users = _users(self._first)
+        own_users = users_of(self._first.instructions)
         for i in rest:
-            near = [u for o in i.operands if o in self.found for u in users[self.found[o]]]
-            near += [o for u in own_users[i] if u in self.found for o in self.found[u].operands]
+            near = [u for o in i.operands if o in self.found for u in users.get(self.found[o], ())]
+            near += [o for u in own_users.get(i, ()) if u in self.found for o in self.found[u].operands]
             for other in near:
                 alike = other.opcode == i.opcode and _plain(other.shape) == _plain(i.shape)
                 if alike and other not in self._taken:
@@ -147,14 +148,6 @@ class _Pairing:
     def _add(self, i: Instruction, other: Instruction) -> None:
         self.found[i] = other
         self._taken.add(other)
-
-
-def _users(computation: Computation) -> dict[Instruction, list[Instruction]]:
-    found: dict[Instruction, list[Instruction]] = {i: [] for i in computation.instructions}
-    for i in computation.instructions:
-        for operand in dict.fromkeys(i.operands):
-            found[operand].append(i)
-    return found
 
 
 def in_order(positions: Sequence[int]) -> set[int]:
