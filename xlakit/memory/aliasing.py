@@ -33,7 +33,7 @@ from xlakit.memory.steps import (
     Step,
     Values,
     WhileStep,
-    inner,
+    with_loop_depth,
 )
 from xlakit.memory.values import HloValue
 
@@ -73,20 +73,12 @@ def aliases(steps: Sequence[Step], ranges: LiveRanges) -> list[Alias]:
     """The aliases of a program: must-aliases of the innermost loops first, then may-aliases in the order of steps."""
     must: list[Alias] = []
     may: list[Alias] = []
-    for step, depth in _with_depth(steps, 0):
+    for step, depth in with_loop_depth(steps):
         for alias in _of_step(step, ranges, depth):
             if alias.source.bytes == alias.target.bytes:
                 (must if alias.kind.is_must else may).append(alias)
     must.sort(key=lambda alias: -alias.depth)
     return must + may
-
-
-def _with_depth(steps: Sequence[Step], depth: int) -> Iterator[tuple[Step, int]]:
-    """The steps with their loop depth, each after the steps inside of it."""
-    for step in steps:
-        for row in inner(step):
-            yield from _with_depth(row, depth + isinstance(step, WhileStep))
-        yield step, depth
 
 
 def _of_step(step: Step, ranges: LiveRanges, depth: int) -> Iterator[Alias]:

@@ -203,3 +203,11 @@ def walk(steps: Sequence[Step]) -> Iterator[Step]:
         yield step
         for row in inner(step):
             yield from walk(row)
+
+
+def with_loop_depth(steps: Sequence[Step], depth: int = 0) -> Iterator[tuple[Step, int]]:
+    """All steps with the number of loops around each, each after those inside of it."""
+    for step in steps:
+        for row in inner(step):
+            yield from with_loop_depth(row, depth + isinstance(step, WhileStep))
+        yield step, depth

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from xlakit.cpu.llvm import Effort, Module
 from xlakit.cpu.llvm.promises import CONTRACTS, REASSOCIATES
 from xlakit.cpu.loops.emit.kernel import Phase
-from xlakit.memory.steps import ConditionalStep, KernelStep, Step, WhileStep
+from xlakit.memory.steps import KernelStep, Step, with_loop_depth
 from xlakit.options import knob
 
 # Calling a program takes some microseconds. Kernels whose calls cost no more than this in one run, by their estimates,
@@ -61,12 +61,6 @@ def _is_rounded_by_llvm(text: str) -> bool:
 
 def phases_in(steps: Sequence[Step], *, outside: bool = True) -> Iterator[Phase]:
     """The phases of all kernels, at all calls of these; or only those in loops."""
-    for step in steps:
-        if isinstance(step, KernelStep) and outside:
+    for step, depth in with_loop_depth(steps):
+        if isinstance(step, KernelStep) and (outside or depth):
             yield from step.phases
-        elif isinstance(step, WhileStep):
-            yield from phases_in(step.condition)
-            yield from phases_in(step.body)
-        elif isinstance(step, ConditionalStep):
-            for branch in step.branches:
-                yield from phases_in(branch, outside=outside)

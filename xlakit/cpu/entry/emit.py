@@ -29,6 +29,8 @@ from xlakit.memory.steps import (
     RandomStep,
     Step,
     WhileStep,
+    inner,
+    walk,
 )
 from xlakit.memory.values import HloValue
 from xlakit.options import current, is_plain, knob
@@ -94,7 +96,7 @@ class EntryWriter:
 
     def _is_short(self, steps: Sequence[Step]) -> bool:
         """Whether kernels may be inlined: there are few of them, and few lines at all their calls."""
-        if _count(steps) > _MOST_INLINED.value:
+        if sum(not inner(step) for step in walk(steps)) > _MOST_INLINED.value:
             return False
         inlined = [p.function for p in phases_in(steps) if self._is_small(p)]
         lines = {name: self._module.functions[name].text().count("\n") for name in set(inlined)}
@@ -314,19 +316,6 @@ class EntryWriter:
             return ()
 
         self._fn.if_else(chosen < first + middle, low, high)
-
-
-def _count(steps: Sequence[Step]) -> int:
-    """How many kernels are called at how many call sites."""
-    total = 0
-    for step in steps:
-        if isinstance(step, WhileStep):
-            total += _count(step.condition) + _count(step.body)
-        elif isinstance(step, ConditionalStep):
-            total += sum(map(_count, step.branches))
-        else:
-            total += 1
-    return total
 
 
 def _add(attributes: list[str], attribute: str) -> None:

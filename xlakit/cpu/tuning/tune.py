@@ -22,7 +22,7 @@ from xlakit.cpu.tuning.timing import CLOCK, Clock, compare
 from xlakit.dataclass import dataclass
 from xlakit.execution.inputs import make_inputs
 from xlakit.ir.instruction import HloModule, Instruction
-from xlakit.memory.steps import ConditionalStep, KernelStep, Step, WhileStep
+from xlakit.memory.steps import KernelStep, Step, with_loop_depth
 from xlakit.ops.control import While
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.random import Rng
@@ -220,8 +220,10 @@ def _kernels(steps: Sequence[Step]) -> Iterator[Instruction]:
     """The instructions whose kernels are worth the time, the one that costs most first; each kernel once."""
     costs: dict[str, float] = {}
     instructions: dict[str, Instruction] = {}
-    for step, times in _steps(steps, 1):
-        instruction = step.instruction
+    for step, depth in with_loop_depth(steps):
+        if not isinstance(step, KernelStep):
+            continue
+        instruction, times = step.instruction, _ITERATIONS**depth
         if instruction.op.has_side_effect or isinstance(instruction.op, (CustomCall, Rng)):
             continue
         once = sum(phase.cost for phase in step.phases)
@@ -231,19 +233,6 @@ def _kernels(steps: Sequence[Step]) -> Iterator[Instruction]:
             instructions[digest] = instruction
     for digest in sorted(costs, key=costs.__getitem__, reverse=True):
         yield instructions[digest]
-
-
-def _steps(steps: Sequence[Step], times: int) -> Iterator[tuple[KernelStep, int]]:
-    """The kernels, and how often each runs, about."""
-    for step in steps:
-        if isinstance(step, KernelStep):
-            yield step, times
-        elif isinstance(step, WhileStep):
-            yield from _steps(step.condition, times * _ITERATIONS)
-            yield from _steps(step.body, times * _ITERATIONS)
-        elif isinstance(step, ConditionalStep):
-            for branch in step.branches:
-                yield from _steps(branch, times)
 
 
 def _tuned_kernel(instruction: Instruction, compiler: Compiler, budget: _Budget) -> tuple[Found, float]:
