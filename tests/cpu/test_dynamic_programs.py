@@ -15,18 +15,20 @@ SUM = "sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(
 
 @pytest.fixture(autouse=True)
 def rubbish(monkeypatch):
-    """Whatever lies around an argument must not matter; of indices it is one that is inside."""
+    """Whatever lies around an argument must not matter: NaN, an index that is inside, a great number."""
 
     def padded(array, bounds):
-        full = np.full(bounds.dimensions, np.nan if bounds.element_type.is_floating else 1).astype(array.dtype)
+        kind = bounds.element_type
+        number = np.nan if kind.is_floating else 1 if kind.bit_width > 16 else kind is xla.PRED or 7
+        full = np.full(bounds.dimensions, number).astype(array.dtype)
         full[tuple(slice(0, n) for n in array.shape)] = array
         return full
 
     monkeypatch.setattr(dynamic_arrays, "_at_bounds", padded)
 
 
-def agree(body, *arguments):
-    module = xla.HloModule.from_text(f"HloModule m\n{SUM}\nENTRY e {{\n{body}\n}}")
+def agree(body, *arguments, pre=""):
+    module = xla.HloModule.from_text(f"HloModule m\n{SUM}\n{pre}\nENTRY e {{\n{body}\n}}")
     expected = xla.compile(module, backend="interpreter")(*arguments)
     same(xla.compile(module, backend="cpu", cache=False)(*arguments), expected)
 
@@ -135,3 +137,45 @@ def test_a_literal_may_hold_fewer_elements_than_its_bounds():
     n = s32[] get-dimension-size(c), dimensions={1}
     ROOT t = (f32[<=5,<=3], f32[], s32[]) tuple(r, s, n)"""
     agree(text, np.int32(0))
+
+
+KINDS = ["pred", "s4", "s8", "u16", "bf16", "f8e5m2", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2fnuz", "f4e2m1fn", "f32"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_sorts_behind_all_numbers_of_a_type(kind):
+    """The ends of the type, and NaN of both signs, too."""
+    type = xla.PrimitiveType[kind.upper()].dtype
+    integral = xla.PrimitiveType[kind.upper()].is_integral or kind == "pred"
+    some = np.array([3, 1, 0, 2, 1, 1] if integral else [np.nan, 1, -np.inf, np.inf, -0.0, 0.0])
+    values = some.astype(type)
+    if kind in ("s8", "u16"):
+        values[1], values[2] = np.iinfo(type).max, np.iinfo(type).min
+    if kind == "f32":
+        values[1] = -values[0]
+    order = "" if integral else ", type=TOTALORDER"
+    less, greater = (
+        f"{name} {{ a = {kind}[] parameter(0)  b = {kind}[] parameter(1)"
+        f"  ROOT c = pred[] compare(a, b), direction={name}{order} }}"
+        for name in ("LT", "GT")
+    )
+    text = f"""x = {kind}[<=6] parameter(0)
+    up = {kind}[<=6] sort(x), dimensions={{0}}, to_apply=LT
+    ROOT down = {kind}[<=6] sort(up), dimensions={{0}}, to_apply=GT"""
+    for size in (0, 1, 4, 6):
+        for one in (text, text.replace("ROOT ", "").replace("up =", "ROOT up =")):
+            agree(one, values[:size], pre=f"{less}\n{greater}")
+
+
+@pytest.mark.parametrize(("x", "source"), [("<=6", "<=4"), ("6", "<=4")])
+def test_a_window_selects_among_the_elements_that_there_are(x, source):
+    """Windows reach over the end of the valid elements."""
+    text = f"""x = s16[{x}] parameter(0)
+    s = s16[{source}] parameter(1)
+    zero = s16[] constant(0)
+    ROOT r = s16[{x}] select-and-scatter(x, s, zero), window={{size=2 stride=2 pad=1_1}}, select=ge, scatter=plus"""
+    pre = """ge { a = s16[] parameter(0)  b = s16[] parameter(1)  ROOT c = pred[] compare(a, b), direction=GE }
+plus { a = s16[] parameter(0)  b = s16[] parameter(1)  ROOT c = s16[] add(a, b) }"""
+    for size in (0, 2, 3, 5, 6) if x == "<=6" else (6,):
+        given = np.arange(size, dtype=np.int16) % 4
+        agree(text, given, np.arange((size + 2 - 2) // 2 + 1, dtype=np.int16) + 1, pre=pre)

@@ -88,6 +88,112 @@ CASES = {
         ["f32[6]", "s32[2,1]", "f32[2]"],
         "(f32[6], f32[3,2])",
     ),
+    # What a loop computes once for each result is needed at other places of it, too.
+    "sums of other rows": (
+        "  p0 = f32[6,40] parameter(0)\n  z = f32[] constant(0)\n"
+        "  r = f32[6] reduce(p0, z), dimensions={1}, to_apply=add\n  v = f32[6] reverse(r), dimensions={0}\n"
+        "  b = f32[6,40] broadcast(v), dimensions={0}\n  ROOT s = f32[6,40] subtract(p0, b)",
+        ["f32[6,40]"],
+        "f32[6,40]",
+    ),
+    "sums of other columns": (
+        "  p0 = f32[40,6] parameter(0)\n  z = f32[] constant(0)\n"
+        "  r = f32[6] reduce(p0, z), dimensions={0}, to_apply=add\n  v = f32[6] reverse(r), dimensions={0}\n"
+        "  ROOT s = f32[6] subtract(r, v)",
+        ["f32[40,6]"],
+        "f32[6]",
+    ),
+    "sums of sums of columns": (
+        "  p0 = f32[2,40,6] parameter(0)\n  z = f32[] constant(0)\n"
+        "  r = f32[2,6] reduce(p0, z), dimensions={1}, to_apply=add\n  b = f32[2,40,6] broadcast(r), dimensions={0,2}\n"
+        "  d = f32[2,40,6] subtract(p0, b)\n  ROOT s = f32[2,6] reduce(d, z), dimensions={1}, to_apply=add",
+        ["f32[2,40,6]"],
+        "f32[2,6]",
+    ),
+    "exponentials of a row and those from its end": (
+        "  p0 = f32[6,40] parameter(0)\n  z = f32[] constant(0)\n  e = f32[6,40] exponential(p0)\n"
+        "  r = f32[6] reduce(e, z), dimensions={1}, to_apply=add\n  b = f32[6,40] broadcast(r), dimensions={0}\n"
+        "  v = f32[6,40] reverse(e), dimensions={1}\n  d = f32[6,40] divide(v, b)\n"
+        "  ROOT s = f32[6,40] add(d, e)",
+        ["f32[6,40]"],
+        "f32[6,40]",
+    ),
+    "reductions over no elements": (
+        "  p0 = f32[0,40] parameter(0)\n  p1 = f32[40,0] parameter(1)\n  z = f32[] constant(3)\n"
+        "  r = f32[40] reduce(p0, z), dimensions={0}, to_apply=add\n"
+        "  q = f32[40] reduce(p1, z), dimensions={1}, to_apply=add\n  ROOT s = f32[40] subtract(r, q)",
+        ["f32[0,40]", "f32[40,0]"],
+        "f32[40]",
+    ),
+    # An update is written into its operand while the kernel still reads that.
+    "an update of what is computed": (
+        "  p0 = f32[40] parameter(0)\n  p1 = f32[7] parameter(1)\n  p2 = s32[] parameter(2)\n"
+        "  n = f32[40] negate(p0)\n  ROOT d = f32[40] dynamic-update-slice(n, p1, p2)",
+        ["f32[40]", "f32[7]", "s32[]"],
+        "f32[40]",
+    ),
+    "an update from its own operand": (
+        "  p0 = f32[40] parameter(0)\n  p1 = s32[] parameter(1)\n  c = s32[] constant(1)\n  j = s32[] add(p1, c)\n"
+        "  u = f32[30] dynamic-slice(p0, p1), dynamic_slice_sizes={30}\n"
+        "  ROOT d = f32[40] dynamic-update-slice(p0, u, j)",
+        ["f32[40]", "s32[]"],
+        "f32[40]",
+    ),
+    "an update that stands on its head": (
+        "  p0 = f32[40] parameter(0)\n  p1 = s32[] parameter(1)\n"
+        "  u = f32[30] dynamic-slice(p0, p1), dynamic_slice_sizes={30}\n  v = f32[30] reverse(u), dimensions={0}\n"
+        "  ROOT d = f32[40] dynamic-update-slice(p0, v, p1)",
+        ["f32[40]", "s32[]"],
+        "f32[40]",
+    ),
+    "starts in one vector": (
+        "  p0 = f32[40,3] parameter(0)\n  p1 = s32[2] parameter(1)\n"
+        "  ROOT d = f32[7,2] dynamic-slice(p0, p1), dynamic_slice_sizes={7,2}",
+        ["f32[40,3]", "s32[2]"],
+        "f32[7,2]",
+    ),
+    # Elements that most do not have, and elements between others.
+    "windows over a border in lanes": (
+        "  p0 = f32[3,40] parameter(0)\n  z = f32[] constant(0)\n  n = f32[3,40] negate(p0)\n"
+        "  ROOT w = f32[3,40] reduce-window(n, z), window={size=1x3 pad=0_0x1_1}, to_apply=add",
+        ["f32[3,40]"],
+        "f32[3,40]",
+    ),
+    "a chain of borders of short arrays": (
+        "  p0 = f32[3] parameter(0)\n  p1 = f32[2] parameter(1)\n"
+        + "".join(
+            f"  c{k} = f32[{5 + 3 * k}] concatenate({f'c{k - 1}' if k else 'p0'}, {'p0' if k else 'p1'}),"
+            " dimensions={0}\n"
+            f"  n{k} = f32[{5 + 3 * k}] reverse(c{k}), dimensions={{0}}\n"
+            for k in range(8)
+        )
+        + "  ROOT s = f32[26] add(c7, n7)",
+        ["f32[3]", "f32[2]"],
+        "f32[26]",
+    ),
+    "pads between complex numbers": (
+        "  p0 = c128[3,8] parameter(0)\n  z = c128[] constant((1, 2))\n"
+        "  ROOT p = c128[3,15] pad(p0, z), padding=0_0x0_0_1",
+        ["c128[3,8]"],
+        "c128[3,15]",
+    ),
+    "pads between small integers": (
+        "  p0 = s4[3,8] parameter(0)\n  z = s4[] constant(-3)\n  ROOT p = s4[3,15] pad(p0, z), padding=0_0x0_0_1",
+        ["s4[3,8]"],
+        "s4[3,15]",
+    ),
+    "pads between floats of two precisions": (
+        "  p0 = f32[3,8] parameter(0)\n  z = bf16[] constant(2)\n  ROOT p = f32[3,15] pad(p0, z), padding=0_0x0_0_1",
+        ["f32[3,8]"],
+        "f32[3,15]",
+    ),
+    "a gather of no elements": (
+        "  p0 = f32[0,4] parameter(0)\n  p1 = s32[6] parameter(1)\n  g = f32[6,4] gather(p0, p1), offset_dims={1},"
+        " collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={0,4}\n"
+        "  ROOT n = f32[6,4] negate(g)",
+        ["f32[0,4]", "s32[6]"],
+        "f32[6,4]",
+    ),
 }
 
 

@@ -57,11 +57,11 @@ def _unpadded(
     valid = make.valid(arrays[0].shape.dimensions, dims)
     if valid is None:
         return plain, computation, False
-    if len(arrays) == 1 and not computation.root.shape.is_tuple:
-        identity = identity_of(computation, arrays[0].shape.element_type)
-        if identity is not None:
-            filled = make.chosen(valid, arrays[0].value, make.constant(identity))
-            return [filled, inits[0].value], computation, False
+    # None of several arrays, whose reducers give tuples.
+    identity = identity_of(computation, arrays[0].shape.element_type)
+    if identity is not None:
+        filled = make.chosen(valid, arrays[0].value, make.constant(identity))
+        return [filled, inits[0].value], computation, False
     count = len(arrays)
     true = make.scalar(True, PrimitiveType.PRED)
     return [*plain[:count], valid, *plain[count:], true], selective(computation, make), True
@@ -264,8 +264,6 @@ def _last_key(comparator: Computation, operands: Sequence[Padded]) -> tuple[int,
 
 def last_in_total_order(kind: PrimitiveType, *, greatest: bool) -> Array | None:
     """The greatest or the least number, of floats in their total order; None where that is not known here."""
-    if kind.is_complex:
-        return None
     if not kind.is_floating:
         return highest(kind) if greatest else lowest(kind)
     if kind.bit_width < 8 or kind.name.startswith("F8"):
