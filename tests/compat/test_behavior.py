@@ -224,10 +224,10 @@ def test_errors_have_the_words_of_jaxlib(client):
         (lambda: client.device_from_local_hardware_id(9), "No matching device found for local_device_id 9"),
         (
             lambda: xc._xla.dlpack_managed_tensor_to_buffer(capsule, client.devices()[0], None),
-            "a DLPack tensor may be consumed at most once",
+            'must be a capsule with name "dltensor", got "used_dltensor". Note that a DLPack tensor may be consumed at',
         ),
     ]:
-        with pytest.raises(xc.XlaRuntimeError, match=f"(?i){words}"):
+        with pytest.raises(xc.XlaRuntimeError, match=words):
             call()
     for call in (lambda: ops.Add(x), lambda: ops.Add(x, 3), lambda: client.compile(3), lambda: client.compile("", 3)):
         with pytest.raises(TypeError, match="incompatible function arguments"):
@@ -240,6 +240,7 @@ def test_errors_have_the_words_of_jaxlib(client):
         (ops.Add, np.float32, r"Binary op with incompatible shapes: f32\[2\] and f32\[3\]\."),
         (ops.Mul, np.int32, r"Binary op multiply with different element types: f32\[2\] and s32\[3\]\."),
         (ops.Lt, np.int32, r"Binary op compare with different element types"),
+        (ops.Complex, np.float32, r"Binary op with incompatible shapes: f32\[2\] and f32\[3\]\."),
     ],
 )
 def test_operands_that_do_not_go_together(function, dtype, words):
@@ -248,6 +249,50 @@ def test_operands_that_do_not_go_together(function, dtype, words):
     for call in (builder.build, lambda: builder.get_shape(wrong)):
         with pytest.raises(xc.XlaRuntimeError, match=f"INVALID_ARGUMENT: {words}"):
             call()
+
+
+@pytest.mark.parametrize(
+    ("kind", "operate", "words"),
+    [
+        ("f32", lambda x: ops.Add(x, ops.Slice(x, [0, 0], [2, 2], [1, 1])), "Binary op with incompatible shapes"),
+        (
+            "f32",
+            lambda x: ops.Sub(ops.Collapse(x, [0, 1]), x),
+            r"Shapes must be equal rank, but are f32\[6\] and f32\[2,3\]",
+        ),
+        (
+            "f32",
+            lambda x: ops.Lt(x, ops.Collapse(x, [0, 1])),
+            r"Shapes must be equal rank, but are f32\[6\] and f32\[2,3\]",
+        ),
+        ("f32", lambda x: ops.And(x, x), "and: lhs must have"),
+        ("f16", lambda x: ops.Complex(x, x), "UNIMPLEMENTED: Complex component type is not implemented"),
+        ("bf16", ops.Conj, "UNIMPLEMENTED: Complex component type is not implemented"),
+        ("s32", ops.Conj, "INVALID_ARGUMENT: real: operand must have"),
+    ],
+)
+def test_words_name_the_rule_that_is_broken(kind, operate, words):
+    builder = xc.XlaBuilder("rules")
+    wrong = operate(ops.Parameter(builder, 0, xc.Shape(f"{kind}[2,3]")))
+    with pytest.raises(xc.XlaRuntimeError, match=words) as found:
+        builder.get_shape(wrong)
+    assert ("incompatible shapes" in str(found.value)) == ("incompatible shapes" in words)
+
+
+def test_results_are_taken_apart_once_and_say_so(client):
+    results = client.compile(built()).execute_sharded([[client.buffer_from_pyval(np.zeros(2, np.float32))]], True)
+    results.disassemble_into_single_device_arrays()
+    results.consume_token()
+    with pytest.raises(ValueError, match=r"ExecuteResults already exploded\."):
+        results.disassemble_into_single_device_arrays()
+    with pytest.raises(ValueError, match=r"ExecuteResults token already consumed\."):
+        results.consume_token()
+
+
+def test_dimensions_that_the_kernel_of_a_convolution_lacks():
+    with pytest.raises(ValueError, match="lacks the dimensions"):
+        xc.make_convolution_dimension_numbers(("NCHW", "OIH", "NCHW"), 2)
+    assert list(xc.make_convolution_dimension_numbers(("NHWC", "OIHW", "CWNH"), 2).output_spatial_dimensions) == [3, 1]
 
 
 def built():

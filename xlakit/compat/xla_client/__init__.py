@@ -15,6 +15,7 @@ from xlakit.compat.xla_client.custom_calls import (
     CustomTypeIdHandler as CustomTypeIdHandler,
     register_custom_call_handler as register_custom_call_handler,
     register_custom_call_target as register_custom_call_target,
+    register_custom_type_id as register_custom_type_id,
     register_custom_type_id_handler as register_custom_type_id_handler,
     xla_platform_names as xla_platform_names,
 )
@@ -111,7 +112,6 @@ from xlakit.compat.xla_client.xla_extension import (
     profiler as profiler,
     register_custom_call_as_batch_partitionable as register_custom_call_as_batch_partitionable,
     register_custom_call_partitioner as register_custom_call_partitioner,
-    register_custom_type_id as register_custom_type_id,
     reorder_shards as reorder_shards,
     weakref_lru_cache as weakref_lru_cache,
 )

@@ -109,20 +109,24 @@ def register_custom_call_handler(platform: str, handler: CustomCallHandler) -> N
 
 
 @with_status
-def _register_type_on_host(name: str, capsule: Any) -> None:
+def register_type_on_host(type_name: str, type_id: Any) -> None:
     """Register the type whose ``XLA_FFI_TypeId`` a capsule holds. Raises XlaRuntimeError for what is no capsule."""
-    if type(capsule).__name__ != "PyCapsule":
+    if type(type_id).__name__ != "PyCapsule":
         raise ArgumentError(
             "The type_id argument to register_custom_call_type_id must be a PyCapsule object holding a pointer to a "
-            f"XLA_FFI_TypeId, got a {type(capsule).__name__}",
+            f"XLA_FFI_TypeId, got a {type(type_id).__name__}",
             hint="give the capsule that the library makes",
         )
     from xlakit.execution.calls.ffi.interface import register_type
 
-    register_type(name, address_of(capsule))
+    register_type(type_name, address_of(type_id))
 
 
-_type_handlers: dict[str, CustomTypeIdHandler] = {"Host": _register_type_on_host}
+def _register_type(name: str, capsule: Any) -> None:
+    register_type_on_host(name, capsule)
+
+
+_type_handlers: dict[str, CustomTypeIdHandler] = {"Host": _register_type}
 
 
 def register_custom_type_id(type_name: str, type_id: Any, platform: str = "cpu") -> None:

@@ -123,10 +123,10 @@ class TraceMe:
         return self
 
     def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, exc_tb: TracebackType | None
+        self, ex_type: type[BaseException] | None, ex_value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._outer is not None:
-            self._outer.__exit__(exc_type, exc_value, exc_tb)
+            self._outer.__exit__(ex_type, ex_value, traceback)
         session = ProfilerSession.current()
         if session is not None:
             metadata = {name: str(value) for name, value in self._metadata.items()}

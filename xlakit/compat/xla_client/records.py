@@ -127,6 +127,10 @@ def make_convolution_dimension_numbers(
         dimension_numbers = (f"NC{axes}", f"OI{axes}", f"NC{axes}")
     lhs, rhs, out = dimension_numbers
     spatial = [c for c in rhs if c not in "IO"]
+    for text in (lhs, out):
+        missing = [c for c in text if c not in "NC" and c not in spatial]
+        if missing:
+            raise ValueError(f"substring not found: the kernel's '{rhs}' lacks the dimensions {missing} of '{text}'")
     made = ConvolutionDimensionNumbers()
     made.input_batch_dimension, made.input_feature_dimension = lhs.index("N"), lhs.index("C")
     made.kernel_input_feature_dimension, made.kernel_output_feature_dimension = rhs.index("I"), rhs.index("O")

@@ -298,7 +298,7 @@ def _plain(sharding: OurSharding) -> OurSharding:
     return replace(sharding, devices=devices, iota=None, metadata=(), elements=tuple(map(_plain, sharding.elements)))
 
 
-def partially_replicate_tiled_sharding_on_dims(sharding: HloSharding, dims: Sequence[int]) -> HloSharding:
+def partially_replicate_tiled_sharding_on_dims(sharding: HloSharding, dims: Sequence[int], /) -> HloSharding:
     """The sharding that no longer splits some dimensions: the devices along them have the same tile."""
     ours = sharding.wrapped
     if ours.kind != "OTHER":

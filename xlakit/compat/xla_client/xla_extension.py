@@ -29,8 +29,8 @@ from xlakit.compat.xla_client.custom_calls import (
     encode_inspect_sharding_callback as encode_inspect_sharding_callback,
     register_custom_call_as_batch_partitionable as register_custom_call_as_batch_partitionable,
     register_custom_call_partitioner as register_custom_call_partitioner,
-    register_custom_type_id as register_custom_type_id,
     register_on_host,
+    register_type_on_host,
 )
 from xlakit.compat.xla_client.enums import (
     ArrayCopySemantics as ArrayCopySemantics,
@@ -130,6 +130,7 @@ Executable = LoadedExecutable
 ifrt_version_number = 5
 get_tfrt_cpu_client = make_cpu_client
 register_custom_call_target = register_on_host
+register_custom_type_id = register_type_on_host
 hlo_sharding_util = sharding_util
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from xlakit.compat.xla_client.ops import composed
 from xlakit.compat.xla_client.ops.operations import Ints, Kind, Op, Record, operation
 from xlakit.compat.xla_client.ops.records import accuracy_of
-from xlakit.errors import ShapeError
+from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ops import movement
 from xlakit.ops.elementwise import binary, compare, convert, elementary, math_library, select, unary
 
@@ -42,10 +42,28 @@ def _named(name: str, function: Callable[..., Any], apply: Callable[..., Any]) -
     return operation(apply)
 
 
+def _check_parts(operand: Op) -> None:
+    """Raise UnsupportedError for floating point numbers that complex ones cannot have as parts, as jaxlib does."""
+    kind = operand.shape.element_type
+    if kind.is_floating and kind.hlo_name not in ("f32", "f64"):
+        raise UnsupportedError(
+            f"Complex component type is not implemented. Parts are f32 or f64, not {kind.hlo_name}",
+            hint="convert the operand to f32",
+        )
+
+
 Abs = unary_operation("Abs", unary.abs)
 Ceil = unary_operation("Ceil", unary.ceil)
 Clz = unary_operation("Clz", unary.clz)
-Conj = unary_operation("Conj", unary.conj)
+
+
+@operation
+def Conj(arg: Op, /) -> Op:
+    """The conjugates of complex numbers; f32 and f64 become complex."""
+    _check_parts(arg)
+    return unary.conj(arg)
+
+
 Floor = unary_operation("Floor", unary.floor)
 Imag = unary_operation("Imag", unary.imag)
 IsFinite = unary_operation("IsFinite", unary.is_finite)
@@ -93,7 +111,15 @@ Tanh = _elementary("Tanh", elementary.tanh)
 Add = _binary("Add", binary.add)
 And = _binary("And", binary.and_)
 Atan2 = _binary("Atan2", binary.atan2)
-Complex = _binary("Complex", binary.complex)
+
+
+@operation
+def Complex(lhs: Op, rhs: Op, broadcast_dimensions: Ints | None = None) -> Op:
+    """Complex numbers of their real and imaginary parts, which are f32 or f64."""
+    _check_parts(lhs)
+    return binary.complex(lhs, rhs, tuple(broadcast_dimensions or ()))
+
+
 Div = _binary("Div", binary.div)
 Max = _binary("Max", binary.max)
 Min = _binary("Min", binary.min)

@@ -74,7 +74,12 @@ def _words_for(error: XlakitError, arguments: Mapping[str, Any]) -> str:
         name = error.operation or ""
         opcode = _OPCODES.get(name, name.rstrip("_").replace("_", "-"))
         return f"Binary op {opcode} with different element types: {left} and {right}"
-    return f"Binary op with incompatible shapes: {left} and {right}"
+    if left.rank != right.rank:
+        lower, higher = sorted((left, right), key=lambda shape: shape.rank)
+        # With dimensions to broadcast along, these are what is wrong: jaxlib has words for each fault of them.
+        return "" if arguments["broadcast_dimensions"] else f"Shapes must be equal rank, but are {lower} and {higher}"
+    apart = left.dimensions != right.dimensions
+    return f"Binary op with incompatible shapes: {left} and {right}" if apart else ""
 
 
 def overloaded(*forms: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

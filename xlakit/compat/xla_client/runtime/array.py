@@ -417,7 +417,11 @@ def dlpack_managed_tensor_to_buffer(
         raise as_status(error, "DLPack tensor is on CPU, but no CPU backend was provided")
     if "used_dltensor" in repr(dlpack):
         error = ArgumentError("the capsule was used before", hint="ask the tensor for another one")
-        raise as_status(error, "A DLPack tensor may be consumed at most once")
+        raise as_status(
+            error,
+            'DLPack tensor must be a capsule with name "dltensor", got "used_dltensor". '
+            "Note that a DLPack tensor may be consumed at most once",
+        )
     with status_errors():
         values = dlpack_format.imported(_Capsule(dlpack))
         _check_compact(values)
@@ -434,8 +438,9 @@ def _check_compact(values: np.ndarray[Any, Any]) -> None:
         if size > 1 and values.size:
             if stride != step:
                 raise UnsupportedError(
-                    "the elements of a DLPack tensor must lie side by side: "
-                    f"its dimensions are {list(values.shape)}, its strides in bytes {list(values.strides)}",
+                    "Only DLPack tensors with trivial (compact) striding are supported. "
+                    "Elements must lie side by side: "
+                    f"the dimensions are {list(values.shape)}, the strides in bytes {list(values.strides)}",
                     hint="copy the tensor first",
                 )
             step *= size

@@ -7,7 +7,7 @@ import gzip
 import os
 import re
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -29,7 +29,7 @@ from xlakit.compat.xla_client.runtime.executable import LoadedExecutable, refuse
 from xlakit.compat.xla_client.runtime.ifrt_programs import Program, XlaCompileOptions
 from xlakit.compat.xla_client.runtime.options import CompileOptions
 from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
-from xlakit.compat.xla_client.shapes import kind_of
+from xlakit.compat.xla_client.shapes import Shape, kind_of
 from xlakit.data.layout import Layout as OurLayout
 from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError
 from xlakit.ir.attributes import Sharding
@@ -262,7 +262,15 @@ class Client:
         return self._compiled(with_layouts_of(module, (*shape.parameters, shape.result)), options)
 
     @with_status
-    def make_python_callback_from_host_send_and_recv(self, *_: Any, **__: Any) -> Any:
+    def make_python_callback_from_host_send_and_recv(
+        self,
+        callable: Callable[..., Any],
+        operand_shapes: Sequence[Shape],
+        result_shapes: Sequence[Shape],
+        send_channel_ids: Sequence[int],
+        recv_channel_ids: Sequence[int],
+        serializer: Callable[..., Any] | None = None,
+    ) -> Any:
         """Raises XlaRuntimeError: call Python with a custom call instead."""
         raise UnsupportedError(
             "callbacks by send and recv are not supported", hint="use xlakit.register_custom_call and a custom call"

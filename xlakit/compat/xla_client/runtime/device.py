@@ -189,7 +189,7 @@ class DeviceList:
     def __len__(self) -> int:
         return len(self._devices)
 
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: int | slice, /) -> Any:
         return self._devices[index]
 
     def __iter__(self) -> Iterator[Device]:

@@ -83,7 +83,7 @@ class ExecuteResults:
 
     def __len__(self) -> int:
         if self._taken:
-            raise ValueError("the results were taken apart already; keep the lists of the first call")
+            raise ValueError("ExecuteResults already exploded. Keep the lists of the first call")
         return len(self._arrays[0]) if self._arrays else 0
 
     def disassemble_into_single_device_arrays(self) -> list[list[ArrayImpl]]:
@@ -110,7 +110,7 @@ class ExecuteResults:
     def consume_token(self) -> ShardedToken:
         """The tokens of the run. Raises ValueError when called again."""
         if self._tokens_taken:
-            raise ValueError("the tokens were taken already; keep those of the first call")
+            raise ValueError("ExecuteResults token already consumed. Keep the one of the first call")
         self._tokens_taken = True
         return ShardedToken(self._tokens)
 

@@ -60,7 +60,13 @@ def make_plugin_compile_options() -> XlaCompileOptions:
 
 
 @with_status
-def make_colocated_python_program(*_: Any, **__: Any) -> Program:
+def make_colocated_python_program(
+    name: str,
+    pickled_function: bytes,
+    devices: Sequence[Any],
+    input_avals: Sequence[Any],
+    output_avals: Sequence[Any],
+) -> Program:
     """Raises XlaRuntimeError: Python functions run by custom calls."""
     raise UnsupportedError("Python programs are not supported", hint="use xlakit.register_custom_call")
 

@@ -70,12 +70,12 @@ def make_c_api_device_topology(c_api: Any, topology_name: str = "", **kwargs: An
     raise _no_plugins(f"topology '{topology_name}'")
 
 
-def pjrt_plugin_loaded(plugin_name: str, /) -> bool:
+def pjrt_plugin_loaded(plugin_name: str) -> bool:
     """Whether a plugin is loaded: never."""
     return False
 
 
-def pjrt_plugin_initialized(plugin_name: str, /) -> bool:
+def pjrt_plugin_initialized(plugin_name: str) -> bool:
     """Raises XlaRuntimeError: no plugin is loaded."""
     raise _no_plugins(f"PJRT_Api not found for device type {plugin_name}")
 
@@ -94,7 +94,7 @@ def load_pjrt_plugin_with_c_api(plugin_name: str, c_api: Any) -> None:
 
 
 @bound
-def initialize_pjrt_plugin(plugin_name: str, /) -> None:
+def initialize_pjrt_plugin(plugin_name: str) -> None:
     """Raises XlaRuntimeError: xlakit loads no plugins."""
     raise _no_plugins(f"PJRT_Api not found for device type {plugin_name}")
 
