@@ -335,6 +335,17 @@ def check_donated_arrays_are_gone():
     assert a.is_deleted()
 
 
+def check_parts_are_donated_that_fit_where_whole_arrays_do_not():
+    import jax
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    mesh = mesh_of(2)
+    a = put(numbers(8, 6), mesh, "x")
+    whole = NamedSharding(mesh, PartitionSpec())
+    agree(jax.jit(lambda a: a[:4] + 1, donate_argnums=0, out_shardings=whole)(a), numbers(8, 6)[:4] + 1)
+    assert a.is_deleted()
+
+
 def check_arrays_that_no_result_can_use_are_not_taken():
     import jax
 
