@@ -76,7 +76,10 @@ def _compiled(
     if format == DESCRIBED:
         program, module = described_program(code), described_module(code)
     else:
-        read = try_to_read(code) if format == "mlir" and grid == (1, 1) else None
+        read = try_to_read(code) if format == "mlir" else None
+        if read is not None and (read.replica_count, read.num_partitions) != grid:
+            # A program that was exported for other devices than those that it runs on.
+            read = None
         program = code if read is not None else read_program(code, format)
         module = with_layouts_of(read or module_of(program), ())
     if is_to_be_split(module, partitions) or (partitions > 1 and not is_split(module)):

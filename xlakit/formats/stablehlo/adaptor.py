@@ -22,6 +22,11 @@ class Converts(Protocol):
         """The bytecode that it reads."""
         ...
 
+    @property
+    def has_several_devices(self) -> bool:
+        """Whether the module is for several devices."""
+        ...
+
     def function(self, name: str) -> Computation:
         """The computation of a function."""
         ...

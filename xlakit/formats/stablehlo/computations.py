@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,8 @@ from xlakit.ir.operation import Op
 from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple
 from xlakit.ops.movement import Broadcast
 
+OF_SHARDY: Final = "xla.sdy."
+"""How frontend attributes begin that HLO has of Shardy."""
 _SCALAR: Final = ()
 
 
@@ -111,6 +114,10 @@ class Draft:
         if len(shapes) == 1:
             return [self.emit(op, operands, shapes[0], annotations)]
         whole = self.emit(op, operands, tuple_of(shapes), annotations)
+        if annotations.sharding is not None or annotations.frontend_attributes:
+            # Shardings are those of all results.
+            own = tuple(pair for pair in annotations.frontend_attributes if not pair[0].startswith(OF_SHARDY))
+            annotations = replace(annotations, sharding=None, frontend_attributes=own)
         return [self.element(whole, index, annotations) for index in range(len(shapes))]
 
     def bundle(self, values: Sequence[Instruction], annotations: Annotations = NO_ANNOTATIONS) -> Instruction:

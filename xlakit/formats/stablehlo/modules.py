@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from xlakit.data.shape import Shape
 from xlakit.errors import XlakitError
 from xlakit.formats.stablehlo.adaptor import Adaptor
 from xlakit.formats.stablehlo.bytecode import Bytecode, ForeignProgram, Operation, Region
-from xlakit.formats.stablehlo.computations import ConstantValue, Draft, Names, tuple_of
+from xlakit.formats.stablehlo.computations import OF_SHARDY, ConstantValue, Draft, Names, tuple_of
 from xlakit.formats.stablehlo.locations import Locations
 from xlakit.formats.stablehlo.operations import rule_of
+from xlakit.formats.stablehlo.shardings import BARRIER, CONSTRAINT, GROUP, SHARDING, Shardings
 from xlakit.formats.stablehlo.values import Dense, read_attribute, read_type
 from xlakit.ir.attributes import NO_ANNOTATIONS, AliasEntry, Annotations, BufferDonor
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Conditional, While
 
 _FUNCTION, _CONSTANT, _WHILE, _MESH = "vhlo.func_v1", "vhlo.constant_v1", "vhlo.while_v1", "sdy.mesh"
+_CAST, _CUSTOM_CALL = "builtin.unrealized_conversion_cast", "vhlo.custom_call_v1"
 _RETURNS: Final = frozenset({"vhlo.return_v1", "sdy.return"})
-# Operations that are their operand for one partition, and the casts between VHLO's types and MLIR's around Shardy's.
-_SAME: Final = frozenset(
-    {"builtin.unrealized_conversion_cast", "sdy.propagation_barrier", "sdy.reshard", "sdy.sharding_constraint"}
-)
+# Operations that are their operand for one partition; casts between VHLO's types and MLIR's around them always are.
+_SAME: Final = frozenset({_CAST, BARRIER, "sdy.reshard", CONSTRAINT})
+_MARKERS: Final = frozenset({BARRIER, CONSTRAINT, GROUP})
 _CONDITIONALS: Final = frozenset({"vhlo.case_v1", "vhlo.if_v1"})
 _MANUAL: Final = "sdy.manual_computation"
+_BODY: Final = "xla.sdy.manual_computation_body"
 _MAIN: Final = "main"
 _ALIAS, _DONOR, _FRONTEND = "tf.aliasing_output", "jax.buffer_donor", "mhlo.frontend_attributes"
 # Attributes of the main function's arguments and results, and of operations, that are read elsewhere, or say nothing
 # for one partition.
-_OF_SHARDY: Final = "xla.sdy."
 _KNOWN: Final = frozenset(
     {
         *(
@@ -44,9 +45,11 @@ _KNOWN: Final = frozenset(
             "mhlo.layout_mode",
             "mhlo.memory_kind",
         ),
-        *("mhlo.sharding", "sdy.sharding", "sdy.sharding_rule"),
+        *("mhlo.sharding", SHARDING, "sdy.sharding_rule"),
     }
 )
+# What is not read of the attributes of arguments, results and operations of several partitions.
+_NOT_READ: Final = frozenset({"mhlo.sharding", "sdy.sharding_rule"})
 
 
 def read_artifact(data: bytes) -> HloModule:
@@ -78,11 +81,19 @@ class _Conversion:
         self._computations: list[Computation] = []
         self._of_functions: dict[str, Computation] = {}
         self._regions = 0
+        meshes: list[Operation] = []
         for operation in code.module.regions[0].operations:
             if operation.name == _FUNCTION:
                 self._functions[code.attribute(operation.properties[3])] = operation
-            elif operation.name != _MESH:
+            elif operation.name == _MESH:
+                meshes.append(operation)
+            else:
                 raise ForeignProgram(f"{operation.name} beside functions")
+        counts = {name: code.attribute(number) for name, number in code.module.attributes.items()}
+        self._replicas, self._partitions = (counts.pop(f"mhlo.num_{kind}", 1) for kind in ("replicas", "partitions"))
+        if counts:
+            raise ForeignProgram(f"attributes of the module: {', '.join(counts)}")
+        self._shardings = Shardings(code, meshes) if self._partitions != 1 else None
         self._unchanged: dict[int, int] = {}
         for function in self._functions.values():
             for operation in _operations(function.regions[0]):
@@ -95,18 +106,14 @@ class _Conversion:
 
     def module(self) -> HloModule:
         """The module."""
-        given = self.code.module
-        counts = {name: self.code.attribute(number) for name, number in given.attributes.items()}
-        if any(counts.pop(name, 1) != 1 for name in ("mhlo.num_partitions", "mhlo.num_replicas")) or counts:
-            raise ForeignProgram(f"several devices, or attributes of the module: {', '.join(counts)}")
         main = self._functions[_MAIN]
         arguments, _, outcomes = map(self.code.attribute, main.properties[:3])
-        _check_known({*main.attributes, *chain(*arguments, *outcomes)}, "the main function")
-        entry = self.function(_MAIN)
+        self._check_known({*main.attributes, *chain(*arguments, *outcomes)}, "the main function")
+        entry = self._entry(main, arguments, outcomes)
         is_tuple = entry.root.shape.is_tuple
         aliases = sorted((each[_ALIAS], number) for number, each in enumerate(arguments) if _ALIAS in each)
-        return HloModule(
-            self.code.attribute(given.properties[0] >> 1),
+        module = HloModule(
+            self.code.attribute(self.code.module.properties[0] >> 1),
             entry,
             tuple(self._computations),
             input_output_alias=tuple(
@@ -114,7 +121,15 @@ class _Conversion:
             ),
             buffer_donor=tuple(BufferDonor(number) for number, each in enumerate(arguments) if _DONOR in each),
             stack_frames=self._locations.stack_frames(),
+            replica_count=self._replicas,
+            num_partitions=self._partitions,
         )
+        return module if self._shardings is None else self._shardings.module(module)
+
+    @property
+    def has_several_devices(self) -> bool:
+        """Whether the module is for several devices."""
+        return self._replicas * self._partitions != 1
 
     def _find_unchanged(self, loop: Operation) -> None:
         """Note the values of a loop that it never changes: they are those it begins with."""
@@ -126,6 +141,14 @@ class _Conversion:
             if unchanged.get(number, number) in (body.first_argument + index, first):
                 for same in (body.first_argument, condition.first_argument, loop.first_result):
                     unchanged[same + index] = first
+
+    def _check_known(self, names: Iterable[str], where: str) -> None:
+        unknown = set(names) - _KNOWN
+        if self._shardings is not None:
+            # Where both forms of a sharding are given, this is the older one.
+            unknown |= set(names) & _NOT_READ - ({"mhlo.sharding"} if SHARDING in names else set())
+        if unknown:
+            raise ForeignProgram(f"attributes of {where}: {', '.join(unknown)}")
 
     # -- functions and regions -----------------------------------------------------------------------
 
@@ -139,15 +162,31 @@ class _Conversion:
             found = self._of_functions[name] = self._finished(draft, name, region)
         return found
 
+    def _entry(
+        self, main: Operation, arguments: Sequence[Mapping[str, Any]], outcomes: Sequence[Mapping[str, Any]]
+    ) -> Computation:
+        """The computation of the main function, whose arguments and results have attributes."""
+        if self._shardings is None or not any(SHARDING in each for each in (*arguments, *outcomes)):
+            return self.function(_MAIN)
+        draft = self._draft()
+        (region,) = main.regions
+        self._define_parameters(draft, region, arguments)
+        values = self._converted(draft, region)
+        root = self._shardings.results(draft, values, outcomes or [{}] * len(values))
+        return self._computation(draft, _MAIN, root)
+
     def applied(self, region: Region) -> Computation:
         """The computation of a region that is applied to single elements."""
         draft = self._draft()
         self._define_parameters(draft, region)
         return self._finished(draft, self._region_name(), region)
 
-    def _define_parameters(self, draft: Draft, region: Region) -> None:
+    def _define_parameters(self, draft: Draft, region: Region, said: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Define a region's arguments; ``said`` has the attributes of those of the main function."""
         for index, (type, at) in enumerate(zip(region.types, region.locations, strict=True)):
             annotations = self._locations.annotations(at)
+            if said and self._shardings is not None:
+                annotations = self._shardings.argument(annotations, said[index])
             made = draft.parameter(index, self.code.type(type), annotations, f"Arg_{index}")
             draft.define(region.first_argument + index, made)
 
@@ -161,6 +200,9 @@ class _Conversion:
     def _finished(self, draft: Draft, name: str, region: Region, *, as_tuple: bool = False) -> Computation:
         values = self._converted(draft, region)
         root = values[0] if len(values) == 1 and not as_tuple else draft.bundle(values)
+        return self._computation(draft, name, root)
+
+    def _computation(self, draft: Draft, name: str, root: Instruction) -> Computation:
         made = draft.computation(f"{name}.{len(self._computations) + 1}", root)
         self._computations.append(made)
         return made
@@ -184,9 +226,11 @@ class _Conversion:
             dense: Dense = code.attribute(number)
             self._constants[operation.first_result] = ConstantValue(number, dense, code.type(operation.types[0]))
             return
-        _check_known(operation.attributes, name)
-        if name in _SAME:
+        self._check_known(operation.attributes, name)
+        if name == _CAST or (name in _SAME and self._shardings is None):
             made: Sequence[Instruction] = [draft.value(operation.operands[0])]
+        elif name in _MARKERS and self._shardings is not None:
+            made = self._shardings.marker(draft, operation, self._locations.annotations(operation.location))
         elif name == _MANUAL:
             made = self._manual(draft, operation)
         else:
@@ -204,15 +248,31 @@ class _Conversion:
 
     def _annotations(self, operation: Operation) -> Annotations:
         annotations = self._locations.annotations(operation.location)
-        if _FRONTEND not in operation.attributes:
+        attributes = operation.attributes
+        if _FRONTEND in attributes:
+            given = self.code.attribute(attributes[_FRONTEND])
+            own = tuple(sorted(pair for pair in given.items() if not pair[0].startswith(OF_SHARDY)))
+            if self._shardings is not None and len(own) != len(given):
+                raise ForeignProgram("shardings in frontend attributes")
+            annotations = replace(annotations, frontend_attributes=own)
+        if self._shardings is None or SHARDING not in attributes:
             return annotations
-        given = self.code.attribute(operation.attributes[_FRONTEND])
-        own = tuple(sorted(pair for pair in given.items() if not pair[0].startswith(_OF_SHARDY)))
-        return replace(annotations, frontend_attributes=own)
+        if operation.name != _CUSTOM_CALL:
+            raise ForeignProgram(f"a sharding of {operation.name}")
+        is_tuple = len(operation.types) != 1
+        return self._shardings.operation(annotations, attributes[SHARDING], is_tuple=is_tuple)
 
     def _manual(self, draft: Draft, operation: Operation) -> Sequence[Instruction]:
         """A computation on the parts of arrays, which are the whole ones for one partition."""
         (region,) = operation.regions
+        if self._shardings is not None:
+            operands = [draft.value(number) for number in operation.operands]
+            inner = self._draft()
+            self._define_parameters(inner, region)
+            body = self._finished(inner, _BODY, region)
+            parts, results = ([self.code.type(number) for number in each] for each in (region.types, operation.types))
+            at = self._locations.annotations(operation.location)
+            return self._shardings.manual(draft, operation, body, operands, (parts, results), at)
         for index, number in enumerate(operation.operands):
             draft.define(region.first_argument + index, draft.value(number))
         return self._converted(draft, region)
@@ -288,12 +348,6 @@ class _Conversion:
                 if first not in own and first not in self._constants:
                     found[first] = None
         return list(found)
-
-
-def _check_known(names: Iterable[str], where: str) -> None:
-    unknown = set(names) - _KNOWN
-    if unknown:
-        raise ForeignProgram(f"attributes of {where}: {', '.join(unknown)}")
 
 
 def _operations(region: Region) -> Iterator[Operation]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from xlakit.data.shape import Shape
 from xlakit.formats.stablehlo.adaptor import Adaptor, Rule
 from xlakit.formats.stablehlo.bytecode import ForeignProgram
+from xlakit.formats.stablehlo.collectives import COLLECTIVES
 from xlakit.formats.stablehlo.custom_calls import custom_call
 from xlakit.ir.attributes import (
     ConvolutionDimensionNumbers,
@@ -121,6 +122,28 @@ def _broadcast(x: Adaptor) -> Sequence[Instruction]:
     small = Shape(shape.element_type, tuple(shape.dimensions[d] for d in left))
     operand = x.emit(Reshape(), [operand], small)
     return [x.emit(Broadcast(dimensions=left), [operand], shape)]
+
+
+def _transpose(x: Adaptor) -> Sequence[Instruction]:
+    """A transpose of a transpose is one, or none: sums over devices are added up behind both."""
+    (operand,), (shape,) = x.operands, x.shapes
+    order: tuple[int, ...] = x.properties()[0].integers()
+    if isinstance(operand.op, Transpose):
+        order = tuple(operand.op.dimensions[dimension] for dimension in order)
+        (operand,) = operand.operands
+    if order == tuple(range(shape.rank)):
+        return [operand]
+    return [x.emit(Transpose(dimensions=order), [operand])]
+
+
+def _concatenate(x: Adaptor) -> Sequence[Instruction]:
+    """Operands without elements add nothing."""
+    (shape,) = x.shapes
+    dimension: int = x.properties()[0]
+    operands = [operand for operand in x.operands if operand.shape.dimensions[dimension]] or x.operands[:1]
+    if len(operands) == 1:
+        return operands
+    return [x.emit(Concatenate(dimension=dimension), operands, shape)]
 
 
 def _select(x: Adaptor) -> Sequence[Instruction]:
@@ -324,13 +347,6 @@ def _gather(
     )
 
 
-def _alone(x: Adaptor) -> Sequence[Instruction]:
-    """What one device gathers, reduces and exchanges with itself."""
-    if [operand.shape for operand in x.operands] != list(x.shapes):
-        raise ForeignProgram(f"{x.operation.name} of several devices")
-    return x.operands
-
-
 def _call(x: Adaptor) -> Sequence[Instruction]:
     return x.results(Call(to_apply=x.module.function(x.properties()[0])))
 
@@ -368,50 +384,50 @@ _ELEMENTWISE: Final = {
         "sqrt", "tan", "tanh",
     ),
 }  # fmt: skip
-_RULES: Final[dict[str, Rule]] = {
-    f"vhlo.{name}_v{version}": _elementwise(name.replace("_", "-"))
-    for version, names in _ELEMENTWISE.items()
-    for name in names
-} | {
-    "vhlo.convert_v1": _convert,
-    "vhlo.reshape_v1": _unless_same("reshape"),
-    "vhlo.bitcast_convert_v1": _unless_same("bitcast-convert"),
-    "vhlo.select_v1": _select,
-    "vhlo.broadcast_in_dim_v1": _broadcast,
-    "vhlo.iota_v1": _iota,
-    "vhlo.slice_v1": _one(_slice, same=True),
-    "vhlo.pad_v1": _one(_pad),
-    "vhlo.transpose_v1": _one(lambda order: Transpose(dimensions=order.integers())),
-    "vhlo.reverse_v1": _one(lambda dimensions: Reverse(dimensions=dimensions.integers())),
-    "vhlo.concatenate_v1": _one(lambda dimension: Concatenate(dimension=dimension), same=True),
-    "vhlo.dynamic_slice_v1": _one(lambda sizes: DynamicSlice(dynamic_slice_sizes=sizes.integers())),
-    "vhlo.compare_v1": _one(_compare),
-    "vhlo.reduce_precision_v1": _one(lambda e, m: ReducePrecision(exponent_bits=e, mantissa_bits=m)),
-    "vhlo.dot_general_v2": _one(_dot),
-    "vhlo.convolution_v1": _convolution,
-    "vhlo.fft_v1": _one(lambda length, kind: Fft(fft_type=FftType(kind), fft_length=length.integers())),
-    "vhlo.cholesky_v1": _one(lambda lower: Cholesky(lower=lower)),
-    "vhlo.triangular_solve_v1": _one(
-        lambda left, lower, transpose, unit: TriangularSolve(
-            left_side=left, lower=lower, unit_diagonal=unit, transpose_a=TransposeKind(transpose)
-        )
-    ),
-    "vhlo.rng_bit_generator_v1": _one(lambda algorithm: RngBitGenerator(algorithm=RandomAlgorithm(algorithm))),
-    "vhlo.gather_v2": _one(_gather),
-    "vhlo.reduce_v1": _applying(lambda body, dimensions: Reduce(dimensions=dimensions.integers(), to_apply=body)),
-    "vhlo.reduce_window_v1": _applying(_reduce_window),
-    "vhlo.select_and_scatter_v1": _applying(_select_and_scatter),
-    "vhlo.scatter_v2": _applying(_scatter),
-    "vhlo.sort_v1": _applying(
-        lambda body, dimension, stable: Sort(dimension=dimension, is_stable=stable, to_apply=body)
-    ),
-    "vhlo.all_gather_v2": _alone,
-    "vhlo.all_reduce_v2": _alone,
-    "vhlo.all_to_all_v2": _alone,
-    "vhlo.reduce_scatter_v1": _alone,
-    "vhlo.call_v1": _call,
-    "vhlo.composite_v1": _composite,
-    "vhlo.composite_v2": _composite,
-    "vhlo.custom_call_v1": custom_call,
-    "vhlo.optimization_barrier_v1": _barrier,
-}
+_RULES: Final[dict[str, Rule]] = (
+    {
+        f"vhlo.{name}_v{version}": _elementwise(name.replace("_", "-"))
+        for version, names in _ELEMENTWISE.items()
+        for name in names
+    }
+    | COLLECTIVES
+    | {
+        "vhlo.convert_v1": _convert,
+        "vhlo.reshape_v1": _unless_same("reshape"),
+        "vhlo.bitcast_convert_v1": _unless_same("bitcast-convert"),
+        "vhlo.select_v1": _select,
+        "vhlo.broadcast_in_dim_v1": _broadcast,
+        "vhlo.iota_v1": _iota,
+        "vhlo.slice_v1": _one(_slice, same=True),
+        "vhlo.pad_v1": _one(_pad),
+        "vhlo.transpose_v1": _transpose,
+        "vhlo.reverse_v1": _one(lambda dimensions: Reverse(dimensions=dimensions.integers())),
+        "vhlo.concatenate_v1": _concatenate,
+        "vhlo.dynamic_slice_v1": _one(lambda sizes: DynamicSlice(dynamic_slice_sizes=sizes.integers())),
+        "vhlo.compare_v1": _one(_compare),
+        "vhlo.reduce_precision_v1": _one(lambda e, m: ReducePrecision(exponent_bits=e, mantissa_bits=m)),
+        "vhlo.dot_general_v2": _one(_dot),
+        "vhlo.convolution_v1": _convolution,
+        "vhlo.fft_v1": _one(lambda length, kind: Fft(fft_type=FftType(kind), fft_length=length.integers())),
+        "vhlo.cholesky_v1": _one(lambda lower: Cholesky(lower=lower)),
+        "vhlo.triangular_solve_v1": _one(
+            lambda left, lower, transpose, unit: TriangularSolve(
+                left_side=left, lower=lower, unit_diagonal=unit, transpose_a=TransposeKind(transpose)
+            )
+        ),
+        "vhlo.rng_bit_generator_v1": _one(lambda algorithm: RngBitGenerator(algorithm=RandomAlgorithm(algorithm))),
+        "vhlo.gather_v2": _one(_gather),
+        "vhlo.reduce_v1": _applying(lambda body, dimensions: Reduce(dimensions=dimensions.integers(), to_apply=body)),
+        "vhlo.reduce_window_v1": _applying(_reduce_window),
+        "vhlo.select_and_scatter_v1": _applying(_select_and_scatter),
+        "vhlo.scatter_v2": _applying(_scatter),
+        "vhlo.sort_v1": _applying(
+            lambda body, dimension, stable: Sort(dimension=dimension, is_stable=stable, to_apply=body)
+        ),
+        "vhlo.call_v1": _call,
+        "vhlo.composite_v1": _composite,
+        "vhlo.composite_v2": _composite,
+        "vhlo.custom_call_v1": custom_call,
+        "vhlo.optimization_barrier_v1": _barrier,
+    }
+)

@@ -16,6 +16,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.formats.stablehlo.bytecode import Bytecode, Cursor, ForeignProgram
+from xlakit.formats.stablehlo.shardy import read_shardy
 from xlakit.ir.attributes import OutputOperandAliasing
 
 _ELEMENT_TYPES: Final = {
@@ -47,6 +48,14 @@ _ELEMENT_TYPES: Final = {
     40: PrimitiveType.F8E8M0FNU,
 }
 _COMPLEX: Final = {PrimitiveType.F32: PrimitiveType.C64, PrimitiveType.F64: PrimitiveType.C128}
+# Types of MLIR; integers by their width, and whether they are signless, signed or unsigned.
+_BUILTIN_INTEGER, _BUILTIN_COMPLEX, _BUILTIN_TENSOR = 0, 9, 13
+_BUILTIN_FLOATS: Final = {3: PrimitiveType.BF16, 4: PrimitiveType.F16, 5: PrimitiveType.F32, 6: PrimitiveType.F64}
+_BUILTIN_INTEGERS: Final = {
+    (kind.bit_width, 0 if kind.is_signed else 2): kind
+    for kind in _ELEMENT_TYPES.values()
+    if kind.is_integral and kind is not PrimitiveType.PRED
+} | {(1, 0): PrimitiveType.PRED}
 _COMPLEX_TYPE, _FUNCTION, _INDEX, _TENSOR, _TOKEN, _NONE = 1, 8, 9, 20, 22, 33
 # Of attributes of VHLO.
 _ENUMERATIONS: Final = frozenset({3, 4, 5, 7, 11, 12, 13, 16, 19})
@@ -124,9 +133,10 @@ UNKNOWN: Final = object()
 def read_type(code: Bytecode, dialect: str, cursor: Cursor) -> Any:
     """A type: a Shape, a PrimitiveType, a Function, or None for none. Raises ForeignProgram."""
     number = cursor.number()
+    if dialect == "builtin":
+        return _builtin_type(code, number, cursor)
     if dialect != "vhlo":
-        # Of MLIR's own types none but integers are met, whose values say all.
-        return dialect
+        raise ForeignProgram(f"a type of the dialect {dialect}")
     if number in _ELEMENT_TYPES:
         return _ELEMENT_TYPES[number]
     if number == _TENSOR:
@@ -149,6 +159,22 @@ def read_type(code: Bytecode, dialect: str, cursor: Cursor) -> Any:
     raise ForeignProgram(f"a type of VHLO with the number {number}")
 
 
+def _builtin_type(code: Bytecode, number: int, cursor: Cursor) -> Any:
+    """A type of MLIR: those of the arguments and results of Shardy's operations; others are None."""
+    if number == _BUILTIN_INTEGER:
+        coded = cursor.number()
+        return _BUILTIN_INTEGERS.get((coded >> 2, coded & 3))
+    if number == _BUILTIN_COMPLEX:
+        return _COMPLEX.get(code.type(cursor.number()))
+    if number == _BUILTIN_TENSOR:
+        dimensions = cursor.signed_numbers()
+        element = code.type(cursor.number())
+        if min(dimensions, default=0) >= 0 and isinstance(element, PrimitiveType):
+            return _array(element, dimensions)
+        raise ForeignProgram("an array of unknown size, or of unknown elements")
+    return _BUILTIN_FLOATS.get(number)
+
+
 _TOKEN_SHAPE: Final = Shape(PrimitiveType.TOKEN)
 
 
@@ -165,8 +191,8 @@ def read_attribute(code: Bytecode, dialect: str, cursor: Cursor) -> Any:
     if dialect == "builtin":
         return _builtin_attribute(code, number, cursor)
     if dialect == "sdy":
-        # Meshes and shardings, which say nothing for one partition.
-        return None
+        cursor.at = 0
+        return read_shardy(code, cursor)
     raise ForeignProgram(f"an attribute of the dialect {dialect}")
 
 
