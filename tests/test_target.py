@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import xlakit as xla
-from xlakit import target
+from xlakit import options, target
 from xlakit.cpu.cache_key import program_key
-from xlakit.options import DEFAULT, compiling
+from xlakit.options import DEFAULT, compiling, of_tag
 from xlakit.target import Processor, levels
 
 
@@ -62,6 +62,16 @@ def halves() -> np.ndarray:
 def test_every_level_gives_the_same(level: str):
     expected = xla.compile(module(), backend="interpreter")(halves())
     with compiling(cpu=level):
+        found = xla.compile(module(), backend="cpu", cache=False)(halves())
+    for left, right in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.skipif(not target.host().has("avx2"), reason="a level of x86 with a feature of a higher one")
+def test_features_that_follow_a_level_give_the_same():
+    expected = xla.compile(module(), backend="interpreter")(halves())
+    with compiling(cpu="x86-64-v2+avx+f16c"):
+        assert of_tag(options.current().tag).cpu == "x86-64-v2+avx+f16c"
         found = xla.compile(module(), backend="cpu", cache=False)(halves())
     for left, right in zip(found, expected, strict=True):
         np.testing.assert_array_equal(left, right)

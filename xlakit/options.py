@@ -218,17 +218,16 @@ class Options:
 
         :func:`of_tag` reads it.
         """
-        # Names of common functions are split at points.
-        level = [f"c{self.cpu.replace('.', '_')}"] if self.cpu else []
+        # Names of common functions are split at points, and have no plus signs. No level contains capitals.
+        level = [f"c{self.cpu.replace('.', '_').replace('+', 'P')}"] if self.cpu else []
         width = [f"w{self.vector_bytes}"] if self.vector_bytes else []
-        # No level contains capitals.
         return "$".join([*level, *width, *["o"] * ("llvm" in self.plain), *[CHECKED] * self.sanitize])
 
 
 def of_tag(tag: str) -> Options:
     """The options that have a tag; those that no common function depends on are the default ones."""
     parts = tag.split("$")
-    level = next((part[1:].replace("_", ".") for part in parts if part.startswith("c")), "")
+    level = next((part[1:].replace("_", ".").replace("P", "+") for part in parts if part.startswith("c")), "")
     width = next((int(part[1:]) for part in parts if part.startswith("w")), 0)
     return Options(frozenset(["llvm"] if "o" in parts else []), width, sanitize=CHECKED in parts, cpu=level)
 
