@@ -8,6 +8,20 @@ REVERSED = f"reversed {{ a = {F32} parameter(0) ROOT r = {F32} reverse(a), dimen
 TURNED = f"turned {{ a = {F32} parameter(0) ROOT r = {F32} transpose(a), dimensions={{1,0}} }}"
 
 
+BOTH_ADDED = """both {
+  a = f32[] parameter(0) b = f32[] parameter(1) c = f32[] parameter(2) d = f32[] parameter(3)
+  s = f32[] add(a, c) t = f32[] add(b, d) ROOT r = (f32[], f32[]) tuple(s, t)
+}"""
+FIRST_OF = """first_%s {
+  a = f32[] parameter(0) i = %s[] parameter(1) b = f32[] parameter(2) j = %s[] parameter(3)
+  gt = pred[] compare(a, b), direction=GT ne = pred[] compare(a, a), direction=NE better = pred[] or(gt, ne)
+  eq = pred[] compare(a, b), direction=EQ lt = pred[] compare(i, j), direction=LT tie = pred[] and(eq, lt)
+  keeps = pred[] or(better, tie) v = f32[] select(better, a, b) p = %s[] select(keeps, i, j)
+  ROOT r = (f32[], %s[]) tuple(v, p)
+}"""
+CALLED = [BOTH_ADDED, *(FIRST_OF % ((kind,) * 5) for kind in ("s32", "s8"))]
+
+
 def given(split, kind=F32, number=0):
     return f"p{number} = {kind} parameter({number}), sharding={split} "
 
@@ -49,13 +63,58 @@ BODIES = {
         "scatter_dims_to_operand_dims={1}, input_batching_dims={0}, scatter_indices_batching_dims={0}, "
         "index_vector_dim=2, to_apply=add"
     ),
+    # Pairs of which the second is no position along the split, or begins at another one.
+    **{
+        f"greatest, {name}": lambda split, second=second, kind=kind, first=first: (
+            f"{given(split)} {given(split, f'{kind}[8,8]', 1)} low = f32[] constant(-inf) "
+            f"z = {kind}[] constant({first}) i = {kind}[8,8] {second} "
+            f"ROOT r = (f32[8], {kind}[8]) reduce(p0, i, low, z), dimensions={{0}}, to_apply=first_{kind}"
+        )
+        for name, second, kind, first in (
+            ("weights", "negate(p1)", "s32", 0),
+            ("columns", "iota(), iota_dimension=1", "s32", 0),
+            ("rows", "iota(), iota_dimension=0", "s32", 0),
+            ("rows from the end", "reverse(p1), dimensions={0}", "s32", 0),
+            ("rows of another type", "iota(), iota_dimension=0", "s8", 0),
+            ("rows from one on", "iota(), iota_dimension=0", "s32", 1),
+        )
+    },
+    # Rows by their numbers, of what does not come as it is through a sum, or is one.
+    "rows of truth values": lambda split: (
+        f"{given(split, 'pred[8,8]')} {given(WHOLE, 's32[1]', 1)} "
+        "ROOT r = pred[1,8] gather(p0, p1), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+        "index_vector_dim=1, slice_sizes={1,8}"
+    ),
+    "a row of partial sums": lambda split: (
+        f"{given(COLUMNS)} {given(ROWS, number=1)} {given(split, number=2)} n = s32[] parameter(3) "
+        "z = s32[] constant(0) "
+        f"d = {F32} dot(p0, p1), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} e = {F32} add(d, p2) "
+        "s = f32[1,8] dynamic-slice(d, n, z), dynamic_slice_sizes={1,8} "
+        "t = f32[1,8] dynamic-slice(e, n, z), dynamic_slice_sizes={1,8} ROOT r = f32[1,8] subtract(t, s)"
+    ),
+    "a row by a vector of starts": lambda split: (
+        f"{given(split)} {given(WHOLE, 's32[2]', 1)} u = f32[1,8] constant({{{{1,2,3,4,5,6,7,8}}}}) "
+        f"s = f32[1,8] dynamic-slice(p0, p1), dynamic_slice_sizes={{1,8}} d = {F32} dynamic-update-slice(p0, u, p1) "
+        f"q = f32[8] reshape(s) b = {F32} broadcast(q), dimensions={{1}} ROOT r = {F32} subtract(d, b)"
+    ),
+    "a scatter of two arrays": lambda split: (
+        f"{given(split)} {given(split, number=1)} {given(WHOLE, 's32[2]', 2)} {given(WHOLE, 'f32[2,8]', 3)} "
+        f"ROOT r = ({F32}, {F32}) scatter(p0, p1, p2, p3, p3), update_window_dims={{1}}, inserted_window_dims={{0}}, "
+        "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=both"
+    ),
+    # Arrays without elements.
+    "reshapes of nothing": lambda split: (
+        f"{given(split)} e = f32[0,8] slice(p0), slice={{[4:4], [0:8]}} h = f32[4,0,2] reshape(e) "
+        "q = f32[0] reshape(h) z = f32[] constant(3) s = f32[] reduce(q, z), dimensions={0}, to_apply=add "
+        f"b = {F32} broadcast(s), dimensions={{}} ROOT r = {F32} add(p0, b)"
+    ),
 }
 
 
 @pytest.mark.parametrize("split", [ROWS, COLUMNS, BOTH])
 @pytest.mark.parametrize("name", BODIES)
 def test_split_operations_give_what_whole_ones_give(name, split):
-    check(BODIES[name](split), None, REVERSED, TURNED)
+    check(BODIES[name](split), None, REVERSED, TURNED, *CALLED)
 
 
 def test_a_loop_whose_state_never_has_one_sharding():
