@@ -62,6 +62,45 @@ def shape_of(array):
     return shape(xla.PrimitiveType.from_dtype(array.dtype), *array.shape)
 
 
+def given_memory(array):
+    """A copy at an address that programs may write results to."""
+    memory = np.empty(array.nbytes + 64, np.uint8)
+    made = memory[-memory.ctypes.data % 64 :][: array.nbytes].view(array.dtype)
+    made[...] = array
+    return made
+
+
+@pytest.mark.parametrize(
+    ("operands", "in_place", "is_kept"),
+    [("x, y", "", False), ("x, y", ", output_to_operand_aliasing={{}: (0, {})}", True),
+     ("x, x", ", output_to_operand_aliasing={{}: (0, {})}", False), ("y, x", "", False)],
+)  # fmt: skip
+def test_a_donated_argument_is_written_by_those_that_work_in_place_alone(operands, in_place, is_kept, where):
+    """A handler may read an operand again when it has written a part of its result."""
+
+    def backwards(frame, given, made, found):
+        for n in range(len(made[0])):
+            made[0][n] = (found["both"] and given[0][-1 - n]) + given[1][-1 - n]
+
+    kept = handler(backwards)
+    xla.register_ffi_handler("handled", kept)
+    both = "false" if in_place else "true"
+    module = xla.HloModule.from_text(f"""HloModule m, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}
+ENTRY e {{
+  x = f32[64] parameter(0)
+  y = f32[64] parameter(1)
+  ROOT r = f32[64] custom-call({operands}), custom_call_target="handled", api_version={TYPED}{in_place},
+    backend_config="{{both = {both}}}"
+}}""")
+    x, y = np.arange(64, dtype=np.float32), np.arange(64, dtype=np.float32) ** 2
+    by_name = {"x": x, "y": y}
+    first, second = (by_name[name] for name in operands.split(", "))
+    donated = given_memory(x)
+    result = xla.compile(module, backend=where, cache=False)(donated, y, donate=[0])
+    np.testing.assert_array_equal(result, ((0 if in_place else first) + second)[::-1])
+    assert where == "interpreter" or (result is donated) is is_kept
+
+
 def test_operands_results_and_attributes(where):
     seen = {}
 

@@ -14,7 +14,8 @@ UPDATE                          the kernel changes the operand into the result, 
 COPY                            the step is the copy itself, which becomes a no-op
 IN_PLACE                        the kernel reads an element of the operand before it writes the same element of the
                                 result, and the operand for nothing else
-HOST                            Python copies what it reads; for donated arguments only
+HOST                            Python copies what it reads, or a function of others works in place on the operand,
+                                which is no other one of the step; for donated arguments only
 """
 
 from __future__ import annotations
@@ -99,11 +100,9 @@ def _of_step(step: Step, ranges: LiveRanges, depth: int) -> Iterator[Alias]:
         yield from _pairs(AliasKind.IN_PLACE, step, step.in_place, numbers.own, depth)
     elif isinstance(step, HostStep):
         every = [(r, o) for r in range(len(step.results)) for o in range(len(step.operands))]
-        yield from (
-            Alias(AliasKind.HOST, step.operands[o], step.results[r], 2 * numbers.own, depth)
-            for r, o in every
-            if step.operands[o].kind.value == "argument"
-        )
+        pairs = step.updates.items() if step.function else every
+        given = [(r, o) for r, o in pairs if step.operands[o].kind.value == "argument"]
+        yield from _pairs(AliasKind.HOST, step, given, numbers.own, depth)
 
 
 def _row(kind: AliasKind, sources: Values, targets: Values, number: int, depth: int) -> Iterator[Alias]:
@@ -111,7 +110,11 @@ def _row(kind: AliasKind, sources: Values, targets: Values, number: int, depth: 
 
 
 def _pairs(
-    kind: AliasKind, step: KernelStep | CollectiveStep, pairs: Iterable[tuple[int, int]], number: int, depth: int
+    kind: AliasKind,
+    step: KernelStep | CollectiveStep | HostStep,
+    pairs: Iterable[tuple[int, int]],
+    number: int,
+    depth: int,
 ) -> Iterator[Alias]:
     """Aliases of a step's results and operands; a value that is several operands must be permitted as each of them."""
     allowed = set(pairs)

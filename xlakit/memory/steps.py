@@ -61,7 +61,7 @@ class HostStep:
     """Leave for Python: it computes the instruction from its operands. number: that of the host call.
 
     function: the name of code that does it without Python, and gives an error, of which Python tells, or null; "" where
-    there is none.
+    there is none. updates: results that are an operand changed in place, if that code finds both in one memory.
     """
 
     instruction: Instruction
@@ -69,6 +69,7 @@ class HostStep:
     operands: Values
     results: Values
     function: str = ""
+    updates: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -340,6 +340,13 @@ def _with_open_permute(plan):
     return replace(with_slice(change(plan), [arrival], far), arena_bytes=far.offset + 64)
 
 
+def _with_function_in_place(plan):
+    """Python would take a copy of the operand; a function gets pointers to one memory."""
+    step = next(s for s in plan.steps if isinstance(s, HostStep))
+    changed = with_slice(plan, step.results, plan.slice_of(step.operands[0]))
+    return _with_step(HostStep, 0, function=lambda _: "asked")(changed)
+
+
 def _with_copy_of_sum(plan):
     """A copy out of the memory that the open collective writes."""
     start = next(n for n, s in enumerate(plan.steps) if isinstance(s, CollectiveStep))
@@ -389,6 +396,7 @@ def _with_moved_branch(number):
         # Python, and numbers that are drawn.
         (ASKED, _with_step(HostStep, 0, operands=lambda step: step.results), "reads %x"),
         (ASKED, _with_step(HostStep, 0, results=lambda step: ()), "slices for 0 arrays instead of 1"),
+        (ASKED, _with_function_in_place, "may read when it has written"),
         (DRAWN, _steps_without(RandomStep, 0), "without a state"),
         (DRAWN, _with_step(KernelStep, 0, scratch=lambda step: step.operands[:1]), "reads the state for %r"),
     ],

@@ -27,7 +27,7 @@ from xlakit.cpu.loops.ir.tracer import Source, Tracer, is_traced
 from xlakit.cpu.loops.ir.walking import walk
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation, Instruction, post_order
-from xlakit.memory.steps import CollectiveStep, KernelStep
+from xlakit.memory.steps import CollectiveStep, HostStep, KernelStep
 from xlakit.ops.control import Fusion
 from xlakit.ops.data import Parameter, Tuple
 from xlakit.ops.dot import Dot
@@ -54,9 +54,12 @@ class Refusals:
     def __init__(self) -> None:
         self._maps: dict[Any, _AccessMaps | str] = {}
 
-    def refusal(self, step: KernelStep | CollectiveStep, result: int, operand: int) -> str:
+    def refusal(self, step: KernelStep | CollectiveStep | HostStep, result: int, operand: int) -> str:
         """Why a result may not be in the memory of an operand, by their numbers; empty where it is proven."""
         instruction = step.instruction
+        if isinstance(step, HostStep):
+            # The program says by output_to_operand_aliasing that the function works in place.
+            return "" if step.updates.get(result) == operand else "a function of others may read when it has written"
         if isinstance(step, CollectiveStep):
             opcode = instruction.opcode.removesuffix("-start")
             return "" if opcode in COLLECTIVES and result == operand else f"{opcode} moves elements"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from xlakit.cpu.entry.async_pairs import async_pairs
 from xlakit.cpu.entry.collectives import Collectives
 from xlakit.cpu.entry.in_place import in_place_pairs
+from xlakit.cpu.kernels.c_call import in_place_of
 from xlakit.cpu.kernels.library import KernelLibrary
 from xlakit.cpu.loops.emit.kernel import Kernel
 from xlakit.data.literal import Literal
@@ -155,7 +156,8 @@ class Lowering:
         tree = new_values(instruction.shape, instruction)
         given = tuple(leaf for operand in operands for leaf in leaves(operand))
         function = self._kernels.ffi_call(instruction)
-        steps.append(HostStep(instruction, len(self._host), given, tuple(leaves(tree)), function))
+        updates = in_place_of(instruction) if function else {}
+        steps.append(HostStep(instruction, len(self._host), given, tuple(leaves(tree)), function, updates))
         self._host.append(instruction)
         return tree
 

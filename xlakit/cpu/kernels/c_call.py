@@ -91,6 +91,12 @@ def arrays_of(shapes: Sequence[Shape]) -> dict[tuple[int, ...], int]:
     return {index: number for number, (index, _) in enumerate(_leaves(shapes))}
 
 
+def in_place_of(instruction: Instruction) -> dict[int, int]:
+    """The results of a call that lie in the memory of operands, by the numbers of their arrays."""
+    numbers = arrays_of([o.shape for o in instruction.operands])
+    return updates_of(instruction.op_as(CustomCall), arrays_of([instruction.shape]), numbers)
+
+
 def updates_of(
     op: CustomCall, results: Mapping[tuple[int, ...], int], operands: Mapping[tuple[int, ...], int]
 ) -> dict[int, int]:

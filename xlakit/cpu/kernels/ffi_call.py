@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from xlakit.cpu.kernels.c_call import arrays_of, updates_of
+from xlakit.cpu.kernels.c_call import in_place_of
 from xlakit.cpu.llvm import I8, I32, I64, PTR, Effort, Function, Module, Value
 from xlakit.cpu.program import FFI_TABLE, c_symbol
 from xlakit.data.primitive import PrimitiveType
@@ -39,8 +39,7 @@ def emit_ffi_call(module: Module, instruction: Instruction) -> Function:
     arrays = [shape for shape in (*operands, *results) if shape.is_array]
     pointers = [fn.load(PTR, fn.at(table, PTR, number)) for number in range(len(arrays))]
     count = sum(shape.is_array for shape in operands)
-    numbers = arrays_of([o.shape for o in instruction.operands])
-    for result, operand in updates_of(op, arrays_of([instruction.shape]), numbers).items():
+    for result, operand in in_place_of(instruction).items():
         # The handler finds the operand in the result's memory.
         fn.copy(pointers[count + result], pointers[operand], arrays[operand].byte_size)
         pointers[operand] = pointers[count + result]

@@ -66,7 +66,7 @@ _DONES = (AllGatherDone, CollectivePermuteDone, AsyncDone)
 # The slice of a value: so many bytes of it, or all.
 SliceOf = Callable[[HloValue, int | None], Slice]
 # Why a kernel may not have a result in the memory of an operand, by their numbers; empty if it may.
-Refusal = Callable[[KernelStep | CollectiveStep, int, int], str]
+Refusal = Callable[[KernelStep | CollectiveStep | HostStep, int, int], str]
 # Whether a collective gives each device its own operand.
 IsIdentity = Callable[[Instruction], bool]
 
@@ -215,7 +215,9 @@ class Walk:
             self._kernel(step, operands, value, frame.states.get(instruction), doer)
         elif isinstance(step, HostStep):
             self._each(step.operands, operands, doer, self._read)
-            # Python takes copies of what it reads before it writes.
+            # Python takes copies of what it reads before it writes; a function gets the pointers.
+            if step.function:
+                self._check_sharing(step, self._slices(step.operands), self._slices(step.results), (), doer)
             self._each(step.results, [value], doer, self._write)
         elif isinstance(step, (RandomStep, NumberStep)):
             self._each((step.state if isinstance(step, RandomStep) else step.result,), [value], doer, self._write)
@@ -268,7 +270,7 @@ class Walk:
 
     def _check_sharing(
         self,
-        step: KernelStep | CollectiveStep,
+        step: KernelStep | CollectiveStep | HostStep,
         sources: Sequence[Slice],
         targets: Sequence[Slice],
         spare: Sequence[Slice],
