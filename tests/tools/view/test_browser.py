@@ -184,6 +184,44 @@ def test_memory_rectangles_go_to_instructions(opened, view):
     assert texts(browser, "#details h2")[0] in label
 
 
+def test_memory_rectangles_have_names_where_there_is_room(opened, view):
+    browser = opened(view, "#view=memory")
+    labels = browser.execute_script("return [...document.querySelectorAll('svg .inside')].map((e) => e.textContent)")
+    assert any(label.endswith("KiB") for label in labels)
+    script = """
+      const boxes = [...document.querySelectorAll('svg .slice')].map((e) => e.getBoundingClientRect());
+      const across = (t, b) => t.left >= b.left && t.right <= b.right + 1;
+      const inside = (t, b) => across(t, b) && t.top >= b.top - 1 && t.bottom <= b.bottom + 2;
+      return [...document.querySelectorAll('svg .inside')].filter((e) => {
+        const text = e.getBoundingClientRect();
+        return !boxes.some((box) => inside(text, box));
+      }).map((e) => e.textContent);
+    """
+    assert browser.execute_script(script) == []
+
+
+def test_a_step_without_changes_leads_to_the_next_with_some(opened, view):
+    browser = opened(view, "#view=changes")
+    assert not find(browser, ".sides").is_displayed()
+    find(browser, ".empty button").click()
+    assert find(browser, ".sides .changed, .sides .removed, .sides .added").is_displayed()
+    assert not find(browser, ".empty").is_displayed()
+
+
+def test_names_of_steps_are_legible_in_a_narrow_window(opened, view):
+    browser = opened(view)
+    size = browser.get_window_size()
+    try:
+        browser.set_window_size(700, 900)
+        heights = browser.execute_script(
+            "return [...document.querySelectorAll('#steps .step')].map((e) => e.offsetHeight)"
+        )
+        assert max(heights) < 80
+        assert find(browser, "#details").is_displayed()
+    finally:
+        browser.set_window_size(size["width"], size["height"])
+
+
 def test_colors_and_themes(opened, view):
     browser = opened(view, "#color=bytes")
     assert any("iB" in text or " B" in text for text in texts(browser, ".cost"))

@@ -125,18 +125,35 @@ class MemoryView {
     const [width, height] = [Math.max(600, this.drawing.clientWidth - 20), Math.max(300, this.drawing.clientHeight - 20)];
     const [x, y] = [(point) => 70 + ((width - 80) * point) / (points + 1), (offset) => 10 + ((height - 40) * offset) / Math.max(1, total)];
     const svg = Dom.svg("svg", { width, height, role: "group", "aria-label": "Slices of the arena" });
-    for (let tick = 0; tick <= 4; tick++) {
-      svg.append(Dom.svg("text", { x: 2, y: y((total * tick) / 4) + 4, class: "faint" }, Model.amount((total * tick) / 4, "B")));
-      const point = Math.round((points * tick) / 4);
+    const unit = 2 ** Math.ceil(Math.log2(Math.max(1, total / 6)));
+    for (let offset = 0; offset <= total; offset += unit) {
+      svg.append(Dom.svg("path", { class: "grid", d: `M70 ${y(offset)}H${width - 10}` }));
+      svg.append(Dom.svg("text", { x: 2, y: y(offset) + 4, class: "faint" }, Model.amount(offset, "B")));
+    }
+    for (const point of new Set([0, 1, 2, 3, 4].map((tick) => Math.round((points * tick) / 4)))) {
       svg.append(Dom.svg("text", { x: x(point), y: height - 8, class: "faint" }, `${point}`));
     }
     for (const slice of shown) svg.append(this.slice(slice, x, y));
+    for (const slice of shown) svg.append(...this.label(slice, x, y));
     this.drawing.replaceChildren(svg);
   }
 
   textOf({ values, size, offset, first, last }) {
     const names = values.map((value) => value.name).join(", ");
     return `${names}: ${Model.amount(size, "B")} at ${offset}, steps ${first} to ${last}`;
+  }
+
+  /** The names of a slice's values and its size, where its rectangle has the room. */
+  label({ values, size, first, last, offset }, x, y) {
+    const letter = 7.3, line = 16;
+    const [room, lines] = [Math.floor((x(last + 1) - x(first) - 12) / letter), Math.floor((y(offset + size) - y(offset)) / line)];
+    if (room < 4 || lines < 1) return [];
+    const names = values.map((value) => value.name).join(", ");
+    const texts = lines > 1 ? [names, Model.amount(size, "B")] : [`${names}  ${Model.amount(size, "B")}`];
+    return texts.map((text, n) => {
+      const shown = text.length > room ? `${text.slice(0, room - 1)}…` : text;
+      return Dom.svg("text", { x: x(first) + 6, y: y(offset) + 13 + n * line, class: "inside", "aria-hidden": "true" }, shown);
+    });
   }
 
   slice(slice, x, y) {

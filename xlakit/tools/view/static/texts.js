@@ -227,9 +227,20 @@ class ChangesView {
     this.note.textContent = count ? `${count.toLocaleString("en")} lines differ` : "";
     const isFirst = before === state.step;
     const nothing = program.two ? "The instructions of the two programs do not differ." : "This step changes nothing.";
-    this.empty.textContent = isFirst && !program.two ? "This is the first step. Choose a later one on the left." : nothing;
+    this.empty.replaceChildren(isFirst && !program.two ? "This is the program as it was given." : nothing, ...this.next());
     this.empty.hidden = this.rows.length > 0;
+    this.list.element.hidden = !this.empty.hidden;
     this.list.setCount(this.rows.length);
+  }
+
+  /** A button for the next step that changes lines, where there is one. */
+  next() {
+    const { program, state } = this.app;
+    const at = program.two ? -1 : program.steps.findIndex((step, n) => n > state.step && program.changes(n));
+    if (at < 0) return [];
+    const go = Dom.make("button", { type: "button", class: "link" }, `${program.steps[at].number} ${program.steps[at].name}`);
+    go.addEventListener("click", () => this.app.go({ step: at }));
+    return [" The next step that changes lines is ", go, "."];
   }
 
   row(index) {
