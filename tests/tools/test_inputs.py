@@ -9,6 +9,7 @@ import pytest
 
 from xlakit import PrimitiveType, make_shape
 from xlakit.data.shape import ProgramShape
+from xlakit.errors import ResourceError
 from xlakit.execution.inputs import make_inputs
 
 
@@ -48,3 +49,11 @@ def test_scalars_and_empty_arrays():
     assert made(PrimitiveType.F32).shape == ()
     assert made(PrimitiveType.F64, 0, 3).shape == (0, 3)
     assert set(np.log2(made(PrimitiveType.F8E8M0FNU, 100).astype(np.float32))) <= set(range(-5, 6))
+
+
+def test_arguments_beyond_the_memory_limit_are_refused_before_they_are_drawn(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XLAKIT_MEMORY_LIMIT", "1000000")
+    half = make_shape(PrimitiveType.F32, [150, 1000])
+    assert make_inputs(ProgramShape((half,), half), 0)[0].shape == (150, 1000)
+    with pytest.raises(ResourceError, match="the arguments need 1,200,000 bytes, the limit is 1,000,000"):
+        make_inputs(ProgramShape((half, half), half), 0)

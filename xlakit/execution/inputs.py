@@ -9,8 +9,9 @@ import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import ProgramShape, Shape
-from xlakit.errors import UnsupportedError
+from xlakit.errors import ResourceError, UnsupportedError
 from xlakit.ir.operation import TOKEN, Array
+from xlakit.settings import memory_limit
 
 # Elements that are drawn at a time: NumPy draws in wider types, of which a large array would take several times more.
 _PIECE = 1 << 16
@@ -21,7 +22,17 @@ def make_inputs(program: ProgramShape, seed: int) -> list[Any]:
 
     Floats and complex numbers are normal, signed integers small and not negative (they are often indices or labels),
     unsigned integers cover their range (they are often bits or keys), PRED is a fair coin.
+
+    Raises ResourceError where they need more memory than ``XLAKIT_MEMORY_LIMIT`` allows, before any is made, and
+    UnsupportedError for a shape of which no value can be made up.
     """
+    arrays = [leaf for shape in program.parameters for _, leaf in shape.leaves() if leaf.is_array]
+    needed = sum(leaf.element_type.byte_width * math.prod(max(size, 0) for size in leaf.dimensions) for leaf in arrays)
+    if needed > memory_limit():
+        raise ResourceError(
+            f"the arguments need {needed:,} bytes, the limit is {memory_limit():,}",
+            hint="the environment variable XLAKIT_MEMORY_LIMIT sets the limit, in bytes",
+        )
     rng = np.random.default_rng(seed)
     return [make_value(shape, rng) for shape in program.parameters]
 
