@@ -8,8 +8,11 @@ Further features may follow a level: ``x86-64-v3+avxvnni``.
 
 from __future__ import annotations
 
+import ctypes
 import platform
+import sys
 import threading
+from collections.abc import Callable
 from functools import cache
 
 import llvmlite.binding as llvm
@@ -34,6 +37,8 @@ _LEVELS: dict[str, tuple[str, tuple[str, ...]]] = {
     "armv8-a": ("generic", ("fp-armv8", "neon")),
     "armv8.2-a": ("generic", ("crc", "dotprod", "fp-armv8", "fullfp16", "lse", "neon", "rdm")),
 }
+# The system call arch_prctl of Linux on x86-64, its request for a part of the processor's state, and AMX's registers.
+_ARCH_PRCTL, _REQUEST, _TILE_DATA = 158, 0x1023, 18
 # Features of x86 beside AVX2's own that only machines with it have.
 _WITH_AVX2 = frozenset({"vaes", "vpclmulqdq", "sha512", "sm3", "sm4"})
 
@@ -66,6 +71,11 @@ class Processor:
         tuning = ("+prefer-no-gather",) if self.name.startswith("znver") else ()
         return ",".join((*self.features, *tuning))
 
+    def without(self, prefix: str) -> Processor:
+        """The same without the features whose names begin so."""
+        features = (f"-{f[1:]}" if f[1:].startswith(prefix) else f for f in self.features)
+        return Processor(self.name, tuple(features), self.registers)
+
     def with_vectors(self, width: int) -> Processor:
         """The same with vectors of so many bytes.
 
@@ -97,9 +107,27 @@ def set_up() -> None:
 
 @cache
 def host() -> Processor:
-    """This machine's processor."""
+    """This machine's processor, with what this process may use of it."""
     set_up()
-    return Processor(llvm.get_host_cpu_name(), tuple(llvm.get_host_cpu_features().flatten().split(",")))
+    found = Processor(llvm.get_host_cpu_name(), tuple(llvm.get_host_cpu_features().flatten().split(",")))
+    if not found.has("amx-tile") or _may_use_tiles():
+        return found
+    return found.without("amx")
+
+
+def _may_use_tiles() -> bool:
+    """Whether the system lets this process use AMX's tile registers, for which it is asked here.
+
+    Linux saves these registers for processes that asked for them, and ends others at the first instruction. What it
+    permits holds for all threads, also those of processes that are forked, until another program is executed. It
+    refuses where it is too old, where a filter of system calls does, and where a thread has an alternative stack for
+    signals that is too small for the registers. A processor without permission is one without AMX: in all choices of
+    the compiler and in the keys of what it keeps.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    ask: Callable[..., int] = ctypes.CDLL(None).syscall
+    return ask(ctypes.c_long(_ARCH_PRCTL), ctypes.c_long(_REQUEST), ctypes.c_long(_TILE_DATA)) == 0
 
 
 def levels() -> list[str]:
@@ -109,6 +137,12 @@ def levels() -> list[str]:
 
 def _levels_of(own: Processor) -> list[str]:
     return [name for name, (_, features) in _LEVELS.items() if all(map(own.has, features))]
+
+
+def has_more_than_levels() -> bool:
+    """Whether this machine has features that no level has."""
+    of_levels = {feature for _, features in _LEVELS.values() for feature in features}
+    return any(feature.startswith("+") and feature[1:] not in of_levels for feature in host().features)
 
 
 def processor() -> Processor:

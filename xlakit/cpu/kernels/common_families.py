@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from xlakit.cpu.kernels.fft.lanes import Pass
+from xlakit.cpu.kernels.gemm.bf16_range import Exponents
 from xlakit.cpu.kernels.gemm.panels import PackRows, PackSlivers
 from xlakit.cpu.kernels.gemm.tile import Tiles, Walk
 from xlakit.cpu.kernels.shared.common_code import PREFIX, options_of
@@ -26,7 +27,7 @@ from xlakit.cpu.llvm import F16, F32, F64, I8, I16, I32, I64, VOID, Module
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import compiling, current
 
-_PRODUCTS = (Tiles, Walk, PackRows, PackSlivers)
+_PRODUCTS = (Tiles, Walk, PackRows, PackSlivers, Exponents)
 _SORTS = (MakeRecords, TakeApart, CountDigits, MoveByDigit, SortRecords, ChunkPositions)
 _FIRST = (KeepFirst, JoinFirst, CollectFirst)
 
@@ -70,7 +71,7 @@ def _read(text: str) -> Any:
     if kind == "k":
         return next(k for k in PrimitiveType if k.hlo_name == rest)
     if kind == "e":
-        packed, acc, group, parts, rows, vectors, flushes, unsigned = rest.split("_")
-        numbers = map(int, (group, parts, rows, vectors))
-        return Engine("common", _TYPES[packed], _TYPES[acc], *numbers, flushes=flushes == "1", unsigned=unsigned)
+        packed, acc, group, parts, rows, vectors, flushes, unsigned, amx = rest.split("_")
+        types, numbers = (_TYPES[packed], _TYPES[acc]), map(int, (group, parts, rows, vectors))
+        return Engine("common", *types, *numbers, flushes=flushes == "1", unsigned=unsigned, amx=amx == "1")
     return rest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from xlakit.cpu.kernels.gemm.bf16_range import ranges_bytes
 from xlakit.cpu.kernels.gemm.operands import element_bytes, rounded_up
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
 from xlakit.cpu.llvm import I8, Function, Value
@@ -37,6 +38,7 @@ class Areas:
     runs: int
     packed_runs: int
     lines: int
+    ranges: int
 
     @property
     def sizes(self) -> list[int]:
@@ -75,6 +77,7 @@ class AreaPointers:
     runs: Value
     packed_runs: Value
     lines: Value
+    ranges: Value
 
 
 def make_areas(product: Product, blocking: Blocking, *, direct: bool, local_width: int, converted_rows: int) -> Areas:
@@ -103,4 +106,31 @@ def make_areas(product: Product, blocking: Blocking, *, direct: bool, local_widt
         runs=blocking.runs * 16,
         packed_runs=blocking.runs * 16 if blocking.is_mixed else 0,
         lines=lines.most * lines.elements * element_bytes(product.lhs.kind) if lines is not None else 0,
+        ranges=ranges_bytes(engine, blocking.k_blocks if blocking.ahead else 1),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Addresses along a direction: ``pointer`` (or null, which makes them distances) plus ``base`` bytes.
+
+    scale: the bytes of one element of the direction.
+    """
+
+    pointer: Value | None = None
+    scale: int = 1
+    base: Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table in memory to be filled with addresses.
+
+    apart: the distance between its entries, in entries. padded: the number of its entries, if there are more than
+    addresses; the rest are ``pad``, or the last address.
+    """
+
+    entries: Value
+    apart: int = 1
+    padded: Value | None = None
+    pad: Value | None = None

@@ -10,9 +10,13 @@ or more, and no operand is subnormal, a product or sum that is subnormal is zero
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
-from xlakit.cpu.llvm import I16, I32, Function, Value, vector
+from xlakit.cpu.kernels.gemm.operands import Block, in_groups, times
+from xlakit.cpu.kernels.shared import common
+from xlakit.cpu.kernels.shared.engine import Engine, takes_pairs_of_bf16
+from xlakit.cpu.llvm import I8, I16, I32, I64, PTR, Function, Type, Value, vector
 from xlakit.dataclass import dataclass
 
 _LANES = 32
@@ -69,3 +73,82 @@ def flushing_is_exact(left: tuple[Value, Value], right: tuple[Value, Value]) -> 
     (a, c), (b, d) = left, right
     normal = (a > 0) & (b > 0) & (a + b >= _LEAST_SUM)
     return normal & (c < _NO_NUMBER) & (d < _NO_NUMBER) & (c + d <= _GREATEST_SUM)
+
+
+@dataclass(frozen=True, slots=True)
+class Exponents:
+    """The range of exponents in a packed operand of BF16.
+
+    ``(ptr start, i64 pieces, i64 apart, i64 count, ptr range)``: pieces of ``count`` numbers, so many bytes apart. The
+    least exponent of numbers that are not zero and the greatest are written to ``range``.
+    """
+
+    family: ClassVar[str] = "exponents"
+    parameters: ClassVar[Sequence[Type]] = (PTR, I64, I64, I64, PTR)
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        start, pieces, apart, count, found = fn.parameters
+        with fn.loop(0, pieces, carried=Seen.none(fn).state, hints=NO_UNROLL) as piece:
+            own = fn.at(start, I8, piece.index * apart)
+            piece.next(*Seen(list(piece.carried)).in_order(fn, own, count).state)
+        for n, exponent in enumerate(Seen(list(piece.results)).exponents(fn)):
+            fn.store(exponent, fn.at(found, I32, n))
+
+
+# The bytes of a range.
+_RANGE = 8
+
+
+def _is_needed(engine: Engine) -> bool:
+    return takes_pairs_of_bf16(engine) and not engine.flushes
+
+
+def ranges_bytes(engine: Engine, blocks: int) -> int:
+    """The bytes for the ranges of a product that keeps so many packed blocks of the right operand."""
+    return _RANGE * (1 + blocks) if _is_needed(engine) else 0
+
+
+@dataclass(slots=True)
+class Ranges:
+    """The ranges of a packed block of the left operand, and of each packed block of the right one, in memory.
+
+    They are found once for each packed block, for engines of BF16; for others nothing is done.
+    """
+
+    fn: Function
+    engine: Engine
+    memory: Value
+
+    def note_left(self, start: Value, rows: Value, length: int, block: Block) -> None:
+        """Note the range of packed rows, so many elements apart."""
+        self._note(start, rows, length, self._padded(block), self.memory)
+
+    def note_right(self, start: Value, slivers: Value, length: int, block: Block, number: Value) -> None:
+        """Note the range of packed slivers, so many elements apart: block ``number`` of those that are kept."""
+        self._note(start, slivers, length, self._padded(block) * self.engine.nr, self._of_right(number))
+
+    def flushing_is_exact(self, number: Value) -> Value:
+        """1 where products of the left block and a right one may take subnormal numbers for zero, else 0."""
+        fn = self.fn
+        if not _is_needed(self.engine):
+            return fn.i64(0)
+        left, right = (
+            (fn.load(I32, range), fn.load(I32, fn.at(range, I32, 1))) for range in (self.memory, self._of_right(number))
+        )
+        return flushing_is_exact(left, right).cast("zext", I64)
+
+    def _of_right(self, number: Value) -> Value:
+        return self.fn.at(self.memory, I8, (number + 1) * _RANGE)
+
+    def _padded(self, block: Block) -> Value:
+        """The steps of k in a packed block, with the zeros at its end."""
+        steps, most = times(block.runs, block.kc), self.engine.steps
+        steps = self.fn.i64(steps) if isinstance(steps, int) else steps
+        return in_groups(steps + (most - 1), most) * most
+
+    def _note(self, start: Value, pieces: Value, length: int, count: Value, found: Value) -> None:
+        fn = self.fn
+        if _is_needed(self.engine):
+            apart = fn.i64(length * self.engine.packed.bytes)
+            common.call(fn, Exponents(), start, pieces, apart, count, found)

@@ -47,6 +47,7 @@ def _tiles(product: Product, blocking: Blocking) -> list[Rule]:
     engine = blocking.engine
     return [
         ("tiles have rows and columns", engine.mr > 0 and engine.vectors > 0),
+        ("tiles are whole tile registers", not engine.amx or (engine.mr in (16, 32) and engine.vectors <= 2)),
         # A task stores whole slivers but for the last one of the result, which ends with the last column task.
         ("tasks' columns are whole slivers", blocking.column_tasks == 1 or blocking.task_columns % engine.nr == 0),
         (
@@ -72,6 +73,7 @@ def _operands(product: Product, blocking: Blocking) -> list[Rule]:
             "a right operand that is not packed lies in whole slivers",
             blocking.packs[1] or can_read_in_place(engine, rhs),
         ),
+        ("tile registers are loaded from packed operands", not engine.amx or all(blocking.packs)),
         ("operands have the same runs of k", [n for n, _ in lhs.along.dims] == [n for n, _ in rhs.along.dims]),
         ("rows are those of the result", lhs.across.size == product.rows.size),
         ("columns are those of the result", rhs.across.size == product.columns.size),

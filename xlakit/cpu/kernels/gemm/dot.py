@@ -9,7 +9,7 @@ from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.gemm.blas_choice import most_own_products
 from xlakit.cpu.kernels.gemm.blas_tasks import cut_for_blas, emit_blas, fits_blas
 from xlakit.cpu.kernels.gemm.few_rows import MOST_ROWS, columns_per_task, emit_few_rows
-from xlakit.cpu.kernels.gemm.gemm import emit_gemm, plan_gemm, task_count
+from xlakit.cpu.kernels.gemm.gemm import emit_gemm, fills_tiles, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.matrix_vector import emit_matrix_vector, fits_vectors, rows_at_once
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
@@ -147,7 +147,8 @@ def plan_product(product: Product) -> DotPlan:
     cost = product.batch * rows * columns * depth
     if not product.batch * rows * columns:
         return DotPlan("gemm", product, 0, 0, plan_gemm(product))
-    with_vectors = _with_vectors_last(product)
+    in_tiles = fills_tiles(product)
+    with_vectors = None if in_tiles else _with_vectors_last(product)
     if with_vectors is not None:
         engine = _vector_engine(with_vectors)
         size, vectors, deep = with_vectors.sizes
@@ -156,7 +157,7 @@ def plan_product(product: Product) -> DotPlan:
         tasks = product.batch * -(-size // task_rows)
         turned = columns > rows
         return DotPlan("vector", with_vectors, tasks, cost, None, engine, task_rows, task_columns=int(turned))
-    if _is_streamed(product):
+    if not in_tiles and _is_streamed(product):
         engine = _vector_engine(product)
         tasks = product.batch * -(-columns // columns_per_task(engine, rows, columns))
         return DotPlan("few_rows", product, tasks, cost, None, engine)

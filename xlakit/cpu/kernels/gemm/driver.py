@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from xlakit.cpu.kernels.gemm.areas import make_areas
+from xlakit.cpu.kernels.gemm.areas import Addresses, Table, make_areas
+from xlakit.cpu.kernels.gemm.bf16_range import Ranges
 from xlakit.cpu.kernels.gemm.check import check_blocking
 from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall, Rectangle
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
@@ -32,7 +33,6 @@ from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, Function, Loop, Value
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
-from xlakit.dataclass import dataclass
 from xlakit.options import knob
 
 if TYPE_CHECKING:
@@ -42,32 +42,6 @@ if TYPE_CHECKING:
 _TILES = knob("gemm_driver.tiles", 8, 1, 2)
 # Tables and sums of at most so many bytes are on the stack.
 _STACK_BYTES = knob("gemm_driver.stack_bytes", 4 << 10, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Addresses:
-    """Addresses along a direction: ``pointer`` (or null, which makes them distances) plus ``base`` bytes.
-
-    scale: the bytes of one element of the direction.
-    """
-
-    pointer: Value | None = None
-    scale: int = 1
-    base: Value | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A table in memory to be filled with addresses.
-
-    apart: the distance between its entries, in entries. padded: the number of its entries, if there are more than
-    addresses; the rest are ``pad``, or the last address.
-    """
-
-    entries: Value
-    apart: int = 1
-    padded: Value | None = None
-    pad: Value | None = None
 
 
 class GemmEmitter:
@@ -107,18 +81,19 @@ class GemmEmitter:
         small = areas.bytes <= _STACK_BYTES.value
         scratch = fn.alloca(I8, areas.bytes, align=64) if small else acquire(fn, areas.bytes)
         self.area = areas.pointers_in(fn, scratch)
+        self.ranges = Ranges(fn, self.engine, self.area.ranges)
         if blocking.packs[0]:
             rows = Direction(((blocking.mc, blocking.packed_kc * self.engine.parts),))
-            source = _Addresses(self.area.left, self.engine.packed.bytes)
-            self._fill_table(rows, fn.i64(0), fn.i64(blocking.mc), source, _Table(self.area.pointers))
+            source = Addresses(self.area.left, self.engine.packed.bytes)
+            self._fill_table(rows, fn.i64(0), fn.i64(blocking.mc), source, Table(self.area.pointers))
         else:
             self.area.pointers = self.area.sources
         if blocking.is_mixed:
             # Runs of the packed operand lie one after another.
             side = blocking.packs.index(True)
             direction = Direction(((blocking.runs, blocking.kc * (1, self.engine.nr)[side]),))
-            table = _Table(fn.at(self.area.packed_runs, I64, side), apart=2)
-            self._fill_table(direction, fn.i64(0), fn.i64(blocking.runs), _Addresses(), table)
+            table = Table(fn.at(self.area.packed_runs, I64, side), apart=2)
+            self._fill_table(direction, fn.i64(0), fn.i64(blocking.runs), Addresses(), table)
         with fn.while_([begin], lambda loop: loop.carried[0] < end) as loop:
             task = loop.carried[0]
             if blocking.batches_inner:
@@ -169,8 +144,8 @@ class GemmEmitter:
             width = smaller(fn.i64(self.columns) - column, fn.i64(blocking.task_columns))
             columns = self.engine.nr
             padded = (width + (columns - 1)).integer("udiv", columns) * columns
-            source = _Addresses(self.rhs.base, element_bytes(product.rhs.kind))
-            self._fill_table(product.rhs.across, column, width, source, _Table(self.area.sliver_sources, padded=padded))
+            source = Addresses(self.rhs.base, element_bytes(product.rhs.kind))
+            self._fill_table(product.rhs.across, column, width, source, Table(self.area.sliver_sources, padded=padded))
             if blocking.ahead:
                 with self.k_blocks() as loop:
                     block = self.block(loop.index)
@@ -248,8 +223,8 @@ class GemmEmitter:
         direction: Direction,
         first: Value,
         count: Value,
-        source: _Addresses,
-        target: _Table,
+        source: Addresses,
+        target: Table,
     ) -> None:
         """Fill a table with the addresses of ``count`` elements along a direction, from element ``first`` on."""
         fn = self.fn
@@ -276,18 +251,18 @@ class GemmEmitter:
         count = last - first
         padded = (count + (engine.mr - 1)).integer("udiv", engine.mr) * engine.mr
         lhs = self.product.lhs
-        source = _Addresses(self.lhs.base, element_bytes(lhs.kind))
-        self._fill_table(lhs.across, first, count, source, _Table(self.area.sources, padded=padded))
+        source = Addresses(self.lhs.base, element_bytes(lhs.kind))
+        self._fill_table(lhs.across, first, count, source, Table(self.area.sources, padded=padded))
         if not self.direct:
             row = Direction(((self.blocking.mc, self.tile_row),))
             self._fill_table(
-                row, fn.i64(0), padded, _Addresses(self.area.sums, engine.acc.bytes), _Table(self.area.targets)
+                row, fn.i64(0), padded, Addresses(self.area.sums, engine.acc.bytes), Table(self.area.targets)
             )
             return
         row, column = output.origin or (fn.i64(0), fn.i64(0))
         base = fn.at(output.base, engine.acc, output.columns.offset(fn, self.column - column))
-        targets = _Table(self.area.targets, padded=padded, pad=self.area.sums)
-        self._fill_table(output.rows, first - row, count, _Addresses(base, engine.acc.bytes), targets)
+        targets = Table(self.area.targets, padded=padded, pad=self.area.sums)
+        self._fill_table(output.rows, first - row, count, Addresses(base, engine.acc.bytes), targets)
 
     def _fill_run_tables(self, block: Block) -> None:
         """Fill the tables of the distances of the runs of a block of k from the beginnings of rows and columns."""
@@ -295,10 +270,10 @@ class GemmEmitter:
         runs = fn.i64(block.runs) if isinstance(block.runs, int) else block.runs
         for side, matrix in enumerate((self.product.lhs, self.product.rhs)):
             outer = joined(matrix.along.outer)
-            distances = _Addresses(base=block.step * matrix.along.stride)
-            self._fill_table(outer, block.run, runs, distances, _Table(fn.at(self.area.runs, I64, side), apart=2))
+            distances = Addresses(base=block.step * matrix.along.stride)
+            self._fill_table(outer, block.run, runs, distances, Table(fn.at(self.area.runs, I64, side), apart=2))
             if self.blocking.is_mixed and not self.blocking.packs[side]:
-                table = _Table(fn.at(self.area.packed_runs, I64, side), apart=2)
+                table = Table(fn.at(self.area.packed_runs, I64, side), apart=2)
                 self._fill_table(outer, block.run, runs, distances, table)
 
     # -- packing ---------------------------------------------------------------------------------
@@ -319,6 +294,7 @@ class GemmEmitter:
             self.area.left,
             fn.i64(self.blocking.packed_kc),
         )
+        self.ranges.note_left(self.area.left, count, self.blocking.packed_kc, block)
 
     def _begins_with_vectors(self) -> bool:
         """Whether no vector of rows reaches from one run of them into the next."""
@@ -351,13 +327,19 @@ class GemmEmitter:
             )
 
         self._each(pack)
+        slivers = self.whole + 1 if self.tail else self.whole
+        self.ranges.note_right(self._packed_sliver(number, fn.i64(0)), slivers, self.sliver, block, self._kept(number))
 
     def _seen_by(self, kind: PrimitiveType) -> PrimitiveType:
         """The type of the result, if packing an operand of a type depends on it."""
         return kind if stored_as_packed(self.engine, kind) else self.product.result
 
+    def _kept(self, number: Value) -> Value:
+        """Which of the packed blocks of the right operand is block ``number`` of k."""
+        return number if self.blocking.ahead else self.fn.i64(0)
+
     def _packed_sliver(self, number: Value, sliver: Value) -> Value:
-        start = number * (self.blocking.slivers(self.product) * self.sliver) if self.blocking.ahead else self.fn.i64(0)
+        start = self._kept(number) * (self.blocking.slivers(self.product) * self.sliver)
         return self.fn.at(self.area.right, self.engine.packed, start + sliver * self.sliver)
 
     # -- tiles -----------------------------------------------------------------------------------
@@ -376,6 +358,7 @@ class GemmEmitter:
                 self._pack_right(loop.index, block)
             if blocking.packs[0]:
                 self._pack_rows(count, block)
+            self.flushes = self.ranges.flushing_is_exact(self._kept(loop.index))
             if self.direct or self.several:
                 advance = engine.nr if self.direct else blocking.mc * self.tile_row
                 self._each(lambda s, n, w: self._multiply(loop.index, block, (s, n), (fn.i64(0), count), w, advance))
@@ -438,6 +421,7 @@ class GemmEmitter:
             self.area.targets,
             sliver * advance,
             fn.i64(1) if self.begins_with_zeros else number,
+            self.flushes,
         )
 
     def _tiles(self, width: int, kc: Value | int) -> Tiles:

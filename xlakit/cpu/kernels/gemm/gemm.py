@@ -30,7 +30,7 @@ from xlakit.cpu.kernels.gemm.driver import GemmEmitter
 from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, rounded_up
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
-from xlakit.cpu.kernels.shared.engine import Engine, choose_engine, stored_as_packed, with_fewer_at_once
+from xlakit.cpu.kernels.shared.engine import AMX_ROWS, Engine, choose_engine, stored_as_packed, with_fewer_at_once
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module
 from xlakit.options import knob, times
 
@@ -67,6 +67,9 @@ _LARGE = knob("gemm.large", 1 << 18, 0)
 # Rows and vectors of the micro-tile for real numbers; 0 for those of the engine.
 _TILE_ROWS = knob("gemm.tile_rows", 0, 3, 5, tries=(6, 8, 10, 14))
 _TILE_VECTORS = knob("gemm.tile_vectors", 0, 1, 3, tries=(1, 3))
+# AMX multiplies whole tile registers, with zeros for what is not there, at 8 to 16 times the rate of vectors; it takes
+# products that make at most so many times as many of their multiplications.
+_TILE_WASTE = knob("gemm.tile_waste", 4, 0, 1 << 20, tries=(0, 1 << 20))
 _MOST_TASKS = knob("gemm.most_tasks", lambda: 8 * max(2, machine.current().threads), 2, 64)
 
 
@@ -112,13 +115,27 @@ def _engine_of(product: Product) -> Engine:
     """The engine for the types of a product, with a micro-tile for its sizes and strides."""
     rows, columns, _ = product.sizes
     along = product.lhs.along
-    engine = _fitted(_tiled(choose_engine(product.lhs.kind, product.rhs.kind, product.result)), rows, columns)
-    if engine.mr > _WAYS and engine.vectors == 1 and _rows_conflict(product.lhs):
+    kinds = product.lhs.kind, product.rhs.kind, product.result
+    engine = _fitted(_tiled(choose_engine(*kinds, amx=fills_tiles(product))), rows, columns)
+    if engine.mr > _WAYS and engine.vectors == 1 and not engine.amx and _rows_conflict(product.lhs):
         engine = replace(engine, mr=_WAYS)
     while along.size != along.run and along.run % engine.group:
         # Steps that one lane takes at once would straddle runs.
         engine = _fitted(with_fewer_at_once(engine), rows, columns)
     return engine
+
+
+def fills_tiles(product: Product) -> bool:
+    """Whether a product fills AMX's tile registers so far that they are faster than vectors."""
+    engine = choose_engine(product.lhs.kind, product.rhs.kind, product.result)
+    if not engine.amx:
+        return False
+    real = padded = 1
+    # Zeros along k count twice: they are not only multiplied, but packed and loaded as well.
+    *across, depth = zip(product.sizes, (AMX_ROWS, AMX_ROWS, engine.steps), strict=True)
+    for size, multiple in (*across, depth, depth):
+        real, padded = real * size, padded * rounded_up(size, multiple)
+    return padded <= _TILE_WASTE.value * real
 
 
 def _rectangle(
@@ -200,6 +217,8 @@ def _tiled(engine: Engine) -> Engine:
 def _fitted(engine: Engine, rows: int, columns: int) -> Engine:
     """The engine with the micro-tile that leaves the fewest lanes unused for small sizes."""
     vectors = max(1, min(engine.vectors, -(-columns // engine.lanes)))
+    if engine.amx:
+        return replace(engine, mr=min(engine.mr, rounded_up(max(1, rows), AMX_ROWS)), vectors=vectors)
     if rows * 2 <= engine.mr and engine.group == engine.parts == 1:
         # Few rows: more columns, so that enough independent sums hide the latency of additions.
         wide = min(8 // max(1, rows), -(-columns // engine.lanes))
@@ -222,7 +241,7 @@ def _block_k(engine: Engine, along: Direction) -> tuple[int, int, int]:
     if runs <= 1 or run > most:
         # Blocks of equal size: a small last one would cause as much memory traffic as a large one.
         count = max(1, -(-4 * run // (5 * most)))
-        kc = min(run, rounded_up(-(-run // count), 8))
+        kc = min(run, rounded_up(-(-run // count), max(8, engine.steps)))
         return 1, kc, runs * (-(-run // kc) if run else 1)
     count = max(1, -(-4 * runs * run // (5 * most)))
     each = -(-runs // count)

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Matrix, Reader, grouped, in_groups, transposed, widened
-from xlakit.cpu.kernels.shared.engine import Engine
+from xlakit.cpu.kernels.shared.engine import AMX_ROWS, Engine, takes_pairs_of_bf16
 from xlakit.cpu.llvm import I32, I64, PTR, Function, Type, Value, vector
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
@@ -50,12 +50,15 @@ class PackRows:
 
     def write(self, fn: Function) -> None:
         """Write its body."""
+        engine = self.engine
+        if engine.amx:
+            _clear_ends(fn, engine)
         if self.form == ACROSS:
             self._across(fn)
         else:
             self._rows(fn)
-        if self.engine.group > 1:
-            _pad_rows(fn, self.engine)
+        if engine.group > 1 and not engine.amx:
+            _pad_rows(fn, engine)
 
     def _rows(self, fn: Function) -> None:
         engine = self.engine
@@ -109,6 +112,16 @@ class PackRows:
                     fn.store(value, address(row.index, step.index))
 
 
+def _clear_ends(fn: Function, engine: Engine) -> None:
+    """Zeros, before rows are packed, where the steps of k do not fill the last tile register: one row of it."""
+    _, _, count, kc, _, rows, target, length = fn.parameters
+    zeros = vector(I32, AMX_ROWS)
+    total = count * kc
+    with fn.if_((total & (engine.steps - 1)).ne(0)), fn.loop(0, rows, hints=NO_UNROLL) as row:
+        end = fn.at(target, engine.packed, row.index * length + (total & -engine.steps))
+        fn.store(fn.constant(zeros, 0), end, align=engine.packed.bytes)
+
+
 def _pad_rows(fn: Function, engine: Engine) -> None:
     """Fill up the last group of steps with zeros."""
     _, _, count, kc, _, rows, target, length = fn.parameters
@@ -145,6 +158,10 @@ class PackSlivers:
         with fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
             own = fn.at(target, engine.packed, sliver.index * distance)
             columns = fn.at(sources, PTR, sliver.index * engine.nr)
+            if self.width < engine.nr and takes_pairs_of_bf16(engine):
+                # What is in other columns from before might be numbers that instructions take for zero.
+                with fn.loop(0, distance, independent=True) as before:
+                    fn.store(fn.constant(engine.packed, 0), fn.at(own, engine.packed, before.index))
             if self.form == ALONG and engine.parts == 1:
                 self._along(fn, columns, own)
             else:
@@ -155,6 +172,18 @@ class PackSlivers:
                     with fn.loop(0, engine.nr, hints=NO_UNROLL) as column:
                         address = _packed_address(fn, engine, own, step.index, column.index)
                         fn.store(fn.constant(engine.packed, 0), address)
+                if engine.amx:
+                    self._pad(fn, own)
+
+    def _pad(self, fn: Function, own: Value) -> None:
+        """Groups of zeros up to whole steps of k that a tile register has."""
+        engine = self.engine
+        _, _, count, kc, *_ = fn.parameters
+        lanes = vector(I32, engine.lanes)
+        groups = in_groups(count * kc + (engine.group - 1), engine.group)
+        whole = in_groups(count * kc + (engine.steps - 1), engine.steps) * (engine.steps // engine.group)
+        with fn.loop(groups * engine.vectors, whole * engine.vectors, hints=NO_UNROLL) as more:
+            fn.store(fn.constant(lanes, 0), fn.at(own, lanes, more.index), align=engine.packed.bytes)
 
     def _across(self, fn: Function) -> None:
         """Pack rows of k, each for all slivers, in the order of memory."""
@@ -195,6 +224,9 @@ class PackSlivers:
             whole = in_groups(kc, group)
             rows(run.index, 0, whole)
             rows(run.index, whole, in_groups(kc + (group - 1), group), is_whole=False)
+        if engine.amx:
+            with fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
+                self._pad(fn, fn.at(target, engine.packed, sliver.index * distance))
 
     def _along(self, fn: Function, columns: Value, own: Value) -> None:
         """Pack columns whose elements along k are neighbors in memory: square blocks are transposed in registers."""

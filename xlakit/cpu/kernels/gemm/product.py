@@ -122,8 +122,8 @@ class Blocking:
 
     @property
     def packed_kc(self) -> int:
-        """Steps of k in the largest block, padded to a multiple of the engine's group."""
-        return -(-self.runs * self.kc // self.engine.group) * self.engine.group
+        """Steps of k in the largest block, padded to whole ones of what micro-kernels multiply at a time."""
+        return -(-self.runs * self.kc // self.engine.steps) * self.engine.steps
 
     @property
     def is_mixed(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from xlakit.cpu.kernels.gemm.bf16_range import Seen, flushing_is_exact
+from xlakit.cpu.kernels.gemm.amx import WriteSums, configured, write_sums, write_sums_of_bf16
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, Columns, Rows, Sums, multiply, zeros
 from xlakit.cpu.kernels.gemm.store import first_lanes
 from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, takes_pairs_of_bf16, to_packed, vectors_of
@@ -28,11 +28,12 @@ class Tiles:
     may be added to those of earlier blocks of k.
 
     ``(i64 tiles, i64 slivers, i64 right_advance, i64 advance, ptr rows, ptr right, ptr runs, i64 count, i64 kc, i64
-    left_step, i64 right_step, ptr targets, i64 offset, i64 adds)``: ``rows`` has a pointer for each row, ``runs`` for
-    each of ``count`` runs of k how far it is from there, in elements of the left and of the right operand. ``targets``
-    has for each row where its sums go, ``offset`` elements further on; where ``adds`` is not 0 they are added to what
-    is there. From sliver to sliver the right operand is ``right_advance`` bytes and the target ``advance`` elements
-    further on.
+    left_step, i64 right_step, ptr targets, i64 offset, i64 adds, i64 flushes)``: ``rows`` has a pointer for each row,
+    ``runs`` for each of ``count`` runs of k how far it is from there, in elements of the left and of the right operand.
+    ``targets`` has for each row where its sums go, ``offset`` elements further on; where ``adds`` is not 0 they are
+    added to what is there. ``flushes`` is not 0 where the sums of BF16 have the same bits if subnormal numbers are
+    taken for zero (``bf16_range.py``). From sliver to sliver the right operand is ``right_advance`` bytes and the
+    target ``advance`` elements further on.
     """
 
     engine: Engine
@@ -46,41 +47,44 @@ class Tiles:
     adds: bool
 
     family: ClassVar[str] = "tiles"
-    parameters: ClassVar[Sequence[Type]] = (*[I64] * 4, *[PTR] * 3, *[I64] * 4, PTR, I64, I64)
+    parameters: ClassVar[Sequence[Type]] = (*[I64] * 4, *[PTR] * 3, *[I64] * 4, PTR, *[I64] * 3)
 
     def write(self, fn: Function) -> None:
         """Write its body."""
         if not takes_pairs_of_bf16(self.engine) or self.engine.flushes:
+            self._by_instructions(fn)
+            return
+        is_exact = fn.parameters[-1].ne(0)
+        with fn.if_(is_exact):
+            replace(self, engine=replace(self.engine, flushes=True))._by_instructions(fn)
+        with fn.if_(~is_exact):
+            if self.engine.amx:
+                self._all(fn, write_sums_of_bf16)
+            else:
+                self._all(fn)
+
+    def _by_instructions(self, fn: Function) -> None:
+        if not self.engine.amx:
             self._all(fn)
             return
-        is_exact = self._flushing_is_exact(fn)
-        with fn.if_(is_exact):
-            replace(self, engine=replace(self.engine, flushes=True))._all(fn)
-        with fn.if_(~is_exact):
-            self._all(fn)
+        with configured(fn):
+            self._all(fn, write_sums)
 
-    def _flushing_is_exact(self, fn: Function) -> Value:
-        """Whether the sums of packed operands have the same bits if subnormal numbers are taken for zero."""
+    def _all(self, fn: Function, write: WriteSums | None = None) -> None:
+        """All tiles; ``write`` writes the sums of one to memory, if they are not in vector registers."""
+        tiles, slivers, right_advance, advance, rows, right, *middle, targets, offset, adds, _ = fn.parameters
         engine = self.engine
-        tiles, slivers, right_advance, _, rows, right, _, _, kc, *_ = fn.parameters
-        count = kc * engine.group
-        with fn.loop(0, tiles * engine.mr, carried=Seen.none(fn).state, hints=NO_UNROLL) as row:
-            start = fn.load(PTR, fn.at(rows, PTR, row.index))
-            row.next(*Seen(list(row.carried)).in_order(fn, start, count).state)
-        with fn.loop(0, slivers, carried=Seen.none(fn).state, hints=NO_UNROLL) as sliver:
-            start = fn.at(right, I8, sliver.index * right_advance)
-            sliver.next(*Seen(list(sliver.carried)).in_order(fn, start, count * engine.nr).state)
-        left, other = (Seen(list(loop.results)).exponents(fn) for loop in (row, sliver))
-        return flushing_is_exact(left, other)
-
-    def _all(self, fn: Function) -> None:
-        tiles, slivers, right_advance, advance, rows, right, *middle, targets, offset, adds = fn.parameters
+        buffer = fn.null() if write is None else fn.alloca(acc_vector(engine), engine.mr * engine.vectors, align=64)
         with fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
             start = fn.at(right, I8, sliver.index * right_advance)
             into = offset + sliver.index * advance
-            with fn.loop(0, tiles * self.engine.mr, self.engine.mr, hints=NO_UNROLL) as row:
-                sums = self._sums(fn, fn.at(rows, PTR, row.index), start, middle)
-                self._store(fn, sums, fn.at(targets, PTR, row.index), into, adds)
+            with fn.loop(0, tiles * engine.mr, engine.mr, hints=NO_UNROLL) as row:
+                own, target = fn.at(rows, PTR, row.index), fn.at(targets, PTR, row.index)
+                if write is None:
+                    self._store(fn, self._sums(fn, own, start, middle), target, into, adds)
+                else:
+                    write(fn, engine, own, start, middle[2] if self.kc is None else fn.i64(self.kc), buffer)
+                    self._store_from(fn, buffer, target, into, adds)
 
     def _sums(self, fn: Function, rows: Value, right: Value, rest: Sequence[Value]) -> Sums:
         engine = self.engine
@@ -127,6 +131,17 @@ class Tiles:
             flat = list(fn.if_else(adds.ne(0), added, lambda: flat))
         for value, target in zip(flat, addresses, strict=True):
             fn.store(value, target, align=engine.acc.bytes)
+
+    def _store_from(self, fn: Function, buffer: Value, targets: Value, offset: Value, adds: Value) -> None:
+        """Store the sums of a tile that are in memory, a row at a time."""
+        engine = self.engine
+        with fn.loop(0, engine.mr, hints=NO_UNROLL) as row:
+            start = fn.at(buffer, acc_vector(engine), row.index * engine.vectors)
+            sums = [
+                (fn.load(acc_vector(engine), fn.at(start, acc_vector(engine), n), align=engine.acc.bytes),)
+                for n in range(len(vectors_of(engine, self.width)))
+            ]
+            self._store(fn, [sums], fn.at(targets, PTR, row.index), offset, adds)
 
 
 @dataclass(frozen=True, slots=True)

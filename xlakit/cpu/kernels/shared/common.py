@@ -63,5 +63,5 @@ def _written(value: Any) -> str:
         return f"k{value.hlo_name}"
     if isinstance(value, Engine):
         parts = [value.packed.name, value.acc.name, value.group, value.parts, value.mr, value.vectors]
-        return "e" + "_".join(map(str, [*parts, int(value.flushes), value.unsigned]))
+        return "e" + "_".join(map(str, [*parts, int(value.flushes), value.unsigned, int(value.amx)]))
     raise InternalError(f"a common function cannot depend on {value!r}")

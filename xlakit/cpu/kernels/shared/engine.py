@@ -12,6 +12,8 @@ Products of integers of up to 16 bits go in pairs, which LLVM makes VNNI's vpdpw
 are exact. Those of 8 bits go in fours where there is VNNI's vpdpbusd, which multiplies numbers without a sign by
 numbers with one. Where both operands have a sign, 128 is added to elements of the left one as they are packed, and
 each tile has one more row of sums, of 128 times the right operand, which are subtracted in the end.
+
+Processors with AMX do both with sums in tile registers (``gemm/amx.py``), for operands with and without signs alike.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 from xlakit.target import Processor, has_feature, processor, vector_bytes
 
+# Rows of a tile register of AMX, and columns of 32 bits.
+AMX_ROWS = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Engine:
@@ -37,7 +42,8 @@ class Engine:
     parts: 2 for complex numbers, whose parts are summed apart. The micro-tile, whose sums are in registers, has
     mr rows of so many ``vectors``. flushes: whether subnormal numbers may be taken for zero. unsigned: of products in
     fours, the operand whose packed elements have no sign: ``right``, ``left``, or ``biased`` for a left one to which
-    128 was added.
+    128 was added; with AMX, whose instructions take all signs, also ``both`` or none. amx: whether micro-tiles are in
+    AMX's registers.
     """
 
     name: str
@@ -49,6 +55,12 @@ class Engine:
     vectors: int
     flushes: bool = False
     unsigned: str = ""
+    amx: bool = False
+
+    @property
+    def steps(self) -> int:
+        """Steps of k in what micro-kernels multiply at a time, a power of two: packed operands have whole ones."""
+        return self.group * (AMX_ROWS if self.amx else 1)
 
     @property
     def lanes(self) -> int:
@@ -72,22 +84,41 @@ class Engine:
 
     def one_by_one(self) -> Engine:
         """The engine with the same sums whose lanes take one step of k at a time."""
-        return replace(self, packed=self.acc, group=1, flushes=False, unsigned="") if self.group > 1 else self
+        if self.group == 1:
+            return self
+        return replace(self, packed=self.acc, group=1, flushes=False, unsigned="", amx=False)
 
 
-def choose_engine(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> Engine:
-    """The engine for operands and a result of these types."""
-    if has_pairs_of_bf16(lhs, rhs, result):
+def choose_engine(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType, *, amx: bool = True) -> Engine:
+    """The engine for operands and a result of these types; ``amx`` is False for one without AMX."""
+    # Accesses of tile registers are not among those that the sanitizer checks.
+    made_for = processor() if amx and not options.current().sanitize else _without_amx(processor())
+    only = lhs is rhs is PrimitiveType.BF16 and result in (PrimitiveType.BF16, PrimitiveType.F32)
+    in_tiles = has_amx(made_for, "amx-bf16")
+    if only and (in_tiles or has_pairs_of_bf16(lhs, rhs, result)):
         # Packed elements are BF16's bits.
         flushes = options.current().flush_subnormals
-        return Engine("bf16", I16, F32, group=2, parts=1, mr=12, vectors=2, flushes=flushes)
-    return _engine((lhs, rhs), result, processor())
+        mr = 2 * AMX_ROWS if in_tiles else 12
+        return Engine("bf16", I16, F32, group=2, parts=1, mr=mr, vectors=2, flushes=flushes, amx=in_tiles)
+    return _engine((lhs, rhs), result, made_for)
 
 
 def has_pairs_of_bf16(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> bool:
     """Whether there is an instruction for two products at a time of numbers of BF16."""
     only = lhs is rhs is PrimitiveType.BF16 and result in (PrimitiveType.BF16, PrimitiveType.F32)
     return only and has_feature("avx512bf16") and vector_bytes() == 64
+
+
+def has_amx(made_for: Processor, feature: str) -> bool:
+    """Whether there is AMX, with a feature of it."""
+    return (
+        made_for.vector_bytes == 64 and made_for.registers == 1 and made_for.has("amx-tile") and made_for.has(feature)
+    )
+
+
+@cache
+def _without_amx(made_for: Processor) -> Processor:
+    return made_for.without("amx")
 
 
 @cache
@@ -117,6 +148,9 @@ def _integer_engine(
         return Engine("i64", I64, I64, group=1, parts=1, mr=8 if has_32_registers else 4, vectors=1)
     # Modulo the width of the result, operands may be cut to it first; what fits 16 bits with a sign goes in pairs.
     unsigned = _unsigned_operand(kinds, result)
+    if has_amx(made_for, "amx-int8") and (result.bit_width <= 8 or all(map(_fits_bytes, kinds))):
+        sides = "both" if _are_unsigned(kinds) else "" if unsigned == "biased" else unsigned
+        return Engine("i8", I8, I32, group=4, parts=1, mr=2 * AMX_ROWS, vectors=2, unsigned=sides, amx=True)
     if unsigned and has_fours(made_for):
         return Engine("i8", I8, I32, group=4, parts=1, mr=12, vectors=2, unsigned=unsigned)
     fits = all(result.bit_width <= 16 or _fits_i16(kind) for kind in kinds)
@@ -139,7 +173,7 @@ def _unsigned_operand(kinds: tuple[PrimitiveType, PrimitiveType], result: Primit
     if result.bit_width <= 8:
         # Modulo 256 a sign makes no difference.
         return "biased"
-    if any(kind is not PrimitiveType.PRED and kind.bit_width > 8 for kind in kinds):
+    if not all(map(_fits_bytes, kinds)):
         return ""
     fits_unsigned = [kind is PrimitiveType.PRED or not kind.is_signed for kind in kinds]
     fits_signed = [kind is not PrimitiveType.U8 for kind in kinds]
@@ -148,6 +182,15 @@ def _unsigned_operand(kinds: tuple[PrimitiveType, PrimitiveType], result: Primit
     if fits_unsigned[1] and fits_signed[0]:
         return "right"
     return "biased" if all(fits_signed) else ""
+
+
+def _fits_bytes(kind: PrimitiveType) -> bool:
+    return kind is PrimitiveType.PRED or kind.bit_width <= 8
+
+
+def _are_unsigned(kinds: tuple[PrimitiveType, PrimitiveType]) -> bool:
+    """Whether no operand has a sign, so that U8 with U8 is among what products in fours take."""
+    return all(kind is PrimitiveType.PRED or not kind.is_signed for kind in kinds)
 
 
 def with_fewer_at_once(engine: Engine) -> Engine:
