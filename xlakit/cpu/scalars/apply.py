@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.llvm import Function, Value
+from xlakit.cpu.llvm import F16, Function, Value
 from xlakit.cpu.math.arithmetic import where
 from xlakit.cpu.scalars import complex as of_complex
 from xlakit.cpu.scalars.convert import bitcast, convert, stochastic_convert
@@ -21,6 +21,7 @@ from xlakit.ops.elementwise.compare import Compare
 from xlakit.ops.elementwise.convert import BitcastConvert, Convert, ReducePrecision, StochasticConvert
 from xlakit.ops.elementwise.select import Clamp, Select
 from xlakit.ops.elementwise.unary import Imag, IsFinite, Real
+from xlakit.target import has_feature
 
 _SPECIAL = (
     *(Compare, Select, Clamp, Convert, BitcastConvert, Complex, Real, Imag, IsFinite, ReducePrecision, Copy),
@@ -29,6 +30,9 @@ _SPECIAL = (
 # What these make of positive numbers is positive, and so large that F64, which the interpreter has, holds it.
 _NEVER_ZERO = (Atan2, Divide, Multiply)
 _LEAST_F32 = 2.0**-149
+# What AVX512-FP16 computes with F16 as it is, with the bits that F32 has after rounding, also for subnormal numbers and
+# NaNs: all pairs were compared. Its quotients and roots have these bits, too, but take longer than those of F32.
+_IN_HALVES = frozenset({"add", "multiply", "subtract"})
 _OPCODES = frozenset({op.opcode for op in _SPECIAL} | BINARY.keys() | UNARY.keys())
 
 
@@ -53,6 +57,10 @@ def apply(
         return of_complex.apply(fn, opcode, kind, arguments)
     values = [as_real(a) for a in arguments]
     binary, unary = BINARY.get(opcode), UNARY.get(opcode)
+    if binary is not None and kind is PrimitiveType.F16 and opcode in _IN_HALVES and _has_halves(fn):
+        # An operand that was read or rounded is not converted: LLVM leaves out a conversion to F32 and back.
+        halves = [value.cast("fptrunc", value.type.with_element(F16)) for value in values]
+        return binary(fn, kind, halves[0], halves[1]).cast("fpext", values[0].type)
     if binary is not None:
         found = binary(fn, kind, values[0], values[1])
     elif unary is not None:
@@ -63,6 +71,11 @@ def apply(
         # What F32 cannot hold is still nearer to the least number than to NaN, which 0 would become.
         found = where(found.eq(0.0), _LEAST_F32, found)
     return found if is_exact(op, result) else rounded_result(fn, result, found)
+
+
+def _has_halves(fn: Function) -> bool:
+    # Where sums may be reassociated, they are not while each is rounded from F32.
+    return not fn.fast_math and has_feature("avx512fp16")
 
 
 def _special(
