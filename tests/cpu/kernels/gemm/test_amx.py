@@ -228,3 +228,22 @@ def test_a_processor_without_permission_has_no_amx(monkeypatch):
     assert not any(f.startswith("+amx") for f in refused.features)
     assert [f[1:] for f in refused.features] == [f[1:] for f in own.features]
     assert (refused.text == own.text) == (not own.has("amx-tile"))
+
+
+@needs_amx
+def test_where_linux_refuses_tile_registers_products_take_vectors():
+    """It does for a process with a stack for signals that has no room for them."""
+    program = (
+        "import ctypes, numpy as np, xlakit as xla\n"
+        "class Stack(ctypes.Structure):\n"
+        "    _fields_ = [('start', ctypes.c_void_p), ('flags', ctypes.c_int), ('size', ctypes.c_size_t)]\n"
+        "memory = ctypes.create_string_buffer(4096)\n"
+        "stack = Stack(ctypes.addressof(memory), 0, 4096)\n"
+        "assert ctypes.CDLL(None).sigaltstack(ctypes.byref(stack), None) == 0\n"
+        "m = xla.HloModule.from_text('HloModule m\\nENTRY e { a = s8[64,64] parameter(0) "
+        "ROOT r = s32[64,64] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0} }')\n"
+        "run = xla.compile(m, backend='cpu')\n"
+        "print(np.unique(run(np.ones((64, 64), np.int8))), 'tdpbssd' in run.assembly())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "[64] False"
