@@ -32,7 +32,7 @@ _NEVER_ZERO = (Atan2, Divide, Multiply)
 _LEAST_F32 = 2.0**-149
 # What AVX512-FP16 computes with F16 as it is, with the bits that F32 has after rounding, also for subnormal numbers and
 # NaNs: all pairs were compared. Its quotients and roots have these bits, too, but take longer than those of F32.
-_IN_HALVES = frozenset({"add", "multiply", "subtract"})
+_NATIVE_F16 = frozenset({"add", "multiply", "subtract"})
 _OPCODES = frozenset({op.opcode for op in _SPECIAL} | BINARY.keys() | UNARY.keys())
 
 
@@ -57,10 +57,10 @@ def apply(
         return of_complex.apply(fn, opcode, kind, arguments)
     values = [as_real(a) for a in arguments]
     binary, unary = BINARY.get(opcode), UNARY.get(opcode)
-    if binary is not None and kind is PrimitiveType.F16 and opcode in _IN_HALVES and _has_halves(fn):
+    if binary is not None and kind is PrimitiveType.F16 and opcode in _NATIVE_F16 and _has_native_f16(fn):
         # An operand that was read or rounded is not converted: LLVM leaves out a conversion to F32 and back.
-        halves = [value.cast("fptrunc", value.type.with_element(F16)) for value in values]
-        return binary(fn, kind, halves[0], halves[1]).cast("fpext", values[0].type)
+        narrow = [value.cast("fptrunc", value.type.with_element(F16)) for value in values]
+        return binary(fn, kind, narrow[0], narrow[1]).cast("fpext", values[0].type)
     if binary is not None:
         found = binary(fn, kind, values[0], values[1])
     elif unary is not None:
@@ -73,7 +73,7 @@ def apply(
     return found if is_exact(op, result) else rounded_result(fn, result, found)
 
 
-def _has_halves(fn: Function) -> bool:
+def _has_native_f16(fn: Function) -> bool:
     # Where sums may be reassociated, they are not while each is rounded from F32.
     return not fn.fast_math and has_feature("avx512fp16")
 

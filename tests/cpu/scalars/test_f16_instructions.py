@@ -20,7 +20,7 @@ OTHERS = np.concatenate([SPECIAL, np.array(SPECIAL) | 0x8000, DRAWN]).astype(np.
 def test_instructions_for_f16_give_the_same_bits():
     a, b = (x.ravel().view(np.float16) for x in np.meshgrid(ALL, OTHERS))
     array = f"f16[{a.size}]"
-    module = xla.HloModule.from_text(f"""HloModule halves
+    module = xla.HloModule.from_text(f"""HloModule short
 ENTRY e {{
   a = {array} parameter(0)
   b = {array} parameter(1)
