@@ -13,6 +13,11 @@ add {
   y = f32[] parameter(1)
   ROOT r = f32[] add(x, y)
 }
+most {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT r = f32[] maximum(x, y)
+}
 wide {
   x = f64[] parameter(0)
   y = f64[] parameter(1)
@@ -65,6 +70,29 @@ slice_sizes={{2}}
         a = f32[4] all-reduce(p), channel_id=1, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, to_apply=add
         ROOT r = f32[4] all-reduce(a), channel_id=1, replica_groups={{0,2},{1,3}}, use_global_device_ids=true, \
 to_apply=add
+        """,
+        [],
+    ),
+    "sizes, computations and kinds that differ on one channel": (
+        """
+        a = f32[4] all-reduce(p), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=add
+        b = f32[4] all-reduce(a), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=most
+        c = f32[2] slice(b), slice={[0:2]}
+        d = f32[2] all-reduce(c), channel_id=1, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, to_apply=add
+        ROOT e = f32[4] all-gather(d), channel_id=1, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, \
+dimensions={0}
+        """,
+        [],
+    ),
+    "constants that differ on one channel": (
+        """
+        x = f32[] constant(2)
+        y = f32[] constant(3)
+        a = f32[] all-reduce(x), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=add
+        b = f32[] all-reduce(y), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=add
+        c = f32[] multiply(a, b)
+        d = f32[4] broadcast(c), dimensions={}
+        ROOT r = f32[4] add(p, d)
         """,
         ["all-reduce", "all-reduce"],
     ),

@@ -80,7 +80,7 @@ class RendezvousTable:
         before = list(self._code.functions)
         try:
             if len({fingerprint(i) for i in alike}) > 1:
-                raise DeclinedError("different collectives on one channel")
+                raise DeclinedError("collectives of different constants on one channel")
             made = {i: self._make(i, is_shared=len(alike) > 1) for i in alike}
         except (DeclinedError, UnsupportedError, ExecutionError):
             # The interpreter raises the error when the program gets there. Functions that were begun are not needed.
@@ -108,9 +108,13 @@ class RendezvousTable:
 
 
 def _site_key(instruction: Instruction) -> Hashable:
-    """Collectives of one kind on one channel are the same collective, as in the interpreter."""
+    """Collectives that are alike on one channel are the same collective.
+
+    For the interpreter those of one kind are. But devices that arrive at different ones, which it would refuse, wait in
+    vain here; and all collectives of JAX's ``shard_map`` have one channel.
+    """
     channel = getattr(instruction.op, "channel_id", None)
-    return instruction if channel is None else (instruction.opcode, channel)
+    return instruction if channel is None else (channel, fingerprint(instruction, constants=False))
 
 
 def _kernel(code: Module, instruction: Instruction, count: int | None) -> Phase:

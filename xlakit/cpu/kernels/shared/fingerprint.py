@@ -10,12 +10,12 @@ from xlakit.ir.operation import Kind, Op
 from xlakit.ops.data import Constant
 
 
-def fingerprint(instruction: Instruction) -> Any:
+def fingerprint(instruction: Instruction, *, constants: bool = True) -> Any:
     """The operation, the shapes that it sees and gives, and the computations that it calls, without names.
 
-    Constant scalars count with their values, which code may contain.
+    Constant scalars count with their values, which code may contain, unless ``constants`` is False.
     """
-    operands = tuple(_of_op(o.op) if is_constant_scalar(o) else _shape(o) for o in instruction.operands)
+    operands = tuple(_of_op(o.op) if constants and is_constant_scalar(o) else _shape(o) for o in instruction.operands)
     return (_of_op(instruction.op), operands, _shape(instruction))
 
 
