@@ -32,6 +32,7 @@ def no_chosen_width(monkeypatch):
         Walk(),
         Pass("float", 8, True),
         Tiles(choose_engine(P.F32, P.F32, P.F32), 13, 16, 1, None, P.BF16, P.F32, None, True),
+        Tiles(choose_engine(P.F32, P.F32, P.F32), 16, 16, 1, 16, None, None, None, True, ahead=True),
         Tiles(choose_engine(P.C128, P.C128, P.C128), 2, 2, None, 4, None, None, 3, False),
         PackRows(choose_engine(P.S8, P.S8, P.S32), P.S8, P.S32, ALONG),
         PackSlivers(choose_engine(P.F8E4M3FN, P.F32, P.F32), P.F8E4M3FN, P.F32, ACROSS, 7),
@@ -43,6 +44,15 @@ def test_a_name_says_all(function):
     again = common_families.function_of(symbol)
     assert common.symbol_of(again) == symbol
     assert f"define void @{symbol}(" in common_families.text(symbol)
+
+
+def test_tiles_prefetch_where_their_sums_go_and_the_next_sliver():
+    engine = choose_engine(P.F32, P.F32, P.F32)
+    lines = -(-engine.nr * 4 // 64)
+    for ahead, more in ((False, 0), (True, 1)):
+        tiles = Tiles(engine, engine.nr, engine.nr, 1, engine.nr, None, None, None, True, ahead)
+        text = common_families.text(common.symbol_of(tiles))
+        assert text.count("call void @llvm.prefetch") == engine.mr * lines + more
 
 
 OPTIONS = [{}, {"vector_bytes": 16}, {"plain": "llvm"}, {"sanitize": True}, {"sanitize": True, "vector_bytes": 16}]

@@ -117,10 +117,12 @@ class Function:
             tail += promises.non_temporal(self.module.one_metadata)
         self.emit_void(f"store {value.type.name} {value.text}, ptr {pointer.text}{tail}")
 
-    def prefetch(self, pointer: Value) -> None:
-        """Prefetch the cache line of an address; an address outside of the program's memory has no effect."""
+    def prefetch(self, pointer: Value, level: int = 1) -> None:
+        """Prefetch the cache line of an address, into the cache of a level (1 to 3); an address outside of the
+        program's memory has no effect.
+        """
         self.module.declare("llvm.prefetch.p0", VOID, [PTR, I32, I32, I32])
-        self.call("llvm.prefetch.p0", VOID, pointer, self.i32(0), self.i32(3), self.i32(1))
+        self.call("llvm.prefetch.p0", VOID, pointer, self.i32(0), self.i32(4 - level), self.i32(1))
 
     def at(self, pointer: Value, type: Type, index: Operand) -> Value:
         """The address of element ``index`` of an array of ``type``."""

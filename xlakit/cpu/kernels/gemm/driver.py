@@ -440,6 +440,7 @@ class GemmEmitter:
             None if blocking.packs[1] or stored_as_packed(engine, kind) else product.result,
             kc if isinstance(kc, int) and kc <= (4 if engine.mr > 1 else 8) else None,
             self.several,
+            blocking.packs[1] and blocking.ahead,
         )
 
     def _right(self, number: Value, sliver: Value) -> Value:

@@ -16,6 +16,9 @@ from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 
+# Of a cache line: where lines are longer, some are asked for twice.
+_LINE_BYTES = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
@@ -25,7 +28,8 @@ class Tiles:
     left_step, right_step: the distances between steps of k, in elements; None where they are arguments. unpacked: the
     type of the right operand if it is not packed; result: the type of the result if unpacked elements are converted for
     it. kc: the steps of k in a run, if they are so few that the loop is unrolled. adds: whether sums
-    may be added to those of earlier blocks of k.
+    may be added to those of earlier blocks of k. ahead: whether the slivers of all blocks of k are packed before, and
+    lie one behind the other, probably not in the second-level cache.
 
     ``(i64 tiles, i64 slivers, i64 right_advance, i64 advance, ptr rows, ptr right, ptr runs, i64 count, i64 kc, i64
     left_step, i64 right_step, ptr targets, i64 offset, i64 adds, i64 flushes)``: ``rows`` has a pointer for each row,
@@ -45,6 +49,7 @@ class Tiles:
     result: PrimitiveType | None
     kc: int | None
     adds: bool
+    ahead: bool = False
 
     family: ClassVar[str] = "tiles"
     parameters: ClassVar[Sequence[Type]] = (*[I64] * 4, *[PTR] * 3, *[I64] * 4, PTR, *[I64] * 3)
@@ -80,6 +85,10 @@ class Tiles:
             into = offset + sliver.index * advance
             with fn.loop(0, tiles * engine.mr, engine.mr, hints=NO_UNROLL) as row:
                 own, target = fn.at(rows, PTR, row.index), fn.at(targets, PTR, row.index)
+                if self.kc is None:
+                    self._prefetch_targets(fn, target, into)
+                if self.ahead:
+                    self._prefetch_next(fn, start, right_advance, (row.index, tiles * engine.mr))
                 if write is None:
                     self._store(fn, self._sums(fn, own, start, middle), target, into, adds)
                 else:
@@ -109,6 +118,28 @@ class Tiles:
             count,
             kc if self.kc is None else self.kc,
         )
+
+    def _prefetch_targets(self, fn: Function, targets: Value, offset: Value) -> None:
+        """Prefetch the cache lines where the sums go. Out-of-order execution does not look ahead over all steps of k,
+        so that storing the sums would wait for memory.
+        """
+        elements = self.width * self.engine.parts
+        line = max(1, _LINE_BYTES // self.engine.acc.bytes)
+        for r in range(self.engine.mr):
+            start = fn.at(fn.load(PTR, fn.at(targets, PTR, r)), self.engine.acc, offset)
+            for element in range(0, elements, line):
+                fn.prefetch(fn.at(start, self.engine.acc, element))
+
+    def _prefetch_next(self, fn: Function, right: Value, advance: Value, part: tuple[Value, Value]) -> None:
+        """Prefetch a part of the next sliver into the second-level cache; the tiles of a sliver prefetch all of the
+        next one while they read their own.
+        """
+        row, rows = part
+        lines = advance.integer("udiv", _LINE_BYTES)
+        begin = (lines * row).integer("udiv", rows)
+        end = (lines * (row + self.engine.mr)).integer("udiv", rows)
+        with fn.loop(begin, end, hints=NO_UNROLL) as line:
+            fn.prefetch(fn.at(right, I8, advance + line.index * _LINE_BYTES), level=2)
 
     def _store(self, fn: Function, sums: Sums, targets: Value, offset: Value, adds: Value) -> None:
         engine = self.engine
