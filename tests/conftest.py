@@ -1,5 +1,6 @@
 """Options of the tests, and the backend that their programs run on."""
 
+import json
 import os
 import shutil
 import signal
@@ -10,6 +11,8 @@ import zlib
 import evaluating
 import hypothesis
 import pytest
+
+from xlakit import machine
 
 # Where tests say what operations mean, whatever runs them.
 _MEANINGS = ("tests/ops/", "tests/documents/")
@@ -70,6 +73,14 @@ def pytest_runtest_makereport(item, call):
             text = written if isinstance(written, str) else written.decode(errors="replace")
             report.sections.append((f"{name} of the child process", text))
     return report
+
+
+@pytest.fixture
+def usual_machine(tmp_path, monkeypatch):
+    """Two processors with caches of usual sizes, whatever this machine has: choices derive from the description."""
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps({"threads": 2, "caches": {"l1": 32 << 10, "l2": 512 << 10, "l3": 32 << 20}}))
+    monkeypatch.setenv(machine.VARIABLE, str(path))
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@
 that is meant, ``pytest tests/passes --update-golden`` writes the second halves again; read the difference.
 """
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,6 @@ from evaluating import same
 
 import xlakit as xla
 from fuzz.programs.values import EDGES, SMALL, make_values
-from xlakit import machine
 from xlakit.data.shape import make_tuple_shape
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.traits import Start
@@ -28,15 +26,8 @@ CASES = sorted(GOLDEN.glob("*/*.hlo"))
 AFTER = "\n// after\n"
 # The program of one partition takes parts of the arguments: tests/passes/spmd compares what it gives.
 ON_THE_SAME = [path for path in CASES if path.parent.name != "partition"]
-# Some passes act where the machine gains by it: what the files say is for this one.
-CACHES = {"l1": 32 << 10, "l2": 512 << 10, "l3": 32 << 20}
-
-
-@pytest.fixture(autouse=True)
-def a_usual_machine(tmp_path, monkeypatch):
-    path = tmp_path / "machine.json"
-    path.write_text(json.dumps({"threads": 2, "caches": CACHES}))
-    monkeypatch.setenv(machine.VARIABLE, str(path))
+# Some passes act where a machine gains by it.
+pytestmark = pytest.mark.usefixtures("usual_machine")
 
 
 def name_of(path):

@@ -7,6 +7,9 @@ import xlakit as xla
 import xlakit.cpu.loops.emit.gather_prefetch
 from xlakit.options import compiling
 
+# Which arrays are large depends on the caches.
+pytestmark = pytest.mark.usefixtures("usual_machine")
+
 P = xla.PrimitiveType
 
 PROGRAM = """HloModule scattered

@@ -9,6 +9,9 @@ from xlakit import target
 from xlakit.cpu.loops.emit.non_temporal import has_non_temporal_stores
 from xlakit.options import compiling
 
+# Which arrays are large depends on the caches.
+pytestmark = pytest.mark.usefixtures("usual_machine")
+
 ADD = """HloModule add
 ENTRY e {{
   x = {kind}[{n}] parameter(0)
