@@ -97,3 +97,10 @@ def test_negative_dimension_numbers_count_from_the_end(sizes, number):
     else:
         with pytest.raises(ShapeError):
             shape.dimension(number)
+
+
+def test_the_shapes_of_a_tuple_or_the_shape_itself():
+    scalar = make_shape(P.F32)
+    assert scalar.tuple_shapes_or_self == (scalar,)
+    assert make_tuple_shape([scalar, scalar]).tuple_shapes_or_self == (scalar, scalar)
+    assert make_tuple_shape([]).tuple_shapes_or_self == ()

@@ -1,6 +1,7 @@
 """Programs are values: a change makes another one."""
 
 import numpy as np
+import pytest
 
 import xlakit as xla
 
@@ -38,3 +39,11 @@ def test_a_pass_makes_a_new_module_and_leaves_the_old_one():
     assert old.to_text() == text
     argument = np.float32([1, 2])
     np.testing.assert_array_equal(xla.compile(new)(argument), xla.compile(old)(argument))
+
+
+@pytest.mark.parametrize(
+    ("root", "results"), [("(f32[], f32[]) tuple(n, x)", ["n", "x"]), ("f32[] abs(n)", ["r"])], ids=["tuple", "array"]
+)
+def test_the_results_of_a_computation_are_its_roots_elements_or_its_root(root, results):
+    text = f"HloModule m\nENTRY e {{\n  x = f32[] parameter(0)\n  n = f32[] negate(x)\n  ROOT r = {root}\n}}"
+    assert [i.name for i in xla.HloModule.from_text(text).entry.results] == results

@@ -161,9 +161,7 @@ class Editor:
     @property
     def results(self) -> tuple[Instruction, ...]:
         """The results of the program as edited: the elements of the entry's tuple, or its root alone."""
-        root = self.module.entry.root
-        old = root.operands if isinstance(root.op, Tuple) else (root,)
-        return old if self._edits.results is None else self._edits.results
+        return self.module.entry.results if self._edits.results is None else self._edits.results
 
     @converting
     def set_results(self, *which: Which) -> Self:

@@ -157,6 +157,11 @@ class Shape:
         )
 
     @property
+    def tuple_shapes_or_self(self) -> tuple[Shape, ...]:
+        """The shapes of a tuple's elements; any other shape alone, as what gives one value has one result."""
+        return self.tuple_shapes if self.is_tuple else (self,)
+
+    @property
     def rank(self) -> int:
         """The number of dimensions."""
         if not self.is_array:

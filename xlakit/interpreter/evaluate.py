@@ -190,7 +190,7 @@ class Context:
         self, plan: Plan, computation: Computation, arrays: Sequence[Array], dimensions: tuple[int, ...]
     ) -> tuple[Array, ...]:
         result = computation.root.shape
-        shapes = result.tuple_shapes if result.is_tuple else (result,)
+        shapes = result.tuple_shapes_or_self
         outputs = tuple(np.empty(dimensions, dtype=s.element_type.dtype) for s in shapes)
         wide = [np.broadcast_to(a, dimensions) for a in arrays]
         for index in np.ndindex(*dimensions):

@@ -192,6 +192,11 @@ class Computation:
         return tuple(sorted(found, key=lambda i: i.op.number))  # pyright: ignore
 
     @property
+    def results(self) -> tuple[Instruction, ...]:
+        """The values that it gives: the elements of a root that is a tuple, any other root alone."""
+        return self.root.operands if self.root.opcode == "tuple" else (self.root,)
+
+    @property
     def program_shape(self) -> ProgramShape:
         """The shapes of the parameters and of the root."""
         parameters = self.parameters

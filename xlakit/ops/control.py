@@ -333,7 +333,7 @@ class Scan(Calling):
         slices = [_without_dimension(i, self.dimension) for i in inputs]
         size = self._scan_size(inputs, declared)
         result = check_arguments(self.to_apply, [*slices, *inits])
-        parts = result.tuple_shapes if result.is_tuple else (result,)
+        parts = result.tuple_shapes_or_self
         count = len(parts) - self.num_carries
         if count < 0:
             raise ShapeError(
@@ -386,7 +386,7 @@ class Scan(Calling):
         first_carry = len(operands) - self.num_carries
         inputs: list[Array] = [np.moveaxis(x, self.dimension, 0) for x in operands[:first_carry]]
         carries = list(operands[first_carry:])
-        declared = context.shape.tuple_shapes if context.shape.is_tuple else (context.shape,)
+        declared = context.shape.tuple_shapes_or_self
         outputs = declared[: len(declared) - self.num_carries]
         steps = len(inputs[0]) if inputs else outputs[0].dimensions[self.dimension]
         rows: list[list[Array]] = [[] for _ in outputs]
@@ -444,7 +444,7 @@ def scan(
     declared = None
     if not ops and scan_dimension_size is not None:
         result = called.root.shape
-        parts = result.tuple_shapes if result.is_tuple else (result,)
+        parts = result.tuple_shapes_or_self
         count = len(parts) - len(carries)
         stacked = [_with_dimension(p, scan_dimension, scan_dimension_size) for p in parts[:count]]
         declared = make_tuple_shape([*stacked, *parts[count:]]) if result.is_tuple else stacked[0]

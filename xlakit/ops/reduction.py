@@ -54,7 +54,7 @@ def check_reducer(
             f"computation {computation.name} must take scalars, takes {program}",
             hint="apply it to scalars; it is called for single elements",
         )
-    results = program.result.tuple_shapes if program.result.is_tuple else (program.result,)
+    results = program.result.tuple_shapes_or_self
     if len(results) != count or not all(r.is_scalar for r in results):
         raise ShapeError(
             f"computation {computation.name} must give {count} scalars, gives {program.result}",
@@ -169,7 +169,7 @@ class Folder:
 def folder(context: Evaluation, computation: Computation) -> Folder:
     """How to combine values with a reducer."""
     result = computation.program_shape.result
-    kinds = tuple(s.element_type for s in (result.tuple_shapes if result.is_tuple else (result,)))
+    kinds = tuple(s.element_type for s in result.tuple_shapes_or_self)
     op = None if result.is_tuple else reducer_op(computation)
     if op is None:
         return Folder(lambda *values: context.apply(computation, *values), kinds, kinds)
@@ -219,7 +219,7 @@ class Reduce(Op):
 
 def as_declared(results: Sequence[Array], shape: Shape) -> Value:
     """Results in the declared element types, as a tuple where the shape is one."""
-    leaves = shape.tuple_shapes if shape.is_tuple else (shape,)
+    leaves = shape.tuple_shapes_or_self
     arrays = tuple(convert(r, leaf.element_type) for r, leaf in zip(results, leaves, strict=True))
     return arrays if shape.is_tuple else arrays[0]
 

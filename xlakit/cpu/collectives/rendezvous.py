@@ -167,7 +167,7 @@ def result_of(instruction: Instruction) -> Shape:
 
 def _results(instruction: Instruction) -> Sequence[Shape]:
     shape = result_of(instruction)
-    return shape.tuple_shapes if shape.is_tuple else (shape,)
+    return shape.tuple_shapes_or_self
 
 
 def _check_factor(small: Sequence[Shape], large: Sequence[Shape], dimension: int, count: int) -> None:

@@ -120,7 +120,7 @@ def _traced(computation: Computation, space: Space) -> _AccessMaps:
     """
     root = computation.root
     roots = [(o, 0, o.shape) for o in root.operands] if isinstance(root.op, Tuple) else []
-    shapes = root.shape.tuple_shapes if root.shape.is_tuple else (root.shape,)
+    shapes = root.shape.tuple_shapes_or_self
     roots = roots or [(root, part, shape) for part, shape in enumerate(shapes)]
     sources: dict[Instruction, Source] = {
         p: (lambda index, _, p=p, n=n: Load(p.shape.element_type, n, linear(index, p.shape.dimensions)))
@@ -170,6 +170,6 @@ def _is_element_wise(instruction: Instruction) -> bool:
 
 def _unknown(instruction: Instruction) -> Source:
     """An element of what no loop nest computes; which one does not matter."""
-    shapes = instruction.shape.tuple_shapes if instruction.shape.is_tuple else (instruction.shape,)
+    shapes = instruction.shape.tuple_shapes_or_self
     zeros = [Constant(s.element_type, np.zeros((), s.element_type.dtype)) for s in shapes]
     return lambda _, part: zeros[part]

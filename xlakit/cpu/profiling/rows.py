@@ -124,8 +124,7 @@ class _Rows:
         cost = cost_of_instruction(member)
         moved = sum(size_in_bytes(o.shape) for o in member.operands if isinstance(o.op, Parameter))
         moved = min(moved, cost.bytes_accessed)
-        root = fusion.calls.root
-        if member in (root.operands if isinstance(root.op, Tuple) else (root,)):
+        if member in fusion.calls.results:
             moved += size_in_bytes(member.shape)
         kind = _widest(member.shape)
         compute = self._roofline.least(Cost(cost.flops, cost.transcendentals), kind).nanoseconds

@@ -302,8 +302,8 @@ class Permuting(Op):
                 hint="give 4 operands, or leave slice_sizes out to send whole arrays",
             )
         source, target, *offsets = operands
-        sources = source.tuple_shapes if source.is_tuple else (source,)
-        targets = target.tuple_shapes if target.is_tuple else (target,)
+        sources = source.tuple_shapes_or_self
+        targets = target.tuple_shapes_or_self
         if len(sources) != len(targets) or not all(s.is_array for s in (*sources, *targets)):
             raise ShapeError(
                 f"input {source} and output {target} are not as many arrays",

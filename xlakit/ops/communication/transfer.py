@@ -46,7 +46,7 @@ def _check_value(value: Shape) -> None:
 
 
 def _check_feed(shape: Shape) -> None:
-    for element in shape.tuple_shapes if shape.is_tuple else (shape,):
+    for element in shape.tuple_shapes_or_self:
         if not element.is_array:
             raise ShapeError(f"an array or a tuple of arrays can be fed, not {shape}", hint="do not nest tuples")
 

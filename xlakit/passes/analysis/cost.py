@@ -21,7 +21,7 @@ from xlakit.ir.traits import Forwarding, Transcendental
 from xlakit.ops.communication.collectives import DeviceNumber
 from xlakit.ops.control import Call, Conditional, Fusion, Scan, While
 from xlakit.ops.convolution import Convolution
-from xlakit.ops.data import AfterAll, Constant, Copy, Parameter, Tuple
+from xlakit.ops.data import AfterAll, Constant, Copy, Parameter
 from xlakit.ops.dot import Contraction
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.fft import Fft
@@ -292,7 +292,7 @@ def fusion_bytes(fusion: Instruction) -> tuple[list[float], float]:
         size = size_in_bytes(parameter.shape)
         read = sum(_read_by(reader, parameter, size) for reader in readers.get(parameter, []))
         given.append(min(size, read) if parameter is not calls.root else size)
-    roots = calls.root.operands if isinstance(calls.root.op, Tuple) else (calls.root,)
+    roots = calls.results
     return given, sum(_written(root) for root in roots)
 
 

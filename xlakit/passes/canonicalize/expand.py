@@ -222,7 +222,7 @@ def _scan(
     there are as many steps as elements.
     """
     op = old.op_as(Scan)
-    shapes = old.shape.tuple_shapes if old.shape.is_tuple else (old.shape,)
+    shapes = old.shape.tuple_shapes_or_self
     outputs = shapes[: len(shapes) - op.num_carries]
     inputs = operands[: len(operands) - op.num_carries]
     carries = operands[len(inputs) :]

@@ -215,10 +215,15 @@ def with_callees(computation: Computation, made: dict[Computation, Computation])
     return Computation(computation.name, tuple(order), root, computation.execution_thread)
 
 
-def with_operands(instruction: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
-    """The instruction on other operands; itself where they are the same."""
+def with_operands(
+    instruction: Instruction, operands: tuple[Instruction, ...], predecessors: tuple[Instruction, ...] | None = None
+) -> Instruction:
+    """The instruction on other operands and, unless None, behind other control predecessors; itself for the same."""
+    before = instruction.control_predecessors if predecessors is None else predecessors
     # Tuples compare their elements by identity first, and instructions have no other equality.
-    return instruction if operands == instruction.operands else instruction.replace(operands=operands)
+    if operands == instruction.operands and before == instruction.control_predecessors:
+        return instruction
+    return instruction.replace(operands=operands, control_predecessors=before)
 
 
 def programs(module: HloModule) -> set[Computation]:

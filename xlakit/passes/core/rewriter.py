@@ -19,7 +19,7 @@ from xlakit.errors import InternalError
 from xlakit.ir.def_use import use_counts
 from xlakit.ir.instruction import Computation, Instruction, infer_shape
 from xlakit.ir.operation import Op
-from xlakit.passes.core.framework import Names, PassContext, inherited, is_fixed, mark_live
+from xlakit.passes.core.framework import Names, PassContext, inherited, is_fixed, mark_live, with_operands
 from xlakit.passes.core.hlo_builder import HloBuilder
 from xlakit.verifier import matches
 
@@ -115,9 +115,7 @@ class Rewriter(HloBuilder):
         predecessors = node.control_predecessors
         if predecessors:
             predecessors = tuple(dict.fromkeys(canonical[p] for p in predecessors))
-        if operands == node.operands and predecessors == node.control_predecessors:
-            return node
-        return node.replace(operands=operands, control_predecessors=predecessors)
+        return with_operands(node, operands, predecessors)
 
     def _improve(self, instruction: Instruction) -> Instruction | None:
         """The result of the first rule that applies to the instruction; None if none does."""

@@ -24,7 +24,7 @@ def with_sizes(shape: Shape, count: int) -> Shape:
     static = static_shape(shape)
     if not count:
         return static
-    parts = static.tuple_shapes if static.is_tuple else (static,)
+    parts = static.tuple_shapes_or_self
     return make_tuple_shape([*parts, *[_SIZE] * count])
 
 

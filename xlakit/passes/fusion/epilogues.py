@@ -26,6 +26,7 @@ from xlakit.passes.core.framework import (
     change_programs,
     live_instructions,
     with_changed,
+    with_operands,
 )
 from xlakit.passes.fusion.cluster import ELEMENTWISE, is_scalar_constant
 from xlakit.passes.fusion.product_chain import chain_of, is_product
@@ -231,8 +232,7 @@ class _Fusing:
                 continue
             operands = tuple(made[o] for o in node.operands)
             predecessors = tuple(made.get(p, p) for p in node.control_predecessors)
-            same = operands == node.operands and predecessors == node.control_predecessors
-            made[node] = node if same else node.replace(operands=operands, control_predecessors=predecessors)
+            made[node] = with_operands(node, operands, predecessors)
             result.append(made[node])
         computation = self._computation
         return Computation(computation.name, tuple(result), made[computation.root], computation.execution_thread)

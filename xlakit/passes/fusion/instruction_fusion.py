@@ -21,6 +21,7 @@ from xlakit.passes.core.framework import (
     PassContext,
     ProgramPass,
     live_instructions,
+    with_operands,
 )
 from xlakit.passes.fusion.cluster import Cluster, is_cheap, is_free, is_fusible
 from xlakit.passes.fusion.cost import work_of
@@ -125,10 +126,8 @@ class _Fusing:
             else:
                 operands = tuple(made[o] for o in old.operands)
                 predecessors = tuple(made.get(p, p) for p in old.control_predecessors)
-                same = operands == old.operands and predecessors == old.control_predecessors
-                new = old if same else old.replace(operands=operands, control_predecessors=predecessors)
-                made[old] = new
-                result.append(new)
+                made[old] = with_operands(old, operands, predecessors)
+                result.append(made[old])
         computation = self._computation
         return Computation(computation.name, tuple(result), made[computation.root], computation.execution_thread)
 

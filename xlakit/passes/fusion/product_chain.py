@@ -16,7 +16,7 @@ from xlakit.ir.def_use import users_of
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.traits import Elementwise
 from xlakit.ops.convolution import Convolution
-from xlakit.ops.data import Constant, Parameter, Tuple
+from xlakit.ops.data import Constant, Parameter
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice
 from xlakit.ops.elementwise.convert import BitcastConvert
@@ -108,8 +108,7 @@ def chain_of(computation: Computation) -> Chain | None:
     products = [i for i in computation.instructions if is_product(i)]
     if not 1 <= len(products) <= 2:
         return None
-    root = computation.root
-    roots = tuple(root.operands) if isinstance(root.op, Tuple) else (root,)
+    root, roots = computation.root, computation.results
     body = [i for i in computation.instructions if not isinstance(i.op, Parameter) and (i is not root or i in roots)]
     if any(i not in products and not _may_stand(i) for i in body):
         return None

@@ -195,4 +195,4 @@ def _combine(cloner: ComputationCloner, group: Sequence[Instruction]) -> None:
 
 def _results(collective: Instruction) -> Sequence[Shape]:
     shape = collective.shape
-    return shape.tuple_shapes if shape.is_tuple else (shape,)
+    return shape.tuple_shapes_or_self

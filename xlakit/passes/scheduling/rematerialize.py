@@ -20,12 +20,20 @@ from xlakit.ir.attributes import Annotations
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Fusion
-from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple
+from xlakit.ops.data import Constant, GetTupleElement, Parameter
 from xlakit.ops.elementwise.binary import Divide
 from xlakit.ops.movement import Broadcast
 from xlakit.options import knob
 from xlakit.passes.analysis.cost import flops_of
-from xlakit.passes.core.framework import Names, Pass, PassContext, change_programs, mark_live, with_changed
+from xlakit.passes.core.framework import (
+    Names,
+    Pass,
+    PassContext,
+    change_programs,
+    mark_live,
+    with_changed,
+    with_operands,
+)
 from xlakit.passes.fusion.cluster import is_simple
 from xlakit.passes.fusion.product_chain import chain_of
 from xlakit.passes.scheduling.peak_memory import Memory, stays_below
@@ -162,7 +170,7 @@ class _Looking:
         """Find how the value is computed from values that are live anyway."""
         fusion = value.made_by
         calls = fusion.op_as(Fusion).calls
-        roots = calls.root.operands if isinstance(calls.root.op, Tuple) else (calls.root,)
+        roots = calls.results
         if value.number >= len(roots):
             # One operation gives several results, such as a reduction of several arrays.
             return False
@@ -236,8 +244,7 @@ class _Rebuilding:
                 self._with_fewer_results(old, operands)
             elif old not in self._made and old not in self._gone:
                 predecessors = tuple([self._made[p] for p in old.control_predecessors if p not in self._gone])
-                same = operands == old.operands and predecessors == old.control_predecessors
-                self._put(old, old if same else old.replace(operands=operands, control_predecessors=predecessors))
+                self._put(old, with_operands(old, operands, predecessors))
         root = self._made[self._computation.root]
         live = mark_live(self._lines, root)
         lines = tuple([i for i in self._lines if i in live])

@@ -96,7 +96,7 @@ _QUICK = (DataMovement, Iota)
 def conditional_of_cheap_branches(x: Instruction, make: Rewriter) -> Instruction | None:
     """conditional(p, x, f, y, g) -> select(p, f(x), g(y)), where f and g are a few operations on small arrays."""
     branches = x.op_as(Conditional).branch_computations
-    shapes = x.shape.tuple_shapes if x.shape.is_tuple else (x.shape,)
+    shapes = x.shape.tuple_shapes_or_self
     if len(branches) > _FEW_BRANCHES.value or not all(s.is_array for s in shapes) or not all(map(_is_quick, branches)):
         return None
     chooser = x.operands[0]
@@ -124,7 +124,7 @@ def _is_quick(branch: Computation) -> bool:
             continue
         if not (instruction.op.pointwise or isinstance(instruction.op, _QUICK)) or instruction.control_predecessors:
             return False
-    results = branch.root.operands if isinstance(branch.root.op, Tuple) else (branch.root,)
+    results = branch.results
     computed = [i for i in branch.instructions if not isinstance(i.op, (Parameter, GetTupleElement, Tuple))]
     return all(i.shape.is_array and i.shape.num_elements <= _FEW_ELEMENTS.value for i in (*computed, *results))
 

@@ -16,7 +16,7 @@ from xlakit.ir.def_use import users_of
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, Instruction, post_order
 from xlakit.ops.control import Fusion
-from xlakit.ops.data import GetTupleElement, Iota, Tuple
+from xlakit.ops.data import GetTupleElement, Iota
 from xlakit.ops.elementwise.unary import Negate
 from xlakit.ops.movement import Reshape, Slice
 from xlakit.ops.sort import Sort
@@ -52,9 +52,8 @@ class PartialSort:
 
 def partial_sort(computation: Computation) -> PartialSort | None:
     """What a computation is made of, where that is a partial sort along the last dimension."""
-    root = computation.root
     found: PartialSort | None = None
-    for part in root.operands if isinstance(root.op, Tuple) else (root,):
+    for part in computation.results:
         if not isinstance(part.op, Slice):
             return None
         (whole,) = part.operands
@@ -186,7 +185,7 @@ def _slices(sort: Instruction, users: dict[Instruction, list[Instruction]]) -> d
 
 def _keeps_types(sort: Instruction) -> bool:
     """Whether results are declared as what the operands are, and have fixed sizes."""
-    shapes = sort.shape.tuple_shapes if sort.shape.is_tuple else (sort.shape,)
+    shapes = sort.shape.tuple_shapes_or_self
     return not sort.shape.is_dynamic and all(
         shape.without_layout() == operand.shape.without_layout()
         for shape, operand in zip(shapes, sort.operands, strict=True)

@@ -218,7 +218,7 @@ class _Writer:
         arguments = [convert(fn, kind, wanted, value) for (kind, value), wanted in zip(given, taken, strict=True)]
         made = emitter.called(computation, arguments)
         shape = computation.root.shape
-        shapes = shape.tuple_shapes if shape.is_tuple else (shape,)
+        shapes = shape.tuple_shapes_or_self
         return [convert(fn, s.element_type, kind, value) for s, kind, value in zip(shapes, kinds, made, strict=True)]
 
     # -- private results ---------------------------------------------------------------------------

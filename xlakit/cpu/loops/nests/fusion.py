@@ -53,7 +53,7 @@ def check_arrays(computation: Computation) -> None:
     A kernel's table has one array for each parameter and each result, so all that follow would be another one.
     """
     root = computation.root.shape
-    results = root.tuple_shapes if root.is_tuple else (root,)
+    results = root.tuple_shapes_or_self
     for shape in (*(p.shape for p in computation.parameters), *results):
         if not shape.is_array:
             raise DeclinedError(f"no loop is made for a fusion that takes or gives {shape} as one value")

@@ -37,7 +37,7 @@ class Foreign:
     @property
     def results(self) -> tuple[Shape, ...]:
         """The shapes of the results; the first is that of the value, others are workspaces and the like."""
-        return self.declared.tuple_shapes if self.declared.is_tuple else (self.declared,)
+        return self.declared.tuple_shapes_or_self
 
     @property
     def result(self) -> Shape:
