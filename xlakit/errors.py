@@ -64,13 +64,17 @@ class XlakitError(Exception):
         self.hint = self.hint or hint
         return self
 
+    @property
+    def headline(self) -> str:
+        """The rule that is broken, behind the operation where that is known: the first line of the error."""
+        return f"{self.operation}: {self.rule}" if self.operation else self.rule
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Subclasses take other arguments than their fields, so pickling restores the fields.
         return _again, (type(self), self.args), self.__dict__
 
     def __str__(self) -> str:
-        head = f"{self.operation}: {self.rule}" if self.operation else self.rule
-        lines = [head]
+        lines = [self.headline]
         if self.shapes:
             lines.append(f"  operands: {', '.join(self.shapes)}")
         if self.location is not None:

@@ -55,8 +55,7 @@ def load(data: bytes, name: str = "<data>") -> HloModule:
 
     Raises ParseError, FormatError, ShapeError, and UnsupportedError for StableHLO where jaxlib is not installed.
     """
-    if data.startswith(_GZIP_MAGIC):
-        data = _gunzip(data, name)
+    data = _gunzip(data, name)
     if not data.strip():
         raise FormatError(
             "the file is empty", location=Location(name, 1), hint="give HLO text, an HLO proto, or StableHLO"
@@ -81,8 +80,7 @@ def load(data: bytes, name: str = "<data>") -> HloModule:
 
 def snapshot_of(data: bytes, name: str = "<data>") -> hlo_proto.Snapshot | None:
     """The arguments and the result in a file that is a snapshot proto; None for any other. Raises as :func:`load`."""
-    if data.startswith(_GZIP_MAGIC):
-        data = _gunzip(data, name)
+    data = _gunzip(data, name)
     if not data.strip() or data.startswith(stablehlo.BYTECODE_MAGIC):
         return None
     text = _as_text(data, name)
@@ -93,8 +91,7 @@ def snapshot_of(data: bytes, name: str = "<data>") -> hlo_proto.Snapshot | None:
 
 def hlo_text_of(data: bytes, name: str = "<data>") -> str | None:
     """The text in a file that is HLO text; None for any other format. Raises FormatError as :func:`load` does."""
-    if data.startswith(_GZIP_MAGIC):
-        data = _gunzip(data, name)
+    data = _gunzip(data, name)
     text = None if data.startswith(stablehlo.BYTECODE_MAGIC) else _as_text(data, name)
     return text if text is not None and _is_hlo(text) else None
 
@@ -194,6 +191,9 @@ def _as_text(data: bytes, name: str) -> str | None:
 
 
 def _gunzip(data: bytes, name: str) -> bytes:
+    """The content of data that is compressed with gzip; any other data as it is."""
+    if not data.startswith(_GZIP_MAGIC):
+        return data
     parts: list[bytes] = []
     size = 0
     while data.startswith(_GZIP_MAGIC):

@@ -83,8 +83,7 @@ class _SemanticFault(ParseError):
     """An error of a program that parses, with its position in the text, like a syntax error."""
 
     def __init__(self, error: XlakitError, source: str, offset: int, name: str) -> None:
-        rule = f"{error.operation}: {error.rule}" if error.operation else error.rule
-        super().__init__(rule, source=source, offset=offset, name=name)
+        super().__init__(error.headline, source=source, offset=offset, name=name)
         self._notes = [line for line in str(error).splitlines()[1:] if line.strip()]
 
     def __str__(self) -> str:

@@ -18,6 +18,7 @@ from xlakit.data.shape import Shape
 from xlakit.errors import ParseError
 from xlakit.formats.hlo_text.lexer import Lexer
 from xlakit.formats.hlo_text.shapes import list_of, parse_shape
+from xlakit.ops.shared.numerics import limits
 
 # An element (with the parentheses of a NaN's payload, or of a complex number) or a brace, and the comma after it.
 _SPACE = r"(?:\s++|/\*(?s:.*?)\*/|//[^\r\n]*+)*+"
@@ -259,8 +260,7 @@ def _integers(items: list[str], kind: PrimitiveType) -> Array:
     if not _all(_INTEGERS, items):
         index = next(i for i, text in enumerate(items) if not _all(_INTEGERS, [text]))
         raise _BadElementError(index, f"expected an integer for {kind.hlo_name}, got '{items[index][:40]}'")
-    bits = kind.bit_width
-    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind.is_signed else (0, (1 << bits) - 1)
+    low, high = limits(kind)
     # Longer texts than any 64-bit number's are out of range; int() of a huge one would be slow.
     values = [int(text) if len(text) <= 24 else high + 1 for text in items]
     if kind is PrimitiveType.U64:

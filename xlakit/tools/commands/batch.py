@@ -141,9 +141,8 @@ def error_record(error: Exception) -> dict[str, Any]:
     """An error for --json: its type, message, hint, and place in a file."""
     if not isinstance(error, XlakitError):
         return {"type": type(error).__name__, "message": plain(error), "hint": None, "place": None}
-    message = f"{error.operation}: {error.rule}" if error.operation else error.rule
     place = None if error.location is None else str(error.location)
-    return {"type": type(error).__name__, "message": message, "hint": error.hint or None, "place": place}
+    return {"type": type(error).__name__, "message": error.headline, "hint": error.hint or None, "place": place}
 
 
 def worse(first: int, second: int) -> int:

@@ -16,7 +16,7 @@ from xlakit.ops.elementwise.binary import Add, Divide, Multiply, Remainder
 from xlakit.ops.elementwise.compare import Compare
 from xlakit.ops.elementwise.convert import Convert
 from xlakit.ops.reduction import Reduce
-from xlakit.ops.shared.numerics import to_double
+from xlakit.ops.shared.numerics import limits, to_double
 from xlakit.passes.core.matching import as_integer, as_real, literal, uniform
 from xlakit.tools.lint.registry import Found, lint
 from xlakit.verifier.faults import Program
@@ -73,14 +73,9 @@ def _holds(wide: PrimitiveType, narrow: PrimitiveType) -> bool:
         large, small = ml_dtypes.finfo(wide.dtype), ml_dtypes.finfo(narrow.dtype)
         return large.nmant >= small.nmant and large.nexp >= small.nexp and wide.bit_width >= 16
     if wide.is_integral and narrow.is_integral:
-        least, most = _integers(narrow)
-        return _integers(wide)[0] <= least and most <= _integers(wide)[1]
+        (least, most), (low, high) = limits(narrow), limits(wide)
+        return low <= least and most <= high
     return False
-
-
-def _integers(kind: PrimitiveType) -> tuple[int, int]:
-    bits = kind.bit_width
-    return (-(1 << bits - 1), (1 << bits - 1) - 1) if kind.is_signed else (0, (1 << bits) - 1)
 
 
 @lint("reduce-in-low-precision", f"a sum or product of {_MANY} elements or more that is kept in 16 bits or fewer")
@@ -108,7 +103,7 @@ def _inexact_iota(program: Program) -> Iterator[Found]:
         if kind.is_floating:
             exact = 1 << int(ml_dtypes.finfo(kind.dtype).nmant) + 1
         elif kind.is_integral:
-            exact = _integers(kind)[1]
+            exact = limits(kind)[1]
         else:
             continue
         last = instruction.shape.dimensions[op.iota_dimension] - 1

@@ -93,10 +93,9 @@ def fault_of(error: XlakitError, text: str) -> Fault:
         notes += [line.strip() for line in str(error).splitlines()[3:] if line.strip()]
     elif error.hint:
         notes.append(f"hint: {error.hint}")
-    head = f"{error.operation}: {error.rule}" if error.operation else error.rule
     meant = _MEANT.fullmatch(error.hint or "")
     instead = tuple(meant[1].split(" or ")) if meant else ()
-    return Fault(span, "\n".join([head, *notes]), text[span.start : span.end], instead=instead)
+    return Fault(span, "\n".join([error.headline, *notes]), text[span.start : span.end], instead=instead)
 
 
 def _marked(text: str, offset: int) -> Span:

@@ -17,8 +17,6 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
 
-_LETTERS = {PrimitiveType.F32: "s", PrimitiveType.F64: "d", PrimitiveType.C64: "c", PrimitiveType.C128: "z"}
-_FACTORS = {"s": "<f", "d": "<d", "c": "<ff", "z": "<dd"}
 _LARGEST = 2**31 - 1
 # A call of BLAS cannot be interrupted. With so many multiplications of F32 it takes a few tenths of a second.
 _LONGEST_CALL = 1 << 33
@@ -53,7 +51,7 @@ def fits_blas(product: Product) -> bool:
     """Whether BLAS can compute a product with the strides of its matrices."""
     lhs, rhs, kind = product.lhs, product.rhs, product.result
     return (
-        kind in _LETTERS
+        kind in blas.LETTERS
         and lhs.kind is rhs.kind is kind
         and all(product.sizes)
         and as_stored(rhs.across, rhs.along) is not None
@@ -154,12 +152,12 @@ class Routine:
     """The matrix product of BLAS, called from one function."""
 
     def __init__(self, fn: Function, kind: PrimitiveType) -> None:
-        letter, parts = _LETTERS[kind], 2 if kind.is_complex else 1
+        letter, parts = blas.LETTERS[kind], 2 if kind.is_complex else 1
         self._fn = fn
         self._name = blas.declare(fn.module, f"{letter}gemm", 13)
         self._arguments = blas.Arguments(fn)
-        self._one = self._arguments.data(struct.pack(_FACTORS[letter], *(1.0, 0.0)[:parts]))
-        self._zero = self._arguments.data(struct.pack(_FACTORS[letter], *(0.0, 0.0)[:parts]))
+        self._one = self._arguments.data(struct.pack(blas.FACTORS[letter], *(1.0, 0.0)[:parts]))
+        self._zero = self._arguments.data(struct.pack(blas.FACTORS[letter], *(0.0, 0.0)[:parts]))
 
     def call(
         self,

@@ -6,7 +6,7 @@ import math
 
 from xlakit import machine
 from xlakit.cpu.kernels.linalg.cholesky_blocked import LEAST_BLOCKED, BlockedCholesky
-from xlakit.cpu.kernels.linalg.triangular_solve import LETTERS, NO_UNROLL
+from xlakit.cpu.kernels.linalg.triangular_solve import NO_UNROLL
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase
@@ -71,7 +71,7 @@ class _Lapack:
 
     def __init__(self, fn: Function, kind: PrimitiveType, size: int, *, lower: bool) -> None:
         self._fn = fn
-        self._routine = blas.declare(fn.module, f"{LETTERS[kind]}potrf", 5)
+        self._routine = blas.declare(fn.module, f"{blas.LETTERS[kind]}potrf", 5)
         self._arguments = blas.Arguments(fn)
         self._size = size
         self._triangle = "U" if lower else "L"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-from xlakit.cpu.kernels.linalg.triangular_solve import FACTORS, LETTERS, NO_UNROLL
+from xlakit.cpu.kernels.linalg.triangular_solve import NO_UNROLL
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.scalars.memory import memory_type
@@ -34,7 +34,7 @@ class BlockedCholesky:
         self._size = size
         # As LAPACK sees it.
         self._upper = lower
-        self._letter = LETTERS[kind]
+        self._letter = blas.LETTERS[kind]
         self._adjoint = "C" if kind.is_complex else "T"
         fn.module.declare("xlakit_parallel", VOID, [PTR, PTR, I64, I64])
         self._strips = self._emit_strips(fn.module)
@@ -155,4 +155,4 @@ class BlockedCholesky:
 
     def _factor(self, arguments: blas.Arguments, number: float) -> Value:
         parts = (number, 0.0)[: 2 if self._kind.is_complex else 1]
-        return arguments.data(struct.pack(FACTORS[self._letter], *parts))
+        return arguments.data(struct.pack(blas.FACTORS[self._letter], *parts))

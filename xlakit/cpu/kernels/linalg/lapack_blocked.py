@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from xlakit.cpu.kernels.linalg.lapack_routines import Problem
-from xlakit.cpu.kernels.linalg.triangular_solve import FACTORS, NO_UNROLL
+from xlakit.cpu.kernels.linalg.triangular_solve import NO_UNROLL
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I32, I64, PTR, VOID, Function, Module, Value
@@ -132,7 +132,7 @@ class _Blocked:
         return fn.at(vector, self._type, index * self._parts)
 
     def _factor(self, arguments: blas.Arguments, number: float) -> Value:
-        return arguments.data(struct.pack(FACTORS[self._problem.prefix], *(number, 0.0)[: self._parts]))
+        return arguments.data(struct.pack(blas.FACTORS[self._problem.prefix], *(number, 0.0)[: self._parts]))
 
 
 class BlockedLu(_Blocked):

@@ -20,8 +20,6 @@ from xlakit.ops.linear_algebra import TriangularSolve
 from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 
-LETTERS = {PrimitiveType.F32: "s", PrimitiveType.F64: "d", PrimitiveType.C64: "c", PrimitiveType.C128: "z"}
-FACTORS = {"s": "=f", "d": "=d", "c": "=ff", "z": "=dd"}
 NO_UNROLL = ('"llvm.loop.unroll.disable"',)
 # Up to this size of the triangle calling BLAS costs more than it brings.
 SMALL = knob("triangular_solve.small", 16, 0, 4)
@@ -89,7 +87,7 @@ class _Blas:
     def __init__(self, fn: Function, problem: _Problem) -> None:
         self._fn = fn
         self._problem = problem
-        self._letter = LETTERS[problem.kind]
+        self._letter = blas.LETTERS[problem.kind]
         self._routine = blas.declare(fn.module, f"{self._letter}trsm", 11)
         self._arguments = blas.Arguments(fn)
 
@@ -107,7 +105,7 @@ class _Blas:
             arguments.letter("U" if op.unit_diagonal else "N"),
             sides if op.left_side else size,
             size if op.left_side else sides,
-            arguments.data(struct.pack(FACTORS[self._letter], *(1, 0)[: 2 if problem.kind.is_complex else 1])),
+            arguments.data(struct.pack(blas.FACTORS[self._letter], *(1, 0)[: 2 if problem.kind.is_complex else 1])),
             a,
             size,
             x,

@@ -236,8 +236,7 @@ class _Fusion:
         roots = [r for r in chain.roots if r not in chain.last]
         stored = [*roots, chain.weights] if self.has_weights and chain.weights is not None else roots
         where, plan = with_splits(lambda space: self._planned(space, stored, local))
-        nodes = [n for stage in plan.stages for n in stage.nodes] + [n for o in plan.row_stores for n in o.nodes]
-        self.cost += element_cost(nodes) * chain.first.value.shape.num_elements
+        self.cost += element_cost(plan.nodes) * chain.first.value.shape.num_elements
         fn, emitter, bounds = self._begin()
         memory = emitter.arrays[-1]
         width = stored[-1].shape.element_type.byte_width

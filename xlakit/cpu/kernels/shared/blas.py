@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from xlakit.cpu.llvm import I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
 
 # What the setter of the number of threads is called: in SciPy's own OpenBLAS, in a system's, in MKL.
@@ -28,6 +29,9 @@ _MODULES = ("cython_blas", "cython_lapack")
 
 # Machine code that calls a routine imports it by this prefix and its name.
 PREFIX = "xlakit_blas_"
+# The first letter of routines for a type, and how struct packs one number of it.
+LETTERS = {PrimitiveType.F32: "s", PrimitiveType.F64: "d", PrimitiveType.C64: "c", PrimitiveType.C128: "z"}
+FACTORS = {"s": "=f", "d": "=d", "c": "=ff", "z": "=dd"}
 
 
 @cache

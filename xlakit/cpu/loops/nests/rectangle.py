@@ -15,7 +15,7 @@ from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import hints_for, store_all, write_all_iterations
 from xlakit.cpu.loops.emit.lanes import lanes_of
 from xlakit.cpu.loops.emit.levels import Level, Output
-from xlakit.cpu.loops.ir.index import Affine, Node, Variable, linear, of
+from xlakit.cpu.loops.ir.index import Affine, Variable, linear, of
 from xlakit.cpu.loops.ir.space import Group, merged
 from xlakit.cpu.loops.ir.walking import indices_of
 from xlakit.cpu.loops.nests.rows import Plan, lanes_of_rows, write_row
@@ -117,10 +117,7 @@ def write_rows(emitter: Emitter, where: Directions, bounds: Bounds, local: Local
     """Compute and store an epilogue over rows, for a rectangle of whole rows."""
     fn = emitter.fn
     stores = [o for stage in plan.stages for o in stage.stores] + plan.row_stores
-    nodes: list[Node] = [n for stage in plan.stages for n in stage.nodes] + [
-        n for o in plan.row_stores for n in o.nodes
-    ]
-    nodes += [n for stage in plan.stages for f in stage.reducers for n in f.initial]
+    nodes = plan.nodes + [n for stage in plan.stages for f in stage.reducers for n in f.initial]
     indices = indices_of(nodes, [o.offset for o in stores])
     inner = merged(plan.inner_variables, indices)
     emitter.lanes = lanes_of_rows(plan, nodes, inner)

@@ -88,6 +88,11 @@ class Plan:
     # The element bytes of each scratch row.
     scratch: list[int]
 
+    @property
+    def nodes(self) -> list[Node]:
+        """All that a row needs, but for what its reducers begin with."""
+        return [n for stage in self.stages for n in stage.nodes] + [n for o in self.row_stores for n in o.nodes]
+
 
 def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Kernel | None:
     """A kernel of rows; None where the fusion is none."""
@@ -208,8 +213,7 @@ def _expensive(reduced: Reduced, levels: Sequence[Sequence[Instruction]]) -> dic
 
 
 def _write(module: Module, name: str, reduced: Reduced, plan: Plan, row: float, rows: int) -> Phase:
-    every = [n for stage in plan.stages for n in stage.nodes] + [n for o in plan.row_stores for n in o.nodes]
-    every += [n for stage in plan.stages for f in stage.reducers for n in f.initial]
+    every = plan.nodes + [n for stage in plan.stages for f in stage.reducers for n in f.initial]
     offsets = [o.offset for stage in plan.stages for o in stage.stores] + [o.offset for o in plan.row_stores]
     indices = indices_of(every, offsets)
     split = Split.of(merged(plan.row_variables, indices), row)

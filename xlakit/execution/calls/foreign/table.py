@@ -92,10 +92,9 @@ class ForeignCall:
             return self._computation(op, instruction.shape, shapes, text)
         except XlakitError as error:
             # Errors of the builder name an operation and lines that are not the program's.
-            rule = f"{error.operation}: {error.rule}" if error.operation else error.rule
             kind = UnsupportedError if isinstance(error, UnsupportedError) else ShapeError
             name = f"custom-call '{instruction.name}'"
-            raise kind(rule, operation=name, shapes=shapes, hint=error.hint) from None
+            raise kind(error.headline, operation=name, shapes=shapes, hint=error.hint) from None
 
     def _make(self, op: CustomCall, declared: Shape, shapes: Sequence[Shape], text: str) -> Computation:
         from xlakit.builder import XlaBuilder
