@@ -197,12 +197,17 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("kind", ["kCustom", "kLoop"])
+@pytest.mark.parametrize(("kind", "computed"), [("kCustom", False), ("kCustom", True), ("kLoop", False)])
 @pytest.mark.parametrize("case", CASES)
-def test_machine_code_gives_what_the_interpreter_gives(case, kind):
+def test_machine_code_gives_what_the_interpreter_gives(case, kind, computed):
+    """``computed``: operands of floats are values of the program, which a kernel may overwrite."""
     body, operands, result = CASES[case]
     names = [f"a{n}" for n in range(len(operands))]
     lines = [f"  {name} = {shape} parameter({n})" for n, (name, shape) in enumerate(zip(names, operands, strict=True))]
+    for n, shape in enumerate(operands):
+        if computed and shape.startswith("f32[") and "{" not in shape:
+            names[n] = f"n{n}"
+            lines.append(f"  n{n} = {shape} negate(a{n})")
     text = (
         f"HloModule m\n{ADD}fused {{\n{body}\n}}\nENTRY e {{\n" + "\n".join(lines) + "\n"
         f"  ROOT f = {result} fusion({', '.join(names)}), kind={kind}, calls=fused\n}}\n"

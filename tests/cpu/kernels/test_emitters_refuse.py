@@ -13,8 +13,10 @@ from xlakit.cpu.kernels.fft.four_step import FourStep
 from xlakit.cpu.kernels.fft.groups import emit_groups
 from xlakit.cpu.kernels.fft.rows import emit_long_rows
 from xlakit.cpu.kernels.gemm.blas_tasks import emit_blas
+from xlakit.cpu.kernels.gemm.check import can_read_in_place, check_blocking
 from xlakit.cpu.kernels.gemm.dot import emit_dot, plan_product
 from xlakit.cpu.kernels.gemm.few_rows import emit_few_rows
+from xlakit.cpu.kernels.gemm.gemm import plan_gemm
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.scan.prefix_sum import ScanPlan, emit_prefix_sum
@@ -27,6 +29,7 @@ from xlakit.data.primitive import PrimitiveType as P
 from xlakit.errors import InternalError
 from xlakit.formats.hlo_text.parser import parse_module
 from xlakit.ops.convolution import Convolution
+from xlakit.options import compiling
 from xlakit.passes.analysis.sort_order import SortKey
 
 UP = SortKey(0, P.F32)
@@ -61,6 +64,101 @@ def test_products_by_other_means():
     refused(emit_blas, replace(product(64, 64, 64), result=P.S32), 32, 32)
 
 
+def blocked(**changes):
+    """A product in several tasks and several blocks of k, with changes of the product, its engine or its blocking."""
+    own = product(70, 90, 300)
+    with compiling(knobs={"gemm.sliver_bytes": 1 << 10, "gemm.task_products": 1000, "gemm.most_columns": 64}):
+        blocking = plan_gemm(own)
+    assert min(blocking.row_tasks * blocking.column_tasks, blocking.k_blocks) > 1
+    check_blocking(own, blocking)
+    made = []
+    for part in (own, blocking.engine, blocking):
+        made.append(replace(part, **{name: changes.pop(name) for name in list(changes) if hasattr(part, name)}))
+    return made[0], replace(made[2], engine=made[1])
+
+
+FAR = Matrix(P.F32, Direction(((90, 2),)), Direction(((300, 180),)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"vectors": 0}, "tiles have rows and columns"),
+        ({"task_columns": 33, "column_tasks": 3}, "tasks' columns are whole slivers"),
+        ({"column_tasks": 1}, "tasks have all columns"),
+        ({"row_tasks": 1, "task_rows": 69}, "tasks have all rows"),
+        ({"mc": 1}, "blocks of rows are whole tiles"),
+        ({"mc": 0}, "blocks of rows are whole tiles"),
+        ({"lhs": replace(product(70, 90, 300).lhs, kind=P.BF16), "packs": (False, True)}, "a left operand that is not"),
+        ({"group": 2, "packs": (False, True), "kc": 300, "k_blocks": 1}, "a left operand that is not packed"),
+        ({"rhs": FAR, "packs": (True, False)}, "a right operand that is not packed"),
+        ({"lhs": product(69, 90, 300).lhs}, "rows are those of the result"),
+        ({"columns": Direction(((91, 1),))}, "columns are those of the result"),
+        ({"rhs": product(70, 90, 299).rhs}, "operands have the same runs of k"),
+        ({"batches": (Direction(((2, 0),)), Direction(()), Direction(()))}, "batches are those of the result"),
+        ({"k_blocks": 1}, "blocks have all steps of k"),
+        ({"runs": 2}, "blocks of several runs have whole runs"),
+    ],
+)
+def test_each_rule_of_the_blocks_of_a_product(changes, rule):
+    with pytest.raises(InternalError, match=rule):
+        check_blocking(*blocked(**changes))
+
+
+def test_what_is_read_in_place():
+    """Slivers of whole registers of the type that is computed in."""
+    own, blocking = blocked()
+    engine, rhs = blocking.engine, own.rhs
+    slivers = replace(rhs, across=Direction(((2, 99), (engine.nr, 1))))
+    assert can_read_in_place(engine, rhs)
+    assert can_read_in_place(engine, slivers)
+    assert can_read_in_place(engine, replace(rhs, across=Direction(((1, 7),))))
+    for other in ({"group": 2}, {"parts": 2}):
+        assert not can_read_in_place(replace(engine, **other), rhs)
+    for across in (
+        ((90, 2),),
+        ((2, 99), (engine.nr, 2)),
+        ((2, 99), (engine.nr // 2, 1)),
+        ((1, 9), (2, 99), (engine.nr, 1)),
+    ):
+        assert not can_read_in_place(engine, replace(rhs, across=Direction(across)))
+    assert not can_read_in_place(engine, replace(rhs, kind=P.C64))
+    assert not can_read_in_place(engine, replace(slivers, kind=P.BF16))
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"columns": Direction(((4095, 1),))}, "there are columns"),
+        ({"rhs": replace(product(2, 4096, 32).rhs, along=Direction(((31, 4096),)))}, "as many steps of k"),
+        ({"group": 2}, "one by one"),
+    ],
+)
+def test_each_rule_of_few_rows(changes, rule):
+    plan = plan_product(product(2, 4096, 32))
+    engine = replace(plan.engine, group=changes.pop("group", 1))
+    with pytest.raises(InternalError, match=rule):
+        emit_few_rows(Module("refused"), engine, replace(plan.product, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"rhs": replace(product(8, 1, 16).rhs, across=Direction(((0, 1),)))}, "there are vectors"),
+        ({"rhs": replace(product(8, 1, 16).rhs, along=Direction(((15, 1),)))}, "as long as a row"),
+        ({"rhs": replace(product(8, 1, 16).rhs, along=Direction(((2, 8), (8, 1))))}, "as long as a row"),
+        ({"batches": (Direction(((2, 0),)), Direction(()), Direction(()))}, "batches are those of the result"),
+        ({"group": 2}, "one by one"),
+        ({"parts": 2}, "one by one"),
+    ],
+)
+def test_each_rule_of_vectors(changes, rule):
+    plan = plan_product(product(8, 1, 16))
+    engine = replace(plan.engine, **{k: changes.pop(k) for k in ("group", "parts") if k in changes})
+    with pytest.raises(InternalError, match=rule):
+        emit_dot(Module("refused"), replace(plan, engine=engine, product=replace(plan.product, **changes)))
+
+
 ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
 
 
@@ -81,6 +179,8 @@ def test_convolutions():
     assert plan.padded is not None
     refused(emit_pad, replace(plan.padded, first=4), 3, "pad")
     refused(emit_pad, replace(plan.padded, groups=3), 3, "pad")
+    with pytest.raises(InternalError, match="only lines of elements have groups"):
+        emit_pad(Module("refused"), replace(plan.padded, groups=2, holes=(0, 1, 0, 0)), 3, "pad")
     refused(emit_pad, replace(plan.padded, low=(-1, 0, 0, 0)), 3, "pad")
     assert not refused(emit_depthwise, plan.geometry, plan.geometry.phases[0], "lanes").functions
     (whole, cut), *_ = plan.products

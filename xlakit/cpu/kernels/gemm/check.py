@@ -45,8 +45,10 @@ def _tiles(product: Product, blocking: Blocking) -> list[Rule]:
     """Rows and columns."""
     rows, columns, _ = product.sizes
     engine = blocking.engine
+    # Those below divide by them.
+    if engine.mr < 1 or engine.nr < 1:
+        return [("tiles have rows and columns", False)]
     return [
-        ("tiles have rows and columns", engine.mr > 0 and engine.vectors > 0),
         ("tiles are whole tile registers", not engine.amx or (engine.mr in (16, 32) and engine.vectors <= 2)),
         # A task stores whole slivers but for the last one of the result, which ends with the last column task.
         ("tasks' columns are whole slivers", blocking.column_tasks == 1 or blocking.task_columns % engine.nr == 0),
