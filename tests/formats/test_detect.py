@@ -73,6 +73,15 @@ def test_the_one_graph_that_was_saved_keeps_its_lines():
     assert caught.value.location.line == 7
 
 
+def test_a_program_in_lines_of_a_log_keeps_its_places():
+    lines = ["HloModule m", "ENTRY e {", "  p = f32[2] parameter(0)", "  ROOT r = f32[2] negate(p)", "}"]
+    log = "\n".join(f"I0102 03:04:05.678901    1234 service.cc:186] {line}".rstrip() for line in lines)
+    assert load(log.encode()).entry.root.opcode == "negate"
+    with pytest.raises(ParseError) as caught:
+        load(log.replace("negate", "negatee").encode(), "x.log")
+    assert (caught.value.location.line, caught.value.location.column) == (4, 65)
+
+
 def test_gzip_in_pieces():
     data = TEXT.encode()
     assert load(gzip.compress(data[:20], mtime=0) + gzip.compress(data[20:])).name == "m"

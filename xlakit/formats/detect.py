@@ -33,6 +33,8 @@ _BESIDE_MODULES = (
 # What PyTorch/XLA saves (XLA_SAVE_TENSORS_FILE): graphs between such lines, each after the calls that made it.
 _GRAPH = re.compile(r"^## BEGIN_GRAPH[ \r]*\n(.*?)(?:^Graph Hash:[^\n]*\s*)?^## END_GRAPH", re.DOTALL | re.MULTILINE)
 _LAZY_TENSORS = re.compile(r"\s*IR \{")
+# How lines of XLA's log begin, among which there may be a program.
+_LOGGED = re.compile(r"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [^\s:]+:\d+\] ?", re.MULTILINE)
 _HEADER = re.compile(r"HloModule\s+[\w.$-]")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 # Binary files of other kinds that lie beside dumps, by their beginnings.
@@ -50,7 +52,7 @@ def load(data: bytes, name: str = "<data>") -> HloModule:
 
     data: HLO text; a HloModuleProto, HloProto, HloSnapshot or HloUnoptimizedSnapshot, serialized or in protobuf's text
         format; a HloModuleProto in JSON; StableHLO as text or bytecode (with jaxlib); any of these, compressed with
-        gzip.
+        gzip. Text may be lines of XLA's log.
     name: stands for the file in errors.
 
     Raises ParseError, FormatError, ShapeError, and UnsupportedError for StableHLO where jaxlib is not installed.
@@ -181,13 +183,20 @@ def _as_text(data: bytes, name: str) -> str | None:
     try:
         # PowerShell writes what a command prints in UTF-16.
         encoding = "utf-16" if data.startswith(_UTF_16) else "utf-8-sig"
-        return _graph_in(data.decode(encoding), name)
+        return _graph_in(_without_log(data.decode(encoding)), name)
     except UnicodeDecodeError as error:
         raise FormatError(
             f"text that is not UTF-8: {error.reason} 0x{data[error.start]:02x}",
             location=Location(name, data.count(b"\n", 0, error.start) + 1),
             hint="save the text as UTF-8",
         ) from None
+
+
+def _without_log(text: str) -> str:
+    """The text with spaces for the beginnings of lines of a log: places in it stay what they are."""
+    if not _LOGGED.match(text.lstrip()):
+        return text
+    return _LOGGED.sub(lambda found: " " * len(found[0]), text)
 
 
 def _gunzip(data: bytes, name: str) -> bytes:
