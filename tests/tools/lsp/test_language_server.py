@@ -254,12 +254,20 @@ def test_tokens_say_what_words_are(client):
     assert data[2::5] == [5, 3, 1, 1]
 
 
+def test_editors_that_know_no_ranges_get_all_tokens(client):
+    client.open(TEXT)
+    whole = {"start": position(0, 0), "end": position(99, 0)}
+    assert client.capabilities["semanticTokensProvider"]["full"]
+    assert client.about("semanticTokens/full") == client.about("semanticTokens/range", range=whole)
+
+
 def test_formatting_gives_the_same_program_and_is_stable(client):
     text = TEXT.replace("f32[] add(x, y)", "f32[]   add( x,\n    y )").replace(', metadata={op_name="sums of x"}', "")
     client.open(text)
     (edit,) = client.about("formatting", options={"tabSize": 2, "insertSpaces": True})
     new = edit["newText"]
     assert HloModule.from_text(new) == HloModule.from_text(text) and "%" not in new
+    assert new.endswith("}\n") and not new.endswith("\n\n")
     end = edit["range"]["end"]
     client.change((0, 0), (end["line"], end["character"]), new)
     assert client.about("formatting", options={"tabSize": 2, "insertSpaces": True}) == []

@@ -35,6 +35,8 @@ _TOKENS = {
     Role.COMMENT: 5,
     Role.NUMBER: 6,
 }
+# Characters of a text whose words are colored all at once; editors have grammars for larger ones.
+_MOST_COLORED = 2_000_000
 _LEGEND = types.SemanticTokensLegend(
     ["variable", "function", "namespace", "property", "string", "comment", "number"], ["definition"]
 )
@@ -53,6 +55,7 @@ def make_server(lints: Lints) -> HloServer:
         (types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, None, _symbols),
         (types.TEXT_DOCUMENT_FOLDING_RANGE, None, _folds),
         (types.TEXT_DOCUMENT_INLAY_HINT, None, _hints),
+        (types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, _LEGEND, _all_tokens),
         (types.TEXT_DOCUMENT_SEMANTIC_TOKENS_RANGE, _LEGEND, _tokens),
         (types.TEXT_DOCUMENT_FORMATTING, None, _format),
         (types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions([types.CodeActionKind.QuickFix]), _actions),
@@ -185,9 +188,20 @@ def _hints(server: HloServer, parameters: types.InlayHintParams) -> list[types.I
 
 def _tokens(server: HloServer, parameters: types.SemanticTokensRangeParams) -> types.SemanticTokens:
     document = server.document(parameters.text_document.uri)
+    return _tokens_in(document, _span(document, parameters.range))
+
+
+def _all_tokens(server: HloServer, parameters: types.SemanticTokensParams) -> types.SemanticTokens | None:
+    """Those of the whole text, for editors that ask for no ranges; none of a text for which that takes seconds."""
+    document = server.document(parameters.text_document.uri)
+    size = len(document.text)
+    return None if size > _MOST_COLORED else _tokens_in(document, Span(0, size))
+
+
+def _tokens_in(document: Document, span: Span) -> types.SemanticTokens:
     data: list[int] = []
     last_line = last_column = 0
-    for span, role in features.colors(document, _span(document, parameters.range)):
+    for span, role in features.colors(document, span):
         line, column = document.lines.position(span.start)
         end_line, end_column = document.lines.position(span.end)
         if end_line != line:

@@ -281,4 +281,4 @@ def formatted(text: str, name: str) -> str:
     result = hlo_text.print_module(module, hlo_text.PrintOptions(short=short))
     if hlo_text.parse_module(result, name=name) != module:
         raise ArgumentError("the printed program would be another one", hint="format by hand")
-    return result if result.endswith("\n") else f"{result}\n"
+    return result.rstrip("\n") + "\n"
