@@ -148,7 +148,9 @@ def test_any_beginning_of_a_text_is_answered(client):
         client.at("hover", line, column)
         client.about("documentSymbol")
         client.about("foldingRange")
-    assert client.diagnostics.get(timeout=60) != []
+    # On a busy machine the empty text is checked, too, which has no faults.
+    while not client.diagnostics.get(timeout=60):
+        pass
 
 
 def test_hover_shows_shape_cost_and_the_page_of_the_operation(client):
