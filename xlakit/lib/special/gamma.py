@@ -17,6 +17,7 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617
 _STIRLING = tuple(b / (2 * k * (2 * k - 1)) for k, b in enumerate(_BERNOULLI, 1))
 _DIGAMMA_TAIL = tuple(b / (2 * k) for k, b in enumerate(_BERNOULLI, 1))
 LARGE = 8.0
+LARGE_DIGAMMA = 10.0
 
 
 @building
@@ -78,15 +79,20 @@ def lgamma_f64(x: XlaOp) -> XlaOp:
     return first_of([(is_nan(x), x), (eq(size, math.inf), math.inf)], result)
 
 
-def _digamma_of_positive(x: XlaOp) -> XlaOp:
-    # From 10 on the asymptotic series; below, the recurrence leads to [1, 2], which contains the root.
-    inverse = 1.0 / max_(x, 10.0)
+def digamma_rest(x: XlaOp) -> XlaOp:
+    """log(x) - digamma(x), for x from LARGE_DIGAMMA on."""
+    inverse = 1.0 / max_(x, LARGE_DIGAMMA)
     square = inverse * inverse
-    large = log(x) - inverse * 0.5 - square * polynomial(square, _DIGAMMA_TAIL)
+    return inverse * 0.5 + square * polynomial(square, _DIGAMMA_TAIL)
+
+
+def _digamma_of_positive(x: XlaOp) -> XlaOp:
+    # Of large numbers the asymptotic series; below, the recurrence leads to [1, 2], which contains the root.
+    large = log(x) - digamma_rest(x)
     z = x
     top, bottom = full(x, 0.0), full(x, 1.0)
     for _ in range(8):
-        above = and_(gt(z, 2.0), lt(x, 10.0))
+        above = and_(gt(z, 2.0), lt(x, LARGE_DIGAMMA))
         z = select(above, z - 1.0, z)
         top = select(above, top * z + bottom, top)
         bottom = select(above, bottom * z, bottom)
@@ -96,7 +102,7 @@ def _digamma_of_positive(x: XlaOp) -> XlaOp:
     from_root = z - coefficients.DIGAMMA_ROOT - coefficients.DIGAMMA_ROOT_REST
     center = from_root * chebyshev(z * 2.0 - 3.0, coefficients.DIGAMMA)
     below = center + select(small, -1.0 / x, top / bottom)
-    return select(ge(x, 10.0), large, below)
+    return select(ge(x, LARGE_DIGAMMA), large, below)
 
 
 def digamma_f64(x: XlaOp) -> XlaOp:

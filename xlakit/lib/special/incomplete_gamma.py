@@ -12,20 +12,27 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from xlakit.lib.special.error_functions import erfc_f64
-from xlakit.lib.special.gamma import LARGE, digamma_f64, lgamma1p_f64, lgamma_f64, stirling_rest
+from xlakit.lib.special.gamma import (
+    LARGE,
+    LARGE_DIGAMMA,
+    digamma_f64,
+    digamma_rest,
+    lgamma1p_f64,
+    lgamma_f64,
+    stirling_rest,
+)
 from xlakit.lib.special.support import first_of, full, in_f64, iterate, log1p_minus, polynomial
 from xlakit.ops.elementwise.binary import and_, max as max_, min as min_, or_, pow
 from xlakit.ops.elementwise.compare import eq, ge, gt, le, lt
 from xlakit.ops.elementwise.select import select
-from xlakit.ops.elementwise.unary import abs, exp, expm1, log, not_, sqrt
+from xlakit.ops.elementwise.unary import abs, exp, expm1, log, log1p, not_, sqrt
 from xlakit.ops.handle import XlaOp, building
 
 _EPSILON = 2.0**-53
 _STEPS = 1 << 16
 # Beyond, neither the series nor the fraction converges within the steps, and a normal distribution is near.
 _LARGEST = 1e7
-# Below, Q is computed without P where x <= 1, by a series of so many terms.
-_SMALL = 0.1
+# Up to a = 1, Q is computed without P where x <= 1, by a series of so many terms.
 _SMALL_TERMS = 17
 
 
@@ -126,30 +133,40 @@ def _series(domain: _Domain, *, derivative: bool) -> tuple[XlaOp, XlaOp]:
 
 
 def _fraction(domain: _Domain, *, derivative: bool) -> tuple[XlaOp, XlaOp]:
-    """H with Q = D a H, by Lentz' method, and the derivative by a of log(H)."""
+    """H with Q = D a H, and the derivative by a of log(H).
+
+    The continued fraction H = 1 / (b0 + t1 / (b1 + ...)), with t_n = n (a - n) and b_n = x + 1 - a + 2 n, is
+    summed as Euler's series of the same value: errors of its small terms are small, where those of the factors of a
+    product would all count. With c_n = t_n / (b_(n-1) b_n) and w_n = 1 / (1 + c_n w_(n-1)), H b0 is the sum of the
+    products of w_1 - 1, ..., w_n - 1.
+    """
 
     def step(values: Sequence[XlaOp]) -> tuple[Sequence[XlaOp], XlaOp]:
-        n, a, x, c, d, h, c_grad, d_grad, h_grad = values
-        top = n * (a - n)
-        bottom = x + 1.0 - a + n * 2.0
-        new_d = 1.0 / (top * d + bottom)
-        new_c = bottom + top / c
+        n, a, first, w, term, total, w_grad, term_grad, total_grad = values
+        after = first + n * 2.0
+        before = after - 2.0
+        inverse = n / (before * after)
+        c = inverse * (a - n)
+        new_w = 1.0 / (c * w + 1.0)
+        rise = -(c * w) * new_w
         if derivative:
-            d_grad = new_d * new_d * (1.0 - n * d - top * d_grad)
-            c_grad = (n - top * c_grad / c) / c - 1.0
-            h_grad = h_grad + d_grad / new_d + c_grad / new_c
-        change = new_c * new_d
-        more = gt(abs(change - 1.0), 2 * _EPSILON)
+            c_grad = inverse + c * (1.0 / before + 1.0 / after)
+            w_grad = -(new_w * new_w) * (c_grad * w + c * w_grad)
+            term_grad = w_grad * term + rise * term_grad
+            total_grad = total_grad + term_grad
+        term = rise * term
+        total = total + term
+        more = gt(abs(term), total * _EPSILON)
         if derivative:
-            more = or_(more, gt(abs(d_grad / new_d + c_grad / new_c), abs(h_grad) * _EPSILON))
-        return [a, x, new_c, new_d, h * change, c_grad, d_grad, h_grad], more
+            more = or_(more, gt(abs(term_grad), abs(total_grad) * _EPSILON))
+        return [a, first, new_w, term, total, w_grad, term_grad, total_grad], more
 
     active = and_(domain.inside, not_(domain.by_series))
     one, zero = full(domain.a, 1.0), full(domain.a, 0.0)
-    d = 1.0 / select(active, domain.x + 1.0 - domain.a, one)
-    huge = full(d, 1e300)
-    result = iterate(step, [domain.a, domain.x, huge, d, d, zero, d * d, d], active, _STEPS)
-    return result[4], result[7]
+    first = select(active, domain.x + 1.0 - domain.a, one)
+    result = iterate(step, [domain.a, first, one, one, one, zero, zero, zero], active, _STEPS)
+    total, total_grad = result[4], result[7]
+    return total / first, total_grad / total + 1.0 / first
 
 
 def _either(a: XlaOp, x: XlaOp, *, upper: bool) -> XlaOp:
@@ -159,8 +176,8 @@ def _either(a: XlaOp, x: XlaOp, *, upper: bool) -> XlaOp:
     upper_part = factor * domain.a * _fraction(domain, derivative=False)[0]
     if upper:
         result = select(domain.by_series, 1.0 - lower_part, upper_part)
-        is_small = and_(lt(domain.a, _SMALL), le(domain.x, 1.0))
-        result = select(is_small, _upper_of_small(min_(domain.a, _SMALL), min_(domain.x, 1.0)), result)
+        is_small = and_(le(domain.a, 1.0), le(domain.x, 1.0))
+        result = select(is_small, _upper_of_small(min_(domain.a, 1.0), min_(domain.x, 1.0)), result)
     else:
         result = select(domain.by_series, lower_part, 1.0 - upper_part)
     at_zero, at_infinity = (1.0, 0.0) if upper else (0.0, 1.0)
@@ -178,11 +195,13 @@ def _either(a: XlaOp, x: XlaOp, *, upper: bool) -> XlaOp:
 
 
 def _upper_of_small(a: XlaOp, x: XlaOp) -> XlaOp:
-    """Q for a <= 0.1 and x <= 1, where 1 - P would lose its digits: it is nearly a times an exponential integral.
+    """Q for a <= 1 and x <= 1, where 1 - P would lose digits: for small a it is a times an exponential integral.
 
-    With L = a log(x) - log(gamma(1 + a)), Q = 1 - exp(L) - exp(L) a sum of (-x)^n / (n! (a + n)) for n > 0.
+    With L = a log(x) - log(gamma(1 + a)), Q = 1 - exp(L) - exp(L) a sum of (-x)^n / (n! (a + n)) for n > 0. The sum is
+    negative; 1 - exp(L) is, too, where x is near 1, and then takes away half of the other part at most.
     """
-    exponent = a * log(x) - lgamma1p_f64(a)
+    gamma = select(le(a, 0.5), lgamma1p_f64(min_(a, 0.5)), lgamma_f64(a + 1.0))
+    exponent = a * log(x) - gamma
     term, total = full(a, 1.0), full(a, 0.0)
     for n in range(1, _SMALL_TERMS + 1):
         term = term * (x * (-1.0 / n))
@@ -195,8 +214,9 @@ def _of_huge(a: XlaOp, x: XlaOp, *, upper: bool) -> XlaOp:
 
     Where the result is neither 0 nor 1, |eta| is below 0.012: few terms of the power series are left.
     """
-    a = min_(max_(a, _LARGEST), 1e300)
+    a = max_(a, _LARGEST)
     mu = (x - a) / a
+    a = min_(a, 1e300)
     eta = sqrt(log1p_minus(max_(mu, -1.0)) * -2.0)
     eta = select(lt(mu, 0.0), -eta, eta)
     first = polynomial(eta, (-1 / 3, 1 / 12, -2 / 135, 1 / 864, 3.5273368606701940e-4))
@@ -224,10 +244,19 @@ def _sample_grad(a: XlaOp, x: XlaOp) -> XlaOp:
     return first_of([(not_(domain.valid), math.nan), (eq(x, 0.0), 0.0), (not_(domain.inside), math.nan)], result)
 
 
+def _log_minus_digamma(a: XlaOp, x: XlaOp) -> XlaOp:
+    """log(x) - digamma(a), which is small where x is near a large a: then log(a) is in neither."""
+    large_a = max_(a, LARGE_DIGAMMA)
+    mu = (x - large_a) / large_a
+    # log1p keeps the digits of small differences, log(x) those of a small x.
+    logarithm = select(lt(abs(mu), 0.5), log1p(mu), log(x / large_a))
+    return select(ge(a, LARGE_DIGAMMA), logarithm + digamma_rest(large_a), log(x) - digamma_f64(a))
+
+
 def _grads(domain: _Domain) -> tuple[XlaOp, XlaOp]:
     """The derivatives of P and Q by a: the first times 1 / D, the second times 1 / (D a)."""
     total, total_grad = _series(domain, derivative=True)
     fraction, log_grad = _fraction(domain, derivative=True)
-    slope = log(domain.x) - digamma_f64(domain.a)
+    slope = _log_minus_digamma(domain.a, domain.x)
     series = (slope - 1.0 / domain.a) * total + total_grad
     return series, fraction * (slope + log_grad)
