@@ -142,6 +142,44 @@ def test_control_dependencies_keep_them_apart():
     assert [len(i.operands) for i in collectives(combined(text))] == [1, 1]
 
 
+ON_ONE_CHANNEL = """
+      a = f32[3] all-reduce(x), channel_id=1, replica_groups={}, to_apply=add
+      b = f32[2] all-reduce(y), channel_id=1, replica_groups={}, to_apply=add
+"""
+
+
+def test_those_on_one_channel_become_one():
+    text = straight(
+        f"""
+        x = f32[3] parameter(0)
+        y = f32[2] parameter(1)
+        {ON_ONE_CHANNEL}
+        ROOT r = (f32[3], f32[2]) tuple(a, b)
+        """
+    )
+    assert [len(i.operands) for i in collectives(combined(text))] == [2]
+
+
+def test_those_on_the_channel_of_a_branch_stay():
+    # A device that takes the other branch meets there with those that go on.
+    text = f"""
+    HloModule m, replica_count=2
+    {ADD}
+    left {{ x = f32[3] parameter(0)
+      ROOT a = f32[3] all-reduce(x), channel_id=1, replica_groups={{}}, to_apply=add }}
+    right {{ x = f32[3] parameter(0)
+      ROOT n = f32[3] negate(x) }}
+    ENTRY e {{
+      x = f32[3] parameter(0)
+      y = f32[2] parameter(1)
+      p = pred[] parameter(2)
+      c = f32[3] conditional(p, x, x), true_computation=left, false_computation=right
+      {ON_ONE_CHANNEL}
+      ROOT r = (f32[3], f32[2], f32[3]) tuple(a, b, c) }}
+    """
+    assert [len(i.operands) for i in collectives(combined(text))] == [1, 1, 1]
+
+
 def test_arrays_that_are_sent_along_the_same_pairs_are_sent_at_once():
     pairs = "source_target_pairs={{0,2},{2,1},{1,3}}"
     text = f"""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence, Set
 
 from xlakit import machine
 from xlakit.data.shape import Shape, make_tuple_shape
-from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.instruction import Computation, HloModule, Instruction, computations_callees_first
 from xlakit.ir.operation import Op
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import CollectivePermute
 from xlakit.ops.communication.collectives import AllGather, AllReduce, ReduceScatter
+from xlakit.ops.control import Conditional
 from xlakit.options import knob
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import Pass, PassContext, change_computations
@@ -38,23 +39,32 @@ class CombineCollectives(Pass):
 
     ``all-reduce(a), all-reduce(b)`` is ``all-reduce(a, b)`` where neither needs the other's result; each element is
     combined in the same order as before. A collective stays on its side of each instruction with another effect: a
-    feed, a call, a loop with a collective in it. Those on a channel that occurs several times stay: devices may meet at
-    different ones of them.
+    feed, a call, a loop with a collective in it. Those on a channel that occurs several times, as all of JAX's
+    ``shard_map`` do, stay where one of them is in a branch of a conditional: devices may meet at different ones.
     """
 
     name = "combine-collectives"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change every computation."""
-        channels = Counter(
-            _channel(i.op)
+        counts = Counter(channel for computation in module.computations for channel in _channels(computation))
+        if counts.total() < 2:
+            return module
+        branches = [
+            branch
             for computation in module.computations
             for i in computation.instructions
-            if isinstance(i.op, _COLLECTIVES)
-        )
-        if channels.total() < 2:
-            return module
-        return change_computations(module, lambda computation: _changed(computation, channels, context))
+            if isinstance(i.op, Conditional)
+            for branch in i.op.called_computations
+        ]
+        in_branches = {c for computation in computations_callees_first(branches) for c in _channels(computation)}
+        kept = {channel for channel in in_branches if channel is not None and counts[channel] > 1}
+        return change_computations(module, lambda computation: _changed(computation, kept, context))
+
+
+def _channels(computation: Computation) -> Iterator[Hashable]:
+    """The channels of the collectives of a computation."""
+    return (_channel(i.op) for i in computation.instructions if isinstance(i.op, _COLLECTIVES))
 
 
 def _channel(op: Op) -> Hashable:
@@ -63,12 +73,12 @@ def _channel(op: Op) -> Hashable:
     return None if channel is None else (op.opcode, channel)
 
 
-def _changed(computation: Computation, channels: Counter[Hashable], context: PassContext) -> Computation:
-    """The computation with its collectives combined."""
+def _changed(computation: Computation, kept: Set[Hashable], context: PassContext) -> Computation:
+    """The computation with its collectives combined, without those on channels that are ``kept``."""
     seen: set[Hashable] = set()
     while True:
         # In the order of the program, whatever the keys' hashes are. What has been combined changes who waits for whom.
-        keys = {i: key for i in computation.instructions if (key := _common_of(i, channels)) is not None}
+        keys = {i: key for i in computation.instructions if (key := _common_of(i, kept)) is not None}
         repeated = [key for key, count in Counter(keys.values()).items() if count > 1 and key not in seen]
         if not repeated:
             return computation
@@ -80,7 +90,7 @@ def _changed(computation: Computation, channels: Counter[Hashable], context: Pas
             computation = _rebuilt(computation, groups, context)
 
 
-def _common_of(instruction: Instruction, channels: Counter[Hashable]) -> Hashable:
+def _common_of(instruction: Instruction, kept: Set[Hashable]) -> Hashable:
     """What two collectives have in common that may be one; None for what stays as it is."""
     op = instruction.op
     if not isinstance(op, _KINDS) or instruction.control_predecessors:
@@ -91,8 +101,7 @@ def _common_of(instruction: Instruction, channels: Counter[Hashable]) -> Hashabl
     if any(not s.is_array or s.is_dynamic for s in shapes):
         return None
     channel = _channel(op)
-    is_single = channel is None or channels[channel] == 1
-    if not is_single or sum(s.byte_size for s in shapes) > _MOST_BYTES.value:
+    if channel in kept or sum(s.byte_size for s in shapes) > _MOST_BYTES.value:
         return None
     annotations = instruction.annotations
     kind = dataclasses.replace(op, channel_id=None if channel is None else 0)
