@@ -1,8 +1,8 @@
 """``python -m benchmarks.sharded_bytes``: what devices send each other, in programs that xlakit and XLA have split.
 
-The programs of :mod:`benchmarks.programs.sharded` and ``sharded_results`` are compiled for eight devices by each
-compiler in a process of its own, and run. Results are compared with those of one device, and how they are split with
-the other compiler. Bytes are counted in ``compile().as_text()``, by
+The programs of :mod:`benchmarks.programs.sharded`, ``sharded_results`` and ``sharded_kinds`` are compiled for eight
+devices by each compiler in a process of its own, and run. Results are compared with those of one device, and how they
+are split with the other compiler. Bytes are counted in ``compile().as_text()``, by
 :mod:`xlakit.passes.analysis.traffic`: what one device sends. A geometric mean needs numbers above 0: it is of
 (1 + bytes).
 """
@@ -45,9 +45,10 @@ def _child(platform: str, names: Sequence[str], folder: Path) -> dict[str, Any]:
 def programs() -> dict[str, Any]:
     """All programs, by name."""
     from benchmarks.programs.sharded import PROGRAMS
+    from benchmarks.programs.sharded_kinds import KINDS
     from benchmarks.programs.sharded_results import RESULTS
 
-    return PROGRAMS | RESULTS
+    return PROGRAMS | RESULTS | KINDS
 
 
 def compiled(name: str) -> tuple[Any, Sequence[Any]]:
