@@ -122,8 +122,10 @@ class Blocking:
 
     @property
     def packed_kc(self) -> int:
-        """Steps of k in the largest block, padded to whole ones of what micro-kernels multiply at a time."""
-        return -(-self.runs * self.kc // self.engine.steps) * self.engine.steps
+        """Steps of k for which packed operands have room: whole ones of what micro-kernels multiply at a time."""
+        wholes = -(-self.runs * self.kc // self.engine.steps)
+        # Rows of a tile register are loaded at once: an odd number of cache lines apart, they are in different sets.
+        return (wholes | 1 if self.engine.amx else wholes) * self.engine.steps
 
     @property
     def is_mixed(self) -> bool:
