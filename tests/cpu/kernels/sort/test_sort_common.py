@@ -19,6 +19,7 @@ from xlakit.data.primitive import PrimitiveType as P
 from xlakit.passes.analysis.sort_order import NanOrder, Part, SortKey
 
 KEY = SortKey(1, P.F32, Part.IMAG, descending=True, nan=NanOrder.LOW, zeros_equal=True)
+INTEGER = SortKey(0, P.S32, descending=True)
 RECORD = make_layout([KEY], [P.S8, P.C64], 1000, alone=False)
 
 
@@ -27,7 +28,8 @@ RECORD = make_layout([KEY], [P.S8, P.C64], 1000, alone=False)
     [
         CountDigits.of(RECORD, KEY, exceptions=True, counter=I32),
         MoveByDigit.of(RECORD, KEY, exceptions=False, counter=I64),
-        SortRecords.of(RECORD, KEY, exceptions=True, counter=I32),
+        SortRecords.of(RECORD, KEY, False, exceptions=True, counter=I32),
+        SortRecords.of(make_layout([INTEGER], [P.S32], 1000, alone=True), INTEGER, True, exceptions=False, counter=I32),
         MakeRecords.of(RECORD, KEY, 32, exceptions=False, counter=I32),
         TakeApart.of(RECORD, KEY, 0, exceptions=False, counter=I32),
         ChunkPositions(32),

@@ -8,6 +8,7 @@ from typing import ClassVar, TypeVar
 from xlakit.cpu.kernels.sort.keys import (
     has_exceptions,
     is_exception,
+    is_unchanged,
     load_raw,
     narrowed,
     ordered_bits,
@@ -17,6 +18,7 @@ from xlakit.cpu.kernels.sort.keys import (
     stored_bits,
 )
 from xlakit.cpu.kernels.sort.plan import COUNTS_BYTES, RADIX, RADIX_BITS, Record
+from xlakit.cpu.kernels.sort.quick import WINDOW, Order, has_compress, sort_quickly
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Type, Value, integer
 from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.data.primitive import PrimitiveType
@@ -120,11 +122,13 @@ class SortRecords(ByKey):
     """``void(ptr source, ptr first, ptr second, i64 count, ptr result)``: sort records, stably.
 
     Where they are then, in which of the three buffers, is written to ``result``. ``source`` is only read, unless it is
-    ``second`` as well.
+    ``second`` as well. whole: whether a record is its key alone, and orders as an integer does.
     """
 
     family: ClassVar[str] = "sort_records"
     parameters: ClassVar[Sequence[Type]] = (PTR, PTR, PTR, I64, PTR)
+
+    whole: bool
 
     def write(self, fn: Function) -> None:
         """Write its body."""
@@ -139,7 +143,31 @@ class SortRecords(ByKey):
         fn.store(buffers[0], result)
         fn.return_if(count < 2)
         digits = [(self, shift) for shift in range(0, 8 * self.kind.byte_width, RADIX_BITS)]
-        fn.store(sort_by_digits(fn, digits, buffers, count, call), result)
+        if not (self.whole and has_compress(self.record)):
+            fn.store(sort_by_digits(fn, digits, buffers, count, call), result)
+            return
+        source, spare, records = buffers
+        type = integer(self.record)
+
+        def by_digits(begin: Value, end: Value) -> None:
+            mine, more = (fn.at(buffer, type, begin) for buffer in (records, spare))
+            done = sort_by_digits(fn, digits, [mine, more, mine], end - begin, call)
+            with fn.if_(done.ne(mine)):
+                fn.copy(mine, done, (end - begin) * type.bytes)
+
+        with fn.if_(source.ne(records)):
+            fn.copy(records, source, count * type.bytes)
+        fn.store(records, result)
+        few = count < WINDOW
+        with fn.if_(few, likely=False):
+            by_digits(fn.i64(0), count)
+        with fn.if_(~few):
+            sort_quickly(fn, self._order(), records, spare, count, by_digits)
+
+    def _order(self) -> Order:
+        # The bits of floats are stored so that they order as unsigned integers do.
+        plain = is_unchanged(self.key)
+        return Order(self.record, plain and self.kind.is_signed, plain and self.descending)
 
     def _for_moving(self) -> MoveByDigit:
         order = self.descending, self.nan, self.zeros_equal

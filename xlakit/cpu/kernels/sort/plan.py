@@ -8,7 +8,9 @@ from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
+from xlakit import machine
 from xlakit.cpu.kernels.sort.keys import has_exceptions, is_unchanged, raw_type
+from xlakit.cpu.kernels.sort.quick import has_compress
 from xlakit.cpu.llvm import Type, integer
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
@@ -101,6 +103,21 @@ class Record:
         return any(has_exceptions(k) for k in self.keys)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether a record is a key and nothing else, and orders as an integer does if it is no exception.
+
+        Records that are equal then have the same bits, so that no sort could exchange them.
+        """
+        key, *others = self.keys
+        alone = not others and len(self.fields) == 1 and key.part is Part.WHOLE and self.bits == 8 * key.kind.byte_width
+        return alone and (not is_unchanged(key) or (not key.kind.is_floating and key.kind.bit_width == self.bits))
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether quicksort in vectors sorts them."""
+        return self.is_whole and has_compress(self.bits)
+
+    @property
     def digits(self) -> list[tuple[SortKey, int]]:
         """The digits to sort by, the least significant one first: a key and how far down its bits are shifted."""
         found: list[tuple[SortKey, int]] = []
@@ -172,8 +189,10 @@ class SortPlan:
         """About how many nanoseconds the whole sort takes on one processor."""
         if self.method is Method.RANKS:
             each = 12.0 + 0.4 * self.length * len(self.records)
+        elif self.method is Method.RADIX and self.records[0].is_quick:
+            each = _quick_cycles(self.records[0], self.length)
         elif self.records:
-            each = sum(8.0 + 8.0 * len(r.digits) for r in self.records)
+            each = sum(map(_digit_cycles, self.records))
         else:
             each = (40.0 + 20.0 * math.log2(max(2, self.length))) * len(self.kinds)
         return cost_model().cycles(self.rows * self.length * each)
@@ -195,6 +214,16 @@ class SortPlan:
         )
         by = f"by {keys}" if keys else "by its comparator"
         return f"{self.method.value} sort of {self.rows} rows of {self.length} {by}, in {self.tasks} tasks"
+
+
+def _digit_cycles(record: Record) -> float:
+    """What a record costs that is sorted by digits."""
+    return 8.0 + 8.0 * len(record.digits)
+
+
+def _quick_cycles(record: Record, length: int) -> float:
+    """What one costs that is sorted by quicksort in vectors: making it, a window's network, and cuts."""
+    return 4.0 + record.bits / 64 * math.log2(max(2, length))
 
 
 def _aligned(size: int) -> int:
@@ -232,8 +261,8 @@ def plan_rows(
     rows = outer * inner
     widest = max(raw_type(k).bytes for k in kinds)
     columns = max(1, min(inner, CACHE_LINE // min(widest, CACHE_LINE)))
-    method = _method(rows, length, order)
     records = _records(order, kinds, length)
+    method = _method(rows, length, order, records)
     in_place = (True,) * len(kinds)
     if records and method in (Method.RADIX, Method.PARALLEL_RADIX):
         in_place = tuple(carried(records[-1], k, kind) for k, kind in enumerate(kinds))
@@ -248,7 +277,7 @@ def plan_rows(
     return with_scratch(plan)
 
 
-def _method(rows: int, length: int, order: KeyOrder | None) -> Method:
+def _method(rows: int, length: int, order: KeyOrder | None, records: Sequence[Record]) -> Method:
     if rows == 0 or length == 0:
         return Method.NOTHING
     long = length >= LONG_ROW.value and rows <= MOST_TASKS.value // 4
@@ -256,6 +285,10 @@ def _method(rows: int, length: int, order: KeyOrder | None) -> Method:
         return Method.PARALLEL_MERGE if long else Method.MERGE
     if length <= RANKED_ROW.value:
         return Method.RANKS
+    if long and records[0].is_quick:
+        # A row on one thread, which makes fewer passes, against each row on all of them.
+        threads = machine.current().threads
+        long = _digit_cycles(records[0]) * min(rows, threads) < _quick_cycles(records[0], length) * threads
     return Method.PARALLEL_RADIX if long else Method.RADIX
 
 

@@ -124,7 +124,8 @@ class RecordSorter:
         if len(self.record.keys) == 1:
             (key,) = self.record.keys
             result = fn.alloca(PTR)
-            function = SortRecords.of(self.record, key, exceptions=exceptions, counter=self.counter)
+            whole = self.record.is_whole and not exceptions
+            function = SortRecords.of(self.record, key, whole, exceptions=exceptions, counter=self.counter)
             common.call(fn, function, *arguments, result)
             return fn.load(PTR, result)
         if exceptions not in self._sorts:

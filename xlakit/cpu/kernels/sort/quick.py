@@ -1,0 +1,259 @@
+"""Quicksort in vectors, of records that order as integers do.
+
+    partition: compare a vector with the pivot, move the lanes of each side together (compress), and store them
+    windows:   ranges of few records are sorted by a bitonic network in registers, always as many records as it takes:
+               what stands to the right of a range belongs behind it, so that sorting it as well does no harm
+
+The larger part of a range waits on a stack while the smaller one is sorted. A range that has been cut often and is
+still large is sorted by digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Type, Value, integer, vector
+from xlakit.cpu.llvm.promises import NO_INLINE
+from xlakit.dataclass import dataclass
+from xlakit.options import knob
+from xlakit.target import has_feature, vector_bytes
+
+NO_UNROLL: Final = ('"llvm.loop.unroll.disable"',)
+# So many records the network sorts.
+WINDOW: Final = 64
+# How often a range is cut at most, for each bit of the number of records; halves would take one cut for each bit.
+_CUTS = knob("sort_quick.cuts", 2, 0)
+# Of a range that waits: where it begins and ends, and how often it may be cut. The smaller part of each range is sorted
+# first, so that as many wait as a number can be halved, and one more.
+_WORDS: Final = 3
+_WAITING: Final = 66
+
+
+def has_compress(bits: int) -> bool:
+    """Whether there are instructions that move chosen lanes of records together, in vectors worth it."""
+    return bits in (32, 64) and vector_bytes() == 64 and has_feature("avx512f")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How records of so many bits order: as integers, from the last to the first one if descending."""
+
+    bits: int
+    signed: bool
+    descending: bool
+
+    @property
+    def type(self) -> Type:
+        """A record."""
+        return integer(self.bits)
+
+    @property
+    def lanes(self) -> int:
+        """Records in a vector."""
+        return vector_bytes() * 8 // self.bits
+
+    def before(self, a: Value, b: Value) -> Value:
+        """Whether records come before others."""
+        return a.compare(("s" if self.signed else "u") + ("gt" if self.descending else "lt"), b)
+
+    def first(self, a: Value, b: Value) -> Value:
+        """The one of two that comes first."""
+        return self._extreme(a, b, largest=self.descending)
+
+    def last(self, a: Value, b: Value) -> Value:
+        """The one of two that comes last."""
+        return self._extreme(a, b, largest=not self.descending)
+
+    def _extreme(self, a: Value, b: Value, *, largest: bool) -> Value:
+        if self.signed:
+            return a.smax(b) if largest else a.smin(b)
+        return a.umax(b) if largest else a.umin(b)
+
+
+def sort_quickly(
+    fn: Function, order: Order, records: Value, spare: Value, count: Value, by_digits: Callable[[Value, Value], None]
+) -> None:
+    """Write a sort of at least WINDOW records in place; there is as much spare memory.
+
+    ``by_digits(begin, end)`` sorts a range in another way.
+    """
+    network = _write_network(fn, order)
+    less = _write_partition(fn, order, "less", strict=True)
+    at_most = _write_partition(fn, order, "at_most", strict=False)
+    waiting = fn.alloca(I64, _WORDS * _WAITING, align=64)
+
+    def push(place: Value, *words: Value) -> Value:
+        for number, word in enumerate(words):
+            fn.store(word, fn.at(waiting, I64, place * _WORDS + number))
+        return place + 1
+
+    def cut(place: Value, begin: Value, end: Value, cuts: Value) -> list[Value]:
+        pivot = _pivot(fn, order, records, begin, end)
+        middle = fn.call(less, I64, records, spare, begin, end, pivot)
+
+        def without_equal() -> list[Value]:
+            # The pivot is the first one: those that are equal to it are where they belong.
+            return [push(place, fn.call(at_most, I64, records, spare, begin, end, pivot), end, cuts)]
+
+        def both() -> list[Value]:
+            larger = (middle - begin) > (end - middle)
+            parts = [fn.select(larger, a, b) for a, b in ((begin, middle), (middle, end))]
+            then = push(place, *parts, cuts)
+            others = [fn.select(larger, a, b) for a, b in ((middle, begin), (end, middle))]
+            return [push(then, *others, cuts)]
+
+        return list(fn.if_else(middle.eq(begin), without_equal, both, likely=False))
+
+    bits = 64 - fn.intrinsic("llvm.ctlz", I64, count, fn.constant(I1, 0))
+    first = push(fn.i64(0), fn.i64(0), count, bits * _CUTS.value)
+    with fn.while_([first], lambda loop: loop.carried[0] > 0) as loop:
+        place = loop.carried[0] - 1
+        begin, end, cuts = (fn.load(I64, fn.at(waiting, I64, place * _WORDS + n)) for n in range(_WORDS))
+
+        def few() -> list[Value]:
+            window = begin.smin(count - WINDOW)
+            fn.call(network, VOID, fn.at(records, order.type, window))
+            return [place]
+
+        def many() -> list[Value]:
+            def in_vain() -> list[Value]:
+                by_digits(begin, end)
+                return [place]
+
+            return list(fn.if_else(cuts.eq(0), in_vain, lambda: cut(place, begin, end, cuts - 1), likely=False))
+
+        loop.next(*fn.if_else(end - begin <= WINDOW, few, many))
+
+
+def _pivot(fn: Function, order: Order, records: Value, begin: Value, end: Value) -> Value:
+    """The median of the medians of three records each, which are spread over a range."""
+    step = (end - begin) // 9
+    found = [fn.load(order.type, fn.at(records, order.type, begin + step * n)) for n in range(9)]
+    return _median(order, *(_median(order, *found[n::3]) for n in range(3)))
+
+
+def _median(order: Order, a: Value, b: Value, c: Value) -> Value:
+    return order.last(order.first(a, b), order.first(order.last(a, b), c))
+
+
+def _write_partition(fn: Function, order: Order, name: str, *, strict: bool) -> Function:
+    """``i64(ptr records, ptr spare, i64 begin, i64 end, record pivot)``: bring what comes before the pivot to the
+    front of a range, with what is equal to it unless ``strict``; gives where the rest begins.
+
+    What goes to the front is stored over what has been read, the rest to spare memory, from where it follows.
+    """
+    own = fn.module.function(f"partition_{name}", I64, [PTR, PTR, I64, I64, order.type], attributes=[NO_INLINE])
+    records, spare, begin, end, pivot = own.parameters
+    type, lanes = order.type, order.lanes
+    wide, spread = vector(type, lanes), own.splat(pivot, lanes)
+
+    def goes_left(x: Value, pivot: Value) -> Value:
+        return order.before(x, pivot) if strict else ~order.before(pivot, x)
+
+    whole = begin + (end - begin) // lanes * lanes
+    with own.loop(begin, whole, lanes, carried=[begin, begin], hints=NO_UNROLL) as loop:
+        left, right = loop.carried
+        x = own.load(wide, own.at(records, type, loop.index), align=type.bytes)
+        chosen = goes_left(x, spread)
+        # A whole vector is stored: no further than this one reaches.
+        own.store(_compressed(own, x, chosen), own.at(records, type, left), align=type.bytes)
+        own.store(_compressed(own, x, ~chosen), own.at(spare, type, right), align=type.bytes)
+        number = _count(own, chosen)
+        loop.next(left + number, right + (lanes - number))
+    left, right = loop.results
+    last = _first_lanes(own, order, end - whole)
+    x = _load_chosen(own, own.at(records, type, whole), last, order)
+    small = goes_left(x, spread)
+    numbers: list[Value] = []
+    for chosen, target in ((small & last, own.at(records, type, left)), (~small & last, own.at(spare, type, right))):
+        numbers.append(_count(own, chosen))
+        _store_chosen(own, _compressed(own, x, chosen), target, _first_lanes(own, order, numbers[-1]))
+    left = left + numbers[0]
+    with own.loop(left, end, lanes, hints=NO_UNROLL) as back:
+        some = _first_lanes(own, order, end - back.index)
+        x = _load_chosen(own, own.at(spare, type, begin + (back.index - left)), some, order)
+        _store_chosen(own, x, own.at(records, type, back.index), some)
+    own.ret(left)
+    return own
+
+
+def _count(fn: Function, chosen: Value) -> Value:
+    """How many lanes are chosen."""
+    mask = integer(chosen.type.lanes)
+    return fn.intrinsic("llvm.ctpop", mask, chosen.bits_as(mask)).cast("zext", I64)
+
+
+def _first_lanes(fn: Function, order: Order, number: Value) -> Value:
+    """So many first lanes, or all of them."""
+    numbers = fn.counted(I32, order.lanes)
+    return numbers.compare("ult", fn.splat(number.smin(order.lanes).cast("trunc", I32), order.lanes))
+
+
+def _load_chosen(fn: Function, place: Value, chosen: Value, order: Order) -> Value:
+    """Records from memory, only where they are chosen."""
+    wide = vector(order.type, order.lanes)
+    name = f"llvm.masked.load.{wide.mangled}.p0"
+    fn.module.declare(name, wide, [PTR, I32, chosen.type, wide])
+    return fn.call(name, wide, place, fn.i32(order.type.bytes), chosen, fn.constant(wide, 0))
+
+
+def _store_chosen(fn: Function, value: Value, place: Value, chosen: Value) -> None:
+    """Write lanes to memory, only those that are chosen."""
+    name = f"llvm.masked.store.{value.type.mangled}.p0"
+    fn.module.declare(name, VOID, [value.type, PTR, I32, chosen.type])
+    fn.call(name, VOID, value, place, fn.i32(value.type.element.bytes), chosen)
+
+
+def _compressed(fn: Function, x: Value, chosen: Value) -> Value:
+    """The chosen lanes of a vector, one behind the other."""
+    name = f"llvm.x86.avx512.mask.compress.{x.type.mangled}"
+    fn.module.declare(name, x.type, [x.type, x.type, chosen.type])
+    return fn.call(name, x.type, x, fn.constant(x.type, 0), chosen)
+
+
+def _write_network(fn: Function, order: Order) -> Function:
+    """``void(ptr records)``: sort WINDOW records."""
+    own = fn.module.function("sort_window", VOID, [PTR], attributes=[NO_INLINE])
+    (records,) = own.parameters
+    type, lanes = order.type, order.lanes
+    wide = vector(type, lanes)
+    places = [own.at(records, wide, n) for n in range(WINDOW // lanes)]
+    x = [own.load(wide, place, align=type.bytes) for place in places]
+    size = 2
+    while size <= WINDOW:
+        # Two sorted runs, of which the second is seen from its end, make one; then each half is made whole.
+        x = _exchanged(own, order, x, size - 1)
+        distance = size // 4
+        while distance:
+            x = _exchanged(own, order, x, distance)
+            distance //= 2
+        size *= 2
+    for value, place in zip(x, places, strict=True):
+        own.store(value, place, align=type.bytes)
+    own.ret()
+    return own
+
+
+def _exchanged(fn: Function, order: Order, x: Sequence[Value], other: int) -> list[Value]:
+    """Vectors in which each record has been compared with the one whose number differs in these bits."""
+    lanes = order.lanes
+    within, across = other % lanes, other // lanes
+    swap = [lane ^ within for lane in range(lanes)]
+
+    def swapped(value: Value) -> Value:
+        return fn.shuffle(value, value, swap) if within else value
+
+    made = list(x)
+    for number, value in enumerate(x):
+        partner = number ^ across
+        if across:
+            if number < partner:
+                there = swapped(x[partner])
+                made[number], made[partner] = order.first(value, there), swapped(order.last(value, there))
+            continue
+        there = swapped(value)
+        top = 1 << (within.bit_length() - 1)
+        take = [lane + lanes if lane & top else lane for lane in range(lanes)]
+        made[number] = fn.shuffle(order.first(value, there), order.last(value, there), take)
+    return made
