@@ -2,9 +2,9 @@
 
 Each batch of programs has a process of its own, since what is loaded, measured or made at the first use is made once a
 process. Two to five threads begin together; each reads, compiles and runs all programs in an order of its own, or all
-in the same one, so that they compile the same program at once. The threads take turns after a time that is drawn, down
-to a microsecond. Every fourth batch goes through JAX. Afterwards one thread does the same, and all results must have
-the same bits::
+in the same one, so that they compile the same program at once. The interpreter switches between them after a time that
+is drawn, down to a microsecond. Every fourth batch goes through JAX. Afterwards one thread does the same, and all
+results must have the same bits::
 
     python -m fuzz.threads --seed 7 --seconds 60
     python -m fuzz.threads --seed 7 --number 12        one batch of programs

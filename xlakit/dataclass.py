@@ -156,10 +156,10 @@ class _Later:
     def __get__(self, instance: object, owner: type) -> Any:
         # A class that inherits the method looks it up, too. Where another thread has replaced this one since the lookup
         # began, no class has it any more.
-        home = next((cls for cls in owner.__mro__ if vars(cls).get(self._name) is self), None)
-        if home is not None:
-            self._method = self._compile(home)
-            setattr(home, self._name, self._method)
+        declaring = next((cls for cls in owner.__mro__ if vars(cls).get(self._name) is self), None)
+        if declaring is not None:
+            self._method = self._compile(declaring)
+            setattr(declaring, self._name, self._method)
         return self._method.__get__(instance, owner)
 
 

@@ -107,7 +107,7 @@ class Editor:
         UnsupportedError where the instruction has control predecessors.
         """
         old = self._instruction(which)
-        home = self._home(old)
+        own = self._computation_of(old)
         if old.control_predecessors:
             raise UnsupportedError(
                 f"{old.name} has control predecessors, and what replaces it may be several instructions",
@@ -120,11 +120,11 @@ class Editor:
                 f"{by!r} cannot replace {old.name}", hint="give a function of handles, or a computation"
             )
         given = old.operands if using is None else tuple(self._instruction(u) for u in using)
-        order = {instruction: number for number, instruction in enumerate(home.instructions)}
+        order = {instruction: number for number, instruction in enumerate(own.instructions)}
         for value in given:
             if order.get(value, len(order)) > order[old]:
                 raise ArgumentError(
-                    f"{value.name} is not defined before {old.name} in computation {home.name}",
+                    f"{value.name} is not defined before {old.name} in computation {own.name}",
                     hint="use values of the same computation that stand before it",
                 )
         self._edits.replaced[old] = _Replaced(by, given)
@@ -142,7 +142,7 @@ class Editor:
     def set_shape(self, which: Which, shape: Shape) -> Self:
         """Give a parameter of the entry another shape; what follows from it is inferred. Raises ArgumentError."""
         old = self._instruction(which)
-        if not isinstance(old.op, Parameter) or self._home(old) is not self.module.entry:
+        if not isinstance(old.op, Parameter) or self._computation_of(old) is not self.module.entry:
             raise ArgumentError(
                 f"{old.name} is not a parameter of the entry",
                 hint="the shapes of all other instructions follow from these",
@@ -173,7 +173,7 @@ class Editor:
             raise ArgumentError("a program has at least one result", hint="name an instruction of the entry")
         chosen = tuple(self._instruction(w) for w in which)
         for instruction in chosen:
-            if self._home(instruction) is not self.module.entry:
+            if self._computation_of(instruction) is not self.module.entry:
                 raise ArgumentError(f"{instruction.name} is not in the entry", hint="name an instruction of the entry")
         self._edits.results = chosen
         return self
@@ -203,7 +203,7 @@ class Editor:
     def _instruction(self, which: Which) -> Instruction:
         return which if isinstance(which, Instruction) else self.find(which)
 
-    def _home(self, instruction: Instruction) -> Computation:
+    def _computation_of(self, instruction: Instruction) -> Computation:
         for computation in self.module.computations:
             if any(i is instruction for i in computation.instructions):
                 return computation

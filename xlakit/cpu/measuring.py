@@ -123,7 +123,7 @@ ENTRY e {{
             programs.append(compile(text))
     best = [float("inf"), float("inf")]
     for _ in range(_RUNS + 1):
-        # In turns, so that what slows the machine down for a while slows both.
+        # Alternately, so that what slows the machine down for a while slows both.
         for number, program in enumerate(programs):
             start = time.perf_counter()
             program(matrix, matrix)

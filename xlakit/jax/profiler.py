@@ -136,7 +136,7 @@ class Profiler:
         if words[_BUFFER]:
             ctypes.memmove(words[_BUFFER], data, min(len(data), words[_SIZE]))
         elif data:
-            # Those who ask without memory of their own may read ours.
+            # A call without a buffer of its own gets the address of the session's data.
             words[_BUFFER] = session.address()
         words[_SIZE] = len(data)
 

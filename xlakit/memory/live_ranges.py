@@ -77,7 +77,7 @@ class _Walk:
         self.intervals: dict[HloValue, list[Interval]] = {}
         self._loop: _Loop | None = None
         # The loop in which a value is defined, and its last interval, which still grows.
-        self._home: dict[HloValue, _Loop | None] = {}
+        self._loop_of: dict[HloValue, _Loop | None] = {}
         self._first: dict[HloValue, int] = {}
         self._last: dict[HloValue, int] = {}
 
@@ -86,18 +86,18 @@ class _Walk:
         return self.number
 
     def define(self, value: HloValue, number: int) -> None:
-        self._home[value] = self._loop
+        self._loop_of[value] = self._loop
         self._first[value] = 2 * number
         self._last[value] = 2 * number + 1
 
     def use(self, value: HloValue, point: int) -> None:
-        if value not in self._home:
+        if value not in self._loop_of:
             # Arguments, constants, and contexts of async operations, which have no contents.
-            self._home[value] = None
+            self._loop_of[value] = None
             self._first[value] = 0
             self._last[value] = point
         self._last[value] = max(self._last[value], point)
-        if self._loop is not None and self._home[value] is not self._loop:
+        if self._loop is not None and self._loop_of[value] is not self._loop:
             self._loop.outside[value] = None
 
     def steps(self, steps: Sequence[Step]) -> None:
@@ -124,7 +124,7 @@ class _Walk:
 
     def _kernel(self, step: KernelStep) -> None:
         # Scratch that an earlier step has written, such as the random state, is defined there already.
-        own = [value for value in step.scratch if value not in self._home]
+        own = [value for value in step.scratch if value not in self._loop_of]
         self._at_once(step, step.operands, (*step.results, *own))
         for value in step.scratch:
             self.use(value, 2 * self.number + 1)
@@ -150,7 +150,7 @@ class _Walk:
             self.use(value, 2 * end)
         for phi in step.carried:
             self.intervals[phi] = [(2 * begin, max(self._last[phi], 2 * test))]
-            self._home[phi] = self._loop
+            self._loop_of[phi] = self._loop
             self._first[phi], self._last[phi] = 2 * back, 2 * end + 1
 
     def _conditional(self, step: ConditionalStep) -> None:

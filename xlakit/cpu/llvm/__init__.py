@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from xlakit.cpu.llvm.values import Value
 else:
     # The modules of all names but the types.
-    _HOMES = {"Effort": "effort", "Function": "function", "Loop": "function", "Module": "module", "Value": "values"}
+    _MODULES = {"Effort": "effort", "Function": "function", "Loop": "function", "Module": "module", "Value": "values"}
 
     def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         if name in __all__:
-            home = import_module(f"xlakit.cpu.llvm.{_HOMES.get(name, 'types')}")
-            value = globals()[name] = getattr(home, name)
+            module = import_module(f"xlakit.cpu.llvm.{_MODULES.get(name, 'types')}")
+            value = globals()[name] = getattr(module, name)
             return value
         raise AttributeError(f"module 'xlakit.cpu.llvm' has no attribute '{name}'")
 

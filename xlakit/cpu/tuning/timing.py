@@ -1,6 +1,6 @@
 """Whether one function is faster than another, on a machine on which nothing takes the same time twice.
 
-The two run in turns, so that what slows the machine down for a while slows both, and the ratio of each round is taken.
+The two run alternately, so that what slows the machine down for a while slows both; each round gives their ratio.
 The other one is faster only if the median of the ratios is below one by a clear margin, and if nearly all rounds say
 so. Functions that take little time run several times in a round. The clock is a parameter, so that tests do not depend
 on the machine.
@@ -45,7 +45,7 @@ class Comparison:
 
 
 def compare(base: Callable[[], object], other: Callable[[], object], clock: Clock = CLOCK) -> Comparison:
-    """Run both in turns, and compare their times."""
+    """Run both alternately, and compare their times."""
     other()
     runs = _runs_in_round(base, clock)
     times: list[tuple[float, float]] = []

@@ -186,7 +186,7 @@ def transposed(operand: XlaOp) -> XlaOp:
     return operand if rank < 2 else transpose(operand, range(rank)[::-1])
 
 
-# What people who know NumPy write, and what is written here instead; x stands for the operand.
+# NumPy's spellings, and what is written here instead; x stands for the operand.
 _INSTEAD = {
     "astype": "xlakit.convert_element_type(x, xlakit.F32)",
     "dtype": "x.shape.element_type",

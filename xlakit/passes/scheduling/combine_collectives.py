@@ -20,7 +20,7 @@ from xlakit.passes.core.framework import Pass, PassContext, change_computations
 
 
 def _most_bytes() -> int:
-    # What memory moves while a thread wakes up: to keep more for later costs more than the meeting that is spared.
+    # What memory moves while a thread wakes up: to keep more for later costs more than the rendezvous that is saved.
     own = machine.current()
     return int(own.wake_nanoseconds * own.bandwidth(4 * own.l3))
 

@@ -131,9 +131,9 @@ class Tracer:
         return tuple(found)
 
     def _divided(self, index: Affine, size: int) -> tuple[Affine, Affine]:
-        halves = index.split(size)
-        if halves is not None:
-            return halves
+        quotient_and_rest = index.split(size)
+        if quotient_and_rest is not None:
+            return quotient_and_rest
         extent = index.bounds[1] + 1
         quotient = self._opaque((index, size, False), -(-extent // size))
         return of(quotient), of(self._opaque((index, size, True), size))
@@ -185,8 +185,8 @@ class Tracer:
         moved = index + -low
         if step == 1:
             return moved
-        halves = moved.split(step) if moved.bounds[0] >= 0 else None
-        return halves[0] if halves else of(self._opaque((moved, step, False), 1 << 40))
+        quotient_and_rest = moved.split(step) if moved.bounds[0] >= 0 else None
+        return quotient_and_rest[0] if quotient_and_rest else of(self._opaque((moved, step, False), 1 << 40))
 
     def concatenate(self, instruction: Instruction, index: Index, part: int) -> Node:
         """The operand that the index falls into."""

@@ -8,7 +8,7 @@ while looks at all devices, one after the other, while they may go on. It looks 
     read         what follows if it is as it was the first time
     ===========  ======================================================================================
     ``waits``    counts the beginnings and ends of waits of a device: none has gone on between the two looks
-    ``arrived``  at the second look members are missing still, and those who could arrive all wait
+    ``arrived``  at the second look members are missing still, and all devices that could arrive wait
     ===========  ======================================================================================
 
 At some time between the looks all of them waited, then, and no device was left that could arrive. Python makes the

@@ -53,9 +53,9 @@ def custom_call(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
     names = walk.program.context.computation_name
     calls = _calling(Emitter(walk.program.context, walk.program.channels), old, argument.shape, names("calls"))
     waits = _waiting(Emitter(walk.program.context, walk.program.channels), old, argument.shape, names("waits"))
-    turn = make.number([int(m != member) for m in range(scope.size)], scope)
+    branch = make.number([int(m != member) for m in range(scope.size)], scope)
     op = Conditional(branch_computations=(calls, waits))
-    made = make.add(op, turn, argument, argument)
+    made = make.add(op, branch, argument, argument)
     value = walk.pieces.unbundle(made, old.shape, iter(whole_tilings(old.shape)), scope)
     return _of_member(walk, value, old.shape, scope, member)
 

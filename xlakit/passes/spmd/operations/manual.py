@@ -37,7 +37,7 @@ class _Border:
     """
 
     inner: Scope
-    by_hand: tuple[Split | None, ...]
+    manual_splits: tuple[Split | None, ...]
     unreduced: Split | None = None
 
 
@@ -62,9 +62,9 @@ def _across(walk: Walk, old: Instruction, operands: tuple[Value, ...], key: str,
     made: list[Piece] = []
     for piece, shape, sharding in zip(given, shapes, shardings, strict=True):
         manual = with_axes(sharding, axes)
-        by_hand = annotations.splits(manual, shape.rank if shape.is_array else 0) or ()
+        manual_splits = annotations.splits(manual, shape.rank if shape.is_array else 0) or ()
         unreduced = walk.scope.agreed(annotations.unreduced(manual))
-        made.append(crossed(walk, piece, shape, _Border(inner, by_hand, unreduced)))
+        made.append(crossed(walk, piece, shape, _Border(inner, manual_splits, unreduced)))
     return rebuilt(old.shape, iter(made))
 
 
@@ -86,22 +86,22 @@ def _to_parts(walk: Walk, piece: Piece, shape: Shape, border: _Border) -> Piece:
     inner, outer = border.inner, walk.scope
     if not shape.is_array:
         return Piece(piece.instruction, piece.tiling, inner, shape)
-    hand = [outer.agreed(split) for split in border.by_hand]
-    _check(piece.shape, shape, hand)
+    manual_splits = [outer.agreed(split) for split in border.manual_splits]
+    _check(piece.shape, shape, manual_splits)
     kept: list[Split | None] = list(piece.tiling) if piece.scope == outer else list(whole(shape.rank))
-    kept = [own if refines(own, split) else split for own, split in zip(kept, hand, strict=True)]
-    inside = [_inside(own, split, outer, inner) for own, split in zip(kept, hand, strict=True)]
-    counts = [parts(h) * parts(i) for h, i in zip(hand, inside, strict=True)]
+    kept = [own if refines(own, split) else split for own, split in zip(kept, manual_splits, strict=True)]
+    inside = [_inside(own, split, outer, inner) for own, split in zip(kept, manual_splits, strict=True)]
+    counts = [parts(h) * parts(i) for h, i in zip(manual_splits, inside, strict=True)]
     if not is_proper(kept) or not is_proper(inside) or counts != [parts(k) for k in kept]:
-        kept, inside = hand, list(whole(shape.rank))
+        kept, inside = manual_splits, list(whole(shape.rank))
     made = walk.pieces.unreduced(piece, tuple(kept), border.unreduced, outer)
     given = made.instruction if border.unreduced is not None else walk.pieces.at(made, tuple(kept), outer)
     return Piece(given, tuple(inside), inner, shape)
 
 
-def _inside(own: Split | None, hand: Split | None, outer: Scope, inner: Scope) -> Split | None:
+def _inside(own: Split | None, manual_split: Split | None, outer: Scope, inner: Scope) -> Split | None:
     """The subpart of the team's part that each member of the inner scope has."""
-    subparts = subparts_of(own, hand)
+    subparts = subparts_of(own, manual_split)
     return None if subparts is None else inner.agreed(tuple(outer.of_partitions(list(subparts))))
 
 
@@ -110,31 +110,32 @@ def _from_parts(walk: Walk, piece: Piece, shape: Shape, border: _Border) -> Piec
     inner, outer = border.inner, walk.scope
     if not shape.is_array:
         return Piece(piece.instruction, piece.tiling, outer, shape)
-    hand = [outer.agreed(split) for split in border.by_hand]
-    _check(shape, piece.shape, hand)
+    manual_splits = [outer.agreed(split) for split in border.manual_splits]
+    _check(shape, piece.shape, manual_splits)
     piece = walk.pieces.summed(piece if piece.scope == inner else walk.pieces.within(piece, inner))
-    tiling = tuple(_together(by, own, outer, inner) for by, own in zip(border.by_hand, piece.tiling, strict=True))
-    counts = [parts(by) * parts(own) for by, own in zip(hand, piece.tiling, strict=True)]
+    tiling = tuple(_together(by, own, outer, inner) for by, own in zip(border.manual_splits, piece.tiling, strict=True))
+    counts = [parts(by) * parts(own) for by, own in zip(manual_splits, piece.tiling, strict=True)]
     if not is_proper(tiling) or counts != [parts(t) for t in tiling]:
         return _from_parts(walk, walk.pieces.retiled(piece, whole(shape.rank), inner), shape, border)
     return Piece(piece.instruction, tiling, outer, shape, unreduced=border.unreduced)
 
 
-def _together(by_hand: Split | None, own: Split | None, outer: Scope, inner: Scope) -> Split | None:
+def _together(manual_split: Split | None, own: Split | None, outer: Scope, inner: Scope) -> Split | None:
     """The team's part, and the member's piece of it, as a part of the whole."""
     if own is None:
-        return outer.agreed(by_hand)
+        return outer.agreed(manual_split)
     subparts = inner.of_partitions(list(own))
     return outer.agreed(
-        tuple(h * parts(own) + p for h, p in zip(by_hand or (0,) * len(subparts), subparts, strict=True))
+        tuple(h * parts(own) + p for h, p in zip(manual_split or (0,) * len(subparts), subparts, strict=True))
     )
 
 
-def _check(whole_shape: Shape, part: Shape, hand: Sequence[Split | None]) -> None:
-    sizes = zip(whole_shape.dimensions, part.dimensions, hand, strict=True)
+def _check(whole_shape: Shape, part: Shape, manual_splits: Sequence[Split | None]) -> None:
+    sizes = zip(whole_shape.dimensions, part.dimensions, manual_splits, strict=True)
     if any(size != own * parts(split) for size, own, split in sizes):
         raise ShapeError(
-            f"{whole_shape.without_layout()} in {[parts(h) for h in hand]} parts is not {part.without_layout()}",
+            f"{whole_shape.without_layout()} in {[parts(s) for s in manual_splits]} parts is not "
+            f"{part.without_layout()}",
             hint="the sizes must be those of the parts, times how many there are",
         )
 
@@ -148,16 +149,16 @@ def _full_to_shard(walk: Walk, old: Instruction, operands: tuple[Value, ...]) ->
     inner = walk.scope if numbers is None else walk.scope.inside(numbers)
     made: list[Piece] = []
     for piece, shape in zip(*_arrays(old, operands), strict=True):
-        by_hand = _by_ratio(walk, (piece.shape, shape), old.operands[0], piece.tiling, inner)
-        made.append(_to_parts(walk, piece, shape, _Border(inner, by_hand)))
+        manual_splits = _by_ratio(walk, (piece.shape, shape), old.operands[0], piece.tiling, inner)
+        made.append(_to_parts(walk, piece, shape, _Border(inner, manual_splits)))
     return rebuilt(old.shape, iter(made))
 
 
 def _shard_to_full(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     made: list[Piece] = []
     for piece, shape in zip(*_arrays(old, operands), strict=True):
-        by_hand = _by_ratio(walk, (shape, piece.shape), old, whole(len(piece.tiling)), piece.scope)
-        made.append(_from_parts(walk, piece, shape, _Border(piece.scope, by_hand)))
+        manual_splits = _by_ratio(walk, (shape, piece.shape), old, whole(len(piece.tiling)), piece.scope)
+        made.append(_from_parts(walk, piece, shape, _Border(piece.scope, manual_splits)))
     return rebuilt(old.shape, iter(made))
 
 
