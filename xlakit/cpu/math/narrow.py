@@ -19,7 +19,7 @@ from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
 from xlakit.target import converts_halves
 
-_WIDE_SIGN, _WIDE_FRACTION, _WIDE_BIAS = -(1 << 31), 23, 127
+_WIDE_FRACTION, _WIDE_BIAS = 23, 127
 _WIDE_INFINITY, _WIDE_NAN = 0x7F800000, 0x7FC00000
 _HALF_INFINITY, _HALF_NAN = 0x7C00, 0x7E00
 
