@@ -15,6 +15,10 @@ client = xla_client.make_cpu_client()
 (result,) = xla_client.execute_with_python_values(client.compile(builder.build()), [], client)
 assert result == 3.0
 assert jaxlib.xla_extension is xla_client._xla
+from jaxlib.xla_extension.ops import Add
+from jaxlib.xla_extension.profiler import TraceMe
+import jaxlib.xla_extension.pytree as pytree
+assert (Add, TraceMe, pytree) == (xla_client.ops.Add, xla_client.profiler.TraceMe, xla_client._xla.pytree)
 from jaxlib.weakref_lru_cache import weakref_lru_cache
 assert weakref_lru_cache(lambda: None, lambda key: 7)(client) == 7
 from xla.python import xla_client as of_xla
@@ -26,6 +30,13 @@ import importlib.util, sys
 find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name.startswith("jax") else find(name, *rest)
 """
+IN_JAX = """
+from jax.lib import xla_client as of_jax
+import jax.lib.xla_extension
+assert of_jax is xla_client and jax.lib.xla_extension is xla_client._xla
+import jax._src.lib
+assert jax._src.lib.xla_client is not xla_client
+"""
 AFTER = """
 import jax, xlakit.compat.install as hook
 import jax.numpy as jnp
@@ -33,6 +44,8 @@ assert float(jnp.float32(2) + 1) == 3.0
 hook.uninstall()
 import jaxlib, sys
 assert not [name for name in sys.modules if name.split(".")[0] == "xla"]
+assert getattr(jax.lib, "xla_client", None) is not xla_client
+assert sys.modules.get("jax.lib.xla_client") is not xla_client
 assert not hasattr(getattr(jaxlib, "xla_client", None), "XlaBuilder") or "xlakit" not in jaxlib.xla_client.__file__
 """
 
@@ -43,7 +56,7 @@ def run(program):
 
 @pytest.mark.parametrize("before", [WITHOUT, ""], ids=["without jaxlib", "with jaxlib"])
 def test_old_imports_work(before):
-    found = run(f"{before}import xlakit.compat.install\n{USE}{'' if before else AFTER}")
+    found = run(f"{before}import xlakit.compat.install\n{USE}{'' if before else IN_JAX + AFTER}")
     assert found.returncode == 0, found.stderr
 
 

@@ -1,7 +1,8 @@
 """``import xlakit.compat.install``: ``from jaxlib import xla_client`` then gives :mod:`xlakit.compat.xla_client`.
 
 For code that cannot be changed. It also answers for ``jaxlib.xla_extension``, and works where no jaxlib is installed.
-``from xla.python import xla_client``, as code of XLA's own tree says, gives the same.
+``from xla.python import xla_client``, as code of XLA's own tree says, gives the same. So does ``from jax.lib import
+xla_client`` where JAX is installed, as notebooks say; JAX has that no longer.
 JAX itself keeps the module of its own jaxlib: where JAX is installed it is imported first.
 """
 
@@ -16,9 +17,16 @@ from types import ModuleType
 from xlakit.compat import xla_client
 from xlakit.compat.xla_client import xla_extension
 
-_REPLACED = {"xla_client": xla_client, "xla_extension": xla_extension, "xla_extension.ops": xla_client.ops}
+# The parts of jaxlib's extension that are modules themselves.
+_PARTS = ("ops", "config", "guard_lib", "hlo_sharding_util", "ifrt_programs", "jax_jit", "mlir", "profiler", "pytree")
+_REPLACED: dict[str, ModuleType] = {
+    "xla_client": xla_client,
+    "xla_extension": xla_extension,
+    **{f"xla_extension.{name}": getattr(xla_extension, name) for name in _PARTS},
+}
 # The packages of XLA's tree, which nothing installs.
 _XLA_PACKAGES = ("xla", "xla.python")
+_IN_JAX = ("xla_client", "xla_extension")
 _before: dict[str, ModuleType | None] = {}
 _made: list[str] = []
 
@@ -36,8 +44,20 @@ def install() -> None:
             setattr(package, name, module)
     if getattr(package, "__xlakit__", False):
         _enter("jaxlib.weakref_lru_cache", import_module(xla_extension.weakref_lru_cache.__module__))
+    if find_spec("jax") is not None and find_spec("jax.lib") is not None:
+        _replace_in_jax()
     if find_spec("xla") is None:
         _make_xla()
+
+
+def _replace_in_jax() -> None:
+    # JAX's own code imports from jax._src.lib, which keeps jaxlib's modules.
+    package = import_module("jax.lib")
+    for name in _IN_JAX:
+        full = f"jax.lib.{name}"
+        _before[full] = sys.modules.get(full) or vars(package).get(name)
+        sys.modules[full] = _REPLACED[name]
+        setattr(package, name, _REPLACED[name])
 
 
 def _make_xla() -> None:
@@ -57,17 +77,20 @@ def _enter(full: str, module: ModuleType) -> None:
 
 def uninstall() -> None:
     """Put back jaxlib's own modules, where there are any."""
-    package = sys.modules["jaxlib"]
     for full, module in _before.items():
-        name = full.removeprefix("jaxlib.")
+        parent, _, name = full.rpartition(".")
         if module is not None:
             sys.modules[full] = module
         else:
             del sys.modules[full]
-        if "." not in name and module is not None:
+        package = sys.modules.get(parent)
+        if package is None or parent == "jaxlib.xla_extension":
+            continue
+        if module is not None:
             setattr(package, name, module)
-        elif "." not in name:
+        else:
             delattr(package, name)
+    package = sys.modules["jaxlib"]
     if getattr(package, "__xlakit__", False):
         del sys.modules["jaxlib"]
     for full in _made:
