@@ -28,6 +28,12 @@ def negate(client):
     return client.compile(builder.build(ops.Neg(ops.Parameter(builder, 0, S("f32[2]")))))
 
 
+@pytest.mark.parametrize("value", ["x", None, object(), (np.float32(1), "x")])
+def test_infeeds_take_arrays_only(client, value):
+    with pytest.raises(xc.XlaRuntimeError, match=r"INVALID_ARGUMENT: a .* is no array and no number"):
+        client.devices()[0].transfer_to_infeed(value)
+
+
 def test_arrays_in_a_tuple_get_the_default_layout():
     assert repr(S("(f32[2,3]{0,1}, s8[2])").with_major_to_minor_layout_if_absent()) == "(f32[2,3]{1,0}, s8[2]{0})"
     assert repr(S("f32[2,3]{0,1}").with_major_to_minor_layout_if_absent()) == "f32[2,3]{0,1}"

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, Self
 
+import numpy as np
+
 from xlakit.compat.xla_client.binding import bound, unconstructed
 from xlakit.compat.xla_client.errors import as_status, with_status
 from xlakit.compat.xla_client.shapes import Shape
@@ -130,7 +132,11 @@ class Device:
 
     @with_status
     def transfer_to_infeed(self, literal: Any, /) -> None:
-        """Append an array, or a tuple of arrays, to the infeed that programs on this device read."""
+        """Append an array, or a tuple of arrays, to the infeed that programs on this device read.
+
+        Raises XlaRuntimeError for what is neither: the program that reads it would be to blame.
+        """
+        _check_arrays(literal)
         self.wrapped.transfer_to_infeed(literal)
 
     @bound
@@ -167,6 +173,15 @@ class Device:
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         raise TypeError("a device cannot be pickled; find it by its id in the other process's client")
+
+
+def _check_arrays(value: Any) -> None:
+    """Raise ArgumentError for what is no array, no number and no tuple of them."""
+    if isinstance(value, tuple):
+        for part in value:  # pyright: ignore[reportUnknownVariableType]
+            _check_arrays(part)
+    elif np.asarray(value).dtype.kind in "OSUMm":
+        raise ArgumentError(f"a {type(value).__name__} is no array and no number", hint="give arrays of NumPy")
 
 
 def _check_is_of(value: Any, shape: Shape) -> None:
