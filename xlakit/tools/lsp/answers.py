@@ -201,9 +201,9 @@ def _all_tokens(server: HloServer, parameters: types.SemanticTokensParams) -> ty
 def _tokens_in(document: Document, span: Span) -> types.SemanticTokens:
     data: list[int] = []
     last_line = last_column = 0
-    for span, role in features.colors(document, span):
-        line, column = document.lines.position(span.start)
-        end_line, end_column = document.lines.position(span.end)
+    for word, role in features.colors(document, span):
+        line, column = document.lines.position(word.start)
+        end_line, end_column = document.lines.position(word.end)
         if end_line != line:
             continue  # a token is on one line; comments over several are the grammar's
         gap = column - last_column if line == last_line else column
