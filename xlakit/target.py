@@ -65,10 +65,15 @@ class Processor:
         return self.registers * register
 
     @property
+    def gathers(self) -> bool:
+        """Whether it has instructions that gather faster than single loads do."""
+        # AMD's gather by microcode: it takes longer, and a miss holds up all lanes.
+        return self.has("avx2") and not self.name.startswith("znver")
+
+    @property
     def text(self) -> str:
         """All features, as LLVM takes them, and how it is to choose among instructions."""
-        # AMD's processors gather by microcode: it takes longer than single loads do, and a miss holds up all lanes.
-        tuning = ("+prefer-no-gather",) if self.name.startswith("znver") else ()
+        tuning = ("+prefer-no-gather",) if self.has("avx2") and not self.gathers else ()
         return ",".join((*self.features, *tuning))
 
     def without(self, prefix: str) -> Processor:

@@ -5,6 +5,7 @@ import pytest
 
 import xlakit as xla
 import xlakit.cpu.loops.emit.gather_prefetch
+from xlakit import target
 from xlakit.options import compiling
 
 # Which arrays are large depends on the caches.
@@ -22,8 +23,8 @@ ENTRY e {{
 
 
 def always(text):
-    """The program, compiled as if its loops computed much else."""
-    with compiling(knobs={"gather_prefetch.least_cycles": 0.0}):
+    """The program, compiled as if its loops computed much else, and for caches that the tables here exceed."""
+    with compiling(knobs={"gather_prefetch.least_cycles": 0.0, "gather_prefetch.far_bytes": 1 << 20}):
         return xla.compile(xla.HloModule.from_text(text), backend="cpu")
 
 
@@ -66,7 +67,21 @@ def test_small_tables_and_rows_are_read_as_they_come():
 def test_loops_that_compute_little_prefetch_nothing(operation, waits):
     gathered = PROGRAM.format(rows=700, columns=1500, kind="f32", index="s32", count=4000)
     text = gathered.replace("ROOT r =", "g =").rpartition("}")[0] + f"\n  ROOT r = f32[4000] {operation}(g)\n}}"
-    compiled = xla.compile(xla.HloModule.from_text(text), backend="cpu")
+    # Without instructions that gather.
+    with compiling(vector_bytes=16, knobs={"gather_prefetch.far_bytes": 1 << 20}):
+        compiled = xla.compile(xla.HloModule.from_text(text), backend="cpu")
+    assert ("llvm.prefetch" in compiled.llvm_ir()) is waits
+
+
+@pytest.mark.parametrize(("cycles", "waits"), [(1.0, False), (0.01, True)])
+def test_loops_that_gather_whole_vectors_compute_more_before_they_prefetch(cycles, waits, monkeypatch):
+    monkeypatch.delenv("XLAKIT_VECTOR_BYTES", raising=False)
+    if not target.processor().gathers:
+        pytest.skip("this processor reads elements one by one")
+    gathered = PROGRAM.format(rows=700, columns=1500, kind="f32", index="s32", count=4000)
+    text = gathered.replace("ROOT r =", "g =").rpartition("}")[0] + "\n  ROOT r = f32[4000] negate(g)\n}"
+    with compiling(knobs={"gather_prefetch.least_cycles": cycles, "gather_prefetch.far_bytes": 1 << 20}):
+        compiled = xla.compile(xla.HloModule.from_text(text), backend="cpu")
     assert ("llvm.prefetch" in compiled.llvm_ir()) is waits
 
 

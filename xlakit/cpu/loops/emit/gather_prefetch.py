@@ -10,7 +10,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from xlakit import machine
+from xlakit import machine, target
 from xlakit.cpu.llvm import Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.ir.cost import element_cost
@@ -43,7 +43,7 @@ def strips(emitter: Emitter, level: Level, nodes: Sequence[Node]) -> Generator[L
         return
     # Where a short loop is written out inside, what depends on that is not known yet.
     far = [n for n in _gathered_loads(nodes, level.group) if emitter.is_open(n.variables - set(level.group.variables))]
-    if not far:
+    if not far or element_cost(nodes) < cost_model().cycles(_LEAST_CYCLES.value) * min(map(_gathered_at_once, far)):
         yield level
         return
     fn = emitter.fn
@@ -57,6 +57,11 @@ def strips(emitter: Emitter, level: Level, nodes: Sequence[Node]) -> Generator[L
                 offset = emitter.index(node.offset) * (2 if node.kind.is_complex else 1)
                 fn.prefetch(fn.at(emitter.arrays[node.array], memory_type(node.kind), offset))
         yield level.strip(strip.index, last, _ITERATIONS.value, even=even)
+
+
+def _gathered_at_once(node: Load) -> int:
+    """How many elements an instruction reads: the window has the misses of so many times more iterations."""
+    return max(1, target.vector_bytes() // node.kind.byte_width) if target.processor().gathers else 1
 
 
 def _number(emitter: Emitter, number: Value | int) -> Value:
