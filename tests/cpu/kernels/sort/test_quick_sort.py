@@ -96,8 +96,9 @@ def test_vectors_are_compressed_where_there_are_instructions_for_it(monkeypatch)
     can = target.has_feature("avx512f")
     told = ["avx512.mask.compress" in common_families.text(common.symbol_of(function)) for function in of_keys]
     assert told == [can, False]
-    with compiling(vector_bytes=16):
-        assert "avx512" not in common_families.text(common.symbol_of(of_keys[0]))
+    for options in ({"vector_bytes": 16}, {"sanitize": True}):
+        with compiling(**options):
+            assert "avx512" not in common_families.text(common.symbol_of(of_keys[0]))
 
 
 @pytest.mark.parametrize(("threads", "method"), [(2, Method.RADIX), (16, Method.PARALLEL_RADIX)])

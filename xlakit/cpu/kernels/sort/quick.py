@@ -16,7 +16,7 @@ from typing import Final
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Type, Value, integer, vector
 from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.dataclass import dataclass
-from xlakit.options import knob
+from xlakit.options import current, knob
 from xlakit.target import has_feature, vector_bytes
 
 NO_UNROLL: Final = ('"llvm.loop.unroll.disable"',)
@@ -32,6 +32,9 @@ _WAITING: Final = 66
 
 def has_compress(bits: int) -> bool:
     """Whether there are instructions that move chosen lanes of records together, in vectors worth it."""
+    if current().sanitize:
+        # It has no bounds checks for accesses of chosen lanes.
+        return False
     return bits in (32, 64) and vector_bytes() == 64 and has_feature("avx512f")
 
 
