@@ -89,7 +89,8 @@ dimensions={0}
         x = f32[] constant(2)
         y = f32[] constant(3)
         a = f32[] all-reduce(x), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=add
-        b = f32[] all-reduce(y), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=add
+        b = f32[] all-reduce(y), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=add, \
+control-predecessors={a}
         c = f32[] multiply(a, b)
         d = f32[4] broadcast(c), dimensions={}
         ROOT r = f32[4] add(p, d)

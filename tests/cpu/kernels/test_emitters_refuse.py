@@ -216,9 +216,10 @@ def test_scans():
     ],
 )
 def test_sorts(length, method, change):
-    plan = plan_rows((P.F32,), 2, length, 1, (UP,))
-    assert plan.method is method
-    assert not refused(sort.emit_sort, replace(plan, **change), None).functions
+    with compiling(vector_bytes=32):
+        plan = plan_rows((P.F32,), 2, length, 1, (UP,))
+        assert plan.method is method
+        assert not refused(sort.emit_sort, replace(plan, **change), None).functions
 
 
 def test_sorts_that_read_what_they_have_overwritten():

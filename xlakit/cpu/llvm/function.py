@@ -118,9 +118,7 @@ class Function:
         self.emit_void(f"store {value.type.name} {value.text}, ptr {pointer.text}{tail}")
 
     def prefetch(self, pointer: Value, level: int = 1) -> None:
-        """Prefetch the cache line of an address, into the cache of a level (1 to 3); an address outside of the
-        program's memory has no effect.
-        """
+        """Prefetch the cache line of an address, wherever that is, into the cache of a level (1 to 3)."""
         self.module.declare("llvm.prefetch.p0", VOID, [PTR, I32, I32, I32])
         self.call("llvm.prefetch.p0", VOID, pointer, self.i32(0), self.i32(4 - level), self.i32(1))
 

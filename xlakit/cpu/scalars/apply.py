@@ -16,7 +16,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.operation import Op
 from xlakit.ops.data import Copy
-from xlakit.ops.elementwise.binary import Atan2, Complex, Divide, Multiply
+from xlakit.ops.elementwise.binary import Add, Atan2, Complex, Divide, Multiply, Subtract
 from xlakit.ops.elementwise.compare import Compare
 from xlakit.ops.elementwise.convert import BitcastConvert, Convert, ReducePrecision, StochasticConvert
 from xlakit.ops.elementwise.select import Clamp, Select
@@ -32,7 +32,7 @@ _NEVER_ZERO = (Atan2, Divide, Multiply)
 _LEAST_F32 = 2.0**-149
 # What AVX512-FP16 computes with F16 as it is, with the bits that F32 has after rounding, also for subnormal numbers and
 # NaNs: all pairs were compared. Its quotients and roots have these bits, too, but take longer than those of F32.
-_NATIVE_F16 = frozenset({"add", "multiply", "subtract"})
+_NATIVE_F16 = (Add, Multiply, Subtract)
 _OPCODES = frozenset({op.opcode for op in _SPECIAL} | BINARY.keys() | UNARY.keys())
 
 
@@ -57,7 +57,7 @@ def apply(
         return of_complex.apply(fn, opcode, kind, arguments)
     values = [as_real(a) for a in arguments]
     binary, unary = BINARY.get(opcode), UNARY.get(opcode)
-    if binary is not None and kind is PrimitiveType.F16 and opcode in _NATIVE_F16 and _has_native_f16(fn):
+    if binary is not None and kind is PrimitiveType.F16 and isinstance(op, _NATIVE_F16) and _has_native_f16(fn):
         # An operand that was read or rounded is not converted: LLVM leaves out a conversion to F32 and back.
         narrow = [value.cast("fptrunc", value.type.with_element(F16)) for value in values]
         return binary(fn, kind, narrow[0], narrow[1]).cast("fpext", values[0].type)
