@@ -10,6 +10,8 @@ from evaluating import f32, floats, ints, s32, same
 
 import xlakit as xla
 from xlakit.data.layout import Layout
+from xlakit.execution import context
+from xlakit.execution.feeds import Feed
 
 COLUMNS = xla.make_shape(xla.F32, (2, 3), layout=Layout((0, 1)))
 ROWS = floats([[1, 2, 3], [4, 5, 6]])
@@ -80,6 +82,25 @@ def test_memory_of_another_size_is_an_error():
             executable()
         assert "f32[2,3]{0,1}" in str(caught.value)
         assert caught.value.operation.startswith("infeed 'infeed.1'")
+
+
+def test_the_host_and_a_device_may_come_to_a_queue_at_once(monkeypatch):
+    """Both find none and make one: what is put into the one that is given up would be lost."""
+    both = threading.Barrier(2)
+
+    class Slow(Feed):
+        def __init__(self, bounds):
+            both.wait(30)
+            super().__init__(bounds)
+
+    monkeypatch.setattr(context, "Feed", Slow)
+    executable = program(lambda b: xla.infeed(b, s32()))
+    results = []
+    thread = threading.Thread(target=lambda: results.append(executable()))
+    thread.start()
+    executable.execution_context.infeed(0, 7)
+    thread.join()
+    same(results[0], ints(7))
 
 
 # -- bounds ----------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, DeadlockError
@@ -37,19 +37,36 @@ PAUSE_SECONDS = 0.05
 _QUEUE_BYTES = 1 << 30
 
 
+_Key = TypeVar("_Key")
+
+
+class _Feeds(dict[_Key, Feed[Any]]):
+    """Feeds by keys, each made when it is first asked for.
+
+    The host and a device may ask for one at once, without a lock: the one that is entered first is that of both.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__()
+        self._bounds = bounds
+
+    def __missing__(self, key: _Key) -> Feed[Any]:
+        return self.setdefault(key, Feed(self._bounds))
+
+
 class _Queues:
     """The queues that hosts see, by device, or by device and channel."""
 
     def __init__(self, bounds: Bounds) -> None:
-        self.infeed: defaultdict[int, Feed[Any]] = defaultdict(lambda: Feed[Any](bounds))
-        self.outfeed: defaultdict[int, Feed[Sent]] = defaultdict(lambda: Feed[Sent](bounds))
-        self.to_host: defaultdict[tuple[int, int], Feed[Any]] = defaultdict(lambda: Feed[Any](bounds))
-        self.from_host: defaultdict[tuple[int, int], Feed[Any]] = defaultdict(lambda: Feed[Any](bounds))
+        self.infeed = _Feeds[int](bounds)
+        self.outfeed = _Feeds[int](bounds)
+        self.to_host = _Feeds[tuple[int, int]](bounds)
+        self.from_host = _Feeds[tuple[int, int]](bounds)
 
     def all(self) -> Iterable[Feed[Any]]:
         """Every queue that there is."""
         for queues in (self.infeed, self.outfeed, self.to_host, self.from_host):
-            yield from queues.values()
+            yield from list(queues.values())
 
 
 class Network(Protocol):
