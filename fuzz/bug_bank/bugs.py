@@ -295,6 +295,18 @@ BUGS: tuple[Bug, ...] = (
         (Edit("xlakit/dataclass.py", "is self), None)", "is self))"),),
     ),
     Bug(
+        "two-queues",
+        "61f053a",
+        "the host and a device come to a queue for the first time at once, and each makes one",
+        (
+            Edit(
+                "xlakit/execution/context.py",
+                "        return self.setdefault(key, Feed(self._bounds))",
+                "        self[key] = made = Feed(self._bounds)\n        return made",
+            ),
+        ),
+    ),
+    Bug(
         "bits-of-moved-nans",
         "e900827",
         "moves of BF16 go through F32, which gives all NaNs the same bits",

@@ -27,6 +27,16 @@ def test_every_fourth_batch_goes_through_jax():
     assert names == ["JAX program 7"]
 
 
+def test_a_program_is_fed_while_it_starts():
+    fed = threads_worker.cases(1, 2, random.Random(0))[-1]
+    assert fed.name.startswith("fed 2 on ")
+    results = fed.run()
+    # Each start gives back what each device was fed, in order.
+    starts = [results[str(n)] for n in range(len(results))]
+    once = len(starts) // threads_worker._STARTS
+    assert starts == starts[:once] * threads_worker._STARTS
+
+
 def test_threads_have_all_programs_to_run():
     cases = [Case(name, lambda name=name: {"0": name.encode()}) for name in "abc"]
     found = threads_worker.at_once([cases, cases[::-1]])

@@ -1,5 +1,7 @@
 """A process of :mod:`fuzz.threads`: threads compile and run the programs of a batch at once, and then one does.
 
+One program of a batch is fed and read by the host while it starts.
+
 ``python -m fuzz.support.workers.threads_worker SEED NUMBER`` prints what is wrong, a line each.
 """
 
@@ -23,6 +25,8 @@ _Results = dict[str, bytes]
 # What is made at the first use is made by the first of them; one through JAX takes as long as many others.
 _PROGRAMS = 2
 _EVERY = 4
+# A program that is fed is started so often, in an execution context of its own each time.
+_STARTS = 40
 # The last is what Python itself has.
 _TURNS_SECONDS = (1e-6, 1e-6, 1e-5, 1e-4, 5e-3)
 
@@ -38,7 +42,8 @@ def cases(seed: int, number: int, drawn: random.Random) -> list[Case]:
     """The programs of a batch."""
     if number % _EVERY == _EVERY - 1:
         return [Case(f"JAX program {number}", _through_jax(f"threads{seed}.{number}"))]
-    return [_module_case(seed, n, drawn) for n in range(_PROGRAMS * number, _PROGRAMS * (number + 1))]
+    numbers = range(_PROGRAMS * number, _PROGRAMS * (number + 1))
+    return [*(_module_case(seed, n, drawn) for n in numbers), _fed_case(number, drawn)]
 
 
 def _module_case(seed: int, number: int, drawn: random.Random) -> Case:
@@ -64,6 +69,44 @@ def _module_case(seed: int, number: int, drawn: random.Random) -> Case:
         return {**_bits(results), "text": module.to_text().encode()}
 
     return Case(f"{family} {number} on {backend}", run)
+
+
+def _fed_case(number: int, drawn: random.Random) -> Case:
+    """A program that gives back what it is fed: the host and devices come to their queues at about the same time."""
+    devices, values = drawn.randint(1, 3), [drawn.randint(-9, 9) for _ in range(drawn.randint(1, 3))]
+    backend = drawn.choice(("interpreter", "cpu"))
+    lines = ["t0 = token[] after-all()"]
+    for n in range(len(values)):
+        lines += [
+            f"i{n} = (s32[2], token[]) infeed(t{n})",
+            f"v{n} = s32[2] get-tuple-element(i{n}), index=0",
+            f"s{n} = token[] get-tuple-element(i{n}), index=1",
+            f"t{n + 1} = token[] outfeed(v{n}, s{n}), outfeed_shape=s32[2]",
+        ]
+    body = "\n".join([*lines, f"ROOT r = (s32[2], token[]) tuple(v{len(values) - 1}, t{len(values)})"])
+    text = f"HloModule fed, replica_count={devices}\nENTRY e {{\n{body}\n}}"
+
+    def run() -> _Results:
+        from concurrent.futures import ThreadPoolExecutor
+
+        from xlakit import ExecutionContext, compile as compile_program
+        from xlakit.ir.instruction import HloModule
+
+        module = HloModule.from_text(text)
+        read: list[Any] = []
+        for _ in range(_STARTS):
+            context = ExecutionContext(timeout=20)
+            compiled = compile_program(module, backend=backend, cache=False, execution_context=context)
+            with ThreadPoolExecutor(1) as pool:
+                running = pool.submit(compiled.execute_replicated, [[]] * devices)
+                for value in values:
+                    for device in range(devices):
+                        context.infeed(device, np.array([value, device], np.int32))
+                running.result()
+            read += [context.outfeed(device) for device in range(devices) for _ in values]
+        return _bits(dict(enumerate(read)))
+
+    return Case(f"fed {number} on {backend}", run)
 
 
 def _through_jax(name: str) -> Callable[[], _Results]:
