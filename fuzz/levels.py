@@ -1,10 +1,10 @@
 """``python -m fuzz.levels``: tests and nets at every level of the instruction set that this machine can run.
 
 A level below the machine's own has other code for the same programs: narrower vectors, no FMA, no conversions of F16
-(:mod:`xlakit.target`). Beside the levels there is ``native``, the machine's own, where it has more than any of them,
-such as AMX. By default a sample of the kernels' tests runs at each of them, in about a minute for all; ``--all`` runs
-all tests of kernels, loops, elementary functions and scalars, and ``--seconds`` the nets ``idioms``, ``compiled`` and
-``forced`` for so long at each level::
+(:mod:`xlakit.target`). By default a sample of the kernels' tests runs at each of them, in about a minute for all;
+``--all`` runs all tests of kernels, loops, elementary functions and scalars, and ``--seconds`` the nets ``idioms``,
+``compiled`` and ``forced`` for so long at each level. What a machine has beyond all levels, such as AMX, is run by the
+test suite; the level ``native`` names it::
 
     python -m fuzz.levels
     python -m fuzz.levels --all --seconds 60 --level x86-64-v2
@@ -22,13 +22,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fuzz.nets import chosen, run
-from xlakit.target import has_more_than_levels, levels
+from xlakit.target import levels
 
 _TESTS = Path(__file__).parents[1] / "tests" / "cpu"
 # Of each family of kernels one file; and what numbers are stored as.
 _SAMPLE = (
     "kernels/gemm/test_dot_kernel.py",
-    "kernels/gemm/test_amx.py",
     "kernels/test_fft_kernel.py",
     "kernels/test_prefix_sum.py",
     "kernels/rng/test_random_numbers_kernel.py",
@@ -72,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--level", action="append", default=[], help="these levels alone; all that run by default")
     options = parser.parse_args(arguments)
     failed: list[str] = []
-    for level in options.level or [*levels(), *["native"] * has_more_than_levels()]:
+    for level in options.level or levels():
         print(f"== {level}", flush=True)
         good = test(level, _ALL if options.all else _SAMPLE, options.workers)
         if options.seconds:

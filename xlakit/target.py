@@ -144,12 +144,6 @@ def _levels_of(own: Processor) -> list[str]:
     return [name for name, (_, features) in _LEVELS.items() if all(map(own.has, features))]
 
 
-def has_more_than_levels() -> bool:
-    """Whether this machine has features that no level has."""
-    of_levels = {feature for _, features in _LEVELS.values() for feature in features}
-    return any(feature.startswith("+") and feature[1:] not in of_levels for feature in host().features)
-
-
 def processor() -> Processor:
     """The processor that code is made for, by the options.
 
