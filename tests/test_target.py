@@ -54,25 +54,25 @@ def module(text: str = PROGRAM) -> xla.HloModule:
     return xla.HloModule.from_text(text)
 
 
-def halves() -> np.ndarray:
+def short_floats() -> np.ndarray:
     return (np.arange(9 * 17).reshape(9, 17) % 23 - 11).astype(np.float16)
 
 
 @pytest.mark.parametrize("level", levels())
 def test_every_level_gives_the_same(level: str):
-    expected = xla.compile(module(), backend="interpreter")(halves())
+    expected = xla.compile(module(), backend="interpreter")(short_floats())
     with compiling(cpu=level):
-        found = xla.compile(module(), backend="cpu", cache=False)(halves())
+        found = xla.compile(module(), backend="cpu", cache=False)(short_floats())
     for left, right in zip(found, expected, strict=True):
         np.testing.assert_array_equal(left, right)
 
 
 @pytest.mark.skipif(not target.host().has("avx2"), reason="a level of x86 with a feature of a higher one")
 def test_features_that_follow_a_level_give_the_same():
-    expected = xla.compile(module(), backend="interpreter")(halves())
+    expected = xla.compile(module(), backend="interpreter")(short_floats())
     with compiling(cpu="x86-64-v2+avx+f16c"):
         assert of_tag(options.current().tag).cpu == "x86-64-v2+avx+f16c"
-        found = xla.compile(module(), backend="cpu", cache=False)(halves())
+        found = xla.compile(module(), backend="cpu", cache=False)(short_floats())
     for left, right in zip(found, expected, strict=True):
         np.testing.assert_array_equal(left, right)
 

@@ -22,7 +22,7 @@ from xlakit.target import has_feature, vector_bytes
 NO_UNROLL: Final = ('"llvm.loop.unroll.disable"',)
 # So many records the network sorts.
 WINDOW: Final = 64
-# How often a range is cut at most, for each bit of the number of records; halves would take one cut for each bit.
+# How often a range is cut at most, for each bit of the number of records: cuts in the middle would take one for each.
 _CUTS = knob("sort_quick.cuts", 2, 0)
 # Of a range that waits: where it begins and ends, and how often it may be cut. The smaller part of each range is sorted
 # first, so that as many wait as a number can be halved, and one more.
