@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from xlakit.cpu.llvm.types import F32
@@ -12,6 +13,7 @@ from xlakit.cpu.math.arithmetic import (
     at_least,
     at_most,
     bits_of,
+    constant,
     float_of,
     fma,
     format_of,
@@ -32,18 +34,31 @@ class _Constants(NamedTuple):
     # ln(2) in two parts. n * ln2_high is exact enough by the fused operation: its last bit is above the one of r.
     ln2_high: float
     ln2_low: float
-    # From here on e^x overflows.
+    # The least and the greatest x where e^x is normal and finite, and one from which it rounds to zero.
+    normal: float
     most: float
-    # e^x is zero long before, but only here both powers of two that scale it are (see ``scaled``): products that are
-    # subnormal on their way to zero take a hundred times as long, and what is masked is often minus infinity.
     least: float
     # (e^r - 1 - r) / r^2
     tail: tuple[float, ...]
 
 
-_SINGLE = _Constants(1.44269504, 0.693147182464599609375, -1.904654299957767878541e-9, 89.0, -176.0, EXP_SINGLE)
+_SINGLE = _Constants(
+    log2_e=1.44269504,
+    ln2_high=0.693147182464599609375,
+    ln2_low=-1.904654299957767878541e-9,
+    normal=-87.33654022216797,
+    most=88.72283172607422,
+    least=-104.0,
+    tail=EXP_SINGLE,
+)
 _DOUBLE = _Constants(
-    1.4426950408889634, 0.69314718055994528623, 2.319046813846299558418e-17, 710.0, -1418.0, EXP_DOUBLE
+    log2_e=1.4426950408889634,
+    ln2_high=0.69314718055994528623,
+    ln2_low=2.319046813846299558418e-17,
+    normal=-708.3964185322641,
+    most=709.782712893384,
+    least=-746.0,
+    tail=EXP_DOUBLE,
 )
 
 
@@ -89,10 +104,23 @@ def scaled(x: Value, n: Value) -> Value:
 
 
 def exp(x: Value) -> Value:
-    """e^x."""
-    known = _constants(x)
-    m, n = reduced_exponential(at_least(at_most(x, known.most), known.least))
-    return scaled(m + 1.0, n)
+    """e^x.
+
+    No product here is subnormal: that takes processors a hundred times as long, and many programs take exponentials
+    of numbers of -90 to -180, such as scores that are masked and distances in a Gaussian kernel.
+    """
+    known, form = _constants(x), format_of(x)
+    m, n = reduced_exponential(at_least(x, known.least))
+    # The product with 2^n, by a sum of exponents.
+    bits = bits_of(m + 1.0) + (n << form.fraction)
+    # A subnormal number is a multiple of the least one, 2^-lowest. Its bits are that integer, to which the low bits of
+    # a sum round. Other numbers overflow here, and are not chosen.
+    lowest = form.bias + form.fraction - 1
+    anchor = 2.0**form.fraction
+    multiple = bits_of(float_of(bits + (lowest << form.fraction)) + anchor) - bits_of(constant(x, anchor))
+    result = float_of(where(x < known.normal, multiple, bits))
+    # NaN is not within the range either.
+    return where(x <= known.most, result, x + math.inf)
 
 
 def exp_within(x: Value) -> Value:
@@ -103,10 +131,9 @@ def exp_within(x: Value) -> Value:
 
 def expm1(x: Value) -> Value:
     """e^x - 1."""
-    known = _constants(x)
-    # From here downwards the result rounds to -1.
-    least, tail = (-18.0, EXPM1_SINGLE) if x.type.element is F32 else (-38.0, EXP_DOUBLE)
-    r, t, n = reduced_exponential_of_sum(at_least(at_most(x, known.most), least), None, tail)
+    # The result rounds to -1 below these bounds, and overflows above.
+    least, most, tail = (-18.0, 89.0, EXPM1_SINGLE) if x.type.element is F32 else (-38.0, 710.0, EXP_DOUBLE)
+    r, t, n = reduced_exponential_of_sum(at_least(at_most(x, most), least), None, tail)
     # Halved, so that 2^n does not overflow before the result does.
     half = two_to(x, n - 1)
     result = fma(half, t, fma(half, r, half - 0.5)) * 2.0
