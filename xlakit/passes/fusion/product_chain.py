@@ -220,13 +220,20 @@ def _epilogue_domain(
     if len(given) > 1:
         return None
     (relation,) = given
-    own = sizes if relation is Domain.ELEMENT else sizes[:rows]
-    if isinstance(instruction.op, Elementwise):
-        return relation if instruction.shape.dimensions == own else None
-    if isinstance(instruction.op, Broadcast) and relation is Domain.ROW:
-        whole = instruction.shape.dimensions == sizes and instruction.op.dimensions == tuple(range(rows))
-        return Domain.ELEMENT if whole else None
+    dimensions = instruction.shape.dimensions
+    if relation is Domain.ELEMENT:
+        return relation if isinstance(instruction.op, Elementwise) and dimensions == sizes else None
+    if isinstance(instruction.op, (Elementwise, Reshape)):
+        # Dimensions of size 1 come and go, as a batch of one does.
+        return relation if _long(dimensions) == _long(sizes[:rows]) else None
+    if isinstance(instruction.op, Broadcast):
+        kept = [d for d in instruction.op.dimensions if sizes[d] != 1] if dimensions == sizes else None
+        return Domain.ELEMENT if kept == [d for d in range(rows) if sizes[d] != 1] else None
     return None
+
+
+def _long(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size for size in sizes if size != 1)
 
 
 # -- two products ----------------------------------------------------------------------------------
