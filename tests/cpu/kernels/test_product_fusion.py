@@ -194,6 +194,12 @@ def test_attention(kind, sizes):
     run_attention(attention(kind, sizes, f"({', '.join(shapes)}) tuple(p, w, total)"))
 
 
+def test_weights_go_through_the_caches():
+    # The rectangle that they stand in is read at once, by the second product.
+    compiled = run_attention(attention("f32", (2, 1, 300, 256, 16), "f32[600,16] negate(r)"))
+    assert "nontemporal" not in compiled.llvm_ir()
+
+
 def test_attention_that_sums_in_a_wider_type():
     text = attention("f32", (1, 2, 40, 50, 16), "bf16[40,32] negate(r)")
     for old, new in (

@@ -184,7 +184,7 @@ class _Fusion:
 
     def _elements(self) -> Function:
         roots = [(r, len(self.parameters) + n) for n, r in enumerate(self.chain.roots)]
-        local = _local_index()
+        local = _local_index(self.cut.most, self.cut.product.sizes[1])
         width = self.cut.width if self.product_slot is None else None
         where, outputs = with_splits(
             lambda space: self._traced(space, self.chain.first.value, self.cut.result, roots, local, width)
@@ -232,7 +232,7 @@ class _Fusion:
     def _rows(self) -> Function:
         """The epilogue of a chain with reductions: row by row, then the second product, if there is one."""
         chain = self.chain
-        local = _local_index()
+        local = _local_index(self.cut.most, self.cut.product.sizes[1])
         roots = [r for r in chain.roots if r not in chain.last]
         stored = [*roots, chain.weights] if self.has_weights and chain.weights is not None else roots
         where, plan = with_splits(lambda space: self._planned(space, stored, local))
@@ -330,7 +330,7 @@ class _Fusion:
     def _last(self, fn: Function, link: Link, whole: Product, memory: Value, bounds: Bounds) -> None:
         """Store the epilogue of a second product, whose rectangle of results stands in ``memory``."""
         columns = whole.sizes[1]
-        local = _local_index()
+        local = _local_index(self.cut.most, columns)
         roots = [(r, self._array(r)) for r in self.chain.last]
         dims = (whole.batches[2], whole.rows, whole.columns)
         where, outputs = with_splits(lambda space: self._traced(space, link.value, dims, roots, local, columns))
@@ -356,9 +356,13 @@ class _Fusion:
         routine.call((arrays[0], left), (arrays[1], right), (arrays[2], result.distance), (rows, columns, depth))
 
 
-def _local_index() -> LocalIndex:
+def _local_index(rows: int, columns: int) -> LocalIndex:
+    """The index of an element of a rectangle of so many rows, in one of ``columns`` columns of the result.
+
+    What is stored to a rectangle is known by it to be small, and goes through the caches.
+    """
     # Numbers that no variable of a space has.
-    return LocalIndex(Variable(1 << 31, 1 << 18), Variable(1 << 31, (1 << 18) + 1))
+    return LocalIndex(Variable(rows, 1 << 18), Variable(max(1, columns), (1 << 18) + 1))
 
 
 def _dims(directions: tuple[Direction, Direction, Direction]) -> tuple[Sequence[tuple[int, int]], ...]:
