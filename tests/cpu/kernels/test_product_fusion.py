@@ -9,7 +9,9 @@ import pytest
 import xlakit as xla
 from fuzz.modules import difference
 from fuzz.programs.values import SMALL, make_values
+from xlakit.cpu.kernels.product_fusion.cut import cut_first
 from xlakit.options import compiling
+from xlakit.passes.fusion.product_chain import chain_of
 
 ADD = "add { a = KIND[] parameter(0) b = KIND[] parameter(1) ROOT r = KIND[] add(a, b) }"
 MAX = "max { a = KIND[] parameter(0) b = KIND[] parameter(1) ROOT r = KIND[] maximum(a, b) }"
@@ -198,6 +200,16 @@ def test_weights_go_through_the_caches():
     # The rectangle that they stand in is read at once, by the second product.
     compiled = run_attention(attention("f32", (2, 1, 300, 256, 16), "f32[600,16] negate(r)"))
     assert "nontemporal" not in compiled.llvm_ir()
+
+
+@pytest.mark.usefixtures("usual_machine")
+@pytest.mark.parametrize(("keys", "rows"), [(128, 512), (1024, 256), (4096, 64)])
+def test_rectangles_of_rows_stay_in_the_second_level_cache(keys, rows):
+    # Of 512 KiB; many rows may take some more, so that the other operand is packed for each of a few rectangles only.
+    text = attention("f32", (1, 1, 8192, keys, 64), "f32[8192,64] negate(r)")
+    chain = chain_of(xla.HloModule.from_text(text).entry)
+    assert chain is not None
+    assert rows <= cut_first(chain, 0).most < rows + 12
 
 
 def test_attention_that_sums_in_a_wider_type():

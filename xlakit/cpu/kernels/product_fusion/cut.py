@@ -27,8 +27,11 @@ from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.fusion.product_chain import Chain, Link
 
-# A rectangle of whole rows goes through the second cache, and one of an own product's results stays in it.
-_ROWS_BYTES = knob("product_cut.rows_bytes", lambda: 2 * machine.current().l2, 256, tries=(times(0.5), times(2)))
+# A rectangle of whole rows stays in the second-level cache, as one of an own product's results does: what follows reads
+# and writes it several times. Packing the other operand for each is negligible for many rows, so there are as many even
+# if a rectangle is so many times as large.
+_ROWS_BYTES = knob("product_cut.rows_bytes", lambda: machine.current().l2 // 2, 256, tries=(times(0.5), times(2)))
+_MOST_TIMES = 4
 _LARGEST_BLOCK = knob("product_cut.largest_block", lambda: machine.current().l2, 1 << 12)
 # Fewer rows than this take longer to multiply, as the other operand is packed for each block.
 _LEAST_ROWS = knob("product_cut.least_rows", 64, 1, 4)
@@ -180,7 +183,8 @@ def _is_for_blas(product: Product, rows: int) -> bool:
 def _rows_at_once(product: Product) -> int:
     """Rows of a block: as many as stay in the cache, but so few that there are tasks for all processors."""
     rows, columns, depth = product.sizes
-    task_rows = min(rows, max(_LEAST_ROWS.value, _ROWS_BYTES.value // (columns * product.result.byte_width)))
+    fitting = _ROWS_BYTES.value // (columns * product.result.byte_width)
+    task_rows = min(rows, max(_LEAST_ROWS.value, fitting, min(_MANY_ROWS.value, _MOST_TIMES * fitting)))
     wanted = min(machine.current().threads, product.batch * rows * columns * depth // _TASK_PRODUCTS.value)
     if product.batch * -(-rows // task_rows) < wanted:
         task_rows = max(min(rows, _LEAST_ROWS.value), -(-rows * product.batch // wanted))
