@@ -8,6 +8,7 @@ import xlakit as xla
 from xlakit.cpu.kernels.gemm.gemm import emit_gemm, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, rounded_up, transposed
 from xlakit.cpu.kernels.gemm.product import Product
+from xlakit.cpu.kernels.shared.engine import choose_engine
 from xlakit.cpu.llvm import F32, I64, PTR, VOID, Module, vector
 from xlakit.data.primitive import PrimitiveType as P
 from xlakit.errors import InternalError
@@ -46,6 +47,29 @@ def test_results_do_not_depend_on_shares():
     run(module, [(fn, tasks)], [a, b, out])
     run(module, [(fn, 1), (fn, tasks)], [a, b, other])
     np.testing.assert_array_equal(out, other)
+
+
+@pytest.mark.usefixtures("usual_machine")
+@pytest.mark.parametrize("slivers", [2, 5])
+def test_what_is_read_across_its_lines_stays_near(slivers):
+    features = slivers * choose_engine(P.F32, P.F32, P.F32).nr - 3
+    # The gradient of a convolution's kernel: rows are features, k goes over images, their lines and columns.
+    along = Direction(((20, 12 * features), (10, features)))
+    window = Matrix(P.F32, Direction(((3, 12 * features), (3 * features, 1))), along, in_place=True)
+    cotangent = Matrix(P.F32, Direction(((features, 1),)), Direction(((20, 10 * features), (10, features))))
+    rows = 9 * features
+    result = Direction(((rows, features),)), Direction(((features, 1),))
+    what = Product(window, cotangent, P.F32, *result)
+    cut = plan_gemm(what)
+    # For each step a line of the windows, and a row of a sliver, which together take less than the cache of 32 KiB.
+    assert not cut.packs[0]
+    assert 32 < cut.runs * cut.kc <= (32 << 10) // (64 + 4 * cut.engine.nr)
+    random = np.random.default_rng(1)
+    image = random.integers(-3, 4, (22, 12, features)).astype(np.float32)
+    other = random.integers(-3, 4, (20, 10, features)).astype(np.float32)
+    shifted = [image[y : y + 20, x : x + 10] for y in range(3) for x in range(3)]
+    expected = np.concatenate([np.einsum("yxi,yxo->io", part, other) for part in shifted])
+    np.testing.assert_array_equal(computed(what, [image, other], (rows, features)), expected)
 
 
 @pytest.mark.parametrize(

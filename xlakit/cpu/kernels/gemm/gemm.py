@@ -28,7 +28,7 @@ from xlakit import machine
 from xlakit.cpu.kernels.gemm.check import can_read_in_place
 from xlakit.cpu.kernels.gemm.driver import GemmEmitter
 from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall
-from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, rounded_up
+from xlakit.cpu.kernels.gemm.operands import Matrix, rounded_up
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
 from xlakit.cpu.kernels.shared.engine import AMX_ROWS, Engine, choose_engine, stored_as_packed, with_fewer_at_once
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module
@@ -50,6 +50,7 @@ _LARGE_BLOCK = knob("gemm.large_block", 768, 24)
 _MOST_COLUMNS = knob("gemm.most_columns", 512, 64, 128, tries=(256, 1024))
 # Batches that share cache lines are computed together; the bytes that they read stay in the second-level cache.
 _LINE_BYTES = 128
+_CACHE_LINE = 64
 _SHARED_BYTES = knob("gemm.shared_bytes", lambda: machine.current().l2 // 4, 1 << 10)
 # Addresses at a distance of a multiple of this are in one set of the first-level cache, which holds so many lines.
 _PAGE_BYTES = 4 << 10
@@ -62,6 +63,9 @@ _LEAST_SLIVERS = knob("gemm.least_slivers", 4, 1)
 # The cost of packing an element, most of which is waiting for memory, and of reading it unpacked again, in products.
 _PACKING = knob("gemm.packing", 100, 0, 1000, tries=(30, 300))
 _READING = knob("gemm.reading", 8, 0, 1000)
+# Windows that overlap are read unpacked, across their lines, for so many slivers: packing takes as long as that, since
+# it writes each element for each window that has it.
+_WINDOW_SLIVERS = knob("gemm.window_slivers", 8, 0, 1000, tries=(2, 16))
 # From so many products on, the work outside of micro-tiles is negligible.
 _LARGE = knob("gemm.large", 1 << 18, 0)
 # Rows and vectors of the micro-tile for real numbers; 0 for those of the engine.
@@ -79,7 +83,7 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
     along = product.lhs.along
     engine = _engine_of(product)
     packs = _packs(engine, product)
-    runs, kc, k_blocks = _block_k(engine, along)
+    runs, kc, k_blocks = _block_k(engine, product, packs)
     if rows <= engine.mr and not packs[1]:
         # No element of the right operand is read twice.
         runs, kc, k_blocks = along.outer.size, along.run, 1
@@ -232,20 +236,36 @@ def _fitted(engine: Engine, rows: int, columns: int) -> Engine:
     return replace(engine, mr=best, vectors=vectors)
 
 
-def _block_k(engine: Engine, along: Direction) -> tuple[int, int, int]:
+def _block_k(engine: Engine, product: Product, packs: tuple[bool, bool]) -> tuple[int, int, int]:
     """Runs and kc of a block of k, and the number of blocks."""
+    along = product.lhs.along
     runs, run = along.outer.size, along.run
     if not runs:
         return 1, 0, 1
-    most = max(32, min(_SLIVER_BYTES.value // (engine.nr * engine.packed_bytes), 1024))
+    most = max(32, min(_most_steps(engine, product.lhs, packed=packs[0]), 1024))
     if runs <= 1 or run > most:
         # Blocks of equal size: a small last one would cause as much memory traffic as a large one.
         count = max(1, -(-4 * run // (5 * most)))
         kc = min(run, rounded_up(-(-run // count), max(8, engine.steps)))
         return 1, kc, runs * (-(-run // kc) if run else 1)
     count = max(1, -(-4 * runs * run // (5 * most)))
-    each = -(-runs // count)
+    each = max(1, min(-(-runs // count), 5 * most // (4 * run)))
     return each, run, -(-runs // each)
+
+
+def _most_steps(engine: Engine, lhs: Matrix, *, packed: bool) -> int:
+    """The steps of k for which what a micro-tile reads is near.
+
+    Where the left operand is read along rows, that is a sliver. Where it is read across them, each step is in other
+    lines, of which tiles of the next rows use the rest. Nothing fetches these ahead, so they and the sliver stay in the
+    first-level cache.
+    """
+    sliver = engine.nr * engine.packed_bytes
+    if packed or lhs.along.stride == 1:
+        return _SLIVER_BYTES.value // sliver
+    # Rows that are neighbors begin anywhere in a line.
+    lines = -(-engine.mr * engine.packed_bytes // _CACHE_LINE) + 1 if lhs.across.stride == 1 else engine.mr
+    return _NEAR_BYTES.value // (sliver + lines * _CACHE_LINE)
 
 
 def _packs(engine: Engine, product: Product) -> tuple[bool, bool]:
@@ -254,7 +274,8 @@ def _packs(engine: Engine, product: Product) -> tuple[bool, bool]:
     lhs = product.lhs
     plain = engine.group == 1
     left = plain and stored_as_packed(engine, lhs.kind)
-    if left and not (lhs.in_place and lhs.along.stride == 1) and columns > 2 * engine.nr:
+    slivers = _WINDOW_SLIVERS.value if lhs.in_place else 2
+    if left and not (lhs.in_place and lhs.along.stride == 1) and columns > slivers * engine.nr:
         near = lhs.along.stride == 1 or lhs.along.run == 1
         left = rows * depth * engine.packed_bytes <= (_BLOCK_BYTES.value if near else _NEAR_BYTES.value)
         left = left or (near and not _rows_conflict(lhs))
