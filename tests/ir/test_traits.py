@@ -1,5 +1,6 @@
 """The laws that traits promise, tried with the interpreter on every pair and triple of small sets of values."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 
 import xlakit as xla
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ir.traits import TRAITS, Associative, Commutative, Elementwise, Idempotent, traits_of
+from xlakit.ir.traits import TRAITS, Associative, Commutative, Done, Elementwise, Idempotent, Start, traits_of
+from xlakit.ops.communication.async_pairs import DONES, WHOLES
 from xlakit.ops.data import Parameter
 from xlakit.ops.registry import OPERATIONS
 
@@ -75,3 +77,12 @@ def test_each_trait_is_declared_and_kinds_of_work_exclude_each_other():
     for op in OPERATIONS.values():
         # An operation that computes elements does not hand its operand on.
         assert len({"Elementwise", "DataMovement", "Forwarding"} & {t.__name__ for t in traits_of(op)}) <= 1
+
+
+def test_async_pairs_are_in_one_table():
+    assert {op for op in OPERATIONS.values() if issubclass(op, Start)} == set(DONES)
+    assert {op for op in OPERATIONS.values() if issubclass(op, Done)} == set(DONES.values())
+    assert len(set(DONES.values())) == len(DONES)
+    # A start has the attributes of the whole operation, and what is its own.
+    for start, whole in WHOLES.items():
+        assert {f.name for f in dataclasses.fields(whole)} <= {f.name for f in dataclasses.fields(start)}

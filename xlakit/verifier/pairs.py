@@ -12,31 +12,17 @@ from xlakit.data.shape import Shape
 from xlakit.ir.control_deps import is_control_dep
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
-from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, CopyDone, CopyStart
-from xlakit.ops.communication.collective_pairs import (
-    AllGatherDone,
-    AllGatherStart,
-    AllReduceDone,
-    AllReduceStart,
-    CollectivePermuteDone,
-    CollectivePermuteStart,
-)
-from xlakit.ops.communication.transfer import Domain, Recv, RecvDone, Send, SendDone
+from xlakit.ops.communication.async_pairs import DONES, STARTS
+from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
+from xlakit.ops.communication.transfer import Domain, Recv, Send
 from xlakit.ops.control import Call, Conditional, While
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Copy, GetTupleElement, OptimizationBarrier, Parameter, Tuple
 from xlakit.verifier.faults import Fault, Program
 
-# The operation that ends each start. A start has one user; a send or recv may also travel in a tuple to its done.
-DONES: dict[type[Op], type[Op]] = {
-    AllGatherStart: AllGatherDone,
-    AllReduceStart: AllReduceDone,
-    CollectivePermuteStart: CollectivePermuteDone,
-    CopyStart: CopyDone,
-    Send: SendDone,
-    Recv: RecvDone,
-}
-STARTS = {done: start for start, done in DONES.items()}
+# Starts with one user each; a send or recv may also travel in a tuple to its done. Those of computations have updates.
+_STARTS = tuple(start for start in DONES if start is not AsyncStart)
+_DONES = tuple(DONES[start] for start in _STARTS)
 _TRANSFERS = (Send, Recv)
 _ASYNC = (AsyncStart, AsyncUpdate)
 
@@ -61,7 +47,7 @@ _GROUP_MARKER = "_collectives_group"
 def pair_faults(program: Program) -> Iterator[Fault]:
     """Faults of starts and dones, of asynchronous computations, and of channels to the host."""
     kinds = {type(i.op) for _, i in program.instructions()}
-    if not kinds.isdisjoint({*DONES, *STARTS}):
+    if not kinds.isdisjoint({*_STARTS, *_DONES}):
         yield from _pairs(program)
     if not kinds.isdisjoint(_TRANSFERS):
         yield from _host_channels(program)
@@ -75,11 +61,11 @@ def pair_faults(program: Program) -> Iterator[Fault]:
 
 
 def _pairs(program: Program) -> Iterator[Fault]:
-    for computation, instruction in program.instructions(*DONES, *STARTS):
+    for computation, instruction in program.instructions(*_STARTS, *_DONES):
         op = instruction.op
         if any(_calls_target(c, _ALONE) for c in program.callers.get(computation, [])):
             continue
-        if type(op) in DONES:
+        if isinstance(op, _STARTS):
             # Alone in a computation that an async-start runs, its partner is the async-done.
             if instruction is computation.root and _is_wrapped(program, computation) and isinstance(op, _TRANSFERS):
                 continue
@@ -121,7 +107,7 @@ def _known_operand(program: Program, computation: Computation, done: Instruction
     (operand,) = done.operands
     if isinstance(operand.op, kind) or (kind in _TRANSFERS and isinstance(operand.op, GetTupleElement)):
         return
-    producer = _producer(program, operand, (*DONES, *_ASYNC))
+    producer = _producer(program, operand, (*_STARTS, *_ASYNC))
     if producer is None or not isinstance(producer.op, kind):
         yield Fault(
             computation,

@@ -16,9 +16,9 @@ from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError, UnsupportedError
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.ops.communication.async_pairs import TUPLE_STARTS
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import AllToAll, Permuting, RaggedAllToAll
-from xlakit.ops.communication.collective_pairs import AllGatherStart, CollectivePermuteStart
 from xlakit.ops.communication.collectives import (
     AllGather,
     AllReduce,
@@ -161,7 +161,7 @@ def _kernel(code: Module, instruction: Instruction, count: int | None) -> Phase:
 def result_of(instruction: Instruction) -> Shape:
     """The shape of what a collective computes, without what a start gives beside it."""
     shape = instruction.shape
-    is_start = isinstance(instruction.op, (AllGatherStart, CollectivePermuteStart))
+    is_start = isinstance(instruction.op, TUPLE_STARTS)
     return shape.tuple_shapes[1] if is_start else shape
 
 

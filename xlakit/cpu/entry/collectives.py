@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from xlakit.cpu.collectives.rendezvous import Rendezvous, RendezvousTable, result_of
-from xlakit.cpu.entry.async_pairs import STARTS, collective_of
 from xlakit.dataclass import dataclass
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import Instruction
+from xlakit.ir.traits import Done
 from xlakit.memory.steps import CollectiveStep, CopyStep, NumberStep, Step
 from xlakit.memory.values import HloValue, Tree, ValueKind, leaves, new_values
-from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
-from xlakit.ops.communication.collective_pairs import AllGatherStart, AllReduceDone, CollectivePermuteStart
+from xlakit.ops.communication.async_pairs import STARTS, TUPLE_STARTS
+from xlakit.ops.communication.asynchronous import AsyncStart, AsyncUpdate
+from xlakit.ops.communication.collective_pairs import AllReduceStart
 from xlakit.ops.communication.collectives import AllReduce, DeviceNumber, ReplicaId
 from xlakit.ops.data import Parameter
 
@@ -51,7 +52,7 @@ class Collectives:
             return (self._number(instruction, steps),)
         if self._rendezvous is None:
             return None
-        if type(op) in STARTS:
+        if isinstance(op, Done):
             return self._async_done(instruction, operands, steps)
         if isinstance(op, AsyncUpdate) and len(operands) == 1 and instruction.operands[0] in self._async:
             self._async.add(instruction)
@@ -114,14 +115,14 @@ class Collectives:
     @staticmethod
     def _started(instruction: Instruction, operands: Sequence[Tree], result: Tree) -> Tree:
         """The value of a collective; a start gives its operands and contexts beside the result."""
-        if not isinstance(instruction.op, (AllGatherStart, CollectivePermuteStart)):
+        if not isinstance(instruction.op, TUPLE_STARTS):
             return result
         sent = operands[0] if len(operands) == 1 else tuple(operands)
         return (sent, result, *_contexts(instruction))
 
     def _async_start(self, instruction: Instruction, operands: Sequence[Tree], steps: list[Step]) -> tuple[Tree] | None:
         """An async-start of a computation that is one collective, all its arguments being there."""
-        collective = collective_of(instruction)
+        collective = instruction.op_as(AsyncStart).calls.root
         rendezvous = self._rendezvous.of(collective) if self._rendezvous is not None else None
         parts = instruction.shape.tuple_shapes
         whole = parts[1].compatible(collective.shape)
@@ -142,9 +143,10 @@ class Collectives:
         if started is not None:
             steps.append(replace(started.step, instruction=instruction, part="done"))
             return (started.result,)
-        if isinstance(instruction.op, AllReduceDone):
+        start = STARTS[type(instruction.op)]
+        if start is AllReduceStart:
             return (operands[0],)
-        if isinstance(instruction.op, AsyncDone) and instruction.operands[0] not in self._async:
+        if start not in TUPLE_STARTS or (start is AsyncStart and instruction.operands[0] not in self._async):
             return None
         return (operands[0][1],)  # pyright: ignore[reportOptionalSubscript,reportIndexIssue]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlakit.cpu.entry.async_pairs import async_pairs
 from xlakit.cpu.entry.collectives import Collectives
 from xlakit.cpu.entry.in_place import in_place_pairs
 from xlakit.cpu.kernels.c_call import in_place_of
@@ -18,6 +17,7 @@ from xlakit.ir.operation import Array
 from xlakit.memory.dataflow import Dataflow
 from xlakit.memory.steps import ConditionalStep, HostStep, KernelStep, RandomStep, Step, StepProgram, WhileStep
 from xlakit.memory.values import HloValue, Tree, ValueKind, leaves, new_values
+from xlakit.ops.communication.async_pairs import async_pairs
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.data import (
     AddDependency,

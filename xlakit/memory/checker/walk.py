@@ -34,14 +34,11 @@ from xlakit.memory.steps import (
     WhileStep,
 )
 from xlakit.memory.values import HloValue
-from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
+from xlakit.ops.communication.async_pairs import DONES, TUPLE_STARTS
+from xlakit.ops.communication.asynchronous import AsyncStart, AsyncUpdate
 from xlakit.ops.communication.collective_pairs import (
-    AllGatherDone,
-    AllGatherStart,
     AllReduceDone,
     AllReduceStart,
-    CollectivePermuteDone,
-    CollectivePermuteStart,
 )
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.data import (
@@ -59,9 +56,8 @@ from xlakit.ops.movement import Reshape
 from xlakit.ops.random import Rng
 
 _SAME = (Reshape, Bitcast, Copy, OptimizationBarrier, AddDependency, AsyncUpdate, AllReduceDone)
-# For these the result is the second element of the start's tuple; the first is the operand.
-_STARTS = (AllGatherStart, CollectivePermuteStart, AsyncStart)
-_DONES = (AllGatherDone, CollectivePermuteDone, AsyncDone)
+# The result is the second element of the start's tuple; the first is the operand.
+_DONES = tuple(DONES[start] for start in TUPLE_STARTS)
 
 # The slice of a value: so many bytes of it, or all.
 SliceOf = Callable[[HloValue, int | None], Slice]
@@ -406,12 +402,12 @@ def _collective(instruction: Instruction, operands: Sequence[Tree]) -> tuple[Ins
 
 
 def _result_of(collective: Instruction) -> Shape:
-    return collective.shape.tuple_shapes[1] if isinstance(collective.op, _STARTS) else collective.shape
+    return collective.shape.tuple_shapes[1] if isinstance(collective.op, TUPLE_STARTS) else collective.shape
 
 
 def _started(instruction: Instruction, operands: Sequence[Tree], result: Tree) -> Tree:
     """The result of a collective; that of a start has its operands and contexts beside the result."""
-    if not isinstance(instruction.op, _STARTS):
+    if not isinstance(instruction.op, TUPLE_STARTS):
         return result
     one = len(operands) == 1 and not isinstance(instruction.op, AsyncStart)
     contexts = [new_tree(s, instruction, "a context of") for s in instruction.shape.tuple_shapes[2:]]

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.def_use import use_counts
-from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, CopyDone, CopyStart
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.communication.async_pairs import chain_of
+from xlakit.ops.communication.asynchronous import AsyncDone, CopyDone
 from xlakit.ops.communication.transfer import Domain
 from xlakit.ops.control import Call, Scan, While
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.custom_call import HINTS, CustomCall
-from xlakit.ops.data import Copy
 from xlakit.ops.dot import Dot, check_packed
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice, GetDimensionSize, SetDimensionSize
 from xlakit.ops.movement import Broadcast, Reshape
@@ -29,8 +28,9 @@ from xlakit.passes.canonicalize.expand_algebra import (
 from xlakit.passes.canonicalize.expand_arrays import shuffle, sparse_convolution
 from xlakit.passes.canonicalize.expand_dots import dot_of_vectors, is_of_vectors
 from xlakit.passes.canonicalize.expand_nibbles import packed_product
+from xlakit.passes.core.async_operations import has_whole, whole_of
 from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner
-from xlakit.passes.core.framework import CalleesPass, PassContext, with_callees
+from xlakit.passes.core.framework import CalleesPass, PassContext
 from xlakit.passes.core.rewriter import same_layouts
 
 # Makes what replaces an instruction on the new operands, or None where it has to stay.
@@ -68,7 +68,9 @@ class Expand(CalleesPass):
             if old in members:
                 continue
             if old in chains:
-                cloner.substitute(old, _whole(old, chains[old][-1], cloner, context))
+                start = chains[old][-1]
+                operands = [cloner.clones[o] for o in start.operands]
+                cloner.substitute(old, cloner.add(whole_of(start, context), *operands, like=old))
                 continue
             expansion = packed_product if is_packed(old.op) else _EXPANSIONS.get(old.op.opcode)
             made = None
@@ -114,47 +116,13 @@ def _async_chains(
     for done in computation.instructions:
         if not isinstance(done.op, (AsyncDone, CopyDone)) or done in ordered:
             continue
-        chain = [done.operands[0]]
-        while isinstance(chain[-1].op, AsyncUpdate) and len(chain[-1].operands) == 1:
-            chain.append(chain[-1].operands[0])
+        chain = chain_of(done)
         start = chain[-1]
         if any(uses[member] > 1 for member in chain) or any(member.control_predecessors for member in (done, *chain)):
             continue
-        complete = isinstance(start.op, CopyStart) or (
-            isinstance(start.op, AsyncStart) and len(start.operands) == len(start.op.calls.parameters)
-        )
-        if complete and not start.op.has_side_effect and context.spend(done.op.opcode):
+        if has_whole(start) and not start.op.has_side_effect and context.spend(done.op.opcode):
             found[done] = chain
     return found
-
-
-def _whole(done: Instruction, start: Instruction, cloner: ComputationCloner, context: PassContext) -> Instruction:
-    """async-done(async-start(x, f)) -> call(x, f), copy-done(copy-start(x)) -> copy(x)."""
-    operands = [cloner.clones[o] for o in start.operands]
-    if not isinstance(start.op, AsyncStart):
-        return cloner.add(Copy(), *operands, like=done)
-    callee = start.op.calls
-    if callee.execution_thread != "main":
-        callee = _on_main_thread(callee, context)
-    return cloner.add(Call(to_apply=callee), *operands, like=done)
-
-
-def _on_main_thread(callee: Computation, context: PassContext) -> Computation:
-    """A computation of another thread, and what it runs there, such as bodies of loops, on the main thread."""
-    reached, stack = {callee}, [callee]
-    while stack:
-        for caller in stack.pop().callers:
-            if not isinstance(caller.op, AsyncStart):
-                fresh = [c for c in caller.op.called_computations if c not in reached]
-                reached.update(fresh)
-                stack += fresh
-    made: dict[Computation, Computation] = {}
-    for old in HloModule(callee.name, callee).computations:
-        new = with_callees(old, made) if old in reached else old
-        if old in reached and (new is not old or old.execution_thread != "main"):
-            new = dataclasses.replace(new, name=context.computation_name(old.name), execution_thread="main")
-        made[old] = new
-    return made[callee]
 
 
 # -- hints and known functions ---------------------------------------------------------------------
@@ -349,8 +317,8 @@ _STRUCTURAL = (CustomCall, Domain, Scan)
 def _parts() -> dict[str, str]:
     """What each expansion says, by the name under which it is counted."""
     found: dict[str, Callable[..., object]] = {
-        "async-done": _whole,
-        "copy-done": _whole,
+        "async-done": whole_of,
+        "copy-done": whole_of,
         "group": _group,
         "hint": _hint,
         "packed-product": packed_product,

@@ -6,25 +6,11 @@ of the partitioner are for synchronous operations.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Final
-
 from xlakit.ir.def_use import use_counts
 from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.ir.operation import Op
 from xlakit.ir.traits import Done
-from xlakit.ops.communication.asynchronous import AsyncStart
-from xlakit.ops.communication.collective_moves import CollectivePermute
-from xlakit.ops.communication.collective_pairs import AllGatherStart, AllReduceStart, CollectivePermuteStart
-from xlakit.ops.communication.collectives import AllGather, AllReduce
-from xlakit.ops.control import Call
+from xlakit.passes.core.async_operations import has_whole, whole_of
 from xlakit.passes.core.framework import PassContext, change_computations
-
-_WHOLE: Final[dict[type[Op], type[AllGather | AllReduce | CollectivePermute]]] = {
-    AllGatherStart: AllGather,
-    AllReduceStart: AllReduce,
-    CollectivePermuteStart: CollectivePermute,
-}
 
 
 def with_whole_operations(module: HloModule, context: PassContext) -> HloModule:
@@ -37,7 +23,7 @@ def _changed(computation: Computation, context: PassContext) -> Computation:
     starts = {
         i.operands[0]: i
         for i in computation.instructions
-        if isinstance(i.op, Done) and uses[i.operands[0]] == 1 and _is_start(i.operands[0])
+        if isinstance(i.op, Done) and uses[i.operands[0]] == 1 and has_whole(i.operands[0])
     }
     if not starts:
         return computation
@@ -60,26 +46,8 @@ def _changed(computation: Computation, context: PassContext) -> Computation:
         source = old if start is None else start
         before = [*predecessors(old), *(() if start is None else predecessors(start))]
         made[old] = old.replace(
-            op=old.op if start is None else _whole(old, start, context),
+            op=old.op if start is None else whole_of(start, context),
             operands=[made[o] for o in source.operands],
             control_predecessors=list(dict.fromkeys(before)),
         )
     return Computation(computation.name, tuple(made.values()), made[computation.root], computation.execution_thread)
-
-
-def _is_start(instruction: Instruction) -> bool:
-    op = instruction.op
-    if isinstance(op, AsyncStart):
-        return len(instruction.operands) == len(op.calls.parameters)
-    return type(op) in _WHOLE
-
-
-def _whole(done: Instruction, start: Instruction, context: PassContext) -> Op:
-    """The synchronous operation of a start and its done."""
-    if isinstance(start.op, AsyncStart):
-        callee = start.op.calls
-        if callee.execution_thread != "main":
-            callee = dataclasses.replace(callee, name=context.computation_name(callee.name), execution_thread="main")
-        return Call(to_apply=callee)
-    kind = _WHOLE[type(start.op)]
-    return kind(**{field.name: getattr(start.op, field.name) for field in dataclasses.fields(kind)})

@@ -27,7 +27,8 @@ from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import Location
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import TOKEN, Array
-from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
+from xlakit.ir.traits import Done, Start
+from xlakit.ops.communication.asynchronous import AsyncUpdate
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple, literal_value
@@ -39,10 +40,7 @@ from xlakit.tools.compare import LeafComparison, compare, differing, tolerance_o
 from xlakit.tools.diff.matching import matched
 from xlakit.tools.numerics.errors import difference
 from xlakit.tools.numerics.trace import leaves_of
-from xlakit.verifier.pairs import DONES, STARTS
 
-_STARTS = (AsyncStart, *DONES)
-_ENDS = (AsyncUpdate, AsyncDone, *STARTS)
 # A program ready to run: the arguments of each device in, the result of each device out.
 Ready = Callable[[Sequence[Sequence[Any]]], Sequence[Any]]
 
@@ -360,9 +358,9 @@ def _alone(instruction: Instruction) -> Computation:
 def _steps_of(instruction: Instruction) -> list[Instruction]:
     """An instruction, after the start of the operation that it ends, whose own value nothing else can use."""
     steps = [instruction]
-    while isinstance(steps[0].op, _ENDS):
+    while isinstance(steps[0].op, (AsyncUpdate, Done)):
         steps.insert(0, steps[0].operands[0])
-    return steps if isinstance(steps[0].op, _STARTS) else [instruction]
+    return steps if isinstance(steps[0].op, Start) else [instruction]
 
 
 def _with_results(computation: Computation, shown: Sequence[Instruction]) -> Computation:
@@ -399,7 +397,7 @@ def _largest(array: Array) -> float:
 
 def _is_shown(instruction: Instruction) -> bool:
     """Whether the value can be a result that says something."""
-    is_given = isinstance(instruction.op, (Parameter, Constant, Tuple, GetTupleElement, AsyncUpdate, *_STARTS))
+    is_given = isinstance(instruction.op, (Parameter, Constant, Tuple, GetTupleElement, AsyncUpdate, Start))
     return not is_given and _has_arrays_only(instruction.shape)
 
 

@@ -17,7 +17,8 @@ from xlakit.interpreter.evaluate import Context
 from xlakit.interpreter.executable import compile_module
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Array, Value
-from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
+from xlakit.ir.traits import Done, Start
+from xlakit.ops.communication.asynchronous import AsyncUpdate
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import Permuting
 from xlakit.ops.communication.collectives import PartitionId, ReplicaId
@@ -27,9 +28,7 @@ from xlakit.tools.dumps import given_values, write_dump
 from xlakit.tools.numerics.trace import leaves_of
 from xlakit.tools.reduce.edits import with_entry
 from xlakit.tools.shards import on_devices, without_shardings
-from xlakit.verifier.pairs import DONES, STARTS
 
-_ENDS = (*STARTS, AsyncDone, AsyncUpdate)
 # What depends on which device it runs on, or on the values of others.
 _AMONG_DEVICES = (Collective, Permuting, PartitionId, ReplicaId)
 
@@ -166,7 +165,7 @@ def _extract_instruction(module: HloModule, name: str, depth: int, run: _Run) ->
     if depth < 0:
         raise ArgumentError(f"depth is {depth}", hint="give a number from 0")
     computation, target = _find(module, name)
-    if isinstance(target.op, (*DONES, AsyncStart, AsyncUpdate)):
+    if isinstance(target.op, (Start, AsyncUpdate)):
         raise ArgumentError(
             f"%{target.name} is the start of an operation, of which nothing but the end has a value",
             hint="name the instruction that ends it; the start comes with it",
@@ -232,12 +231,12 @@ def _before(target: Instruction, depth: int) -> set[Instruction]:
         edge = [o for i in edge for o in i.operands if o not in inside and not isinstance(o.op, Parameter)]
         inside.update(edge)
     # What ends an operation can have nothing but its start as operand.
-    ends = [i for i in inside if isinstance(i.op, _ENDS)]
+    ends = [i for i in inside if isinstance(i.op, (Done, AsyncUpdate))]
     while ends:
         start = ends.pop().operands[0]
         if not isinstance(start.op, Parameter):
             inside.add(start)
-            ends += [start] if isinstance(start.op, _ENDS) else []
+            ends += [start] if isinstance(start.op, (Done, AsyncUpdate)) else []
     return inside
 
 

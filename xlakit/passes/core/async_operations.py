@@ -1,0 +1,49 @@
+"""Async pairs as operations that are not asynchronous."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.operation import Op
+from xlakit.ops.communication.async_pairs import WHOLES
+from xlakit.ops.communication.asynchronous import AsyncStart
+from xlakit.ops.control import Call
+from xlakit.passes.core.framework import PassContext, with_callees
+
+
+def has_whole(start: Instruction) -> bool:
+    """Whether one operation can do what this start and its done do: all arguments of its computation are here."""
+    if isinstance(start.op, AsyncStart):
+        return len(start.operands) == len(start.op.calls.parameters)
+    return type(start.op) in WHOLES
+
+
+def whole_of(start: Instruction, context: PassContext) -> Op:
+    """The operation on the operands of a start that gives what its done gives.
+
+    async-start(x, f) -> call(x, f), copy-start(x) -> copy(x), all-gather-start(x) -> all-gather(x)
+    """
+    if isinstance(start.op, AsyncStart):
+        callee = start.op.calls
+        return Call(to_apply=callee if callee.execution_thread == "main" else _on_main_thread(callee, context))
+    whole = WHOLES[type(start.op)]
+    return whole(**{field.name: getattr(start.op, field.name) for field in dataclasses.fields(whole)})
+
+
+def _on_main_thread(callee: Computation, context: PassContext) -> Computation:
+    """A computation of another thread, and what it runs there, such as bodies of loops, on the main thread."""
+    reached, stack = {callee}, [callee]
+    while stack:
+        for caller in stack.pop().callers:
+            if not isinstance(caller.op, AsyncStart):
+                fresh = [c for c in caller.op.called_computations if c not in reached]
+                reached.update(fresh)
+                stack += fresh
+    made: dict[Computation, Computation] = {}
+    for old in HloModule(callee.name, callee).computations:
+        new = with_callees(old, made) if old in reached else old
+        if old in reached and (new is not old or old.execution_thread != "main"):
+            new = dataclasses.replace(new, name=context.computation_name(old.name), execution_thread="main")
+        made[old] = new
+    return made[callee]
