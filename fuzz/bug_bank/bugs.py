@@ -144,8 +144,8 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "xlakit/passes/fusion/views.py",
-                "loops.of(user, k, within=view, reduces=True)) for k, d",
-                "loops.of(user, k)) for k, d",
+                "read.loops.of(user, k, within=view, reduces=True)",
+                "read.loops.of(user, k)",
             ),
         ),
     ),

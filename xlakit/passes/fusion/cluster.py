@@ -1,50 +1,56 @@
 """Clusters: the instructions that will be one fusion, and what may join them.
 
-A cluster is computed by a nest of loops over the elements of its roots or, where it has reductions, over the elements
-that they reduce (its domain). Each member stands in a relation to the domain: FULL, one element for each of the
-domain's; ROW, one for each result of the reductions; OTHER.
+A cluster begins with one instruction, its root, whose elements are results of the fusion. From there it grows towards
+the parameters: an instruction may join when its users are members. What it would cost is known then, since it is known
+which of its elements the members read (:class:`Demand`).
+
+    x = f32[8,128] parameter(0)
+    top = f32[8] reduce(x), dimensions={1}                 a large reduction: its domain is f32[8,128]
+    wide = f32[8,128] broadcast(top), dimensions={0}       ELEMENT
+    ROOT below = f32[8,128] subtract(x, wide)              ELEMENT
+
+The domain of a cluster is what its loops run over: the elements of its roots or, where it has large reductions, those
+that they reduce, so that all of them share loops. Here ``top`` has one element for each row of the domain: a nest of
+loops goes row by row, first to reduce and then to subtract. So each member has a :class:`Domain`: ELEMENT, ROW, or None
+where neither is so (a transpose, say); only values of rows may be reductions.
 """
 
 from __future__ import annotations
 
-import enum
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from xlakit.ir.instruction import Instruction
-from xlakit.ir.traits import DataMovement, Elementwise, Expensive
-from xlakit.ops.data import Constant, Iota
 from xlakit.ops.dot import Dot
-from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
-from xlakit.ops.elementwise.convert import BitcastConvert
+from xlakit.ops.dynamic import DynamicUpdateSlice
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.windows import ReduceWindow
 from xlakit.options import knob
+from xlakit.passes.fusion.fusible import (
+    ELEMENTWISE,
+    MOVEMENT,
+    Domain,
+    is_fusible,
+    is_large_reduction,
+    is_scalar_constant,
+    is_simple,
+    reduced_size,
+)
 from xlakit.passes.fusion.views import (
+    Loop,
     Loops,
-    Span,
     View,
-    Views,
     borders,
     elements,
     is_in_branch,
     is_in_reduction,
-    reduced_size,
     span,
-    views_of_operand,
-    whole,
+    view_of_operand,
 )
-
-# A bitcast-convert is one of these where the widths are the same.
-ELEMENTWISE = (Elementwise, BitcastConvert)
-# Operations that only rename or move elements.
-MOVEMENT = (DataMovement, Iota)
-# Operations that choose between operands, or read many elements for one.
-FUSIBLE = (*ELEMENTWISE, *MOVEMENT, Pad, Concatenate, DynamicSlice, Gather, ReduceWindow, Reduce, DynamicUpdateSlice)
 
 _MOST_MEMBERS = knob("fusion_cluster.most_members", 400, 3, 10)
 _MOST_OPERANDS = knob("fusion_cluster.most_operands", 40, 2, 4)
@@ -62,388 +68,308 @@ _MOST_NESTS = knob("fusion_cluster.most_nests", 16, 1)
 _SHORT_LOOP = knob("fusion_cluster.short_loop", 8, 1, 100)
 # The longest chain of cheap operations that may be recomputed.
 _MOST_REPEATED = 3
-# A reduction of at most so many elements is unrolled inside of a loop.
-SMALL_REDUCTION = 16
-# The most elements of a matrix product that is unrolled inside of a loop.
-_TINY_RESULT = knob("fusion_cluster.tiny_result", 32, 0, 10_000)
+# Few long rows are reduced in parts, by a kernel that computes nothing else.
 _FEW_ROWS = knob("fusion_cluster.few_rows", 8, 0, 1000)
 _SHORT_ROW = knob("fusion_cluster.short_row", 1 << 14, 8)
 
-
-class Relation(enum.Enum):
-    """How a member's elements relate to the domain's."""
-
-    FULL = enum.auto()
-    ROW = enum.auto()
-    OTHER = enum.auto()
+# The iterations at which loops over the results are cut, so that each part is a nest with a fixed set of views.
+Cuts = dict[Loop, frozenset[int]]
 
 
-def is_fusible(instruction: Instruction) -> bool:
-    """Whether an instruction can be part of a loop nest."""
-    if isinstance(instruction.op, Dot):
-        return _is_tiny_product(instruction)
-    if not isinstance(instruction.op, FUSIBLE):
-        return False
-    if instruction.control_predecessors or instruction.op.has_side_effect:
-        return False
-    if isinstance(instruction.op, ReduceWindow) and _window_elements(instruction.op) > SMALL_REDUCTION:
-        return False
-    shape = instruction.shape
-    if shape.is_tuple:
-        return isinstance(instruction.op, Reduce) and not any(s.is_dynamic for s in shape.tuple_shapes)
-    return (
-        shape.is_array
-        and not shape.is_dynamic
-        and shape.num_elements > 0
-        and all(o.shape.is_array and not o.shape.is_dynamic for o in instruction.operands)
-    )
+class Demand(NamedTuple):
+    """The elements that members of a cluster read of an instruction.
 
-
-def _is_tiny_product(instruction: Instruction) -> bool:
-    """Whether a dot is so small that calling a kernel costs more than computing it."""
-    lhs, rhs = (o.shape for o in instruction.operands)
-    kind = instruction.shape.element_type
-    depth = math.prod(lhs.dimensions[d] for d in instruction.op_as(Dot).lhs_contracting_dims)
-    return (
-        lhs.element_type is rhs.element_type is kind
-        and kind.bit_width >= 32
-        and not instruction.shape.is_dynamic
-        and not instruction.control_predecessors
-        and 1 <= depth <= SMALL_REDUCTION
-        and 1 <= instruction.shape.num_elements <= _TINY_RESULT.value
-    )
-
-
-def is_scalar_constant(instruction: Instruction) -> bool:
-    """Whether this is a scalar constant, which every loop can materialize."""
-    return isinstance(instruction.op, Constant) and instruction.shape.is_array and instruction.shape.num_elements == 1
-
-
-def is_large_reduction(instruction: Instruction) -> bool:
-    """Whether this is a reduction that needs loops of its own."""
-    return isinstance(instruction.op, Reduce) and _reduced(instruction) > SMALL_REDUCTION
-
-
-def _reduced(instruction: Instruction) -> int:
-    sizes = instruction.operands[0].shape.dimensions
-    return math.prod(sizes[d] for d in instruction.op_as(Reduce).dimensions)
-
-
-def _window_elements(op: ReduceWindow) -> int:
-    return math.prod(d.size for d in op.window.dimensions)
-
-
-def is_free(instruction: Instruction) -> bool:
-    """Whether computing it again costs less than reading it: an iota, or a broadcast scalar."""
-    if isinstance(instruction.op, Iota):
-        return True
-    return isinstance(instruction.op, Broadcast) and instruction.operands[0].shape.num_elements == 1
-
-
-def is_simple(instruction: Instruction) -> bool:
-    """Whether it computes each element from those at its own index, in a few machine instructions."""
-    return isinstance(instruction.op, ELEMENTWISE) and not isinstance(instruction.op, Expensive)
-
-
-def is_cheap(instruction: Instruction) -> bool:
-    """Whether it may be computed in several loops, because it reads no more elements than it gives."""
-    if isinstance(instruction.op, MOVEMENT):
-        return True
-    if not is_simple(instruction):
-        return False
-    size = instruction.shape.num_elements
-    large = {o for o in instruction.operands if o.shape.num_elements * 4 > size and not is_free(o)}
-    return len(large) <= 1
-
-
-class Seen(NamedTuple):
-    """The views through which the loops of a cluster read an instruction.
-
-    written: how often it is written for each view, by the loops of reductions inside of reductions, which are unrolled.
-    computed: how many of its elements are computed, the same ones again and again, through each view.
+    views: through which they read it; it is emitted for each, and readers with the same view share its value.
+    copies: how often it is emitted for each view, inside of small reductions, whose loops are unrolled.
+    computed: how many elements are computed for each view, the same ones again and again inside of reductions.
     """
 
-    views: Views
-    written: int
+    views: tuple[View, ...]
+    copies: int
     computed: int
 
     @property
-    def code(self) -> int:
+    def emissions(self) -> int:
         """How often the instruction is emitted."""
-        return len(self.views) * self.written
+        return len(self.views) * self.copies
+
+
+class Member(NamedTuple):
+    """An instruction of a cluster.
+
+    repeated: the number of operations that are recomputed, in a chain from this one to the user that reads its elements
+        repeatedly, such as a broadcast; 0 if nothing is.
+    """
+
+    demand: Demand
+    domain: Domain | None
+    repeated: int = 0
 
 
 class Cluster:
     """Instructions that become one fusion.
 
-    seen: the views of each member. loops: shared by the clusters of a computation. sizes: the domain's dimensions, and
-    over: which of them reductions go over.
+    sizes: the dimensions of the domain. reduced: those that the large reductions reduce, all of them the same.
     """
 
-    def __init__(self, root: Instruction, loops: Loops, pieces: Mapping[int, int] | None = None) -> None:
-        self.members: dict[Instruction, Relation] = {}
+    def __init__(self, root: Instruction, loops: Loops, pieces: Mapping[int, int]) -> None:
+        self.members: dict[Instruction, Member] = {}
         self.roots: list[Instruction] = [root]
         self.operands: set[Instruction] = set()
-        self.sizes: tuple[int, ...] = ()
-        self.over: frozenset[int] = frozenset()
-        self._repeated: dict[Instruction, int] = {}
-        self._computed = 0
-        self.seen: dict[Instruction, Seen] = {}
+        self.sizes = _dimensions(root)
+        self.reduced: frozenset[int] = frozenset()
         self._loops = loops
-        # The iterations at which each loop is cut.
-        self._borders: dict[Hashable, frozenset[int]] = {}
-        views = _views_of_root(root, pieces or {})
-        self._see(root, Seen(views, 1, elements(views[0])))
+        self._emissions = 0
+        self._cuts: Cuts = {}
+        views = _views_of_root(root, loops, pieces)
         if is_large_reduction(root):
-            self._set_domain(root)
-            self._add(root, Relation.ROW)
-        else:
-            self.sizes = _dimensions(root)
-            self._add(root, Relation.FULL)
+            self._reduce(root)
+        domain = Domain.ROW if self.reduced else Domain.ELEMENT
+        self._add(root, Member(Demand(views, 1, elements(views[0])), domain))
 
-    def _set_domain(self, reduce: Instruction) -> None:
-        self.sizes = reduce.operands[0].shape.dimensions
-        self.over = frozenset(reduce.op_as(Reduce).dimensions)
-
-    def _add(self, instruction: Instruction, relation: Relation) -> None:
-        self.members[instruction] = relation
+    def _add(self, instruction: Instruction, member: Member) -> None:
+        self.members[instruction] = member
+        self._emissions += member.demand.emissions * _operations(instruction)
         self.operands.discard(instruction)
         self.operands.update(o for o in instruction.operands if not is_scalar_constant(o))
 
-    def _see(self, instruction: Instruction, seen: Seen) -> None:
-        self.seen[instruction] = seen
-        self._computed += seen.code * _length(instruction)
+    def _reduce(self, reduce: Instruction) -> None:
+        """Let the domain be what a large reduction reads."""
+        self.sizes = reduce.operands[0].shape.dimensions
+        self.reduced = frozenset(reduce.op_as(Reduce).dimensions)
 
     @property
-    def updates(self) -> bool:
+    def updates_in_place(self) -> bool:
         """Whether it changes one of its operands in place."""
         return isinstance(self.roots[0].op, DynamicUpdateSlice)
 
-    # -- joining ---------------------------------------------------------------------------------
+    # -- what members read -----------------------------------------------------------------------
 
-    def seen_by(self, instruction: Instruction, users: list[Instruction]) -> Seen | None:
-        """The views of an instruction by its users in the cluster; None if there are too many."""
-        if len(users) == 1 and isinstance(users[0].op, ELEMENTWISE) and instruction.shape.rank == users[0].shape.rank:
-            return self.seen[users[0]]
-        found: dict[View, None] = {}
-        written, computed = 1, 0
+    def demand_of(self, users: list[Instruction], instruction: Instruction) -> Demand | None:
+        """What these members read of an instruction; None if the code would be too large."""
+        first = users[0]
+        if len(users) == 1 and isinstance(first.op, ELEMENTWISE) and instruction.shape.rank == first.shape.rank:
+            return self.members[first].demand
+        views: dict[View, None] = {}
+        copies, computed = 1, 0
         for user in users:
-            own = self.seen[user]
+            demand = self.members[user].demand
             for number, operand in enumerate(user.operands):
                 if operand is not instruction:
                     continue
                 # A large reduction has loops of its own over its arrays, but not over the initial values behind them.
                 if is_large_reduction(user) and number < len(user.operands) // 2:
-                    found[self._domain()] = None
+                    views[self._view_of_domain()] = None
                     continue
                 times = reduced_size(user, number)
-                written, computed = max(written, own.written * times), max(computed, own.computed * times)
-                for view in own.views:
-                    found.update(dict.fromkeys(views_of_operand(user, number, view, self._loops)))
-            if len(found) > _MOST_VIEWS.value:
+                copies, computed = max(copies, demand.copies * times), max(computed, demand.computed * times)
+                found = [view_of_operand(user, number, view, self._loops) for view in demand.views]
+                views.update(dict.fromkeys(view for view in found if view is not None))
+            if len(views) > _MOST_VIEWS.value:
                 return None
-        if any(is_in_reduction(view) for view in found):
-            return Seen(tuple(found), written, computed)
+        if any(map(is_in_reduction, views)):
+            return Demand(tuple(views), copies, computed)
         # Outside of reductions an instruction is computed once for each element.
-        return Seen(tuple(found), 1, max([elements(view) for view in found], default=0))
+        return Demand(tuple(views), 1, max(map(elements, views), default=0))
 
-    def _domain(self) -> View:
+    def _view_of_domain(self) -> View:
         """The view of all elements of the domain, which large reductions read.
 
         Where the last root is an array of that domain, it is the view of that root, so that both share loops.
         """
         root = self.roots[-1]
-        (view, *others) = self.seen[root].views
-        return view if not others and _dimensions(root) == self.sizes else whole(self.sizes, "domain")
+        (view, *others) = self.members[root].demand.views
+        return view if not others and _dimensions(root) == self.sizes else self._loops.whole(self.sizes, "domain")
 
-    def joins(self, instruction: Instruction, users: list[Instruction], seen: Seen) -> bool:
-        """Add an instruction, given its users in the cluster; False if it should not join."""
-        if len(self.members) >= _MOST_MEMBERS.value or isinstance(instruction.op, DynamicUpdateSlice):
+    # -- joining ---------------------------------------------------------------------------------
+
+    def join(self, instruction: Instruction, users: list[Instruction], demand: Demand) -> bool:
+        """Add an instruction of which these members demand this; False if it should not be in the cluster."""
+        if not self._has_room(instruction, demand):
             return False
-        if self._computed + seen.code * _length(instruction) > _MOST_COMPUTED.value:
+        if self.updates_in_place and not self._may_feed_update(instruction):
             return False
-        if seen.written > 1 and seen.code > _MOST_WRITTEN.value:
+        cuts = self._cuts_with(instruction, demand)
+        repeated = max(self._repeated(instruction, user) for user in users)
+        if cuts is None or not _may_repeat(instruction, repeated):
             return False
-        is_computed = not isinstance(instruction.op, MOVEMENT)
-        if is_computed and len(seen.views) > _MOST_BRANCHES.value and any(map(is_in_branch, seen.views)):
-            return False
-        if instruction.shape.is_tuple:
-            return False
-        more = len([o for o in instruction.operands if o not in self.operands and not is_scalar_constant(o)])
-        if len(self.operands) + more > _MOST_OPERANDS.value:
-            return False
-        if self.updates and not self._may_feed_update(instruction):
-            return False
-        cut = self._cut_for(instruction, seen.views)
-        if cut is None:
-            return False
-        repeated = max(self._repetition(instruction, user) for user in users)
-        if repeated and not self._may_repeat(instruction, repeated):
-            return False
+        domain = self._domain_of(users)
         if is_large_reduction(instruction):
-            if not self._take_reduction(instruction, users):
+            if not self._take_reduction(instruction, domain):
                 return False
-        else:
-            if self.over and not self._suits_reduction(instruction):
-                return False
-            self._add(instruction, self._relation(instruction, users))
-        self._see(instruction, seen)
-        self._borders = cut
-        self._repeated[instruction] = repeated + (not isinstance(instruction.op, MOVEMENT)) if repeated else 0
+            domain = Domain.ROW
+        elif self.reduced and _moves_rows(instruction):
+            return False
+        counts = repeated > 0 and not isinstance(instruction.op, MOVEMENT)
+        self._add(instruction, Member(demand, domain, repeated + counts))
+        self._cuts = cuts
         return True
 
-    def _cut_for(self, instruction: Instruction, views: Views) -> dict[Hashable, frozenset[int]] | None:
-        """The cuts of loops after an instruction has joined; None if there are too many nests."""
-        if not isinstance(instruction.op, (Concatenate, Pad)):
-            return self._borders
-        found = [
-            border
-            for number in range(len(instruction.operands))
-            for view in views
-            for operand in views_of_operand(instruction, number, view, self._loops)
-            for border in borders(operand)
-        ]
-        return self._cut_at(found)
-
-    def _cut_at(self, found: Iterable[tuple[Hashable, int]]) -> dict[Hashable, frozenset[int]] | None:
-        cut = dict(self._borders)
-        for loop, iteration in found:
-            # Only loops over the results are cut, and not at their ends.
-            if isinstance(loop, int) and self.sizes[loop] >= _SHORT_LOOP.value and 0 < iteration < self.sizes[loop]:
-                cut[loop] = cut.get(loop, frozenset()) | {iteration}
-        return cut if math.prod([len(iterations) + 1 for iterations in cut.values()]) <= _MOST_NESTS.value else None
-
-    def may_absorb(self, other: Cluster) -> bool:
-        """Whether one nest can compute both clusters, and each reads values of the other as they are computed."""
-        for reader, source in ((self, other), (other, self)):
-            for root in source.roots:
-                if root in reader.operands:
-                    users = [m for m in reader.members if root in m.operands]
-                    seen = reader.seen_by(root, users)
-                    if seen is None or seen.views != source.seen[root].views:
-                        return False
-        return (
-            self._cut_at((loop, iteration) for loop, iterations in other._borders.items() for iteration in iterations)
-            is not None
-        )
+    def _has_room(self, instruction: Instruction, demand: Demand) -> bool:
+        """Whether the fusion with one more instruction stays within the limits of its code."""
+        if instruction.shape.is_tuple or isinstance(instruction.op, DynamicUpdateSlice):
+            return False
+        emissions = demand.emissions
+        if len(self.members) >= _MOST_MEMBERS.value:
+            return False
+        if self._emissions + emissions * _operations(instruction) > _MOST_COMPUTED.value:
+            return False
+        if demand.copies > 1 and emissions > _MOST_WRITTEN.value:
+            return False
+        is_computed = not isinstance(instruction.op, MOVEMENT)
+        if is_computed and len(demand.views) > _MOST_BRANCHES.value and any(map(is_in_branch, demand.views)):
+            return False
+        more = [o for o in instruction.operands if o not in self.operands and not is_scalar_constant(o)]
+        return len(self.operands) + len(more) <= _MOST_OPERANDS.value
 
     def _may_feed_update(self, instruction: Instruction) -> bool:
         """Whether it does not read the array that is updated, which may have changed by then."""
         target = self.roots[0].operands[0]
         return not is_large_reduction(instruction) and not _needs(instruction, target)
 
-    def _repetition(self, instruction: Instruction, user: Instruction) -> int:
-        """The number of operations that are recomputed along a chain from this user on; 0 if there is none."""
-        inherited = self._repeated.get(user, 0)
-        if inherited:
-            return inherited
-        if isinstance(user.op, Broadcast) and user.shape.num_elements > instruction.shape.num_elements:
-            leading = user.op.dimensions == tuple(range(len(user.op.dimensions)))
-            # Along a leading dimension the value is computed once, outside of the inner loops.
-            return 0 if leading or instruction.shape.num_elements == 1 else 1
+    def _repeated(self, instruction: Instruction, user: Instruction) -> int:
+        """How many operations are recomputed from this user on, if the instruction is; 0 if it is not."""
+        if self.members[user].repeated:
+            return self.members[user].repeated
         if isinstance(user.op, ReduceWindow):
             return 1
-        if isinstance(user.op, Gather) and user.operands[0] is instruction:
-            return int(user.shape.num_elements > instruction.shape.num_elements)
-        return 0
+        is_table = isinstance(user.op, Gather) and user.operands[0] is instruction
+        is_spread = isinstance(user.op, Broadcast) and instruction.shape.num_elements > 1
+        if not (is_table or is_spread) or user.shape.num_elements <= instruction.shape.num_elements:
+            return 0
+        # Along a leading dimension a value is computed once, outside of the inner loops.
+        return 0 if is_spread and user.op_as(Broadcast).dimensions == tuple(range(instruction.shape.rank)) else 1
 
-    def _may_repeat(self, instruction: Instruction, repeated: int) -> bool:
-        if isinstance(instruction.op, MOVEMENT):
-            return True
-        return is_simple(instruction) and repeated <= _MOST_REPEATED
+    # -- domains and reductions ------------------------------------------------------------------
 
-    def _suits_reduction(self, instruction: Instruction) -> bool:
-        """Whether a reduction reads memory in order: no transpose moves the minor dimension."""
-        if isinstance(instruction.op, Transpose):
-            dimensions = instruction.op.dimensions
-            return not dimensions or dimensions[-1] == len(dimensions) - 1
-        return True
+    def _domain_of(self, users: list[Instruction]) -> Domain | None:
+        """The domain of an instruction with these users."""
+        (domain, *others) = {self._domain_of_operand(user) for user in users}
+        return None if others else domain
 
-    def _relation(self, instruction: Instruction, users: list[Instruction]) -> Relation:
-        found = {self._seen_by(user) for user in users}
-        return found.pop() if len(found) == 1 else Relation.OTHER
-
-    def _seen_by(self, user: Instruction) -> Relation:
-        """The relation of an operand of ``user``."""
-        relation = self.members[user]
+    def _domain_of_operand(self, user: Instruction) -> Domain | None:
+        domain = self.members[user].domain
         if is_large_reduction(user):
-            return Relation.FULL
+            return Domain.ELEMENT
         if isinstance(user.op, (*ELEMENTWISE, Reshape)):
-            return relation
-        if isinstance(user.op, Broadcast) and relation is Relation.FULL:
+            return domain
+        if isinstance(user.op, Broadcast) and domain is Domain.ELEMENT:
+            # A value for each row.
             dimensions = user.op.dimensions
-            if self.over and dimensions == tuple(d for d in range(len(self.sizes)) if d not in self.over):
-                return Relation.ROW
-            rank = len(dimensions)
-            if not self.over and dimensions == tuple(range(rank)) and user.shape.dimensions == self.sizes:
-                return Relation.ROW
-        return Relation.OTHER
+            if self.reduced:
+                return Domain.ROW if dimensions == self._kept() else None
+            leading = dimensions == tuple(range(len(dimensions)))
+            return Domain.ROW if leading and user.shape.dimensions == self.sizes else None
+        return None
 
-    def _take_reduction(self, reduce: Instruction, users: list[Instruction]) -> bool:
-        sizes = reduce.operands[0].shape.dimensions
-        over = frozenset(reduce.op_as(Reduce).dimensions)
-        if len(self.seen[self.roots[-1]].views) > 1:
+    def _kept(self) -> tuple[int, ...]:
+        """The dimensions of the domain that reductions keep."""
+        return tuple(d for d in range(len(self.sizes)) if d not in self.reduced)
+
+    def _take_reduction(self, reduce: Instruction, domain: Domain | None) -> bool:
+        """Give the cluster the domain of a large reduction; False if it has another one, or needs the loops it has."""
+        sizes, over = reduce.operands[0].shape.dimensions, frozenset(reduce.op_as(Reduce).dimensions)
+        if len(self.members[self.roots[-1]].demand.views) > 1:
             # Reductions have loops of their own, without pieces.
             return False
-        if self.over and (sizes != self.sizes or over != self.over):
+        if self.reduced and (sizes != self.sizes or over != self.reduced):
             return False
-        relation = self._relation(reduce, users)
-        results = math.prod(size for d, size in enumerate(sizes) if d not in over)
-        if not self.over and relation is Relation.FULL and math.prod(self.sizes) == results:
-            # Users of a reduction's results: their elements are the rows of the domain.
-            if any(r is Relation.ROW for r in self.members.values()):
+        kept = tuple(size for d, size in enumerate(sizes) if d not in over)
+        if not self.reduced and domain is Domain.ELEMENT and math.prod(self.sizes) == math.prod(kept):
+            # Users of the reduction's results: their elements are the rows of the new domain.
+            if any(member.domain is Domain.ROW for member in self.members.values()):
                 return False
-            for member, old in self.members.items():
-                self.members[member] = Relation.ROW if old is Relation.FULL else Relation.OTHER
-            self._set_domain(reduce)
-            self._add(reduce, Relation.ROW)
-            return True
-        if relation is not Relation.ROW or sizes != self.sizes or reduce.shape.dimensions != self._rows(over):
-            return False
-        if not _is_trailing(over, len(sizes)) or (results < _FEW_ROWS.value and math.prod(sizes) > _SHORT_ROW.value):
-            return False
-        self._set_domain(reduce)
-        self._add(reduce, Relation.ROW)
+            for instruction, member in self.members.items():
+                self.members[instruction] = member._replace(domain=Domain.ROW if member.domain else None)
+        else:
+            if domain is not Domain.ROW or sizes != self.sizes or reduce.shape.dimensions != kept:
+                return False
+            is_trailing = over == frozenset(range(len(kept), len(sizes)))
+            if not is_trailing or (math.prod(kept) < _FEW_ROWS.value and math.prod(sizes) > _SHORT_ROW.value):
+                return False
+        self._reduce(reduce)
         return True
 
-    def _rows(self, over: frozenset[int]) -> tuple[int, ...]:
-        return tuple(size for d, size in enumerate(self.sizes) if d not in over)
+    # -- cutting loops ---------------------------------------------------------------------------
+
+    def _cuts_with(self, instruction: Instruction, demand: Demand) -> Cuts | None:
+        """The cuts of loops after an instruction has joined; None if there are too many nests.
+
+        The operands of a concatenation or a padding are read in a part of the loop each.
+        """
+        if not isinstance(instruction.op, (Concatenate, Pad)):
+            return self._cuts
+        found = [
+            view_of_operand(instruction, number, view, self._loops)
+            for number in range(len(instruction.operands))
+            for view in demand.views
+        ]
+        return self._cuts_at(border for view in found if view is not None for border in borders(view))
+
+    def _cuts_at(self, found: Iterable[tuple[Loop, int]]) -> Cuts | None:
+        cuts = dict(self._cuts)
+        for loop, iteration in found:
+            # Only loops over the results are cut, and not at their ends.
+            length = 0 if loop.dimension is None else self.sizes[loop.dimension]
+            if length >= _SHORT_LOOP.value and 0 < iteration < length:
+                cuts[loop] = cuts.get(loop, frozenset()) | {iteration}
+        return cuts if math.prod([len(iterations) + 1 for iterations in cuts.values()]) <= _MOST_NESTS.value else None
+
+    # -- merging ---------------------------------------------------------------------------------
+
+    def may_absorb(self, other: Cluster) -> bool:
+        """Whether one nest can compute both clusters, and each reads values of the other as they are computed."""
+        for reader, source in ((self, other), (other, self)):
+            for root in source.roots:
+                if root in reader.operands:
+                    demand = reader.demand_of([m for m in reader.members if root in m.operands], root)
+                    if demand is None or demand.views != source.members[root].demand.views:
+                        return False
+        return self._cuts_of_both(other) is not None
 
     def absorb(self, other: Cluster) -> None:
         """Merge with another cluster of the same domain."""
+        self._cuts = self._cuts_of_both(other) or {}
         self.members.update(other.members)
         self.roots = [*other.roots, *self.roots]
-        self.seen.update(other.seen)
-        self._computed += other._computed
-        self._borders = (
-            self._cut_at((loop, iteration) for loop, iterations in other._borders.items() for iteration in iterations)
-            or {}
-        )
-        self._repeated.update(other._repeated)
+        self._emissions += other._emissions
         self.operands = (self.operands | other.operands) - set(self.members)
+
+    def _cuts_of_both(self, other: Cluster) -> Cuts | None:
+        return self._cuts_at((loop, iteration) for loop, found in other._cuts.items() for iteration in found)
 
 
 def _dimensions(root: Instruction) -> tuple[int, ...]:
-    shape = root.shape
-    return shape.tuple_shapes[0].dimensions if shape.is_tuple else shape.dimensions
+    return root.shape.tuple_shapes_or_self[0].dimensions
 
 
-def _length(instruction: Instruction) -> int:
-    """The number of operations for one element; a small product is unrolled, a choice reads one element of each
-    operand.
-    """
+def _operations(instruction: Instruction) -> int:
+    """The number of operations for one element: those of an unrolled product, the operands that are chosen from."""
     if isinstance(instruction.op, Concatenate):
         return len(instruction.operands)
     return reduced_size(instruction, 0) if isinstance(instruction.op, Dot) else 1
 
 
-def _views_of_root(root: Instruction, pieces: Mapping[int, int]) -> Views:
+def _views_of_root(root: Instruction, loops: Loops, pieces: Mapping[int, int]) -> tuple[View, ...]:
     """The view of the whole root, or one view for each piece, all with the same loops."""
-    spans: list[list[Span]] = []
-    for d, size in enumerate(_dimensions(root)):
-        count = pieces.get(d, 1)
-        spans.append([span(k * (size // count), 1, size // count, d) for k in range(count)])
+    parts = [(d, size // pieces.get(d, 1), pieces.get(d, 1)) for d, size in enumerate(_dimensions(root))]
+    spans = [[span(k * size, 1, size, loops.over_results(d)) for k in range(count)] for d, size, count in parts]
     return tuple(itertools.product(*spans))
+
+
+def _may_repeat(instruction: Instruction, repeated: int) -> bool:
+    """Whether an instruction may be the last of so many operations that are recomputed."""
+    if not repeated or isinstance(instruction.op, MOVEMENT):
+        return True
+    return is_simple(instruction) and repeated <= _MOST_REPEATED
+
+
+def _moves_rows(instruction: Instruction) -> bool:
+    """Whether it is a transpose of the minor dimension: a reduction behind it would not read memory in order."""
+    if not isinstance(instruction.op, Transpose):
+        return False
+    dimensions = instruction.op.dimensions
+    return bool(dimensions) and dimensions[-1] != len(dimensions) - 1
 
 
 def _needs(instruction: Instruction, source: Instruction) -> bool:
@@ -458,7 +384,3 @@ def _needs(instruction: Instruction, source: Instruction) -> bool:
             seen.update(fresh)
             stack.extend(fresh)
     return False
-
-
-def _is_trailing(over: frozenset[int], rank: int) -> bool:
-    return over == frozenset(range(rank - len(over), rank))

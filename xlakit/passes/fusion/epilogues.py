@@ -28,7 +28,7 @@ from xlakit.passes.core.framework import (
     with_changed,
     with_operands,
 )
-from xlakit.passes.fusion.cluster import ELEMENTWISE, is_scalar_constant
+from xlakit.passes.fusion.fusible import ELEMENTWISE, is_scalar_constant
 from xlakit.passes.fusion.product_chain import chain_of, is_product
 
 # Operations that an epilogue may contain, beside fusions and a second product.

@@ -23,8 +23,8 @@ from xlakit.passes.core.framework import (
     live_instructions,
     with_operands,
 )
-from xlakit.passes.fusion.cluster import Cluster, is_cheap, is_free, is_fusible
-from xlakit.passes.fusion.cost import work_of
+from xlakit.passes.fusion.cluster import Cluster
+from xlakit.passes.fusion.fusible import is_cheap, is_free, is_fusible, work_of
 from xlakit.passes.fusion.multi_output import Merging
 from xlakit.passes.fusion.stacking import pieces_of
 from xlakit.passes.fusion.views import Loops
@@ -97,11 +97,11 @@ class _Fusing:
     def _join(self, instruction: Instruction, consumers: list[Cluster], users: list[Instruction]) -> list[Cluster]:
         """The clusters of ``consumers`` that take the instruction in; none if too much would be recomputed."""
         inside = [[u for u in users if u in c.members] for c in consumers]
-        seen = [c.seen_by(instruction, own) for c, own in zip(consumers, inside, strict=True)]
+        demands = [c.demand_of(own, instruction) for c, own in zip(consumers, inside, strict=True)]
         work, count = work_of(instruction), instruction.shape.num_elements
         # The cost of recomputation adds up along a path to the results, until a value is stored.
         again = max([self._again.get(u, 0.0) for u in users])
-        more = sum(len(found.views) * found.computed for found in seen if found is not None) - count
+        more = sum(len(demand.views) * demand.computed for demand in demands if demand is not None) - count
         if work and more > 0 and not is_free(instruction):
             again += work * more
             if again > cost_model().materialization(instruction.shape):
@@ -110,8 +110,8 @@ class _Fusing:
             self._again[instruction] = again
         return [
             c
-            for c, own, found in zip(consumers, inside, seen, strict=True)
-            if found is not None and c.joins(instruction, own, found)
+            for c, own, demand in zip(consumers, inside, demands, strict=True)
+            if demand is not None and c.join(instruction, own, demand)
         ]
 
     # -- building --------------------------------------------------------------------------------
@@ -188,10 +188,7 @@ class _Fusing:
             body.append(root)
         name = self._names.new("fusion" if len(cluster.members) > 1 else "alone")
         computation = Computation(f"fused_{name}", tuple(body), root, self._computation.execution_thread)
-        fusion, parts = fusion_of(name, _kind(cluster), computation, [made[o] for o in operands], roots)
+        kind = FusionKind.INPUT if cluster.reduced else FusionKind.LOOP
+        fusion, parts = fusion_of(name, kind, computation, [made[o] for o in operands], roots)
         made.update(zip(roots, parts, strict=True))
         return list(dict.fromkeys([fusion, *parts]))
-
-
-def _kind(cluster: Cluster) -> FusionKind:
-    return FusionKind.INPUT if cluster.over else FusionKind.LOOP

@@ -13,7 +13,7 @@ _MOST_ROOTS = knob("multi_output.most_roots", 8, 2)
 # An array with more readers than this is no reason to merge them.
 _MOST_READERS = knob("multi_output.most_readers", 12, 1)
 # A reader of an array is compared with so many of the next readers.
-_NEIGHBOURS = knob("multi_output.neighbors", 4, 50)
+_NEIGHBORS = knob("multi_output.neighbors", 4, 50)
 # How many instructions the search for a path between two clusters may visit.
 _MOST_VISITED = 64
 
@@ -64,11 +64,11 @@ class Merging:
 
     def _merge_all(self, members: Sequence[Cluster]) -> None:
         for position, first in enumerate(members):
-            for second in members[position + 1 : position + 1 + _NEIGHBOURS.value]:
+            for second in members[position + 1 : position + 1 + _NEIGHBORS.value]:
                 a, b = self._now(first), self._now(second)
                 if a is b or not isinstance(a, Cluster) or not isinstance(b, Cluster):
                     continue
-                if _alike(a, b) and not self._reaches(a, b) and not self._reaches(b, a):
+                if _are_mergeable(a, b) and not self._reaches(a, b) and not self._reaches(b, a):
                     b.absorb(a)
                     self._became[a] = b
                     for root in a.roots:
@@ -103,19 +103,18 @@ class Merging:
         return [self._now(reader) for root in roots for reader in self._readers.get(root, ())]
 
 
-def _alike(a: Cluster, b: Cluster) -> bool:
-    if a.updates or b.updates or a.sizes != b.sizes or a.over != b.over:
+def _are_mergeable(a: Cluster, b: Cluster) -> bool:
+    """Whether one nest of loops can compute both clusters, with results of one size."""
+    if a.updates_in_place or b.updates_in_place or a.sizes != b.sizes or a.reduced != b.reduced:
         return False
     if any(r.shape.is_tuple for r in (*a.roots, *b.roots)):
         return False
     if len(a.members) + len(b.members) > _MOST_MEMBERS or len(a.roots) + len(b.roots) > _MOST_ROOTS.value:
         return False
-    if set(a.members) & set(b.members) & {*a.roots, *b.roots}:
+    if any(root in a.members and root in b.members for root in (*a.roots, *b.roots)):
         return False
     sizes = {r.shape.num_elements for r in (*a.roots, *b.roots)}
     if len(sizes) > 1 or not a.may_absorb(b):
         return False
-    if not a.over:
-        return a.sizes == b.sizes
     # A reduction that needs the other's result would be a stage of its own.
-    return not (set(a.roots) & b.operands or set(b.roots) & a.operands)
+    return not a.reduced or not (set(a.roots) & b.operands or set(b.roots) & a.operands)

@@ -7,7 +7,6 @@ fusions and the code generator both use this module to recognize them.
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Iterable, Mapping
 
@@ -25,20 +24,13 @@ from xlakit.ops.reduction import Reduce
 from xlakit.ops.shared.contraction import free_dimensions
 from xlakit.ops.shared.nibbles import is_packed
 from xlakit.options import knob
-from xlakit.passes.fusion.cluster import ELEMENTWISE, MOVEMENT, is_fusible, is_large_reduction
+from xlakit.passes.fusion.fusible import ELEMENTWISE, MOVEMENT, Domain, is_fusible, is_large_reduction
 
 # Products of fewer rows or columns are limited by reading their operands, and have few results.
 _FEWEST = knob("product_chain.fewest", 8, 1)
 # So many bytes of a row, times as many rows as a product should have, stay in the cache.
 _LONGEST_ROW = knob("product_chain.longest_row", 1 << 14, 64)
 _ALLOWED = (*ELEMENTWISE, *MOVEMENT, Constant, DynamicSlice)
-
-
-class Domain(enum.Enum):
-    """The index space of an instruction in an epilogue: the elements of the product, or its rows."""
-
-    ELEMENT = enum.auto()
-    ROW = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,18 @@
-"""Views: the elements of an instruction that a loop nest reads, by which fusion estimates recomputation.
+"""Views: which elements of an instruction the loops of a fusion read, by which recomputation is counted.
 
-A nest iterates over the elements of its result and reads operands through slices, concatenations and so on: a view
-gives the range of elements in each dimension. Uses of an instruction through one view share the computed value; it is
-computed once for each different view.
+The loops of a fusion run over the elements of its result. They read each instruction inside at indices that follow from
+their variables; a view says which, a span for each dimension.
+
+    a = f32[8] exponential(x)
+    low = f32[4] slice(a), slice={[0:4]}
+    high = f32[4] slice(a), slice={[4:8]}
+    ROOT sum = f32[4] add(low, high)
+
+Here is one loop, ``i < 4``. It reads ``sum``, ``low`` and ``high`` at ``i``, but ``a`` through two views, at ``i`` and
+at ``4 + i``: the code of the exponential is emitted twice. Readers with the same view share one computed value.
+
+Where indices do not follow linearly from a loop's variable (gathers, joined dimensions), and where an operation loops
+over its operand (reductions), the span has a loop of its own. Views are equal if their spans count the same loops.
 """
 
 from __future__ import annotations
@@ -19,88 +29,86 @@ from xlakit.ops.reduction import Reduce
 from xlakit.ops.windows import ReduceWindow
 
 
+class Loop:
+    """What counts the iterations of a span; each loop is one object.
+
+    dimension: the dimension of the results that it goes over, if it does.
+    reduces: whether it is inside of a reduction: what is computed there is computed for each iteration.
+    branches: whether its code is in a branch: that of an interior padding, between whose elements there are others.
+    """
+
+    __slots__ = ("branches", "dimension", "reduces")
+
+    def __init__(self, dimension: int | None, *, reduces: bool, branches: bool) -> None:
+        self.dimension = dimension
+        self.reduces = reduces
+        self.branches = branches
+
+
 class Span(NamedTuple):
     """The elements ``start + stride * i`` of a dimension, where ``i`` is below ``length`` and counted by ``loop``.
 
     start: None if it is known only at run time, or is not one number.
+    first: where only a part of the loop reads, as of an operand of a concatenation, the iteration at which that begins.
     """
 
     start: int | None
     stride: int
     length: int
-    loop: Hashable
+    loop: Loop | None
+    first: int | None = None
 
 
 View = tuple[Span, ...]
-Views = tuple[View, ...]
-
-
-class Part(NamedTuple):
-    """A part of a loop from iteration ``first`` on: a nest of its own, with a fixed set of views."""
-
-    loop: Hashable
-    first: int
-
-
-class Loop:
-    """A loop that is not over the results: of a reduction, or of indices that no other loop counts.
-
-    reduces: whether it is a reduction's, or is inside of one: what is computed there is computed for each iteration.
-    branches: whether it is over what an interior padding lies between, or is inside of one: the code is in a branch.
-    """
-
-    __slots__ = ("branches", "reduces")
-
-    def __init__(self, *, reduces: bool, branches: bool) -> None:
-        self.reduces = reduces
-        self.branches = branches
-
-
-class Loops:
-    """The loops of a computation, with one object for each.
-
-    What loops count stands in views, and which loop it is hangs on a view: written out, the name of a loop in a chain
-    of reductions would be twice as long for each of them.
-    """
-
-    def __init__(self) -> None:
-        self._made: dict[tuple[Hashable, ...], Loop] = {}
-
-    def of(self, *key: Hashable, within: View = (), reduces: bool = False, branches: bool = False) -> Loop:
-        """The loop with the key ``key`` below the view ``within``."""
-        found = self._made.get((key, within))
-        if found is None:
-            found = Loop(reduces=reduces or is_in_reduction(within), branches=branches or is_in_branch(within))
-            self._made[key, within] = found
-        return found
-
-
-def is_in_reduction(view: View) -> bool:
-    """Whether what is seen is computed inside of the loops of a reduction, a window or a product."""
-    return any(isinstance(loop, Loop) and loop.reduces for loop in map(_loop_of, view))
-
-
-def is_in_branch(view: View) -> bool:
-    """Whether what is seen is computed in the branch of an interior padding, of which nothing outside is the same."""
-    return any(isinstance(loop, Loop) and loop.branches for loop in map(_loop_of, view))
-
-
-def _loop_of(span: Span) -> Hashable:
-    return span.loop.loop if isinstance(span.loop, Part) else span.loop
-
 
 _ONE = Span(0, 0, 1, None)
 _SINGLE = WindowDimension(size=1)
 
 
-def whole(sizes: Sequence[int], loop: Hashable) -> View:
-    """All elements of an array, by loops of their own."""
-    return tuple(span(0, 1, size, (loop, d)) for d, size in enumerate(sizes))
+class Loops:
+    """The loops of a computation, by what they go over: an instruction with a number, say, below a view.
+
+    A loop inside of other loops hangs on the view that counts these: written out, the name of a loop in a chain of
+    reductions would be twice as long for each of them.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[tuple[Hashable, ...], View], Loop] = {}
+
+    def over_results(self, dimension: int) -> Loop:
+        """The loop over a dimension of the results; all fusions have the same, so that their views can be compared."""
+        return self._made.setdefault((("results", dimension), ()), Loop(dimension, reduces=False, branches=False))
+
+    def of(self, *key: Hashable, within: View = (), reduces: bool = False, branches: bool = False) -> Loop:
+        """The loop with the key ``key`` below the view ``within``."""
+        found = self._made.get((key, within))
+        if found is None:
+            found = Loop(None, reduces=reduces or is_in_reduction(within), branches=branches or is_in_branch(within))
+            self._made[key, within] = found
+        return found
+
+    def whole(self, sizes: Sequence[int], *key: Hashable, within: View = ()) -> View:
+        """All elements of an array, by loops of their own; such an array counts as computed once, wherever that is."""
+        view: list[Span] = []
+        for d, size in enumerate(sizes):
+            loop = self._made.setdefault(((*key, d), within), Loop(None, reduces=False, branches=False))
+            view.append(span(0, 1, size, loop))
+        return tuple(view)
 
 
-def span(start: int | None, stride: int, length: int, loop: Hashable) -> Span:
-    """A span; that of one element at a known index has no loop."""
-    return Span(start, 0, 1, None) if length == 1 and start is not None else Span(start, stride, length, loop)
+def span(start: int, stride: int, length: int, loop: Loop) -> Span:
+    """A span from a known index on; that of one element has no loop."""
+    return Span(start, 0, 1, None) if length == 1 else Span(start, stride, length, loop)
+
+
+def is_in_reduction(view: View) -> bool:
+    """Whether what is seen is computed inside of the loops of a reduction, a window or a product."""
+    return any(s.loop is not None and s.loop.reduces for s in view)
+
+
+def is_in_branch(view: View) -> bool:
+    """Whether what is seen is computed in the branch of an interior padding, of which nothing outside is the same."""
+    return any(s.loop is not None and s.loop.branches for s in view)
 
 
 def elements(view: View) -> int:
@@ -108,105 +116,103 @@ def elements(view: View) -> int:
     return math.prod([s.length for s in view])
 
 
-def borders(view: View) -> list[tuple[Hashable, int]]:
-    """The cuts of loops between which a view is either always read or never: loops with iterations."""
-    found: list[tuple[Hashable, int]] = []
-    for s in view:
-        if isinstance(s.loop, Part):
-            loop, first = s.loop
-            found += [(loop, first), (loop, first + s.length)]
-    return found
+def borders(view: View) -> list[tuple[Loop, int]]:
+    """The iterations of loops between which a view is either always read or never."""
+    parts = [(s.loop, s.first, s.length) for s in view]
+    return [
+        (loop, iteration)
+        for loop, first, length in parts
+        if loop is not None and first is not None
+        for iteration in (first, first + length)
+    ]
 
 
-def views_of_operand(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
-    """Through which views an operand is seen by a reader that sees ``user`` through ``view``; more than one, or none,
-    where the elements come from several operands.
-    """
+class _Read(NamedTuple):
+    """The read of operand ``number`` by an instruction that is itself read through ``view``."""
+
+    user: Instruction
+    number: int
+    view: View
+    loops: Loops
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The dimensions of the operand."""
+        return self.user.operands[self.number].shape.dimensions
+
+    @property
+    def is_initial(self) -> bool:
+        """Whether the operand is an initial value of a reduction: they stand behind the arrays."""
+        return self.number >= len(self.user.operands) // 2
+
+
+def view_of_operand(user: Instruction, number: int, view: View, loops: Loops) -> View | None:
+    """The view of operand ``number`` where ``user`` is read through ``view``; None where no element is read."""
+    read = _Read(user, number, view, loops)
     rule = _RULES.get(user.opcode)
     if rule is not None:
-        return rule(user, number, view, loops)
-    sizes = user.operands[number].shape.dimensions
+        return rule(read)
+    sizes = read.sizes
     if sizes == user.shape.dimensions and len(view) == len(sizes):
-        return (view,)
-    return (whole(sizes, loops.of(user, number, within=view)),)
+        return view
+    return loops.whole(sizes, user, number, within=view)
 
 
-def reduced_size(user: Instruction, number: int) -> int:
-    """The number of elements of an operand that are combined to one of ``user``; 1 where one is read."""
-    sizes = user.operands[number].shape.dimensions
-    if isinstance(user.op, Dot):
-        return math.prod(sizes[d] for d in (user.op.lhs_contracting_dims, user.op.rhs_contracting_dims)[number])
-    if number >= len(user.operands) // 2:
-        return 1
-    if isinstance(user.op, Reduce):
-        return math.prod(sizes[d] for d in user.op.dimensions)
-    return math.prod(d.size for d in user.op.window.dimensions) if isinstance(user.op, ReduceWindow) else 1
-
-
-def _slice(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
-    ranges = user.op_as(Slice).slice
-    return (
-        tuple(
-            Span(r.start + s.start * r.stride, s.stride * r.stride, s.length, s.loop)
-            if s.start is not None
-            else Span(None, s.stride * r.stride, s.length, loops.of(r.start, r.stride, within=(s,)))
-            for s, r in zip(view, ranges, strict=True)
-        ),
+def _slice(read: _Read) -> View:
+    return tuple(
+        s._replace(start=r.start + s.start * r.stride, stride=s.stride * r.stride)
+        if s.start is not None
+        else Span(None, s.stride * r.stride, s.length, read.loops.of(r.start, r.stride, within=(s,)))
+        for s, r in zip(read.view, read.user.op_as(Slice).slice, strict=True)
     )
 
 
-def _reverse(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
-    turned = user.op_as(Reverse).dimensions
-    sizes = user.shape.dimensions
-    return (
-        tuple(
-            s
-            if d not in turned
-            else Span(sizes[d] - 1 - s.start, -s.stride, s.length, s.loop)
-            if s.start is not None
-            else Span(None, -s.stride, s.length, loops.of("reversed", within=(s,)))
-            for d, s in enumerate(view)
-        ),
-    )
+def _reverse(read: _Read) -> View:
+    found = list(read.view)
+    for d in read.user.op_as(Reverse).dimensions:
+        s = found[d]
+        if s.start is not None:
+            found[d] = s._replace(start=read.sizes[d] - 1 - s.start, stride=-s.stride)
+        else:
+            found[d] = Span(None, -s.stride, s.length, read.loops.of("reversed", within=(s,)))
+    return tuple(found)
 
 
-def _transpose(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
-    found = dict(zip(user.op_as(Transpose).dimensions, view, strict=True))
-    return (tuple(found[d] for d in range(len(view))),)
+def _transpose(read: _Read) -> View:
+    found = dict(zip(read.user.op_as(Transpose).dimensions, read.view, strict=True))
+    return tuple(found[d] for d in range(len(read.view)))
 
 
-def _broadcast(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
-    sizes = user.operands[0].shape.dimensions
-    dimensions = user.op_as(Broadcast).dimensions
-    return (tuple(view[d] if size != 1 else _ONE for d, size in zip(dimensions, sizes, strict=True)),)
+def _broadcast(read: _Read) -> View:
+    dimensions = read.user.op_as(Broadcast).dimensions
+    return tuple(read.view[d] if size != 1 else _ONE for d, size in zip(dimensions, read.sizes, strict=True))
 
 
-def _reshape(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
-    sizes, others = user.shape.dimensions, user.operands[0].shape.dimensions
+def _reshape(read: _Read) -> View:
+    """Dimensions that stay, from the front and from the back, keep their spans; the others are joined or split."""
+    view, sizes, others = read.view, read.user.shape.dimensions, read.sizes
     own = [d for d, size in enumerate(sizes) if size != 1]
     proper = [d for d, size in enumerate(others) if size != 1]
     found = [_ONE] * len(others)
-    # Dimensions that stay, from the front and from the back.
     while own and proper and sizes[own[0]] == others[proper[0]]:
         found[proper.pop(0)] = view[own.pop(0)]
     while own and proper and sizes[own[-1]] == others[proper[-1]]:
         found[proper.pop()] = view[own.pop()]
-    if own:
-        regrouped = [view[d] for d in own]
-        run = _run([sizes[d] for d in own], regrouped, loops)
-        if len(proper) == 1 and run is not None:
-            found[proper[0]] = run
-        else:
-            for position, d in enumerate(proper):
-                is_all = all(
-                    s.start == 0 and s.stride == 1 and s.length == sizes[o] for s, o in zip(regrouped, own, strict=True)
-                )
-                names = (position,) if is_all else (user, position)
-                found[d] = span(0, 1, others[d], loops.of(*names, within=tuple(regrouped)))
-    return (tuple(found),)
+    if not own:
+        return tuple(found)
+    regrouped = tuple([view[d] for d in own])
+    joined = _joined([sizes[d] for d in own], regrouped, read.loops)
+    if len(proper) == 1 and joined is not None:
+        found[proper[0]] = joined
+        return tuple(found)
+    is_all = all((s.start, s.stride, s.length) == (0, 1, sizes[o]) for s, o in zip(regrouped, own, strict=True))
+    for position, d in enumerate(proper):
+        key = (position,) if is_all else (read.user, position)
+        found[d] = span(0, 1, others[d], read.loops.of(*key, within=regrouped))
+    return tuple(found)
 
 
-def _run(sizes: Sequence[int], spans: Sequence[Span], loops: Loops) -> Span | None:
+def _joined(sizes: Sequence[int], spans: View, loops: Loops) -> Span | None:
     """Where the elements lie in the dimensions joined to one, if that is one after the other."""
     first, *rest = spans
     if first.start is None or first.stride not in (0, 1):
@@ -214,17 +220,16 @@ def _run(sizes: Sequence[int], spans: Sequence[Span], loops: Loops) -> Span | No
     if any(s.start != 0 or s.length != size for s, size in zip(rest, sizes[1:], strict=True)):
         return None
     inner = math.prod(sizes[1:])
-    loop = loops.of("joined", within=tuple(spans))
-    return Span(first.start * inner, 1, first.length * inner, loop)
+    return Span(first.start * inner, 1, first.length * inner, loops.of("joined", within=spans))
 
 
-def _cut(s: Span, begin: int, end: int, loops: Loops) -> Span | None:
+def _part(s: Span, begin: int, end: int, loops: Loops) -> Span | None:
     """The part of a span that lies from ``begin`` to before ``end``, counted from ``begin``; None where none does."""
     if s.start is None:
         return Span(None, s.stride, s.length, loops.of("from", begin, within=(s,)))
     last = s.start + s.stride * (s.length - 1)
     if begin <= min(s.start, last) and max(s.start, last) < end:
-        return Span(s.start - begin, s.stride, s.length, s.loop)
+        return s._replace(start=s.start - begin)
     if max(s.start, last) < begin or min(s.start, last) >= end or not s.stride:
         return None
     low, high = (begin, end - 1) if s.stride > 0 else (end - 1, begin)
@@ -232,103 +237,93 @@ def _cut(s: Span, begin: int, end: int, loops: Loops) -> Span | None:
     final = min(s.length - 1, (high - s.start) // s.stride)
     if first > final:
         return None
-    loop, before = s.loop if isinstance(s.loop, Part) else (s.loop, 0)
     # A part of one iteration stays one: its border is still a border.
-    return Span(s.start + s.stride * first - begin, s.stride, final - first + 1, Part(loop, before + first))
+    return Span(s.start + s.stride * first - begin, s.stride, final - first + 1, s.loop, (s.first or 0) + first)
 
 
-def _concatenate(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
-    dimension = user.op_as(Concatenate).dimension
-    sizes = [o.shape.dimensions[dimension] for o in user.operands]
-    begin = sum(sizes[:number])
-    part = _cut(view[dimension], begin, begin + sizes[number], loops)
-    return () if part is None else ((*view[:dimension], part, *view[dimension + 1 :]),)
+def _concatenate(read: _Read) -> View | None:
+    dimension = read.user.op_as(Concatenate).dimension
+    begin = sum(o.shape.dimensions[dimension] for o in read.user.operands[: read.number])
+    part = _part(read.view[dimension], begin, begin + read.sizes[dimension], read.loops)
+    return None if part is None else (*read.view[:dimension], part, *read.view[dimension + 1 :])
 
 
-def _pad(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
-    operand = user.operands[0].shape
-    if number:
-        return ((),)
+def _pad(read: _Read) -> View | None:
+    if read.number:
+        return ()
     found: list[Span] = []
-    for s, p, size in zip(view, user.op_as(Pad).padding, operand.dimensions, strict=True):
+    for s, p, size in zip(read.view, read.user.op_as(Pad).padding, read.sizes, strict=True):
         if p.interior_padding:
-            part: Span | None = Span(None, 1, min(s.length, size), loops.of(p, within=(s,), branches=True))
+            part = Span(None, 1, min(s.length, size), read.loops.of(p, within=(s,), branches=True))
         else:
-            part = _cut(s, p.edge_padding_low, p.edge_padding_low + size, loops)
+            part = _part(s, p.edge_padding_low, p.edge_padding_low + size, read.loops)
         if part is None:
-            return ()
+            return None
         found.append(part)
-    return (tuple(found),)
+    return tuple(found)
 
 
-def _dynamic_slice(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
-    if number:
-        return (whole(user.operands[number].shape.dimensions, loops.of(user, number)),)
-    bounds, sizes = user.operands[0].shape.dimensions, user.shape.dimensions
-    return (
-        tuple(
-            s if size == bound else Span(None, s.stride, s.length, loops.of(user, within=(s,)))
-            for s, size, bound in zip(view, sizes, bounds, strict=True)
-        ),
+def _dynamic_slice(read: _Read) -> View:
+    user = read.user
+    if read.number:
+        return read.loops.whole(read.sizes, user, read.number)
+    return tuple(
+        s if size == bound else Span(None, s.stride, s.length, read.loops.of(user, within=(s,)))
+        for s, size, bound in zip(read.view, user.shape.dimensions, read.sizes, strict=True)
     )
 
 
-def _update(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
+def _update(read: _Read) -> View:
     """Only the elements that are written are computed."""
-    return (whole(user.operands[number].shape.dimensions, loops.of(user, number)),)
+    return read.loops.whole(read.sizes, read.user, read.number)
 
 
-def _gather(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
-    # As many elements of the operand as of the result, and no more indices than that.
-    sizes, loop = user.operands[number].shape.dimensions, loops.of(user, within=view)
-    if number:
-        return (whole(sizes, loop),)
-    first = Span(None, 1, elements(view), loop)
-    return ((first, *[Span(None, 0, 1, loop)] * (len(sizes) - 1)) if sizes else (),)
+def _gather(read: _Read) -> View:
+    """As many elements of the operand as of the result, and no more indices than that."""
+    if read.number:
+        return read.loops.whole(read.sizes, read.user, within=read.view)
+    loop = read.loops.of(read.user, within=read.view)
+    first = Span(None, 1, elements(read.view), loop)
+    return (first, *[Span(None, 0, 1, loop)] * (len(read.sizes) - 1)) if read.sizes else ()
 
 
-def _dot(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
-    """The tracer opens loops for each view of the product; both operands are seen through them."""
-    op = user.op_as(Dot)
-    batches = (op.lhs_batch_dims, op.rhs_batch_dims)[number]
-    contracted = (op.lhs_contracting_dims, op.rhs_contracting_dims)[number]
-    sizes = user.operands[number].shape.dimensions
+def _dot(read: _Read) -> View:
+    """Code generation opens loops for each view of the product; both operands are read through them."""
+    user, view, op = read.user, read.view, read.user.op_as(Dot)
+    batches = (op.lhs_batch_dims, op.rhs_batch_dims)[read.number]
+    contracted = (op.lhs_contracting_dims, op.rhs_contracting_dims)[read.number]
     known = dict(zip(batches, view, strict=False))
-    known |= {d: span(0, 1, sizes[d], loops.of(user, k, within=view, reduces=True)) for k, d in enumerate(contracted)}
+    for k, d in enumerate(contracted):
+        known[d] = span(0, 1, read.sizes[d], read.loops.of(user, k, within=view, reduces=True))
     of_lhs = user.operands[0].shape.rank - len(op.lhs_contracting_dims)
-    free = iter(view[len(batches) : of_lhs] if number == 0 else view[of_lhs:])
-    return (tuple([known[d] if d in known else next(free) for d in range(len(sizes))]),)
+    free = iter(view[len(batches) : of_lhs] if read.number == 0 else view[of_lhs:])
+    return tuple([known[d] if d in known else next(free) for d in range(len(read.sizes))])
 
 
-def _reduce(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
-    if number >= len(user.operands) // 2:
-        return ((),)
+def _reduce(read: _Read) -> View:
+    if read.is_initial:
+        return ()
+    user, view, kept = read.user, read.view, iter(read.view)
     over = user.op_as(Reduce).dimensions
-    kept = iter(view)
-    sizes = user.operands[number].shape.dimensions
-    return (
-        tuple(
-            [
-                span(0, 1, size, loops.of(user, d, within=view, reduces=True)) if d in over else next(kept)
-                for d, size in enumerate(sizes)
-            ]
-        ),
+    return tuple(
+        [
+            span(0, 1, size, read.loops.of(user, d, within=view, reduces=True)) if d in over else next(kept)
+            for d, size in enumerate(read.sizes)
+        ]
     )
 
 
-def _window(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
-    if number >= len(user.operands) // 2:
-        return ((),)
-    dimensions = user.op_as(ReduceWindow).window.dimensions
-    return (
-        tuple(
-            s if d == _SINGLE else Span(None, 1, s.length * d.size, loops.of(user, within=(s,), reduces=True))
-            for s, d in zip(view, dimensions, strict=True)
-        ),
+def _window(read: _Read) -> View:
+    if read.is_initial:
+        return ()
+    user = read.user
+    return tuple(
+        s if d == _SINGLE else Span(None, 1, s.length * d.size, read.loops.of(user, within=(s,), reduces=True))
+        for s, d in zip(read.view, user.op_as(ReduceWindow).window.dimensions, strict=True)
     )
 
 
-_RULES: dict[str, Callable[[Instruction, int, View, Loops], Sequence[View]]] = {
+_RULES: dict[str, Callable[[_Read], View | None]] = {
     "slice": _slice,
     "reverse": _reverse,
     "transpose": _transpose,

@@ -34,7 +34,7 @@ from xlakit.passes.core.framework import (
     with_changed,
     with_operands,
 )
-from xlakit.passes.fusion.cluster import is_simple
+from xlakit.passes.fusion.fusible import is_simple
 from xlakit.passes.fusion.product_chain import chain_of
 from xlakit.passes.scheduling.peak_memory import Memory, stays_below
 

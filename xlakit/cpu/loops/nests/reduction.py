@@ -18,7 +18,7 @@ from xlakit.cpu.loops.nests.reduced import Reduced, Root
 from xlakit.cpu.loops.nests.rows import emit_rows
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.reduction import Reduce
-from xlakit.passes.fusion.cluster import is_large_reduction
+from xlakit.passes.fusion.fusible import is_large_reduction
 
 
 def emit_reduction(
