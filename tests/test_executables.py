@@ -1,7 +1,10 @@
 """What ``compile`` gives, on each backend: an Executable with all its methods."""
 
 import copy
+import inspect
 import pickle
+import re
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -9,7 +12,7 @@ import pytest
 import xlakit as xla
 from xlakit.api import BACKENDS
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.kernels.makers import MAKERS
+from xlakit.cpu.kernels import makers
 from xlakit.execution.analysis import MemoryAnalysis
 from xlakit.tools.cli import main
 from xlakit.tools.listing import support_page
@@ -129,12 +132,18 @@ def test_an_instruction_that_no_kernel_does_is_told(monkeypatch):
     def declines(module, instruction):
         raise DeclinedError("not today")
 
-    monkeypatch.setitem(MAKERS, "cholesky", declines)
+    monkeypatch.setitem(makers.MAKERS, "cholesky", declines)
     text = "ENTRY e { x = f32[2,2] parameter(0) ROOT y = f32[2,2] cholesky(x), lower=true }"
     executable = xla.compile(xla.HloModule.from_text(text), cache=False)
     (fallback,) = executable.fallbacks
     assert (fallback.name, fallback.by) == ("y", "interpreter")
     assert np.array_equal(executable(np.float32([[4, 0], [0, 9]])), [[2, 0], [0, 3]])
+
+
+def test_kernels_that_are_imported_when_they_are_made_exist():
+    for path in re.findall(r'_imported\("(.+?)"', inspect.getsource(makers)):
+        module, _, name = path.partition(":")
+        assert callable(getattr(import_module(f"xlakit.cpu.kernels.{module}"), name)), path
 
 
 def test_a_strategy_that_does_not_apply_is_no_limit_that_a_person_meets():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Module
@@ -16,8 +17,8 @@ from xlakit.ops.sort import Sort
 from xlakit.ops.windows import SelectAndScatter
 from xlakit.passes.analysis.cost_model import cost_model
 
-# Each of these imports the kernel that it makes: a program has few kinds, and all of them take a while to load.
-# None where a loop nest does it as well.
+# Makes the kernel of an instruction; None where a loop nest does it as well. Each imports its kernel when it is called: a
+# program has few kinds, and all of them take a while to load.
 Maker = Callable[[Module, Instruction], "Kernel | None"]
 
 
@@ -51,117 +52,39 @@ def _reduce_window(module: Module, instruction: Instruction) -> Kernel | None:
     return None if plan is None else emit_prefix_sum(module, plan)
 
 
-def _cholesky(module: Module, instruction: Instruction) -> Kernel | None:
-    from xlakit.cpu.kernels.linalg.cholesky import emit_cholesky
+def _imported(path: str, takes: int = 2) -> Callable[..., Kernel | None]:
+    """A function of a module in this folder, imported when it is called; it gets the first ``takes`` arguments."""
+    module, name = path.split(":")
 
-    return emit_cholesky(module, instruction)
+    def make(*arguments: object) -> Kernel | None:
+        return getattr(import_module(f"xlakit.cpu.kernels.{module}"), name)(*arguments[:takes])
 
-
-def _fft(module: Module, instruction: Instruction) -> Kernel | None:
-    from xlakit.cpu.kernels.fft.fft import emit_fft
-
-    return emit_fft(module, instruction)
-
-
-def _ragged_dot(module: Module, instruction: Instruction) -> Kernel | None:
-    from xlakit.cpu.kernels.gemm.ragged_dot import emit_ragged_dot
-
-    return emit_ragged_dot(module, instruction)
-
-
-def _rng(module: Module, instruction: Instruction) -> Kernel | None:
-    from xlakit.cpu.kernels.rng.random_numbers import emit_random_numbers
-
-    return emit_random_numbers(module, instruction)
-
-
-def _rng_bit_generator(module: Module, instruction: Instruction) -> Kernel | None:
-    from xlakit.cpu.kernels.rng.random_bits import emit_random_bits
-
-    return emit_random_bits(module, instruction)
-
-
-def _scatter(module: Module, instruction: Instruction) -> Kernel | None:
-    from xlakit.cpu.kernels.scatter.scatter import scatter_kernel
-
-    return scatter_kernel(module, instruction)
-
-
-def _select_and_scatter(module: Module, instruction: Instruction) -> Kernel | None:
-    from xlakit.cpu.kernels.scatter.select_and_scatter import select_and_scatter_kernel
-
-    return select_and_scatter_kernel(module, instruction)
-
-
-def _sort(module: Module, instruction: Instruction) -> Kernel | None:
-    from xlakit.cpu.kernels.sort.sort import sort_kernel
-
-    return sort_kernel(module, instruction)
-
-
-def _topk(module: Module, instruction: Instruction) -> Kernel | None:
-    from xlakit.cpu.kernels.sort.top_k import top_k_kernel
-
-    return top_k_kernel(module, instruction)
-
-
-def _triangular_solve(module: Module, instruction: Instruction) -> Kernel | None:
-    from xlakit.cpu.kernels.linalg.triangular_solve import emit_triangular_solve
-
-    return emit_triangular_solve(module, instruction)
+    return make
 
 
 MAKERS: dict[str, Maker] = {
-    "cholesky": _cholesky,
+    "cholesky": _imported("linalg.cholesky:emit_cholesky"),
     "convolution": _convolution,
     "dot": _dot,
-    "fft": _fft,
-    "ragged-dot": _ragged_dot,
+    "fft": _imported("fft.fft:emit_fft"),
+    "ragged-dot": _imported("gemm.ragged_dot:emit_ragged_dot"),
     "reduce-window": _reduce_window,
-    "rng": _rng,
-    "rng-bit-generator": _rng_bit_generator,
-    "scatter": _scatter,
-    "select-and-scatter": _select_and_scatter,
-    "sort": _sort,
-    "topk": _topk,
-    "triangular-solve": _triangular_solve,
+    "rng": _imported("rng.random_numbers:emit_random_numbers"),
+    "rng-bit-generator": _imported("rng.random_bits:emit_random_bits"),
+    "scatter": _imported("scatter.scatter:scatter_kernel"),
+    "select-and-scatter": _imported("scatter.select_and_scatter:select_and_scatter_kernel"),
+    "sort": _imported("sort.sort:sort_kernel"),
+    "topk": _imported("sort.top_k:top_k_kernel"),
+    "triangular-solve": _imported("linalg.triangular_solve:emit_triangular_solve"),
 }
 
-
-# -- fusions ---------------------------------------------------------------------------------------
-
-# Of a fused computation and the name for its function; None where it is not of the kind.
+# Makes the kernel of a fused computation, with the name for its function; None where it is not of the kind.
 FusionMaker = Callable[[Module, Computation, str], "Kernel | None"]
-
-
-def _product_fusion(module: Module, computation: Computation, name: str) -> Kernel | None:
-    from xlakit.cpu.kernels.product_fusion.fusion import emit_product_fusion
-
-    return emit_product_fusion(module, computation, name)
-
-
-def _padded_selection(module: Module, computation: Computation, name: str) -> Kernel | None:
-    from xlakit.cpu.kernels.scatter.select_and_scatter import emit_padded_selection
-
-    return emit_padded_selection(module, computation)
-
-
-def _partial_sort(module: Module, computation: Computation, name: str) -> Kernel | None:
-    from xlakit.cpu.kernels.sort.top_k import emit_partial_sort
-
-    return emit_partial_sort(module, computation)
-
-
-def _in_lanes(module: Module, computation: Computation, name: str) -> Kernel | None:
-    from xlakit.cpu.kernels.linalg.lanes import emit_in_lanes
-
-    return emit_in_lanes(module, computation)
-
 
 # Fusions that are no loop nest, by an operation that each of them has; in the order in which they are tried.
 OF_FUSIONS: tuple[tuple[tuple[type[Op], ...], FusionMaker], ...] = (
-    ((Contraction, Convolution), _product_fusion),
-    ((SelectAndScatter,), _padded_selection),
-    ((Sort,), _partial_sort),
-    ((Cholesky, TriangularSolve), _in_lanes),
+    ((Contraction, Convolution), _imported("product_fusion.fusion:emit_product_fusion", takes=3)),
+    ((SelectAndScatter,), _imported("scatter.select_and_scatter:emit_padded_selection")),
+    ((Sort,), _imported("sort.top_k:emit_partial_sort")),
+    ((Cholesky, TriangularSolve), _imported("linalg.lanes:emit_in_lanes")),
 )
