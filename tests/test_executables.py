@@ -4,7 +4,7 @@ import copy
 import inspect
 import pickle
 import re
-from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -143,7 +143,8 @@ def test_an_instruction_that_no_kernel_does_is_told(monkeypatch):
 def test_kernels_that_are_imported_when_they_are_made_exist():
     for path in re.findall(r'_imported\("(.+?)"', inspect.getsource(makers)):
         module, _, name = path.partition(":")
-        assert callable(getattr(import_module(f"xlakit.cpu.kernels.{module}"), name)), path
+        source = Path(makers.__file__).parent.joinpath(*module.split(".")).with_suffix(".py").read_text()
+        assert f"def {name}(module: Module, " in source, path
 
 
 def test_a_strategy_that_does_not_apply_is_no_limit_that_a_person_meets():

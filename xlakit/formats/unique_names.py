@@ -39,9 +39,9 @@ def sanitized(name: str) -> str:
 
 
 def unique_names(nodes: Iterable[_T]) -> dict[_T, str]:
-    """A name for each: its own where all differ, else numbered as XLA's parser numbers them.
+    """A name for each node: its own if all names differ, else names with numbers, as XLA's parser gives them.
 
-    HLO text lets two computations use a name each for itself; the proto does not.
+    In HLO text, instructions of two computations may have one name; in a proto they may not.
     """
     listed = list(nodes)
     names = {node: node.name for node in listed}

@@ -163,7 +163,7 @@ def _slice(plan: MemoryPlan, own: BufferSlice) -> list[str]:
 
 
 def spans_text(intervals: Sequence[tuple[int, int]]) -> str:
-    """Intervals of points as numbers of steps."""
+    """Intervals of points as text, by the numbers of steps, each of which has two points: ``0-3 7``."""
     joined: list[list[int]] = []
     for low, high in intervals:
         first, last = low // 2, high // 2

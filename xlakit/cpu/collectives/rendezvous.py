@@ -90,6 +90,7 @@ class RendezvousTable:
         self._made.update(made)
 
     def _make(self, instruction: Instruction, *, is_shared: bool) -> Rendezvous:
+        """The rendezvous of a collective; all with the same fingerprint and size of groups share a kernel."""
         op: Any = instruction.op
         if any(shape.is_dynamic for o in instruction.operands for _, shape in o.shape.leaves()):
             raise DeclinedError("a collective on arrays of dynamic sizes")

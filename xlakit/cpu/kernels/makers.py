@@ -17,8 +17,8 @@ from xlakit.ops.sort import Sort
 from xlakit.ops.windows import SelectAndScatter
 from xlakit.passes.analysis.cost_model import cost_model
 
-# Makes the kernel of an instruction; None where a loop nest does it as well. Each imports its kernel when it is called: a
-# program has few kinds, and all of them take a while to load.
+# Makes the kernel of an instruction; None where a loop nest does it as well. Each imports its kernel when it is called:
+# a program has few kinds, and all of them take a while to load.
 Maker = Callable[[Module, Instruction], "Kernel | None"]
 
 

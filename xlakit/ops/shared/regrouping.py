@@ -113,9 +113,10 @@ def check_same_count(operand: Shape, sizes: Sequence[int]) -> None:
 
 
 def sizes_after_reshape(sizes: Sequence[int], bounds: Sequence[int], result: Shape) -> list[int]:
-    """The dimensions of a reshaped array that holds ``sizes`` of its ``bounds``: each group fills its dynamic one.
+    """The current dimensions of a reshape's result, whose operand has these sizes now, and these bounds.
 
-    If a dimension of bound 1 is now empty and has no counterpart in the result, all dimensions are one group.
+    Dimensions that are joined or split together are a group: its elements determine the size of the group's dynamic
+    dimension in the result. If a dimension of bound 1 is now empty and has no counterpart there, all are one group.
     """
     current = list(result.dimensions)
     factors = (

@@ -224,6 +224,7 @@ class _Pipeline:
         return fn.at(fn.load(PTR, fn.at(table, PTR, _SCRATCH)), I8, offset)
 
     def _row(self, fn: Function, source: Value, target: Value, row: Value) -> dict[int, Value]:
+        """Where a row begins in the source and in the target, as entries of the table of a transform of one row."""
         part, inner = self.axis.part, self.axis.inner
         if inner > 1:
             # Columns: complex numbers that are ``inner`` apart.

@@ -158,7 +158,7 @@ class _Fusion:
     # -- the epilogue ------------------------------------------------------------------------------
 
     def _begin(self) -> tuple[Function, Emitter, Bounds]:
-        """The function of the epilogue. Its arrays are those of the table, then the rectangle."""
+        """The function of the epilogue, what emits code into it, and the rows and columns that its loops go over."""
         fn = self.module.function(f"{self.name}.after", VOID, PARAMETERS)
         rectangle = rectangle_of(fn)
         columns, task_columns = self.cut.product.sizes[1], self.cut.task_columns

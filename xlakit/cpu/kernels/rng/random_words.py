@@ -28,7 +28,7 @@ def lane_count() -> int:
 
 
 def counters(fn: Function, first: Value) -> Value:
-    """The numbers of as many blocks as are computed at once."""
+    """The numbers of the blocks that are computed at once, from ``first`` on: one in each lane of a vector."""
     lanes = lane_count()
     steps = fn.undefined(vector(I64, lanes))
     for lane in range(lanes):

@@ -376,7 +376,7 @@ class _Chunk:
         return self.fn.at(counts, I8, (self.row * self.rows.plan.chunks + chunk) * COUNTS_BYTES)
 
     def buffer(self, moved: Value) -> Value:
-        """The buffer of the row's records after so many moves."""
+        """Where the row's records are after so many moves: in the source, then in either buffer alternately."""
         fn, plan, layout = self.fn, self.rows.plan, self.parallel.layout
         type = plan.records[0].type
         start = self.row * plan.length
