@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
@@ -122,19 +123,42 @@ def binary_computation(name: str, op: Op, kind: PrimitiveType, context: PassCont
     return builder.computation(context.computation_name(name), root)
 
 
-def fusion_of(
-    name: str, kind: FusionKind, calls: Computation, operands: Sequence[Instruction], results: Sequence[Instruction]
-) -> tuple[Instruction, list[Instruction]]:
-    """A fusion that gives ``results``, and what replaces each of these: the fusion, or its elements.
+class Fused(NamedTuple):
+    """A fusion that is to be made: it computes ``results``, instructions of a computation, from ``operands`` of it.
 
-    Its computation gives a tuple where there are several.
+    calls: the fused computation; it gives a tuple where there are several results.
     """
-    annotations = Annotations(metadata=results[-1].annotations.metadata)
-    fusion = Instruction(Fusion(kind=kind, calls=calls), operands, calls.root.shape, name, annotations=annotations)
-    if len(results) == 1:
-        return fusion, [fusion]
-    parts = [
-        Instruction(GetTupleElement(index=i), [fusion], r.shape, r.name, annotations=r.annotations)
-        for i, r in enumerate(results)
-    ]
-    return fusion, parts
+
+    name: str
+    kind: FusionKind
+    calls: Computation
+    operands: Sequence[Instruction]
+    results: Sequence[Instruction]
+
+    def on(self, operands: Sequence[Instruction]) -> tuple[Instruction, list[Instruction]]:
+        """The fusion on these operands, and what replaces each of the results: the fusion, or its elements."""
+        annotations = Annotations(metadata=self.results[-1].annotations.metadata)
+        op, shape = Fusion(kind=self.kind, calls=self.calls), self.calls.root.shape
+        fusion = Instruction(op, operands, shape, self.name, annotations=annotations)
+        if len(self.results) == 1:
+            return fusion, [fusion]
+        return fusion, [
+            Instruction(GetTupleElement(index=i), [fusion], r.shape, r.name, annotations=r.annotations)
+            for i, r in enumerate(self.results)
+        ]
+
+
+def with_fusions(computation: Computation, nodes: Iterable[Instruction | Fused]) -> Computation:
+    """A computation of these instructions of ``computation`` and of fusions, in an order that has operands first."""
+    made: dict[Instruction, Instruction] = {}
+    result: list[Instruction] = []
+    for node in nodes:
+        operands = tuple(made[o] for o in node.operands)
+        if isinstance(node, Fused):
+            fusion, parts = node.on(operands)
+            made.update(zip(node.results, parts, strict=True))
+            result += dict.fromkeys([fusion, *parts])
+        else:
+            made[node] = with_operands(node, operands, tuple(made.get(p, p) for p in node.control_predecessors))
+            result.append(made[node])
+    return Computation(computation.name, tuple(result), made[computation.root], computation.execution_thread)

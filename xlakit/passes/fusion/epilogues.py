@@ -18,7 +18,7 @@ from xlakit.ops.data import GetTupleElement, Parameter, Tuple
 from xlakit.ops.movement import Broadcast, Reshape, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.options import knob
-from xlakit.passes.core.computation_builder import fusion_of
+from xlakit.passes.core.computation_builder import Fused, with_fusions
 from xlakit.passes.core.framework import (
     Names,
     Pass,
@@ -26,7 +26,6 @@ from xlakit.passes.core.framework import (
     change_programs,
     live_instructions,
     with_changed,
-    with_operands,
 )
 from xlakit.passes.fusion.fusible import ELEMENTWISE, is_scalar_constant
 from xlakit.passes.fusion.product_chain import chain_of, is_product
@@ -220,30 +219,18 @@ class _Fusing:
     # -- building --------------------------------------------------------------------------------
 
     def _rebuilt(self) -> Computation:
-        made: dict[Instruction, Instruction] = {}
-        result: list[Instruction] = []
         nodes: dict[Instruction | _Group, float] = {}
         for instruction in self._computation.instructions:
             if instruction in self._live:
                 nodes.setdefault(self._groups.get(instruction, instruction), self._positions[instruction])
-        for node in sorted(nodes, key=nodes.__getitem__):
-            if isinstance(node, _Group):
-                result.extend(self._fusion(node, made))
-                continue
-            operands = tuple(made[o] for o in node.operands)
-            predecessors = tuple(made.get(p, p) for p in node.control_predecessors)
-            made[node] = with_operands(node, operands, predecessors)
-            result.append(made[node])
-        computation = self._computation
-        return Computation(computation.name, tuple(result), made[computation.root], computation.execution_thread)
+        ordered = sorted(nodes, key=nodes.__getitem__)
+        return with_fusions(self._computation, (self._fused(n) if isinstance(n, _Group) else n for n in ordered))
 
-    def _fusion(self, group: _Group, made: dict[Instruction, Instruction]) -> list[Instruction]:
+    def _fused(self, group: _Group) -> Fused:
         name = self._names.new("fusion")
         body = group.close(group.results)
         calls = Computation(f"fused_{name}", body.instructions, body.root, self._computation.execution_thread)
-        fusion, parts = fusion_of(name, FusionKind.OUTPUT, calls, [made[o] for o in group.given], group.results)
-        made.update(zip(group.results, parts, strict=True))
-        return list(dict.fromkeys([fusion, *parts]))
+        return Fused(name, FusionKind.OUTPUT, calls, group.given, group.results)
 
 
 def _is_chain(group: _Group, results: list[Instruction]) -> bool:

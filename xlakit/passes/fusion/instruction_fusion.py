@@ -15,13 +15,12 @@ from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import Parameter, Tuple
 from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
-from xlakit.passes.core.computation_builder import fusion_of
+from xlakit.passes.core.computation_builder import Fused, with_fusions
 from xlakit.passes.core.framework import (
     Names,
     PassContext,
     ProgramPass,
     live_instructions,
-    with_operands,
 )
 from xlakit.passes.fusion.cluster import Cluster
 from xlakit.passes.fusion.fusible import is_cheap, is_free, is_fusible, work_of
@@ -118,18 +117,8 @@ class _Fusing:
 
     def _rebuilt(self, clusters: dict[Instruction, Cluster]) -> Computation:
         """The computation with each cluster as one instruction, at the position of the last of its roots."""
-        made: dict[Instruction, Instruction] = {}
-        result: list[Instruction] = []
-        for old in self._ordered(clusters):
-            if isinstance(old, Cluster):
-                result.extend(self._fusion(old, made))
-            else:
-                operands = tuple(made[o] for o in old.operands)
-                predecessors = tuple(made.get(p, p) for p in old.control_predecessors)
-                made[old] = with_operands(old, operands, predecessors)
-                result.append(made[old])
-        computation = self._computation
-        return Computation(computation.name, tuple(result), made[computation.root], computation.execution_thread)
+        nodes = self._ordered(clusters)
+        return with_fusions(self._computation, (self._fused(n) if isinstance(n, Cluster) else n for n in nodes))
 
     def _ordered(self, clusters: dict[Instruction, Cluster]) -> Iterable[Instruction | Cluster]:
         """Instructions and clusters in topological order."""
@@ -165,7 +154,7 @@ class _Fusing:
             return True
         return any(c.roots[0] not in clusters for c in self._inside[instruction])
 
-    def _fusion(self, cluster: Cluster, made: dict[Instruction, Instruction]) -> list[Instruction]:
+    def _fused(self, cluster: Cluster) -> Fused:
         order = self._order
         operands = sorted(cluster.operands, key=order.__getitem__)
         inner: dict[Instruction, Instruction] = {}
@@ -189,6 +178,4 @@ class _Fusing:
         name = self._names.new("fusion" if len(cluster.members) > 1 else "alone")
         computation = Computation(f"fused_{name}", tuple(body), root, self._computation.execution_thread)
         kind = FusionKind.INPUT if cluster.reduced else FusionKind.LOOP
-        fusion, parts = fusion_of(name, kind, computation, [made[o] for o in operands], roots)
-        made.update(zip(roots, parts, strict=True))
-        return list(dict.fromkeys([fusion, *parts]))
+        return Fused(name, kind, computation, operands, roots)
