@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xlakit.errors import XlakitError
 from xlakit.memory.assignment import BufferSlice, Space
 from xlakit.memory.checker.faults import MemoryPlanError
-from xlakit.memory.checker.memory import ALIGNMENT, Doer, Lines, Slice
+from xlakit.memory.checker.memory import ALIGNMENT, Actor, Lines, Slice
 from xlakit.memory.checker.values import ConstantValues, arrays, new_tree
 from xlakit.memory.checker.walk import IsIdentity, Refusal, Walk
 from xlakit.memory.plan import MemoryPlan
@@ -63,7 +63,7 @@ class _Check:
 
     def run(self) -> None:
         """Walk through all steps, and check the slices of the results."""
-        caller = Doer("the caller", None)
+        caller = Actor("the caller", None)
         contents = self._walk.memory.contents
         for number, value in enumerate(self._arguments):
             own = self._object("argument", number, value.bytes)

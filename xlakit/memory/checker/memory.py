@@ -32,8 +32,8 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class Doer:
-    """A step and the instruction that it implements."""
+class Actor:
+    """What accesses memory: a step, and the instruction that it implements."""
 
     text: str
     instruction: Instruction | None
@@ -48,7 +48,7 @@ class _Pending:
 
     slice: Slice
     is_written: bool
-    doer: Doer
+    actor: Actor
 
 
 class Lines:
@@ -85,63 +85,63 @@ class Memory:
         self.contents = Contents()
         self._pending: list[_Pending] = []
         # The writes in order, only for the texts of faults.
-        self._writers: list[tuple[int, int, Doer]] = []
+        self._writers: list[tuple[int, int, Actor]] = []
 
     @property
     def pending(self) -> int:
         """The number of slices in use by pending operations."""
         return len(self._pending)
 
-    def begin(self, slices: Sequence[Slice], doer: Doer, *, is_written: bool) -> None:
+    def begin(self, slices: Sequence[Slice], actor: Actor, *, is_written: bool) -> None:
         """Mark slices as read, or written, by other devices from now on."""
         for own in slices:
-            self._check_pending(own, doer, is_write=is_written)
-        self._pending += [_Pending(own, is_written, doer) for own in slices]
+            self._check_pending(own, actor, is_write=is_written)
+        self._pending += [_Pending(own, is_written, actor) for own in slices]
 
-    def end(self, doer: Doer) -> None:
-        """End the accesses that ``doer`` has begun."""
-        self._pending = [p for p in self._pending if p.doer is not doer]
+    def end(self, actor: Actor) -> None:
+        """End the accesses that ``actor`` has begun."""
+        self._pending = [p for p in self._pending if p.actor is not actor]
 
-    def read(self, own: Slice, value: Value, doer: Doer, what: str = "reads") -> None:
+    def read(self, own: Slice, value: Value, actor: Actor, what: str = "reads") -> None:
         """Check that a slice that a step reads holds a value."""
         if not value.bytes:
             return
-        self._check_pending(own, doer, is_write=False)
+        self._check_pending(own, actor, is_write=False)
         if value not in self.contents.held(own.begin, own.end):
-            raise self.fault(f"{what} {value} in {own.text}", own, doer, value)
+            raise self.fault(f"{what} {value} in {own.text}", own, actor, value)
 
-    def write(self, own: Slice, held: Held, doer: Doer) -> None:
+    def write(self, own: Slice, held: Held, actor: Actor) -> None:
         """Record that a step writes a whole slice."""
         if own.begin == own.end:
             return
         if own.is_read_only:
-            raise MemoryPlanError(f"writes to {own.text}", step=str(doer), instruction=doer.instruction)
-        self._check_pending(own, doer, is_write=True)
+            raise MemoryPlanError(f"writes to {own.text}", step=str(actor), instruction=actor.instruction)
+        self._check_pending(own, actor, is_write=True)
         self.contents.write(own.begin, own.end, held)
-        self._writers.append((own.begin, own.end, doer))
+        self._writers.append((own.begin, own.end, actor))
 
-    def copy(self, source: Slice, target: Slice, doer: Doer) -> None:
+    def copy(self, source: Slice, target: Slice, actor: Actor) -> None:
         """Record a copy of bytes, with all values that they hold."""
         if source.is_at(target):
             return
         if source.overlaps(target):
             rule = f"copies {source.text} to {target.text}, which overlap"
-            raise MemoryPlanError(rule, step=str(doer), instruction=doer.instruction)
-        self._check_pending(source, doer, is_write=False)
+            raise MemoryPlanError(rule, step=str(actor), instruction=actor.instruction)
+        self._check_pending(source, actor, is_write=False)
         moved = self.contents.inside(source.begin, source.end)
-        self.write(target, NOTHING, doer)
+        self.write(target, NOTHING, actor)
         for begin, end, held in moved:
             self.contents.write(begin - source.begin + target.begin, end - source.begin + target.begin, held)
 
-    def _check_pending(self, own: Slice, doer: Doer, *, is_write: bool) -> None:
+    def _check_pending(self, own: Slice, actor: Actor, *, is_write: bool) -> None:
         for use in self._pending:
             if use.slice.overlaps(own) and (is_write or use.is_written):
                 what = "writes to" if is_write else "reads"
                 verb = "writes" if use.is_written else "reads"
-                rule = f"{what} {own.text}, which overlaps {use.slice.text}, while {use.doer} still {verb} that"
-                raise MemoryPlanError(rule, step=str(doer), instruction=doer.instruction)
+                rule = f"{what} {own.text}, which overlaps {use.slice.text}, while {use.actor} still {verb} that"
+                raise MemoryPlanError(rule, step=str(actor), instruction=actor.instruction)
 
-    def fault(self, rule: str, own: Slice, doer: Doer, expected: Value) -> MemoryPlanError:
+    def fault(self, rule: str, own: Slice, actor: Actor, expected: Value) -> MemoryPlanError:
         """The error for a slice that does not hold the expected value."""
         late = [writer for begin, end, writer in self._writers if begin < own.end and own.begin < end]
         whole = self.contents.held(own.begin, own.end)
@@ -149,8 +149,8 @@ class Memory:
         text = " = ".join(sorted(map(str, held)))
         return MemoryPlanError(
             rule,
-            step=str(doer),
-            instruction=doer.instruction,
+            step=str(actor),
+            instruction=actor.instruction,
             expected=str(expected),
             held=text if whole or not held else f"parts of {text}",
             writer=str(late[-1]) if late else "",

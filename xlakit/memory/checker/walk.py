@@ -20,7 +20,7 @@ from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.memory.checker.contents import NOTHING, Contents
 from xlakit.memory.checker.faults import MemoryPlanError
-from xlakit.memory.checker.memory import Doer, Memory, Slice
+from xlakit.memory.checker.memory import Actor, Memory, Slice
 from xlakit.memory.checker.values import ConstantValues, Tree, Value, arrays, new_tree
 from xlakit.memory.steps import (
     CollectiveStep,
@@ -87,8 +87,8 @@ class _Frame:
     values: dict[Instruction, Tree] = field(default_factory=dict[Instruction, Tree])
     # The state of a draw, and for each async pair the step of its start, which the step of its done must match.
     states: dict[Instruction, Value] = field(default_factory=dict[Instruction, Value])
-    started: dict[Instruction, tuple[CollectiveStep, Doer]] = field(
-        default_factory=dict[Instruction, tuple[CollectiveStep, Doer]]
+    started: dict[Instruction, tuple[CollectiveStep, Actor]] = field(
+        default_factory=dict[Instruction, tuple[CollectiveStep, Actor]]
     )
 
 
@@ -110,10 +110,10 @@ class Walk:
         self._copies(cursor)
         step = cursor.step()
         if step is not None:
-            raise _fault("stands where no instruction of HLO asks for it", _doer(step))
+            raise _fault("stands where no instruction of HLO asks for it", _actor(step))
         if self.memory.pending != before:
             rule = "is not awaited where its computation ends"
-            raise _fault(rule, Doer(f"an asynchronous operation of {computation.name}", None))
+            raise _fault(rule, Actor(f"an asynchronous operation of {computation.name}", None))
         return value
 
     # -- computations ----------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Walk:
             return _started(instruction, operands, tuple(given) if _result_of(collective).is_tuple else given[0])
         step = cursor.step()
         rule = f"stands where HLO has {op.opcode} %{instruction.name}, which has no step"
-        raise MemoryPlanError(rule, step=str(_doer(step)) if step else "the end", instruction=instruction)
+        raise MemoryPlanError(rule, step=str(_actor(step)) if step else "the end", instruction=instruction)
 
     def constant(self, literal: Literal) -> Tree:
         """The value of a literal."""
@@ -186,7 +186,7 @@ class Walk:
         step = cursor.step()
         while isinstance(step, CopyStep):
             target = self._slice_of(step.target, None)
-            self.memory.copy(self._slice_of(step.source, target.end - target.begin), target, _doer(step))
+            self.memory.copy(self._slice_of(step.source, target.end - target.begin), target, _actor(step))
             cursor.next += 1
             step = cursor.step()
 
@@ -194,10 +194,10 @@ class Walk:
         """The value of an instruction that the next step computes."""
         step = cursor.steps[cursor.next]
         cursor.next += 1
-        doer = _doer(step)
+        actor = _actor(step)
         if isinstance(step, RandomStep) and isinstance(instruction.op, Rng):
             state = frame.states[instruction] = Value(step.state.bytes, instruction, (), "the state for")
-            self._write(step.state, state, doer)
+            self._write(step.state, state, actor)
             return self._stepped(instruction, frame, cursor)
         operands = [frame.values[o] for o in instruction.operands]
         if isinstance(step, WhileStep):
@@ -205,64 +205,66 @@ class Walk:
         if isinstance(step, ConditionalStep):
             return self._conditional(step, operands)
         if isinstance(step, CollectiveStep):
-            return self._collective(step, operands, frame, doer)
+            return self._collective(step, operands, frame, actor)
         value = new_tree(instruction.shape, instruction)
         if isinstance(step, KernelStep):
-            self._kernel(step, operands, value, frame.states.get(instruction), doer)
+            self._kernel(step, operands, value, frame.states.get(instruction), actor)
         elif isinstance(step, HostStep):
-            self._each(step.operands, operands, doer, self._read)
+            self._each(step.operands, operands, actor, self._read)
             # Python takes copies of what it reads before it writes; a function gets the pointers.
             if step.function:
-                self._check_sharing(step, self._slices(step.operands), self._slices(step.results), (), doer)
-            self._each(step.results, [value], doer, self._write)
+                self._check_sharing(step, self._slices(step.operands), self._slices(step.results), (), actor)
+            self._each(step.results, [value], actor, self._write)
         elif isinstance(step, (RandomStep, NumberStep)):
-            self._each((step.state if isinstance(step, RandomStep) else step.result,), [value], doer, self._write)
+            self._each((step.state if isinstance(step, RandomStep) else step.result,), [value], actor, self._write)
         return value
 
-    def _read(self, own: HloValue, value: Value, doer: Doer) -> None:
-        self.memory.read(self._slice_of(own, value.bytes), value, doer)
+    def _read(self, own: HloValue, value: Value, actor: Actor) -> None:
+        self.memory.read(self._slice_of(own, value.bytes), value, actor)
 
-    def _write(self, own: HloValue, value: Value, doer: Doer) -> None:
-        self.memory.write(self._slice_of(own, value.bytes), frozenset((value,)), doer)
+    def _write(self, own: HloValue, value: Value, actor: Actor) -> None:
+        self.memory.write(self._slice_of(own, value.bytes), frozenset((value,)), actor)
 
     def _each(
         self,
         planned: Sequence[HloValue],
         trees: Sequence[Tree],
-        doer: Doer,
-        act: Callable[[HloValue, Value, Doer], None],
+        actor: Actor,
+        act: Callable[[HloValue, Value, Actor], None],
     ) -> None:
         values = list(arrays(tuple(trees)))
         if len(values) != len(planned):
-            raise _fault(f"has slices for {len(planned)} arrays instead of {len(values)}", doer)
+            raise _fault(f"has slices for {len(planned)} arrays instead of {len(values)}", actor)
         for own, value in zip(planned, values, strict=True):
-            act(own, value, doer)
+            act(own, value, actor)
 
     # -- kernels ---------------------------------------------------------------------------------
 
-    def _kernel(self, step: KernelStep, operands: Sequence[Tree], value: Tree, state: Value | None, doer: Doer) -> None:
+    def _kernel(
+        self, step: KernelStep, operands: Sequence[Tree], value: Tree, state: Value | None, actor: Actor
+    ) -> None:
         given, made = list(arrays(tuple(operands))), list(arrays(value))
         if (len(step.operands), len(step.results)) != (len(given), len(made)):
-            raise _fault(f"has slices for other arrays than {len(given)} operands and {len(made)} results", doer)
+            raise _fault(f"has slices for other arrays than {len(given)} operands and {len(made)} results", actor)
         sources = [self._slice_of(own, value.bytes) for own, value in zip(step.operands, given, strict=True)]
         targets = [self._slice_of(own, value.bytes) for own, value in zip(step.results, made, strict=True)]
         spare = self._slices(step.scratch)
         runs = any(p.tasks for p in step.phases)
         for own, read in zip(sources, given, strict=True) if runs else ():
-            self.memory.read(own, read, doer)
+            self.memory.read(own, read, actor)
         if not runs and any(v.bytes for n, v in enumerate(made) if n not in step.updates):
-            raise _fault("has no code that writes its results", doer)
+            raise _fault("has no code that writes its results", actor)
         for result, operand in step.updates.items():
-            self.memory.read(targets[result], given[operand], doer, "changes a part of")
+            self.memory.read(targets[result], given[operand], actor, "changes a part of")
         if spare and isinstance(step.instruction.op, Rng):
             if state is None:
-                raise _fault("draws without a state", doer)
-            self.memory.read(spare[0], state, doer)
-        self._check_sharing(step, sources, targets, spare, doer)
+                raise _fault("draws without a state", actor)
+            self.memory.read(spare[0], state, actor)
+        self._check_sharing(step, sources, targets, spare, actor)
         for own in (*spare, *targets):
-            self.memory.write(own, NOTHING, doer)
+            self.memory.write(own, NOTHING, actor)
         for own, written in zip(targets, made, strict=True):
-            self.memory.write(own, frozenset((written,)), doer)
+            self.memory.write(own, frozenset((written,)), actor)
 
     def _check_sharing(
         self,
@@ -270,14 +272,14 @@ class Walk:
         sources: Sequence[Slice],
         targets: Sequence[Slice],
         spare: Sequence[Slice],
-        doer: Doer,
+        actor: Actor,
     ) -> None:
         """Check that results and scratch overlap nothing, except results that the kernel may write over operands."""
         written = [*targets, *spare]
         for number, own in enumerate(written):
             for other in written[:number]:
                 if own.overlaps(other):
-                    raise _fault(f"writes to {own.text} and to {other.text}, which overlap", doer)
+                    raise _fault(f"writes to {own.text} and to {other.text}, which overlap", actor)
             for operand, source in enumerate(sources):
                 if not own.overlaps(source):
                     continue
@@ -286,38 +288,38 @@ class Walk:
                     refusal = self._refusal(step, number, operand)
                 if refusal:
                     rule = f"writes to {own.text} while it reads operand {operand} in {source.text}: {refusal}"
-                    raise _fault(rule, doer)
+                    raise _fault(rule, actor)
 
     # -- collectives -----------------------------------------------------------------------------
 
-    def _collective(self, step: CollectiveStep, operands: Sequence[Tree], frame: _Frame, doer: Doer) -> Tree:
+    def _collective(self, step: CollectiveStep, operands: Sequence[Tree], frame: _Frame, actor: Actor) -> Tree:
         instruction = step.instruction
         if step.part == "done":
-            return self._await(step, frame, doer)
+            return self._await(step, frame, actor)
         collective, given = _collective(instruction, operands)
-        self._each(step.operands, given, doer, self._read)
+        self._each(step.operands, given, actor, self._read)
         result = new_tree(_result_of(collective), instruction)
-        self._check_sharing(step, self._slices(step.operands), self._slices(step.results), (), doer)
+        self._check_sharing(step, self._slices(step.operands), self._slices(step.results), (), actor)
         if step.part == "start":
-            frame.started[instruction] = step, doer
-            self.memory.begin(self._slices(step.operands), doer, is_written=False)
-            self.memory.begin(self._slices(step.results), doer, is_written=True)
+            frame.started[instruction] = step, actor
+            self.memory.begin(self._slices(step.operands), actor, is_written=False)
+            self.memory.begin(self._slices(step.results), actor, is_written=True)
             arrival = frame.states[instruction] = Value(step.arrival[0].bytes, instruction, (), "the arrival of")
-            self._write(step.arrival[0], arrival, doer)
+            self._write(step.arrival[0], arrival, actor)
         else:
-            self._each(step.results, [result], doer, self._write)
+            self._each(step.results, [result], actor, self._write)
         return _started(instruction, operands, result)
 
     def _slices(self, values: Sequence[HloValue]) -> list[Slice]:
         return [self._slice_of(value, value.bytes) for value in values]
 
-    def _await(self, step: CollectiveStep, frame: _Frame, doer: Doer) -> Tree:
+    def _await(self, step: CollectiveStep, frame: _Frame, actor: Actor) -> Tree:
         start = step.instruction.operands[0]
         while isinstance(start.op, AsyncUpdate):
             start = start.operands[0]
         found = frame.started.pop(start, None)
         if found is None:
-            raise _fault("is the done of an async pair that no step has started", doer)
+            raise _fault("is the done of an async pair that no step has started", actor)
         first, poster = found
         for one, other in (
             (step.operands, first.operands),
@@ -325,19 +327,19 @@ class Walk:
             (step.arrival, first.arrival),
         ):
             if [s.begin for s in self._slices(one)] != [s.begin for s in self._slices(other)]:
-                raise _fault("is the done of an async pair that was started on other memory", doer)
-        self._read(step.arrival[0], frame.states[start], doer)
+                raise _fault("is the done of an async pair that was started on other memory", actor)
+        self._read(step.arrival[0], frame.states[start], actor)
         self.memory.end(poster)
         value = frame.values[start]
         made = value if isinstance(start.op, AllReduceStart) else _part(value, 1)
-        self._each(step.results, [made], doer, self._write)
+        self._each(step.results, [made], actor, self._write)
         return made
 
     # -- control ---------------------------------------------------------------------------------
 
     def _while(self, step: WhileStep, initial: Tree) -> Tree:
         """Walk condition and body until the contents before an iteration are those of every iteration."""
-        op, memory, doer = step.instruction.op_as(While), self.memory, _doer(step)
+        op, memory, actor = step.instruction.op_as(While), self.memory, _actor(step)
         carried = new_tree(step.instruction.shape, step.instruction, "the state of")
         state = list(arrays(carried))
         memory.contents.also(_names(arrays(initial), state))
@@ -345,7 +347,7 @@ class Walk:
         while True:
             memory.contents = head.copy()
             holds = self.run(op.condition, [carried], step.condition)
-            self._each((step.predicate,), [holds], doer, self._read)
+            self._each((step.predicate,), [holds], actor, self._read)
             after = memory.contents.copy()
             given = self.run(op.body, [carried], step.body)
             memory.contents.also(_names(arrays(given), state), without=state)
@@ -357,9 +359,9 @@ class Walk:
     def _conditional(self, step: ConditionalStep, operands: Sequence[Tree]) -> Tree:
         index, *arguments = operands
         computations = step.instruction.op_as(Conditional).branch_computations
-        self._each((step.index,), [index], _doer(step), self._read)
+        self._each((step.index,), [index], _actor(step), self._read)
         if len(step.branches) != len(computations):
-            raise _fault(f"has {len(step.branches)} branches instead of {len(computations)}", _doer(step))
+            raise _fault(f"has {len(step.branches)} branches instead of {len(computations)}", _actor(step))
         value = new_tree(step.instruction.shape, step.instruction)
         before, ends = self.memory.contents, list[Contents]()
         for computation, argument, steps in zip(computations, arguments, step.branches, strict=True):
@@ -414,13 +416,13 @@ def _started(instruction: Instruction, operands: Sequence[Tree], result: Tree) -
     return (operands[0] if one else tuple(operands), result, *contexts)
 
 
-def _doer(step: Step) -> Doer:
+def _actor(step: Step) -> Actor:
     if isinstance(step, CopyStep):
-        return Doer(f"the copy of {step.source} to {step.target}", None)
+        return Actor(f"the copy of {step.source} to {step.target}", None)
     kind = type(step).__name__.removesuffix("Step").lower()
     part = f" ({step.part})" if isinstance(step, CollectiveStep) and step.part else ""
-    return Doer(f"the {kind} step of {step.instruction.opcode} %{step.instruction.name}{part}", step.instruction)
+    return Actor(f"the {kind} step of {step.instruction.opcode} %{step.instruction.name}{part}", step.instruction)
 
 
-def _fault(rule: str, doer: Doer) -> MemoryPlanError:
-    return MemoryPlanError(rule, step=str(doer), instruction=doer.instruction)
+def _fault(rule: str, actor: Actor) -> MemoryPlanError:
+    return MemoryPlanError(rule, step=str(actor), instruction=actor.instruction)

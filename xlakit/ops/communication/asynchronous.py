@@ -129,7 +129,7 @@ class AsyncStart(Calling, Start, Distinct):
         return _state(self.calls, context, operands)
 
 
-class _Following(Calling):
+class _Continuing(Calling):
     """The base of updates and done: their computation is that of the start, whether or not they name it."""
 
     __slots__ = ()
@@ -152,7 +152,7 @@ class _Following(Calling):
 
 
 @operation("async-update")
-class AsyncUpdate(_Following, Distinct):
+class AsyncUpdate(_Continuing, Distinct):
     """Go on with an asynchronous operation, and give it more arguments."""
 
     output_to_operand_aliasing: tuple[OutputOperandAliasing, ...] = attribute(
@@ -188,7 +188,7 @@ class AsyncUpdate(_Following, Distinct):
 
 
 @operation("async-done", arity=1)
-class AsyncDone(_Following, Done, Distinct):
+class AsyncDone(_Continuing, Done, Distinct):
     """The result of an asynchronous operation."""
 
     calls: Computation | None = attribute(Kind.COMPUTATION, default=None)

@@ -31,7 +31,7 @@ from xlakit.passes.fusion.fusible import ELEMENTWISE, is_scalar_constant
 from xlakit.passes.fusion.product_chain import chain_of, is_product
 
 # Operations that an epilogue may contain, beside fusions and a second product.
-_FOLLOWING = (*ELEMENTWISE, Broadcast, Reduce, Reshape, Transpose)
+_JOINING = (*ELEMENTWISE, Broadcast, Reduce, Reshape, Transpose)
 
 _MOST_OPERANDS = knob("epilogues.most_operands", 40, 3)
 _MOST_MEMBERS = knob("epilogues.most_members", 40, 2)
@@ -164,7 +164,7 @@ class _Fusing:
         best = _Group().joined([product])
         refused: set[Instruction] = set()
         while len(best.members) < _MOST_MEMBERS.value and len(refused) < _MOST_REFUSED.value:
-            found = self._following(best, refused)
+            found = self._next_user(best, refused)
             if found is None:
                 break
             more = [found, *self._parts(found)]
@@ -177,21 +177,21 @@ class _Fusing:
                 best, best.position = group, position
         return best if len(best.members) > 1 else None
 
-    def _following(self, group: _Group, refused: set[Instruction]) -> Instruction | None:
+    def _next_user(self, group: _Group, refused: set[Instruction]) -> Instruction | None:
         """The first user of a member that might join."""
         users = dict.fromkeys(u for m in group.members for u in self._users.get(m, ()))
-        found = [u for u in users if u not in refused and u not in group.members and self._may_follow(u)]
+        found = [u for u in users if u not in refused and u not in group.members and self._may_join(u)]
         return min(found, key=self._positions.__getitem__, default=None)
 
     def _is_free(self, instruction: Instruction) -> bool:
         return instruction in self._live and instruction not in self._groups and not instruction.control_predecessors
 
-    def _may_follow(self, instruction: Instruction) -> bool:
+    def _may_join(self, instruction: Instruction) -> bool:
         if not self._is_free(instruction):
             return False
         if isinstance(instruction.op, Fusion):
             return instruction.op.kind in (FusionKind.LOOP, FusionKind.INPUT)
-        return isinstance(instruction.op, _FOLLOWING) or is_product(instruction)
+        return isinstance(instruction.op, _JOINING) or is_product(instruction)
 
     def _parts(self, instruction: Instruction) -> list[Instruction]:
         """The get-tuple-elements of an instruction with several results."""

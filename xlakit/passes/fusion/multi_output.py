@@ -85,12 +85,12 @@ class Merging:
 
     def _reaches(self, source: Cluster, target: Cluster) -> bool:
         """Whether there is a path from one cluster to the other through a third node."""
-        stack = [n for n in self._following(source) if n is not target]
+        stack = [n for n in self._readers_of(source) if n is not target]
         seen = set(stack)
         while stack:
             if len(seen) > _MOST_VISITED:
                 return True
-            for node in self._following(stack.pop()):
+            for node in self._readers_of(stack.pop()):
                 if node is target:
                     return True
                 if node not in seen:
@@ -98,7 +98,7 @@ class Merging:
                     stack.append(node)
         return False
 
-    def _following(self, node: Node) -> list[Node]:
+    def _readers_of(self, node: Node) -> list[Node]:
         roots = node.roots if isinstance(node, Cluster) else [node]
         return [self._now(reader) for root in roots for reader in self._readers.get(root, ())]
 

@@ -62,13 +62,13 @@ class Order:
 
     def first(self, a: Value, b: Value) -> Value:
         """The one of two that comes first."""
-        return self._extreme(a, b, largest=self.descending)
+        return self._min_or_max(a, b, largest=self.descending)
 
     def last(self, a: Value, b: Value) -> Value:
         """The one of two that comes last."""
-        return self._extreme(a, b, largest=not self.descending)
+        return self._min_or_max(a, b, largest=not self.descending)
 
-    def _extreme(self, a: Value, b: Value, *, largest: bool) -> Value:
+    def _min_or_max(self, a: Value, b: Value, *, largest: bool) -> Value:
         if self.signed:
             return a.smax(b) if largest else a.smin(b)
         return a.umax(b) if largest else a.umin(b)

@@ -262,7 +262,7 @@ def reduce_iterations(
             made = _last(emitter, level.iterations, reducers, vectors(emitter.lanes), rest)
             sums = [_wider(emitter, f, a, b) for f, a, b in zip(reducers, sums, made, strict=True)]
             rest = None
-        results = [_together(emitter, f, r, s) for f, r, s in zip(reducers, results, sums, strict=True)]
+        results = [_reduced_with(emitter, f, r, s) for f, r, s in zip(reducers, results, sums, strict=True)]
         if rest is not None:
             results = _repeated(emitter, (rest, cut.end, 1), results, single)
     return list(results)
@@ -316,7 +316,7 @@ def _wider(emitter: Emitter, reducer: Reducer, sums: Value, more: Value) -> Valu
     return _both(emitter, reducer, *(_narrowed(emitter, reducer, v, lanes) for v in (sums, more)))
 
 
-def _together(emitter: Emitter, reducer: Reducer, running: Value, sums: Value) -> Value:
+def _reduced_with(emitter: Emitter, reducer: Reducer, running: Value, sums: Value) -> Value:
     """What comes before, and all lanes of a vector, reduced to one."""
     pair = _narrowed(emitter, reducer, sums, 2)
     first, second = (emitter.fn.lane(pair, number) for number in (0, 1))
