@@ -1,0 +1,70 @@
+"""The examples of the pages on fusion: which members a cluster has, and through which views they are read."""
+
+import xlakit as xla
+from xlakit.passes.fusion.cluster import Cluster
+from xlakit.passes.fusion.fusible import Domain
+from xlakit.passes.fusion.views import Loops, Span
+
+
+def _cluster(text, *joining):
+    """A cluster of the root and what joins it, and the instructions by name."""
+    entry = xla.HloModule.from_text(text).entry
+    by_name = {i.name: i for i in entry.instructions}
+    cluster = Cluster(entry.root, Loops(), {})
+    for name in joining:
+        users = [m for m in cluster.members if by_name[name] in m.operands]
+        assert cluster.join(by_name[name], users, cluster.demand_of(users, by_name[name]))
+    return cluster, by_name
+
+
+_SLICES = """ENTRY main {
+  x = f32[8] parameter(0)
+  a = f32[8] exponential(x)
+  low = f32[4] slice(a), slice={[0:4]}
+  high = f32[4] slice(a), slice={[%d:%d]}
+  ROOT sum = f32[4] add(low, high)
+}"""
+
+
+def test_what_is_read_through_two_views_is_emitted_twice():
+    cluster, i = _cluster(_SLICES % (4, 8), "high", "low", "a")
+    ((own,),) = cluster.members[i["sum"]].demand.views
+    loop = own.loop
+    assert (own, loop.dimension) == (Span(0, 1, 4, loop), 0)
+    assert cluster.members[i["low"]].demand == cluster.members[i["sum"]].demand
+    assert set(cluster.members[i["a"]].demand.views) == {(Span(0, 1, 4, loop),), (Span(4, 1, 4, loop),)}
+    assert cluster.members[i["a"]].demand.emissions == 2
+
+
+def test_readers_with_one_view_share_a_value():
+    cluster, i = _cluster(_SLICES % (0, 4), "high", "low", "a")
+    assert cluster.members[i["a"]].demand == cluster.members[i["sum"]].demand
+    assert cluster.operands == {i["x"]}
+
+
+def test_a_reduction_joins_what_reads_its_rows():
+    text = """
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+ENTRY main {
+  x = f32[8,128] parameter(0)
+  zero = f32[] constant(0)
+  top = f32[8] reduce(x, zero), dimensions={1}, to_apply=add
+  wide = f32[8,128] broadcast(top), dimensions={0}
+  ROOT below = f32[8,128] subtract(x, wide)
+}"""
+    cluster, i = _cluster(text, "wide", "top")
+    domains = {name: cluster.members[i[name]].domain for name in ("below", "wide", "top")}
+    assert domains == {"below": Domain.ELEMENT, "wide": Domain.ELEMENT, "top": Domain.ROW}
+    assert (cluster.sizes, cluster.reduced, cluster.operands) == ((8, 128), {1}, {i["x"]})
+
+
+def test_elements_behind_a_transpose_are_in_another_order_than_the_domain():
+    text = """ENTRY main {
+  x = f32[128,8] parameter(0)
+  a = f32[128,8] exponential(x)
+  moved = f32[8,128] transpose(a), dimensions={1,0}
+  ROOT y = f32[8,128] negate(moved)
+}"""
+    cluster, i = _cluster(text, "moved", "a")
+    assert cluster.members[i["moved"]].domain is Domain.ELEMENT
+    assert cluster.members[i["a"]].domain is None
