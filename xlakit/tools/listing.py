@@ -190,7 +190,9 @@ def _limits() -> tuple[tuple[str, str], ...]:
 
 
 def _limits_of(path: Path) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    source = path.read_text(encoding="utf-8")
+    # Few files raise it, and to parse all of them takes seconds.
+    for node in ast.walk(ast.parse(source)) if "UnsupportedError(" in source else ():
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
             continue
         if node.func.id == "UnsupportedError" and node.args:
