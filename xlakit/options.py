@@ -8,8 +8,8 @@ program with itself under two settings.
     XLAKIT_CPU=native|x86-64|x86-64-v2|..               the level of the instruction set that code is compiled for
                                                         (:mod:`xlakit.target`); native is this machine's own
     XLAKIT_VECTOR_BYTES=16|32|64                        the width of the vectors that code is compiled for
-    XLAKIT_FLUSH_SUBNORMALS=1                           products of BF16 may take subnormal numbers for zero, see
-                                                        :mod:`xlakit.cpu.kernels.shared.engine`
+    XLAKIT_FLUSH_SUBNORMALS=0|1                         whether programs take subnormal numbers for zero, as those of
+                                                        JAX do by default (:mod:`xlakit.cpu.runtime.float_mode`)
     XLAKIT_VERIFY=plain                                 every run is compared with one of a plain program; or the names
                                                         of what that leaves out (:mod:`xlakit.cpu.verified`)
     XLAKIT_SANITIZE=1                                   programs run step by step, and their memory is watched
@@ -182,10 +182,10 @@ class Options:
     plain program leaves out with which each run is compared; empty for no comparison. knobs: values of knobs by name.
     sanitize: whether programs run step by step while their memory is watched. check_memory: whether memory plans
     are proved; that is part of no key, since it changes no code. cpu: the level of the instruction set; empty for all
-    of the machine's own. flush_subnormals: whether products of BF16 may take subnormal numbers for zero. tune: whether
-    and how long alternatives are timed for programs for which nothing was chosen yet. kernels: knobs of single kernels,
-    by their digests, as tuning chose them. These two are part of no key: what was chosen is kept under the program's.
-    profile: whether programs take the times of their steps.
+    of the machine's own. flush_subnormals: whether subnormal numbers are zero; None where nothing was said, which means
+    that they are for JAX's programs alone. tune: whether and how long alternatives are timed for programs for which
+    nothing was chosen yet. kernels: knobs of single kernels, by their digests, as tuning chose them. These two are part
+    of no key: what was chosen is kept under the program's. profile: whether programs take the times of their steps.
     """
 
     plain: frozenset[str] = frozenset()
@@ -195,7 +195,7 @@ class Options:
     sanitize: bool = False
     check_memory: bool = False
     cpu: str = ""
-    flush_subnormals: bool = False
+    flush_subnormals: bool | None = None
     tune: Tune | None = None
     kernels: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
     profile: bool = False
@@ -207,7 +207,7 @@ class Options:
         return (
             text
             + f" {self.cpu}"
-            + " flush" * self.flush_subnormals
+            + " flush" * bool(self.flush_subnormals)
             + " sanitize" * self.sanitize
             + " profile" * self.profile
         )
@@ -320,7 +320,7 @@ def _of_environment(texts: tuple[str, ...]) -> Options:
         sanitize=is_on("XLAKIT_SANITIZE"),
         check_memory=is_on("XLAKIT_CHECK_MEMORY"),
         cpu=_level(given["XLAKIT_CPU"]),
-        flush_subnormals=is_on("XLAKIT_FLUSH_SUBNORMALS"),
+        flush_subnormals=is_on("XLAKIT_FLUSH_SUBNORMALS") if given["XLAKIT_FLUSH_SUBNORMALS"] else None,
         tune=Tune() if is_on("XLAKIT_TUNE") else None,
         profile=bool(given["XLAKIT_PROFILE"]),
     )
@@ -333,7 +333,7 @@ def _level(text: str) -> str:
 
 def _switch(text: str, source: str) -> bool:
     if text not in ("", "0", "1"):
-        raise ArgumentError(f"{source} is {text!r}", hint="set it to 1")
+        raise ArgumentError(f"{source} is {text!r}", hint="set it to 1, or 0")
     return text == "1"
 
 

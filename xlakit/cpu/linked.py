@@ -13,6 +13,7 @@ from xlakit.cpu.kernels.shared import common_code
 from xlakit.cpu.llvm import engine
 from xlakit.cpu.program import FFI_TABLE, c_symbol
 from xlakit.cpu.runtime import CONTEXT, Context, runtime_symbols
+from xlakit.options import current
 
 if TYPE_CHECKING:
     from xlakit.cpu.profiling.recorder import Recorder
@@ -49,6 +50,7 @@ class Linked:
         )
         self._entry = self._library.address(program.entry)
         self._arena_bytes = program.arena_bytes
+        self._flushes = bool(current().flush_subnormals)
         self._constants = [readable(c) for c in program.constants]
         self._constant_table = (ctypes.c_void_p * max(1, len(self._constants)))(
             *[c.ctypes.data for c in self._constants]
@@ -60,7 +62,10 @@ class Linked:
 
     def new_context(self, *, ordinal: int = 0, host: int = 0, random: RandomState | None = None) -> Context:
         """What calls on one device begin with; see :class:`Context`."""
-        context = Context(self._entry, arena_bytes=self._arena_bytes, host=host, ordinal=ordinal, random=random)
+        flushes = self._flushes
+        context = Context(
+            self._entry, arena_bytes=self._arena_bytes, host=host, ordinal=ordinal, random=random, flushes=flushes
+        )
         words = (ctypes.c_int64 * (CONTEXT.size // 8)).from_address(context.address)
         words[CONTEXT.index("spare")] = ctypes.addressof(self._constant_table)
         return context

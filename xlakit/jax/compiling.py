@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from xlakit import options
@@ -26,8 +27,16 @@ _OF_DUMPS: Final = "xla_dump_"
 _SMALLEST: Final = "func.func @main(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }"
 
 
+@contextmanager
+def _options() -> Generator[None]:
+    """The options of JAX's programs: subnormal numbers are zero, as on XLA's CPU backend, if nothing else is said."""
+    given = options.current().flush_subnormals
+    with options.compiling(flush_subnormals=True if given is None else given):
+        yield
+
+
 @collecting_less()
-@options.compiling()
+@_options()
 def compile_program(devices: Devices, code: bytes, format: str, serialized_options: bytes) -> Program:
     """Compile a program given in one of PJRT's formats. Raises what :meth:`Client.compile` does."""
     from jaxlib import xla_client
@@ -102,6 +111,7 @@ def _compiled(
     return loaded, module, describe_program(program, module)
 
 
+@_options()
 def _compiled_for(
     devices: Devices, module: HloModule, grid: tuple[int, int], assignment: Sequence[Sequence[int]] | None
 ) -> LoadedExecutable:

@@ -118,10 +118,12 @@ def to_f32(fn: Function, primitive_type: PrimitiveType, stored: Value) -> Value:
 def _from_minifloat(form: Minifloat, bits: Value) -> Value:
     code = bits & (form.sign_bit - 1)
     sign = (bits & form.sign_bit) << (32 - form.sign_bit.bit_length())
-    # In F32's fields, the number is too small by the difference of the biases, subnormal or not.
     shifted = code << (_WIDE_FRACTION - form.fraction)
-    scaled = float_of(shifted) * 2.0 ** (_WIDE_BIAS - form.bias)
-    result = bits_of(scaled)
+    normal = shifted + ((_WIDE_BIAS - form.bias) << _WIDE_FRACTION)
+    # A subnormal number has no leading one: it is added, and subtracted as a float. No step is subnormal in F32, which
+    # would take long, or be zero.
+    subnormal = bits_of(float_of(normal + (1 << _WIDE_FRACTION)) - 2.0 ** (1 - form.bias))
+    result = where(code < 1 << form.fraction, subnormal, normal)
     if form.has_nan and form.negative_zero:
         # Formats with infinity have more than one NaN; which one it is stays in the fraction, beside all ones above it.
         beyond = shifted | _WIDE_INFINITY if form.overflow != form.nan else _WIDE_NAN

@@ -44,13 +44,14 @@ class Status(IntEnum):
 #   random        where the device's random state is, which all its calls share: the words of a RandomState
 #   spare         three words for the program's own use, copied for each call
 #   run           what the devices of this run share, where there are several; see rendezvous.py
+#   flushes       not 0 where subnormal numbers are zero for the program
 # and in the origin alone:
 #   entry         the address of the entry
 #   arena_bytes   the size of the arena
 #   interrupt     not 0 to stop all calls that run; any thread may set it
 CONTEXT = Record(
     arena=1, origin=1, polled=1, stopped=1, host=1, ordinal=1, random=1, spare=3, run=1,
-    entry=1, arena_bytes=1, interrupt=1, _fill=2,
+    flushes=1, entry=1, arena_bytes=1, interrupt=1, _fill=1,
 )  # fmt: skip
 RANDOM = Record(**dict.fromkeys(RANDOM_WORDS, 1))
 
@@ -59,7 +60,14 @@ class Context:
     """The origin of a program's contexts. It must stay as long as the program may be called."""
 
     def __init__(
-        self, entry: int, *, arena_bytes: int = 0, host: int = 0, ordinal: int = 0, random: RandomState | None = None
+        self,
+        entry: int,
+        *,
+        arena_bytes: int = 0,
+        host: int = 0,
+        ordinal: int = 0,
+        random: RandomState | None = None,
+        flushes: bool = False,
     ) -> None:
         self.random = RandomState(0, ordinal) if random is None else random
         self._memory = (ctypes.c_int64 * (CONTEXT.size // 8))()
@@ -71,6 +79,7 @@ class Context:
             ("host", host),
             ("ordinal", ordinal),
             ("random", self.random.address),
+            ("flushes", int(flushes)),
         ):
             self._memory[CONTEXT.index(name)] = value
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xlakit.cpu.llvm import I32, I64, PTR, VOID, Module
 from xlakit.cpu.runtime.context import CONTEXT, RANDOM, Status
+from xlakit.cpu.runtime.float_mode import float_mode
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
 
 
@@ -39,7 +40,8 @@ def _emit_execute(module: Module) -> None:
     running = THREAD.at(fn, thread_state(fn), "running")
     outer = fn.load(PTR, running)
     fn.store(context, running)
-    status = fn.call_pointer(entry, I64, arguments, results, context)
+    with float_mode(fn, CONTEXT.load(fn, context, "flushes")):
+        status = fn.call_pointer(entry, I64, arguments, results, context)
     fn.store(outer, running)
     fn.call("xlakit_release", VOID, arena)
     fn.ret(fn.select(status.eq(0), CONTEXT.load(fn, context, "stopped"), status))

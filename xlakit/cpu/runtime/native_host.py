@@ -7,6 +7,7 @@ from xlakit.cpu.llvm.promises import COLD, NO_INLINE
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT, Status
 from xlakit.cpu.runtime.devices.fibers import FIBER, FiberState, current_fiber, leave_fiber
+from xlakit.cpu.runtime.float_mode import float_mode
 
 # How often a loop lets Python look for signals; asking costs the GIL.
 _POLL_NANOSECONDS = 100_000_000
@@ -29,7 +30,9 @@ def emit_host(module: Module) -> None:
     # An exception may be set by now, and what the step would be given makes no sense.
     fn.return_if(stopped.ne(0), stopped)
     key = CONTEXT.load(fn, context, "host")
-    fn.ret(fn.call("xlakit_host_trampoline", I64, key, step, buffers.cast("ptrtoint", I64)))
+    with float_mode(fn):
+        status = fn.call("xlakit_host_trampoline", I64, key, step, buffers.cast("ptrtoint", I64))
+    fn.ret(status)
 
     _emit_execute_for_python(module)
     _emit_signals(module)

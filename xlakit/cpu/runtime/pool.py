@@ -32,6 +32,7 @@ from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import COLD, NO_INLINE
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT
+from xlakit.cpu.runtime.float_mode import get_mode, set_mode
 from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
 from xlakit.cpu.runtime.threads import start_thread
@@ -57,7 +58,7 @@ _ALONE_NANOSECONDS = 10_000_000
 _POOL = Record(
     state=1, _line_1=7,
     owner=1, workers=1, alive=1, threads=1, processors=1, spin=1, stopping=1, _line_2=1,
-    function=1, table=1, tasks=1, grain=1, participants=1, running=1, _line_3=2,
+    function=1, table=1, tasks=1, grain=1, participants=1, running=1, mode=1, _line_3=1,
 )  # fmt: skip
 
 # What the pool keeps for each thread that takes part, the caller being 0: its share of the chunks, and its parking
@@ -263,6 +264,7 @@ def _emit_worker(module: Module) -> None:
                 if _CAN_MOVE:
                     fn.call("spread", VOID, fn.load(I64, seen))
                 THREAD.store(fn, thread_state(fn), "running", _field(fn, "running"))
+                set_mode(fn, _field(fn, "mode"))
                 fn.call("work", VOID, number)
                 THREAD.store(fn, thread_state(fn), "running", fn.i64(0))
             before = fn.atomic_update("sub", pool, fn.i64(1))
@@ -311,8 +313,8 @@ def _emit_run_job(module: Module) -> None:
         _SEAT.store(fn, seat, "end", (iteration.index + 1) * chunks // participants)
     running = THREAD.load(fn, thread_state(fn), "running")
     for name, value in zip(
-        ("function", "table", "tasks", "grain", "participants", "running"),
-        (function, table, tasks, grain, participants, running),
+        ("function", "table", "tasks", "grain", "participants", "running", "mode"),
+        (function, table, tasks, grain, participants, running, get_mode(fn)),
         strict=True,
     ):
         _POOL.store(fn, pool, name, value)

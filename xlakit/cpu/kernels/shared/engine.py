@@ -97,7 +97,7 @@ def choose_engine(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType,
     in_tiles = has_amx(made_for, "amx-bf16")
     if only and (in_tiles or has_pairs_of_bf16(lhs, rhs, result)):
         # Packed elements are BF16's bits.
-        flushes = options.current().flush_subnormals
+        flushes = bool(options.current().flush_subnormals)
         mr = 2 * AMX_ROWS if in_tiles else 12
         return Engine("bf16", I16, F32, group=2, parts=1, mr=mr, vectors=2, flushes=flushes, amx=in_tiles)
     return _engine((lhs, rhs), result, made_for)

@@ -21,6 +21,7 @@ from typing import Final
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import COLD, NO_INLINE
 from xlakit.cpu.runtime import waiting
+from xlakit.cpu.runtime.float_mode import get_mode, set_mode
 from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
 
@@ -61,9 +62,9 @@ _RESERVED: Final = 0x4000 if sys.platform == "linux" else 0
 _SMALL_PAGES: Final[int | None] = getattr(mmap, "MADV_NOHUGEPAGE", None)
 
 # Save the registers that a function leaves as they are, exchange the stacks, and restore those of the other one. The
-# first argument is where to store the stack pointer, the second one the stack to go to. The floating-point environment
-# is that of the thread. For each machine also how many words below its record a stack begins, and which of them is the
-# return address: where a function is entered, a stack of x86-64 has eight bytes more than a multiple of sixteen.
+# first argument is where to store the stack pointer, the second one the stack to go to. Callers see to the mode
+# of floating-point numbers. For each machine also how many words below its record a stack begins, and which of them is
+# the return address: where a function is entered, a stack of x86-64 has eight bytes more than a multiple of sixteen.
 _SWITCH: Final = {
     "x86_64": (
         [
@@ -129,7 +130,9 @@ def current_fiber(fn: Function) -> Value:
 def leave_fiber(fn: Function, fiber: Value, state: FiberState) -> None:
     """Leave a fiber, which is the thread's; goes on when the thread enters it again."""
     FIBER.store(fn, fiber, "state", fn.i64(state))
+    mode = get_mode(fn)
     fn.call("switch_stack", VOID, FIBER.at(fn, fiber, "stack"), fn.load(PTR, FIBER.at(fn, fiber, "back")))
+    set_mode(fn, mode)
 
 
 def _free(fn: Function, name: str) -> Value:
@@ -180,8 +183,10 @@ def _emit_resume(module: Module) -> None:
     outer = [(name, fn.load(I64, THREAD.at(fn, state, name))) for name in ("fiber", "running")]
     fn.store(fiber, THREAD.at(fn, state, "fiber"))
     THREAD.store(fn, state, "running", FIBER.load(fn, fiber, "running"))
+    mode = get_mode(fn)
     with fn.while_((fn.constant(I1, 1),), lambda iteration: iteration.carried[0]) as iteration:
         fn.call("switch_stack", VOID, FIBER.at(fn, fiber, "back"), fn.load(PTR, FIBER.at(fn, fiber, "stack")))
+        set_mode(fn, mode)
         asks = FIBER.load(fn, fiber, "state").eq(FiberState.ASKS)
         with fn.if_(asks, likely=False):
             FIBER.store(fn, fiber, "answer", fn.call("signals_on_thread", I64))
