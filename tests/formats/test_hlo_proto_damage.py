@@ -156,6 +156,25 @@ def test_values_that_do_not_fit_their_field_are_refused():
         write_module(HloModule("m", Computation("e", (root,), root)))
 
 
+@pytest.mark.parametrize("sizes", ["{{1}}", "{{1},{1,1},{1}}", "{{1,1},{1}}"])
+def test_lists_that_readers_would_group_otherwise_are_refused(sizes):
+    text = """ENTRY e {
+      x = f32[4] parameter(0)
+      y = f32[4,4] parameter(1)
+      i = s32[] parameter(2)
+      one = (s32[]) tuple(i)
+      two = (s32[], s32[]) tuple(i, i)
+      arrays = (f32[4], f32[4,4]) tuple(x, y)
+      offsets = ((s32[]), (s32[], s32[])) tuple(one, two)
+      ROOT p = (f32[4], f32[4,4]) collective-permute(arrays, arrays, offsets, offsets),
+        source_target_pairs={{0,0}}, slice_sizes=SIZES
+    }"""
+    good = HloModule.from_text(text.replace("SIZES", "{{1},{1,1}}"))
+    assert read_module(write_module(good)) == good
+    with pytest.raises(FormatError, match=r"'p' in computation 'e': slice_sizes .* do not fit operand 0"):
+        write_module(HloModule.from_text(text.replace("SIZES", sizes)))
+
+
 def test_random_damage_gives_nothing_but_our_errors():
     rng = np.random.default_rng(3)
     originals = [write_module(HloModule.from_text(text)) for text in PROGRAMS.values()]

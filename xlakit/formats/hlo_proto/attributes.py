@@ -115,11 +115,13 @@ def _without_attributes(cls: type[Op]) -> Op:
     return cls()
 
 
-def write_operation(op: Op, instruction: Any) -> None:
-    """Fill the attributes of a HloInstructionProto; computations are not among them."""
+def write_operation(op: Op, instruction: Any, operands: Sequence[Shape]) -> None:
+    """Fill the attributes of a HloInstructionProto; computations are not among them. Raises FormatError."""
     for slot in _slots(type(op)):
         value = getattr(op, slot.spec.name)
         holder = slot.made_holder(instruction)
+        if slot.spec.kind is Kind.INT64_LIST_LIST and value:
+            _check_grouping(value, slot.spec.name, operands)
         if value is not None and not (slot.repeated and value == slot.spec.default):
             _WRITERS[slot.spec.kind](holder, slot, value)
 
@@ -237,6 +239,16 @@ def _regrouped(flat: tuple[int, ...], operands: Sequence[Shape]) -> tuple[tuple[
     rest = iter(flat)
     times = len(flat) // sum(ranks)
     return tuple(tuple(next(rest) for _ in range(rank)) for rank in ranks for _ in range(times))
+
+
+def _check_grouping(lists: Sequence[Sequence[int]], name: str, operands: Sequence[Shape]) -> None:
+    """Raise FormatError for lists that readers, which see one list of all numbers, would group otherwise."""
+    try:
+        is_same = _regrouped(tuple(n for numbers in lists for n in numbers), operands) == lists
+    except FormatError:
+        is_same = False
+    if not is_same:
+        raise FormatError(f"{name} {[list(numbers) for numbers in lists]} do not fit operand 0, {operands[0]}")
 
 
 # -- messages ------------------------------------------------------------------------------------

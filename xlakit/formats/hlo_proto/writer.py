@@ -95,7 +95,7 @@ class _Writing:
             proto.control_predecessor_ids.extend(self.local(instruction.control_predecessors))
             proto.called_computation_ids.extend(self.ids[called] for called in instruction.op.called_computations)
             write_annotations(instruction.annotations, proto)
-            write_operation(_spelled_out(instruction), proto)
+            write_operation(_spelled_out(instruction), proto, [operand.shape for operand in instruction.operands])
         except _REFUSALS as error:
             raise _explained(error, label) from None
 
