@@ -130,6 +130,14 @@ CASES = [
     ("huge-constant", "c", constant_of("f32[1048576]"), constant_of("f32[1048575]")),
     ("unsharded-large-array", "x", sharded(", sharding={replicated}"), sharded(", sharding={devices=[2,1]0,1}")),
     ("unsharded-large-array", "x", sharded(""), sharded(", sharding={maximal device=0}")),
+    ("sharding-of-other-devices", "x", sharded(", sharding={devices=[2,1]0,5}"), sharded(", sharding={replicated}")),
+    ("sharding-of-other-devices", "x", sharded(", sharding={devices=[4,1]<=[4]}"), sharded("")),
+    (
+        "sharding-of-other-devices",
+        "x",
+        sharded(", sharding={maximal device=2}"),
+        sharded(", sharding={maximal device=1}"),
+    ),
     ("all-reduce-of-one", "r", collective("{{0},{1},{2},{3}}"), collective("{{0,1},{2,3}}")),
     ("all-reduce-of-one", "r", collective("{}", "HloModule m"), collective("{}")),
     (

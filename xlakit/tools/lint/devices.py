@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from xlakit.errors import ShapeError
 from xlakit.ir.attributes import Sharding
+from xlakit.ir.instruction import Instruction
 from xlakit.ops.communication.collective import Collective
+from xlakit.passes.spmd.shardings.annotations import Annotations
+from xlakit.passes.spmd.shardings.values import leaf_shapes
 from xlakit.tools.lint.registry import Found, lint
 from xlakit.verifier.faults import Program
 
@@ -48,6 +52,35 @@ def _unsharded_large_array(program: Program) -> Iterator[Found]:
                 f"each of {module.num_partitions} partitions holds all of argument {number}, {size} MiB",
                 "give it a sharding that splits one of its dimensions (in JAX: jax.device_put with a NamedSharding)",
             )
+
+
+@lint("sharding-of-other-devices", "a sharding over other devices than the program has partitions")
+def _sharding_of_other_devices(program: Program) -> Iterator[Found]:
+    annotations = Annotations(program.module, program.module.num_partitions)
+    for computation, instruction in program.instructions():
+        try:
+            last = _last_device(annotations, instruction)
+        except ShapeError as error:
+            # The partitioner's own words: it refuses the program for this.
+            yield Found(computation, instruction, error.rule, error.hint or "")
+            continue
+        if last >= program.module.num_partitions:
+            yield Found(
+                computation,
+                instruction,
+                f"a sharding on device {last} in a program of {program.module.num_partitions} partitions",
+                f"name one of 0 to {program.module.num_partitions - 1}",
+            )
+
+
+def _last_device(annotations: Annotations, instruction: Instruction) -> int:
+    """The last device that has a whole value, 0 without one. Raises ShapeError for tiles on other devices."""
+    last = 0
+    for shape, sharding in zip(leaf_shapes(instruction.shape), annotations.shardings(instruction), strict=True):
+        if shape.is_array and sharding is not None:
+            annotations.splits(sharding, shape.rank)
+            last = max(last, *sharding.devices) if sharding.kind == "MAXIMAL" else last
+    return last
 
 
 def _splits(sharding: Sharding | None) -> bool:
