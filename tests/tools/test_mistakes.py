@@ -25,6 +25,7 @@ def folder(tmp_path, monkeypatch):
     Path("unknown.hlo").write_text(STEP.replace("sine(x)", 'custom-call(x), custom_call_target="nobody"'))
     Path("twice.hlo").write_text(STEP + STEP)
     Path("binary").write_bytes(bytes(range(256)))
+    Path("itself.hlo").symlink_to("itself.hlo")
     Path("empty").mkdir()
     return tmp_path
 
@@ -49,6 +50,8 @@ def folder(tmp_path, monkeypatch):
         ),
         ("convert step.hlo --to proto -o a/b.pb", 1, "a/b.pb: there is no folder a\n"),
         ("check twice.hlo", 1, "twice.hlo:7:1: a second module begins here\n"),
+        ("check itself.hlo", 1, "itself.hlo: Too many levels of symbolic links"),
+        ("reduce itself.hlo --crash --jobs 1", 1, "itself.hlo: Too many levels of symbolic links"),
         ("reduce empty --crash -o small.hlo", 1, "empty is a folder without programs"),
     ],
 )

@@ -175,6 +175,23 @@ def test_dimensions_shrink_together():
     assert all(size <= 3 for i in reduction.module.entry.instructions for size in i.shape.dimensions)
 
 
+def test_a_size_that_is_needed_does_not_hold_what_divides_it():
+    text = """HloModule dims
+    ENTRY main {
+      x = f32[40] parameter(0)
+      y = f32[4,10] parameter(1)
+      z = f32[4,10] tanh(y)
+      ROOT t = (f32[40], f32[4,10]) tuple(x, z)
+    }"""
+
+    def is_wanted(module):
+        sizes = [p.shape.dimensions for p in module.entry.parameters]
+        return len(sizes) == 2 and 40 in sizes[0] and "tanh" in opcodes(module)
+
+    reduction = xla.reduce_module(HloModule.from_text(text), is_wanted)
+    assert [[*p.shape.dimensions] for p in reduction.module.entry.parameters] == [[40], [1, 1]]
+
+
 def test_only_well_formed_modules_are_asked():
     asked = []
 

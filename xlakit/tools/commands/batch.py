@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -223,13 +224,19 @@ def _within(file: str) -> Iterator[tuple[str, str]]:
     if file == "-":
         yield file, "stdin"
     elif not is_folder(file):
-        yield file, bare_name(root.resolve().name)
+        yield file, own_name(file)
     else:
         dumps = {path.parent for path in root.rglob(MANIFEST) if is_dump(path.parent)}
         loose = {path for path in root.rglob("*") if _is_program(path) and not dumps & set(path.parents)}
         yield from ((str(path), bare_name(str(path.relative_to(root)))) for path in sorted(dumps | loose))
         if not dumps and not loose:
-            yield file, bare_name(root.resolve().name)
+            yield file, own_name(file)
+
+
+def own_name(file: str) -> str:
+    """The name of a file behind all links, without the suffix that programs have."""
+    # realpath, since Path.resolve refuses a link to itself with an error of its own; reading the file tells of that.
+    return bare_name(Path(os.path.realpath(file)).name)
 
 
 def _is_program(path: Path) -> bool:

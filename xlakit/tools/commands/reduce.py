@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xlakit.tools.commands.batch import Program, add_batch, bare_name, is_folder, programs_of, run_batch, write
+from xlakit.tools.commands.batch import Program, add_batch, is_folder, own_name, programs_of, run_batch, write
 from xlakit.tools.commands.oracle import add_oracle, limits_of, oracle_of
 from xlakit.tools.commands.shared import Commands, add_command, add_filling, load_filled, seconds, tell
 
@@ -83,7 +83,7 @@ def reduce_file(program: Program, options: argparse.Namespace) -> dict[str, Any]
 
 def _beside(path: str) -> Path:
     # A dump's name has other dots, which tell it from those beside it: ..before_optimizations.txt
-    name = "stdin" if path == "-" else bare_name(Path(path).resolve().name)
+    name = "stdin" if path == "-" else own_name(path)
     return Path(path).parent / f"{name}.reduced.hlo"
 
 

@@ -44,7 +44,7 @@ _SIMPLER = {
 
 
 def shrink_dimensions(search: Search) -> None:
-    """Make dimensions smaller: all of one size, and of its multiples, in the whole module at once."""
+    """Make dimensions smaller: all of one size in the whole module at once, with its multiples, then without."""
 
     def candidates() -> Iterator[Candidate]:
         best = search.best
@@ -52,6 +52,7 @@ def shrink_dimensions(search: Search) -> None:
             for smaller in dict.fromkeys((1, 2, 3, 4, 8, size // 4, size // 2, size - 1)):
                 if 0 < smaller < size:
                     yield partial(resized, best, size, smaller)
+                    yield partial(resized, best, size, smaller, multiples=False)
 
     while search.first(candidates()) is not None:
         pass
@@ -69,11 +70,12 @@ def _sizes(module: HloModule) -> list[int]:
     return [size for size, _ in found.most_common() if size > 1]
 
 
-def resized(module: HloModule, size: int, smaller: int) -> HloModule:
+def resized(module: HloModule, size: int, smaller: int, *, multiples: bool = True) -> HloModule:
     """The module whose dimensions of a size, or multiples of it, are smaller."""
 
     def scaled(number: int) -> int:
-        return number // size * smaller if number > 0 and number % size == 0 else number
+        is_meant = number == size or (multiples and number > 0 and number % size == 0)
+        return number // size * smaller if is_meant else number
 
     def shape(old: Shape) -> Shape:
         if not old.is_array:
