@@ -1,6 +1,7 @@
 """The command line, as a person meets it: in a process of its own."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -238,6 +239,21 @@ def test_interrupted(add_file, monkeypatch, capsys):
     monkeypatch.setattr("xlakit.tools.run.run", interrupt)
     assert cli.main(["run", add_file]) == 130
     assert capsys.readouterr().err == "xlakit: interrupted\n"
+
+
+def test_interrupted_while_it_is_imported(tmp_path):
+    # In place of one of the first modules that the command line needs; the first test has the interruption later.
+    (tmp_path / "argparse.py").write_text("raise KeyboardInterrupt\n")
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-m", "xlakit", "run", "-"],
+        input="",
+        capture_output=True,
+        check=False,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "xlakit: interrupted\n")
 
 
 @pytest.mark.parametrize(

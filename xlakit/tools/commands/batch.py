@@ -133,7 +133,10 @@ def failed(
     if not options.json:
         text, names = plain(error), ["<stdin>" if file == "-" else file for file in files]
         # What is found in a program that has been read names instructions alone; the operating system names a file.
-        is_named = isinstance(error, OSError) or any(name in text for name in names)
+        place = error.location if isinstance(error, XlakitError) else None
+        # An option's file that cannot be read is no fault of the program's.
+        is_of_option = place is not None and place.file in vars(options).values()
+        is_named = isinstance(error, OSError) or is_of_option or any(name in text for name in names)
         tell(f"xlakit: {text}" if is_named else f"xlakit: {' '.join(names)}: {text}")
     return options.error_status if status is None else status, {"error": error_record(error)}
 

@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from xlakit.errors import ArgumentError
+from xlakit.errors import ArgumentError, Location, XlakitError
 from xlakit.tools.commands.batch import Program, add_batch, failed, programs_of, run_batch, write
 from xlakit.tools.commands.shared import (
     Commands,
@@ -267,6 +267,10 @@ def _divergence(module: HloModule, given: Given, options: argparse.Namespace) ->
                 f"--against {options.against} is no file", hint=f"name a file, or one of {', '.join(reports.WAYS)}"
             )
         other = load_filled(options.against, options)
+        try:
+            other.verify()
+        except XlakitError as error:
+            raise error.at(location=Location(options.against, 1)) from None
     found = reports.against(
         module,
         other,
