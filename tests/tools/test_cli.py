@@ -1,6 +1,7 @@
 """The command line, as a person meets it: in a process of its own."""
 
 import ast
+import io
 import os
 import re
 import subprocess
@@ -222,6 +223,8 @@ def test_closed_streams_are_told(add_file, monkeypatch, capsys, stream):
     monkeypatch.setattr(sys, stream, None)
     assert cli.main(["check", "-" if stream == "stdin" else add_file]) == 1
     assert "is closed" in capsys.readouterr().err
+    assert cli.main(["run", "-" if stream == "stdin" else add_file]) == 1
+    assert capsys.readouterr().err.count("is closed") == 1
 
 
 def test_faults_are_not_printed_among_results_where_standard_error_is_closed(tmp_path, monkeypatch, capsys):
@@ -230,6 +233,16 @@ def test_faults_are_not_printed_among_results_where_standard_error_is_closed(tmp
     (tmp_path / "bad.hlo").write_text(ADD.replace("add(", "ad("))
     assert cli.main(["check", str(tmp_path / "bad.hlo")]) == 1
     assert capsys.readouterr().out == ""
+
+
+def test_terminals_without_the_letters_of_a_program_get_escapes(tmp_path, monkeypatch):
+    path = tmp_path / "a.hlo"
+    path.write_text('ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] tanh(x), metadata={source_file="grö→ße.py"} }')
+    for options in ("--trace", "--profile"):
+        terminal = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+        monkeypatch.setattr("sys.stdout", terminal)
+        assert cli.main(["run", str(path), options]) == 0
+        assert "grö\\u2192ße.py".encode("latin-1") in terminal.buffer.getvalue()
 
 
 def test_interrupted(add_file, monkeypatch, capsys):

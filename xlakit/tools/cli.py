@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -57,13 +58,19 @@ _VERBS = (run, check, convert, diff, opt, view, inspect, bisect, reduce, extract
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; gives the exit status."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names and lines of programs need not be what the terminal's encoding has.
+        sys.stdout.reconfigure(errors="backslashreplace")
     options, unknown = parser().parse_known_args(arguments)
     if unknown:
         # Of the verb, whose usage lists what there is.
         options.verb.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         status = options.command(options)
-        open_stream(sys.stdout, "standard output").flush()
+        stdout = sys.stdout
+        # Where it is closed, a verb that could not print has told so.
+        if status == 0 or stdout is not None:  # pyright: ignore[reportUnnecessaryComparison]
+            open_stream(stdout, "standard output").flush()
     except BrokenPipeError:
         # The reader (head, less) has seen enough; what is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
