@@ -4,6 +4,7 @@ import ctypes
 import gc
 import pickle
 import threading
+import traceback
 
 import numpy as np
 import pytest
@@ -427,7 +428,9 @@ class TestTheRest:
             assert found.frames[0].function_name == "here"
             assert found.frames[0].file_name == __file__
             assert str(found).split("\n")[0].startswith(f"{__file__}:")
-            assert found.as_python_traceback().tb_frame.f_code.co_name
+            # Python takes names and lines from the frames.
+            seen = traceback.extract_tb(found.as_python_traceback())
+            assert [(f.name, f.lineno) for f in seen[::-1]] == [(f.function_name, f.line_num) for f in found.frames]
             assert client.buffer_from_pyval(1).traceback.frames[0].function_name == "test_tracebacks"
         with xc.tracebacks(enabled=False):
             assert here() is None

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, ClassVar
 
 from xlakit.compat.xla_client.binding import bound
@@ -133,12 +133,20 @@ def _check_code(code: object) -> None:
         raise XlaRuntimeError("code argument must be a code object")
 
 
+# The code of a function of one line, which gives its own frame.
+_FRAME_CODE = next(code for code in compile("lambda: frame(0)", "", "eval").co_consts if isinstance(code, CodeType))
+
+
 def _frame_at(frame: Frame) -> FrameType:
-    """A frame of a function of that name and file, which Python prints with the line of a traceback."""
-    code = compile("import sys\nframe = sys._getframe()", frame.file_name, "exec")
-    scope: dict[str, Any] = {"__name__": frame.file_name}
-    exec(code.replace(co_name=frame.function_name, co_firstlineno=max(1, frame.function_start_line)), scope)
-    return scope["frame"]
+    """A frame that Python's module ``traceback`` takes for that function, file and line; it has no variables."""
+    # Python reads lines from the code, not from the traceback: the function must be where the line is.
+    code = _FRAME_CODE.replace(
+        co_filename=frame.file_name, co_name=frame.function_name, co_firstlineno=max(1, frame.line_num)
+    )
+    scope: dict[str, Any] = {"frame": sys._getframe}  # pyright: ignore[reportPrivateUsage]
+    made: FrameType = FunctionType(code, scope)()
+    scope.clear()
+    return made
 
 
 @contextmanager
