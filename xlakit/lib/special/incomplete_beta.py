@@ -14,13 +14,16 @@ from xlakit.ops.elementwise.unary import abs, exp, log, log1p, not_, sqrt
 from xlakit.ops.handle import XlaOp, building
 
 _STEPS = 1 << 16
+# What is less, relative to a sum, is below its rounding.
+_EPSILON = 2.0**-55
 
 
 @building
 def regularized_incomplete_beta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
     """The regularized incomplete beta function I_x(a, b) of a, b > 0 and x from 0 to 1; NaN for other arguments.
 
-    The loop of its continued fraction takes a number of steps that grows with the root of the larger of a and b.
+    The loop of its continued fraction takes a number of steps that grows with the root of the larger of a and b. Where
+    both are so large that 65536 steps are not enough, near the mean and far beyond 1e12, the result is NaN.
     Source: RegularizedIncompleteBeta.
     """
     return in_f64(_beta, a, b, x)
@@ -39,7 +42,9 @@ def _log_beta(a: XlaOp, b: XlaOp) -> XlaOp:
 
 def _factor(a: XlaOp, b: XlaOp, x: XlaOp, y: XlaOp) -> XlaOp:
     """x^a y^b / beta(a, b), for y = 1 - x."""
-    small = exp(a * log(x) + b * log(y) - _log_beta(a, b))
+    # Of the two, the one near 1 has fewer digits than its distance from 1.
+    log_x, log_y = select(gt(x, 0.5), log1p(-y), log(x)), select(gt(y, 0.5), log1p(-x), log(y))
+    small = exp(a * log_x + b * log_y - _log_beta(a, b))
     # For large a and b, relative to the greatest value, at x = a / (a + b).
     large_a, large_b = max_(a, LARGE), max_(b, LARGE)
     distance = x * large_b - y * large_a
@@ -50,23 +55,33 @@ def _factor(a: XlaOp, b: XlaOp, x: XlaOp, y: XlaOp) -> XlaOp:
     return select(ge(min_(a, b), LARGE), large, small)
 
 
-def _fraction(a: XlaOp, b: XlaOp, x: XlaOp, active: XlaOp) -> XlaOp:
-    """The continued fraction of I_x(a, b) a / (x^a y^b / beta(a, b)), two terms a step, by Lentz' method."""
+def _fraction(a: XlaOp, b: XlaOp, x: XlaOp, y: XlaOp, active: XlaOp) -> XlaOp:
+    """The continued fraction of I_x(a, b) a / (x^a y^b / beta(a, b)), below the mean.
+
+    It is its even part, whose numerators and denominators are positive up to n = b, summed term by term: the terms
+    decrease, and with them the errors of each step, which a product of the steps would all keep.
+    """
 
     def step(values: Sequence[XlaOp]) -> tuple[Sequence[XlaOp], XlaOp]:
-        n, a, b, x, c, d, h = values
-        even = n * (b - n) * x / ((a + n * 2.0 - 1.0) * (a + n * 2.0))
-        d = 1.0 / (even * d + 1.0)
-        c = even / c + 1.0
-        h = h * (c * d)
-        odd = -((a + n) * (a + b + n)) * x / ((a + n * 2.0) * (a + n * 2.0 + 1.0))
-        d = 1.0 / (odd * d + 1.0)
-        c = odd / c + 1.0
-        change = c * d
-        return [a, b, x, c, d, h * change], gt(abs(change - 1.0), 2.0**-52)
+        n, a, b, x, y, excess, before, w, term, total = values
+        place = a + n * 2.0 - 1.0
+        drift = n * (b - n) * x / place
+        below = n + drift + (a + n) / (place + 2.0) * (excess + n * (y + 1.0))
+        c = drift * ((a + b + n - 1.0) / place) * x / (before * below)
+        new_w = 1.0 / (c * w + 1.0)
+        term = -(c * w) * new_w * term
+        total = total + term
+        more = gt(abs(term), abs(total) * _EPSILON)
+        # The numerators' factor a + n is divided out: with it, small numbers would have few digits.
+        return [a, b, x, y, excess, below / (a + n), new_w, term, total], more
 
-    d = 1.0 / (1.0 - (a + b) * x / (a + 1.0))
-    return iterate(step, [a, b, x, full(a, 1.0), d, d], active, _STEPS)[5]
+    one = full(a, 1.0)
+    excess = a * y - b * x + 1.0
+    first = excess / (a + 1.0)
+    *_, term, total = iterate(step, [a, b, x, y, excess, first, one, one, one], active, _STEPS)
+    # A sum that is not complete is no result.
+    done = or_(le(abs(term), abs(total) * _EPSILON), not_(active))
+    return select(done, total / first, full(a, math.nan))
 
 
 def _beta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
@@ -81,9 +96,9 @@ def _beta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
     swapped = gt(given, (a + 1.0) / (a + b + 2.0))
     first, second = select(swapped, b, a), select(swapped, a, b)
     position, other = select(swapped, rest, given), select(swapped, given, rest)
-    part = _factor(first, second, position, other) / first * _fraction(first, second, position, inside)
+    part = _factor(first, second, position, other) / first * _fraction(first, second, position, other, inside)
     # Errors leave no probability below 0.
-    part = min_(part, 1.0)
+    part = select(gt(part, 1.0), full(a, 1.0), part)
     result = select(swapped, 1.0 - part, part)
     return first_of(
         [
