@@ -1,14 +1,17 @@
-"""Start tests' processes with mpiexec."""
+"""Start tests' processes with mpiexec, or threads that stand for processes."""
 
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+# Of the job of a test.
+TOKEN = bytes(range(16))
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 # The launcher that was installed beside this Python, if there is one.
@@ -32,3 +35,21 @@ def launch(ranks, *command, timeout=120, **environment):
         timeout=timeout,
         env=variables,
     )
+
+
+def together(*works):
+    """The results, or errors, of functions that run at once."""
+    found = [None] * len(works)
+
+    def run(number):
+        try:
+            found[number] = works[number]()
+        except Exception as error:
+            found[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    return found

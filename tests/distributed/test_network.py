@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from launching import together
 
 import xlakit as xla
 from xlakit.execution.context import ExecutionContext
@@ -16,24 +17,6 @@ from xlakit.distributed import session
 from xlakit.distributed.messages import Header, Kind
 from xlakit.distributed.network import Network
 from xlakit.distributed.zeromq import ZeroMqTransport
-
-_TOKEN = bytes(range(16))
-
-
-@pytest.fixture
-def networks(monkeypatch, request):
-    made = [Network(partial(ZeroMqTransport, "127.0.0.1")) for _ in range(getattr(request, "param", 2))]
-    ends = [network.endpoint for network in made]
-    names = [f"process {rank} (device {rank})" for rank in range(len(made))]
-    monkeypatch.setattr("sys.excepthook", lambda *_: None)
-    for rank, network in enumerate(made):
-        network.join(rank, ends, names, _TOKEN)
-    yield made
-    threads = [threading.Thread(target=network.leave) for network in made]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
 
 
 def _module(make, replicas=2):
@@ -46,24 +29,6 @@ def _on(network, make, ranks=(0, 1)):
     context.network = network.on(ranks)
     count = len(ranks)
     return xla.compile(_module(make, count), num_replicas=count, execution_context=context)
-
-
-def _together(*works):
-    """The results, or errors, of functions that run at once."""
-    found = [None] * len(works)
-
-    def run(number):
-        try:
-            found[number] = works[number]()
-        except Exception as error:
-            found[number] = error
-
-    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(len(works))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    return found
 
 
 def _arguments(count):
@@ -93,7 +58,7 @@ def test_collectives_are_those_of_one_process(networks, ranks):
             program = _on(networks[rank], make, ranks)
             return dict(zip(here, program.execute_replicated([[arguments[i]] for i in here]), strict=True))
 
-        first, second = _together(lambda part=part: part(0), lambda part=part: part(1))
+        first, second = together(lambda part=part: part(0), lambda part=part: part(1))
         found = {**first, **second}
         for index in range(4):
             assert np.array_equal(found[index], expected[index]), (name, index)
@@ -124,10 +89,10 @@ def test_rounds_among_more_processes(networks, monkeypatch, small):
         def part(rank, make=make):
             return _on(networks[rank], make, range(5)).execute_replicated([[arguments[rank]]])[0]
 
-        found = _together(*[lambda part=part, rank=rank: part(rank) for rank in range(5)])
+        found = together(*[lambda part=part, rank=rank: part(rank) for rank in range(5)])
         assert all(map(np.array_equal, found, expected)), name
     networks[2].leave()
-    errors = _together(
+    errors = together(
         *[
             lambda rank=rank: _on(networks[rank], makes["gather"], range(5)).execute_replicated([[arguments[rank]]])
             for rank in (0, 1, 3, 4)
@@ -152,7 +117,7 @@ def test_large_sums_have_the_bits_of_one_process(networks, exchanges, monkeypatc
     monkeypatch.setattr(session.NetworkSession, "_exchange", lambda *a, **k: made.append(a) or exchange(*a, **k))
     ranks = tuple(range(count))
     programs = [_on(network, make, ranks) for network in networks]
-    found = _together(*[lambda r=r: programs[r].execute_replicated([[arguments[r]]])[0] for r in ranks])
+    found = together(*[lambda r=r: programs[r].execute_replicated([[arguments[r]]])[0] for r in ranks])
     assert all(np.array_equal(own, whole) for own, whole in zip(found, expected, strict=True))
     # Parts are dealt out, and then their sums; two members send no more bytes without that.
     assert len(made) == exchanges * count
@@ -162,12 +127,12 @@ def test_different_programs(networks):
     gather, reduce = _COLLECTIVES["all-reduce"], lambda x: xla.all_reduce(x + x, xla.mul)
     programs = [_on(networks[0], gather), _on(networks[1], reduce)]
     argument = np.ones((2, 3), np.float32)
-    for error in _together(*[lambda p=p: p.execute_replicated([[argument]]) for p in programs]):
+    for error in together(*[lambda p=p: p.execute_replicated([[argument]]) for p in programs]):
         assert isinstance(error, xla.RankError)
         assert "process" in str(error)
     # The next programs find each other.
     programs = [_on(network, _COLLECTIVES["all-reduce"]) for network in networks]
-    for result in _together(*[lambda p=p: p.execute_replicated([[argument]]) for p in programs]):
+    for result in together(*[lambda p=p: p.execute_replicated([[argument]]) for p in programs]):
         assert np.array_equal(result[0], 2 * argument)
 
 
@@ -238,7 +203,7 @@ def test_a_process_that_runs_ahead_waits(monkeypatch, request, kind):
         zeros = np.zeros((2, 3), np.float32)
         return held, behind, [second.execute_replicated([[zeros]])[0] for _ in range(_RUNS)]
 
-    done, (held, behind, results) = _together(run_ahead, follow)
+    done, (held, behind, results) = together(run_ahead, follow)
     assert done == "done"
     assert 48_000 < held <= 100_000
     assert behind == held // 24_000 + 1
@@ -255,7 +220,7 @@ def test_values_larger_than_the_limit_travel_alone(monkeypatch, request):
     programs = [_on(network, make) for network in networks]
     works = [lambda p=p, r=r: [p.execute_replicated([[np.full((2, 3), r, np.float32)]])[0] for _ in range(3)]
              for r, p in enumerate(programs)]  # fmt: skip
-    for results in _together(*works):
+    for results in together(*works):
         for result in results:
             assert np.array_equal(result[:, 0, 0], np.repeat(np.float32([0, 1]), 8192))
 
@@ -297,7 +262,7 @@ def test_a_recv_hears_that_no_send_will_come(networks):
         context.network = network.on((0, 1))
         programs.append(xla.compile(xla.HloModule.from_text(_CHANNEL), execution_context=context))
     ones = [[np.ones((2, 3), np.float32)]]
-    received, _ = _together(*[lambda p=p: p.execute_replicated(ones)[0] for p in programs])
+    received, _ = together(*[lambda p=p: p.execute_replicated(ones)[0] for p in programs])
     assert (received == 1).all()
     networks[1].leave()
     with pytest.raises(xla.RankError, match=r"process 1 \(device 1\) has ended, after") as caught:
@@ -327,5 +292,5 @@ def test_a_process_that_computes_something_else_first_is_waited_for(networks, mo
         alone.execute_replicated([[np.ones(3, np.float32)]])
         return second.execute_replicated(ones)[0]
 
-    results = _together(lambda: begun.wait(10) and first.execute_replicated(ones)[0], late)
+    results = together(lambda: begun.wait(10) and first.execute_replicated(ones)[0], late)
     assert all((result == 2).all() for result in results), results

@@ -219,7 +219,7 @@ def _compiled(module: HloModule, target: Target) -> tuple[Code, Program]:
 def _generated(module: HloModule, target: Target) -> Code:
     # Most of the compiler is not needed for a program that is cached.
     from xlakit.cpu.compile import generate
-    from xlakit.passes.pipeline import run_pipeline
+    from xlakit.passes.pipeline import passes_of_options, run_pipeline
 
     if target.c_functions:
         from xlakit.cpu.c_layouts import PlainCalls
@@ -233,7 +233,8 @@ def _generated(module: HloModule, target: Target) -> Code:
         module = TransposedMatrices(target.lapack_calls).run(module, PassContext())
     _measure_for(module)
     with internal_errors(f"compiling {module.name}", verified=True):
-        return generate(run_pipeline(module), target)
+        passes = passes_of_options(between_processes=not target.native_collectives)
+        return generate(run_pipeline(module, passes), target)
 
 
 def _measure_for(module: HloModule) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -367,23 +367,34 @@ class CpuExecutable(Repeatable):
         leaves, results = self._prepared(arrays)
         reuse_memory(results, leaves, in_place)
         before = getattr(self._running, "run", None)
-        self._running.run = HostRun(device)
-        try:
-            if self.num_devices > 1:
-                status = self._replicas.run_member(device, leaves, results)
-            else:
-                status = execute(context, leaves, results)
-        finally:
-            # A custom call may have called this very program.
-            self._running.run = before
-        if status:
-            if status != Status.RAISED:
-                device.run.check()
-            if status == Status.INTERRUPTED and self.num_devices > 1:
-                # Another device has failed in machine code, and is about to tell.
-                raise Stopped("another device failed")
-            raise_status(status)
+        with HostRun(device, self._pairs) as self._running.run:
+            try:
+                if self.num_devices > 1:
+                    status = self._replicas.run_member(device, leaves, results)
+                else:
+                    status = execute(context, leaves, results)
+            finally:
+                # A custom call may have called this very program.
+                self._running.run = before
+            if status:
+                if status != Status.RAISED:
+                    device.run.check()
+                if status == Status.INTERRUPTED and self.num_devices > 1:
+                    # Another device has failed in machine code, and is about to tell.
+                    raise Stopped("another device failed")
+                raise_status(status)
         return self._finished(results)
+
+    @cached_property
+    def _pairs(self) -> Mapping[Instruction, Instruction]:
+        """The async pairs that Python does beside the program."""
+        module = self._program.host_module
+        if self._target.native_collectives or module is None:
+            return {}
+        # Imported here, as most programs are in one process.
+        from xlakit.cpu.entry.pairs_between_processes import all_pairs_between_processes
+
+        return all_pairs_between_processes(module)
 
     def _prepared(self, arrays: Sequence[Array]) -> tuple[list[Array], list[Array]]:
         """The arrays that the program reads, and those that it writes."""

@@ -1,8 +1,18 @@
-"""Host steps: instructions that Python does while machine code waits, reading and writing the program's memory."""
+"""Host steps: instructions that Python does while machine code waits, reading and writing the program's memory.
+
+A collective between processes that is an async pair goes on beside the program: its start hands copies of the operands
+to a thread of the device, which does one collective after the other, in the order of the starts. All devices have their
+collectives in one order then, as without the thread, and machine code needs no lock of Python's while it computes.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from queue import SimpleQueue
 
 import numpy as np
 
@@ -13,27 +23,105 @@ from xlakit.interpreter.evaluate import run_instruction
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
 
+_NO_PAIRS: Mapping[Instruction, Instruction] = {}
+
 
 class HostRun:
-    """The host steps of one device in one run."""
+    """The host steps of one device in one run, which ends with the ``with`` block.
 
-    def __init__(self, device: Device) -> None:
+    pairs: the dones of the starts that go on beside the program.
+    """
+
+    def __init__(self, device: Device, pairs: Mapping[Instruction, Instruction] = _NO_PAIRS) -> None:
         self.device = device
+        self._pairs = pairs
+        # The results of starts, some of which are still to come.
+        self._started: dict[Instruction, Future[Value]] = {}
+        self._beside = _Beside(device)
         # Results that are not as their shape says: asynchronous operations may leave theirs open until they are done.
         self._open: dict[Instruction, Value] = {}
 
     def step(self, instruction: Instruction, address: int) -> None:
-        """Do an instruction; at ``address`` are pointers to the arrays of its operands, then to those of its result."""
+        """Do an instruction; at ``address`` are pointers to the arrays of its operands, then to those of its result.
+
+        A start has no result there, its done no operands.
+        """
         pointers = _Pointers(address)
         operands: list[Value] = []
-        for operand in instruction.operands:
-            value = pointers.value(operand.shape)
-            operands.append(self._open.get(operand, value))
-        value = run_instruction(self.device, instruction, operands)
+        started = self._started.pop(instruction.operands[0], None) if instruction.operands else None
+        if started is not None:
+            operands.append(started.result())
+        else:
+            for operand in instruction.operands:
+                value = pointers.value(operand.shape)
+                operands.append(self._open.get(operand, value))
+        work = partial(run_instruction, self.device, instruction, operands)
+        if instruction in self._pairs:
+            self._started[instruction] = self._beside.begin(work)
+            return
+        if started is None and instruction.op.has_side_effect:
+            # Effects are in the order of the program, and a device waits at one place at a time.
+            self._beside.wait()
+        value = work()
         if _fits(value, instruction.shape):
             pointers.write(value, instruction.shape)
         else:
             self._open[instruction] = value
+
+    def __enter__(self) -> HostRun:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if error is not None and self._beside.is_busy:
+            # Nothing else ends what it waits for.
+            self.device.run.fail(error)
+        self._beside.end()
+
+
+class _Beside:
+    """The thread on which a device does collectives beside its program; there is none before the first."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._thread: threading.Thread | None = None
+        self._queue = SimpleQueue[tuple[Callable[[], Value], Future[Value]] | None]()
+        self._last: Future[Value] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something has begun that has not ended."""
+        return self._last is not None and not self._last.done()
+
+    def begin(self, work: Callable[[], Value]) -> Future[Value]:
+        """Do this when all is done that has begun before."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="xlakit-collectives", daemon=True)
+            self._thread.start()
+        self._last = Future()
+        self._queue.put((work, self._last))
+        return self._last
+
+    def wait(self) -> None:
+        """Wait for all that has begun; raises the error of the last one."""
+        if self._last is not None:
+            self._last.result()
+
+    def end(self) -> None:
+        """Wait for the thread to end."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+
+    def _serve(self) -> None:
+        with self._device.execution_context.bound():
+            while (given := self._queue.get()) is not None:
+                work, future = given
+                try:
+                    future.set_result(work())
+                except BaseException as error:
+                    # The program may compute for long before it asks.
+                    self._device.run.fail(error)
+                    future.set_exception(error)
 
 
 def _fits(value: Value, shape: Shape) -> bool:

@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlakit import options
+from xlakit.cpu.entry.pairs_between_processes import all_pairs_between_processes
 from xlakit.cpu.executable import CpuExecutable
 from xlakit.cpu.host_steps import HostRun
 from xlakit.cpu.linked import Linked, readable
@@ -103,10 +104,13 @@ class SanitizedExecutable(CpuExecutable):
         if not self._can_watch:
             with self._bounds():
                 return super()._run_in(context, device, arrays, in_place)
-        run = _Run(self._generated_code, self._functions, context, device)
+        code = self._generated_code
+        pairs = {} if self._target.native_collectives else all_pairs_between_processes(code.module)
         leaves, results = self._prepared(arrays)
-        run.start(leaves)
-        run.steps(self._generated_code.plan.steps)
+        with HostRun(device, pairs) as host:
+            run = _Run(code, self._functions, context, host)
+            run.start(leaves)
+            run.steps(code.plan.steps)
         made = self._finished(run.finish(results))
         if self._runs_entry:
             # What is donated is overwritten.
@@ -154,12 +158,12 @@ class SanitizedExecutable(CpuExecutable):
 class _Run:
     """One run of a program."""
 
-    def __init__(self, code: Code, functions: dict[str, Any], context: Context, device: Device) -> None:
+    def __init__(self, code: Code, functions: dict[str, Any], context: Context, host: HostRun) -> None:
         self._code = code
         self._functions = functions
         self._context = context
-        self._device = device
-        self._host = HostRun(device)
+        self._device = host.device
+        self._host = host
         # The checksums of values; and the ranges of bytes written, each with what was written, the latest last.
         self._known: dict[HloValue, bytes] = {}
         self._writers: list[tuple[int, int, str]] = []

@@ -206,7 +206,7 @@ def _line(step: Step) -> str:
     if isinstance(step, CopyStep):
         return f"copy {step.source} -> {step.target}"
     what = step.instruction.opcode if isinstance(step, (KernelStep, HostStep, CollectiveStep)) else type(step).__name__
-    if isinstance(step, CollectiveStep) and step.part:
+    if isinstance(step, (CollectiveStep, HostStep)) and step.part:
         what = f"{what} ({step.part})"
     if isinstance(step, HostStep):
         what = f"{what} (host)"

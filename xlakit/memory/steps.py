@@ -62,6 +62,8 @@ class HostStep:
 
     function: the name of code that does it without Python, and gives an error, of which Python tells, or null; "" where
     there is none. updates: results that are an operand changed in place, if that code finds both in one memory.
+    part: ``""`` for the whole instruction, ``"start"`` or ``"done"`` for one step of an async pair, which Python
+    computes between the two from copies of the start's operands; the start defines nothing.
     """
 
     instruction: Instruction
@@ -70,6 +72,7 @@ class HostStep:
     results: Values
     function: str = ""
     updates: Mapping[int, int] = field(default_factory=dict[int, int])
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,6 +30,7 @@ from xlakit.passes.loops.ranges import WhileRanges
 from xlakit.passes.loops.sums import WhileSums
 from xlakit.passes.loops.unroll import UnrollLoops
 from xlakit.passes.scheduling.combine_collectives import CombineCollectives
+from xlakit.passes.scheduling.overlap_collectives import OverlapCollectives
 from xlakit.passes.scheduling.rematerialize import Rematerialize
 from xlakit.passes.simplify.arithmetic import ARITHMETIC
 from xlakit.passes.simplify.common_subexpressions import CommonSubexpressions
@@ -107,6 +108,8 @@ PIPELINE: tuple[Pass, ...] = (
     DeadCode(),
     Rematerialize(),
 )
+# What follows in programs that span processes.
+BETWEEN_PROCESSES: tuple[Pass, ...] = (OverlapCollectives(),)
 
 # Old names of rules, which switch the rules off for one more version.
 RENAMED_RULES = {
@@ -133,9 +136,11 @@ RENAMED_RULES = {
     "conditional-of-untouched": "conditional-of-identity-branches",
     "conditional-of-quick-branches": "conditional-of-cheap-branches",
 }
-# The passes by name: those of the pipeline; partition, which comes before all where a program is to be split; and each
-# table as one of its own, for tests and for a look at what it does.
-PASSES: dict[str, Pass] = {p.name: p for p in (Partition(), *PIPELINE, *(RulePass(t.name, t) for t in TABLES))}
+# The passes by name: those of the pipeline, and what follows it; partition, which comes before all where a program is
+# to be split; and each table as one of its own, for tests and for a look at what it does.
+PASSES: dict[str, Pass] = {
+    p.name: p for p in (Partition(), *PIPELINE, *BETWEEN_PROCESSES, *(RulePass(t.name, t) for t in TABLES))
+}
 
 # What is called after each pass: its number from 1, its name, and the module before and after it.
 Dump = Callable[[int, str, HloModule, HloModule], None]
@@ -168,7 +173,7 @@ def run_pipeline(
     debug = "passes" in debugged()
     if context is None:
         context = new_context(disabled, fuel)
-    chosen = _until(_of_options() if passes is None else [_found(p) for p in passes], until)
+    chosen = _until(passes_of_options() if passes is None else [_found(p) for p in passes], until)
     # By name of pass the module that it left as it was: it would again.
     left: dict[str, HloModule] = {}
     for number, step in enumerate(chosen, 1):
@@ -204,16 +209,17 @@ def rules_of(passes: Iterable[Pass]) -> list[Rule]:
     return list(dict.fromkeys(r for p in passes if isinstance(p, RulePass) for r in p.rules.rules))
 
 
-def _of_options() -> Sequence[Pass]:
-    """The pipeline, without what the options leave out."""
+def passes_of_options(*, between_processes: bool = False) -> Sequence[Pass]:
+    """The pipeline, without what the options leave out; with what follows it where a program spans processes."""
     plain = current().plain
-    return [step for step in PIPELINE if step.left_out_by not in plain]
+    every = (*PIPELINE, *BETWEEN_PROCESSES) if between_processes else PIPELINE
+    return [step for step in every if step.left_out_by not in plain]
 
 
 def check_choice(disabled: Iterable[str], until: str | None) -> None:
     """Raise ArgumentError for names that :func:`run_pipeline` would refuse."""
     new_context(disabled)
-    _until(_of_options(), until)
+    _until(passes_of_options(), until)
 
 
 def _found(step: str | Pass) -> Pass:

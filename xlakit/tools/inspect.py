@@ -15,6 +15,7 @@ from xlakit.execution.options import ExecutionOptions
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ops.custom_call import CustomCall
 from xlakit.passes.analysis.traffic import as_text, traffic
+from xlakit.passes.scheduling.overlap_collectives import overlaps_of
 from xlakit.tools.shards import on_devices, with_partitions
 
 
@@ -94,6 +95,21 @@ def _memory_as_data(executable: CpuExecutable) -> dict[str, Any]:
     return {**sizes, "timeline": executable.memory_timeline().as_dict()}
 
 
+def _collectives(executable: CpuExecutable) -> str:
+    """The collectives, and what of them would go on beside other work if the devices were in several processes."""
+    module = executable.optimized_module()
+    overlaps = overlaps_of(module)
+    text = as_text(traffic(module))
+    if not overlaps:
+        return text
+    work, hidden = (sum(times) / 1e6 for times in ((o.work for o in overlaps), (o.hidden for o in overlaps)))
+    whole = sum(o.nanoseconds for o in overlaps) / 1e6
+    return (
+        f"{text}\n\nbetween processes {len(overlaps)} of them go on beside {work:,.1f} ms of other work, "
+        f"which hides {hidden:,.1f} of {whole:,.1f} ms (estimates)"
+    )
+
+
 def _fallbacks(executable: CpuExecutable) -> str:
     return "\n".join(map(str, executable.fallbacks)) or "all of it is machine code"
 
@@ -108,7 +124,7 @@ VIEWS: Mapping[str, Callable[..., str]] = {
     "memory": _memory,
     "memory-plan": lambda executable: executable.memory_plan().as_text(),
     "fallbacks": _fallbacks,
-    "collectives": lambda executable: as_text(traffic(executable.optimized_module())),
+    "collectives": _collectives,
 }
 
 

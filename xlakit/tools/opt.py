@@ -9,7 +9,7 @@ from pathlib import Path
 from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.passes.core.rules import RulePass
-from xlakit.passes.pipeline import PASSES, PIPELINE, run_pipeline
+from xlakit.passes.pipeline import BETWEEN_PROCESSES, PASSES, PIPELINE, run_pipeline
 from xlakit.tools.shards import with_partitions
 
 
@@ -66,6 +66,8 @@ def listing() -> str:
     for step in PIPELINE:
         lines.append(f"  {step.name:24}{step.summary}")
         lines += [f"    {name:36}{law}" for name, law in step.parts.items()]
+    lines += ["", "and where a program spans processes:", ""]
+    lines += [f"  {step.name:24}{step.summary}" for step in BETWEEN_PROCESSES]
     tables = [p for p in PASSES.values() if p not in PIPELINE and isinstance(p, RulePass)]
     lines += ["", "tables of rules, each a pass of its own, too:"]
     for table in tables:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from xlakit.cpu.collectives.rendezvous import Rendezvous, RendezvousTable, result_of
+from xlakit.cpu.entry.pairs_between_processes import pairs_between_processes
 from xlakit.dataclass import dataclass
 from xlakit.execution.groups import Grid
-from xlakit.ir.instruction import Instruction
+from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.traits import Done
-from xlakit.memory.steps import CollectiveStep, CopyStep, NumberStep, Step
+from xlakit.memory.steps import CollectiveStep, CopyStep, HostStep, NumberStep, Step
 from xlakit.memory.values import HloValue, Tree, ValueKind, leaves, new_values
-from xlakit.ops.communication.async_pairs import STARTS, TUPLE_STARTS
+from xlakit.ops.communication.async_pairs import STARTS, TUPLE_STARTS, async_pairs
 from xlakit.ops.communication.asynchronous import AsyncStart, AsyncUpdate
 from xlakit.ops.communication.collective_pairs import AllReduceStart
 from xlakit.ops.communication.collectives import AllReduce, DeviceNumber, ReplicaId
@@ -37,13 +38,19 @@ class Collectives:
         self.host_instructions: list[Instruction] = []
         # The done of each start, in the computations that are being lowered.
         self._done: dict[Instruction, Instruction] = {}
+        # Between processes, which part of an async pair a start or done is.
+        self._parts: dict[Instruction, str] = {}
         self._started_pairs: dict[Instruction, _Started] = {}
         # Asynchronous values whose results are, or will be, where their shapes say.
         self._async: set[Instruction] = set()
 
-    def enter(self, pairs: Mapping[Instruction, Instruction]) -> None:
+    def enter(self, computation: Computation) -> None:
         """Register the async pairs of a computation before it is lowered."""
-        self._done.update(pairs)
+        if self._rendezvous is not None:
+            self._done.update(async_pairs(computation))
+            return
+        for start, done in pairs_between_processes(computation).items():
+            self._parts.update({start: "start", done: "done"})
 
     def lower(self, instruction: Instruction, operands: Sequence[Tree], steps: list[Step]) -> tuple[Tree] | None:
         """The value of an instruction, in a tuple; None where it is not for this class."""
@@ -51,7 +58,7 @@ class Collectives:
         if isinstance(op, DeviceNumber):
             return (self._number(instruction, steps),)
         if self._rendezvous is None:
-            return None
+            return self._between_processes(instruction, operands, steps)
         if isinstance(op, Done):
             return self._async_done(instruction, operands, steps)
         if isinstance(op, AsyncUpdate) and len(operands) == 1 and instruction.operands[0] in self._async:
@@ -64,6 +71,21 @@ class Collectives:
             return None
         result = self._collective(instruction, instruction, rendezvous, operands, steps)
         return (self._started(instruction, operands, result),)
+
+    def _between_processes(
+        self, instruction: Instruction, operands: Sequence[Tree], steps: list[Step]
+    ) -> tuple[Tree] | None:
+        """The value of a part of an async pair; that of a start has no memory."""
+        part = self._parts.get(instruction)
+        if part is None:
+            return None
+        is_start = part == "start"
+        result = new_values(instruction.shape, instruction)
+        given = tuple(leaf for tree in operands for leaf in leaves(tree)) if is_start else ()
+        made = () if is_start else tuple(leaves(result))
+        steps.append(HostStep(instruction, len(self.host_instructions), given, made, part=part))
+        self.host_instructions.append(instruction)
+        return (result,)
 
     def _number(self, instruction: Instruction, steps: list[Step]) -> HloValue:
         value = HloValue(ValueKind.INSTRUCTION, 4, instruction)

@@ -17,7 +17,6 @@ from xlakit.ir.operation import Array
 from xlakit.memory.dataflow import Dataflow
 from xlakit.memory.steps import ConditionalStep, HostStep, KernelStep, RandomStep, Step, StepProgram, WhileStep
 from xlakit.memory.values import HloValue, Tree, ValueKind, leaves, new_values
-from xlakit.ops.communication.async_pairs import async_pairs
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.data import (
     AddDependency,
@@ -68,7 +67,7 @@ class Lowering:
 
     def _computation(self, computation: Computation, arguments: Sequence[Tree], steps: list[Step]) -> Tree:
         values: dict[Instruction, Tree] = {}
-        self._collectives.enter(async_pairs(computation))
+        self._collectives.enter(computation)
         for instruction in evaluated_instructions(computation):
             try:
                 values[instruction] = self._instruction(instruction, values, arguments, steps)

@@ -90,6 +90,8 @@ class _Frame:
     started: dict[Instruction, tuple[CollectiveStep, Actor]] = field(
         default_factory=dict[Instruction, tuple[CollectiveStep, Actor]]
     )
+    # The starts whose results Python has, until their dones.
+    kept: set[Instruction] = field(default_factory=set[Instruction])
 
 
 class Walk:
@@ -129,6 +131,8 @@ class Walk:
                 frame.values[instruction] = self._stepped(instruction, frame, cursor)
             elif instruction in live:
                 frame.values[instruction] = self._renamed(instruction, frame, cursor)
+        if frame.kept:
+            raise _fault("is not awaited where its computation ends", Actor(f"{frame.kept.pop().name}", None))
         return frame.values[computation.root]
 
     def _live_in(self, computation: Computation) -> frozenset[Instruction]:
@@ -209,6 +213,8 @@ class Walk:
         value = new_tree(instruction.shape, instruction)
         if isinstance(step, KernelStep):
             self._kernel(step, operands, value, frame.states.get(instruction), actor)
+        elif isinstance(step, HostStep) and step.part:
+            self._host_part(step, operands, value, frame, actor)
         elif isinstance(step, HostStep):
             self._each(step.operands, operands, actor, self._read)
             # Python takes copies of what it reads before it writes; a function gets the pointers.
@@ -218,6 +224,19 @@ class Walk:
         elif isinstance(step, (RandomStep, NumberStep)):
             self._each((step.state if isinstance(step, RandomStep) else step.result,), [value], actor, self._write)
         return value
+
+    def _host_part(self, step: HostStep, operands: Sequence[Tree], value: Tree, frame: _Frame, actor: Actor) -> None:
+        """A start copies what it reads, and a done writes what Python has made of that."""
+        if step.part == "start":
+            self._each(step.operands, operands, actor, self._read)
+            self._each(step.results, (), actor, self._write)
+            frame.kept.add(step.instruction)
+            return
+        start = step.instruction.operands[0]
+        if start not in frame.kept:
+            raise _fault("is the done of an async pair that no step has started", actor)
+        frame.kept.remove(start)
+        self._each(step.results, [value], actor, self._write)
 
     def _read(self, own: HloValue, value: Value, actor: Actor) -> None:
         self.memory.read(self._slice_of(own, value.bytes), value, actor)
@@ -420,7 +439,7 @@ def _actor(step: Step) -> Actor:
     if isinstance(step, CopyStep):
         return Actor(f"the copy of {step.source} to {step.target}", None)
     kind = type(step).__name__.removesuffix("Step").lower()
-    part = f" ({step.part})" if isinstance(step, CollectiveStep) and step.part else ""
+    part = f" ({step.part})" if isinstance(step, (CollectiveStep, HostStep)) and step.part else ""
     return Actor(f"the {kind} step of {step.instruction.opcode} %{step.instruction.name}{part}", step.instruction)
 
 

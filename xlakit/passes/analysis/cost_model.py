@@ -94,6 +94,11 @@ class CostModel:
         return self.fused * _PLAIN.in_vector
 
     @property
+    def elementary(self) -> float:
+        """An elementary function as one lane of a vector."""
+        return self.fused * _ELEMENTARY.in_vector
+
+    @property
     def multiplication(self) -> float:
         """A multiplication of a product of matrices, with its addition."""
         return self.fused * _MULTIPLICATION

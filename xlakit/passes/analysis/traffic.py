@@ -81,15 +81,16 @@ def _of_collective(module: HloModule, instruction: Instruction) -> Traffic:
     # Collectives without a channel are among replicas.
     channel = getattr(instruction.op, "channel_id", None)
     members = module.replica_count if channel is None else module.num_partitions
-    operands = sum(o.shape.byte_size for o in instruction.operands)
     op_name = instruction.annotations.metadata.op_name if instruction.annotations.metadata else ""
-    sent = _sent(instruction, operands, members)
+    sent = sent_bytes(instruction, members)
     shape = ", ".join(str(o.shape.without_layout()) for o in instruction.operands)
     return Traffic(instruction.opcode, shape, sent, 1, op_name, module.location_of(instruction))
 
 
-def _sent(instruction: Instruction, operands: int, members: int) -> float:
+def sent_bytes(instruction: Instruction, members: int) -> float:
+    """The bytes that a device sends in a collective; members: those of a group that the attributes do not tell."""
     op = instruction.op
+    operands = sum(o.shape.byte_size for o in instruction.operands)
     if isinstance(op, Permuting):
         return operands * sum(source != target for source, target in op.source_target_pairs) / members
     size = instruction.op_as(Collective).group_size or members
