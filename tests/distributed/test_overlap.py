@@ -162,3 +162,13 @@ ENTRY e {{ x = f32[16,16] parameter(0)
     found = together(partial(part, 0), partial(part, 1))
     for own, whole in zip([*found[0], *found[1]], expected, strict=True):
         assert np.array_equal(own, whole)
+
+
+def test_a_program_of_the_compile_cache_meets_a_fresh_one(networks, tmp_path, monkeypatch):
+    # The proto in the cache cannot have the name of the computation's sum twice.
+    monkeypatch.setenv("XLAKIT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("XLAKIT_CACHE", "1")
+    programs = [_compiled(n, _program("ROOT r = f32[64] all-reduce(x), to_apply=add")) for n in networks]
+    inputs = _inputs()
+    found = together(*[lambda r=r: programs[r].execute_replicated([[inputs[r]]])[0] for r in range(2)])
+    assert all(np.array_equal(own, sum(inputs)) for own in found)

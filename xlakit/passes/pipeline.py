@@ -18,6 +18,7 @@ from xlakit.passes.canonicalize.expand import Expand
 from xlakit.passes.canonicalize.inline_calls import InlineCalls
 from xlakit.passes.canonicalize.normalize_layouts import NormalizeLayouts
 from xlakit.passes.canonicalize.normalize_precision import NormalizePrecision
+from xlakit.passes.canonicalize.unique_names import UniqueNames
 from xlakit.passes.core.framework import Pass, PassContext
 from xlakit.passes.core.rules import Rule, RulePass, Rules
 from xlakit.passes.dynamic.pad_dynamic import PadDynamic
@@ -109,7 +110,7 @@ PIPELINE: tuple[Pass, ...] = (
     Rematerialize(),
 )
 # What follows in programs that span processes.
-BETWEEN_PROCESSES: tuple[Pass, ...] = (OverlapCollectives(),)
+BETWEEN_PROCESSES: tuple[Pass, ...] = (OverlapCollectives(), UniqueNames())
 
 # Old names of rules, which switch the rules off for one more version.
 RENAMED_RULES = {
