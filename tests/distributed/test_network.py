@@ -123,6 +123,37 @@ def test_large_sums_have_the_bits_of_one_process(networks, exchanges, monkeypatc
     assert len(made) == exchanges * count
 
 
+@pytest.mark.parametrize("other", ["constant(3)", "constant(2.5)"])
+def test_programs_that_differ_in_a_constant(networks, other):
+    text = """HloModule m, replica_count=2
+ENTRY e {{ x = f32[2] parameter(0)
+  c = f32[] {constant}
+  b = f32[2] broadcast(c), dimensions={{}}
+  y = f32[2] multiply(x, b)
+  ROOT g = f32[4] all-gather(y), dimensions={{0}} }}"""
+    check_that_processes_differ(networks, [text.format(constant=own) for own in ("constant(2)", other)])
+
+
+def test_programs_that_differ_in_an_attribute(networks):
+    text = """HloModule m, replica_count=2
+ENTRY e {{ x = f32[2,2] parameter(0)
+  y = f32[2,2] reverse(x), dimensions={{{dimension}}}
+  ROOT g = f32[4,2] all-gather(y), dimensions={{0}} }}"""
+    check_that_processes_differ(networks, [text.format(dimension=dimension) for dimension in (0, 1)])
+
+
+def check_that_processes_differ(networks, texts):
+    programs = []
+    for network, text in zip(networks, texts, strict=True):
+        context = ExecutionContext()
+        context.network = network.on((0, 1))
+        module = xla.HloModule.from_text(text)
+        programs.append(xla.compile(module, backend="interpreter", num_replicas=2, execution_context=context))
+    argument = np.ones(programs[0].module.entry.parameters[0].shape.dimensions, np.float32)
+    for error in together(*[lambda p=p: p.execute_replicated([[argument]]) for p in programs]):
+        assert "the processes run different programs" in str(error)
+
+
 def test_different_programs(networks):
     gather, reduce = _COLLECTIVES["all-reduce"], lambda x: xla.all_reduce(x + x, xla.mul)
     programs = [_on(networks[0], gather), _on(networks[1], reduce)]

@@ -6,8 +6,13 @@ import hashlib
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+import numpy as np
+
+from xlakit.data.literal import Literal
 from xlakit.execution.program import Program
 from xlakit.execution.session import RendezvousKey
+from xlakit.ir.instruction import Computation
+from xlakit.ir.operation import Kind, Op
 
 _LONGEST_SIGNATURE = 200
 
@@ -32,7 +37,8 @@ class Fingerprint:
             lines.append(f"{computation.name} {computation.root.name}")
             for instruction in computation.instructions:
                 operands = " ".join(operand.name for operand in instruction.operands)
-                lines.append(f"{instruction.name} {instruction.opcode} {instruction.shape} {operands}")
+                attributes = _attributes(instruction.op)
+                lines.append(f"{instruction.name} {instruction.opcode} {instruction.shape} {operands} {attributes}")
         number = digest("\n".join(lines)) or 1
         signature = program.module.entry.program_shape.to_string(with_layout=False)
         if len(signature) > _LONGEST_SIGNATURE:
@@ -55,6 +61,29 @@ class Fingerprint:
             name = f"{name_of(program, rendezvous)} with {', '.join(shapes)}"
             found = self.locations[key] = digest(text + " ".join(shapes)), name
         return found
+
+
+def _attributes(op: Op) -> str:
+    """The attributes of an operation. What custom calls are told is none: it may have addresses of one process."""
+    texts: list[str] = []
+    for spec in op.attributes:
+        value = getattr(op, spec.name)
+        if isinstance(value, Computation):
+            value = value.name
+        elif spec.kind is Kind.COMPUTATION_LIST:
+            value = [computation.name for computation in value or ()]
+        elif isinstance(value, Literal):
+            value = _literal(value)
+        texts.append(repr(value))
+    return " ".join(texts)
+
+
+def _literal(literal: Literal) -> str:
+    if literal.shape.is_tuple:
+        return " ".join(map(_literal, literal.elements))
+    if not literal.shape.is_array:
+        return str(literal.shape)
+    return hashlib.blake2b(np.ascontiguousarray(literal.array).tobytes(), digest_size=8).hexdigest()
 
 
 def name_of(program: Program, rendezvous: RendezvousKey) -> str:
