@@ -6,7 +6,7 @@ import gc
 import numpy as np
 import pytest
 from evaluating import build, shape
-from ffi_frames import doubled, handler, words
+from ffi_frames import HANDLER, doubled, handler, words
 
 import xlakit as xla
 from xlakit.cpu.host_steps import HostRun
@@ -270,6 +270,29 @@ def test_states_belong_to_a_call_and_end_with_the_program(where):
 def test_what_cannot_be_registered(handlers, error, text):
     with pytest.raises(error, match=text):
         xla.register_ffi_handler("handled", handlers())
+
+
+def _plain(out, operands):
+    """What a C function does that is registered for the wrong interface."""
+    count = 1000 + (ctypes.c_int32 * 1).from_address(operands[1])[0]
+    given = (ctypes.c_float * count).from_address(operands[0])
+    made = (ctypes.c_float * count).from_address(out)
+    for n in range(count):
+        made[n] = given[n] + 1
+
+
+@pytest.mark.parametrize("result", [None, ctypes.c_size_t])
+def test_a_plain_c_function_is_no_handler(result):
+    kind = ctypes.CFUNCTYPE(result, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
+    function = kind(lambda out, operands: _plain(out, operands) if result is None else 12345)
+    with pytest.raises(ArgumentError, match=r"(?s)'handled' is no handler of XLA's typed FFI.*register_c_custom_call"):
+        xla.register_ffi_handler("handled", function)
+
+
+def test_a_handler_that_refuses_the_version_says_so():
+    refused = HANDLER(lambda frame: new_error(structures.CODES.index("UNIMPLEMENTED"), "too old"))
+    with pytest.raises(HandlerError, match="too old"):
+        xla.register_ffi_handler("handled", refused)
 
 
 def test_calls_of_another_version_are_refused(where):

@@ -77,8 +77,9 @@ def register_ffi_handler(name: str, handlers: object) -> None:
 
     The handler gets the arrays in the layouts of their shapes, with elements of sub-byte types in a byte each, and the
     attributes that ``backend_config`` has. It may be called on several threads at once. The calls of one that has the
-    stage execute alone are made by machine code, without Python. Raises ArgumentError, and UnsupportedError for a
-    handler of a later version of the interface.
+    stage execute alone are made by machine code, without Python. Each is called once when it is registered, for its
+    version. Raises ArgumentError, also for most plain C functions, and UnsupportedError for a handler of a later
+    version of the interface; a function that takes pointers from its operands or results, as those of tuples, crashes.
     """
     from xlakit.execution.calls.ffi.target import FfiTarget
 

@@ -77,6 +77,11 @@ def new_error(code: int, message: str) -> int:
     return number
 
 
+def is_error(error: int) -> bool:
+    """Whether an address is that of an error that a handler has made."""
+    return error in _errors
+
+
 def take_error(error: int) -> tuple[str, str]:
     """The name of an error's code and its message; the error is no more afterwards."""
     code, message = _errors.pop(error, (CODES.index("INTERNAL"), None))

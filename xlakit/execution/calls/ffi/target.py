@@ -23,10 +23,12 @@ from xlakit.errors import ArgumentError, HandlerError, UnsupportedError
 from xlakit.execution.calls.c_calls import Memory, address_of, memory_of
 from xlakit.execution.calls.ffi import structures
 from xlakit.execution.calls.ffi.attributes import Attribute, parse_attributes
+from xlakit.execution.calls.ffi.handshake import ask_version
 from xlakit.execution.calls.ffi.interface import (
     States,
     await_future,
     drop_states,
+    is_error,
     new_states,
     table_address,
     take_error,
@@ -61,8 +63,8 @@ class FfiTarget:
         self._owner = handlers
         self._addresses = {Stage[str(stage).upper()]: address_of(handler) for stage, handler in given.items()}
         self._functions = {stage: _HANDLER(address) for stage, address in self._addresses.items()}
-        for function in self._functions.values():
-            self._check_version(function)
+        for address in self._addresses.values():
+            self._check_version(address)
         self._states: dict[Instruction, _Held] = {}
         self._lock = threading.Lock()
 
@@ -78,22 +80,19 @@ class FfiTarget:
         """The handler, where machine code can call it as it is: it has no other stages."""
         return self._addresses[Stage.EXECUTE] if len(self._addresses) == 1 else None
 
-    def _check_version(self, function: Any) -> None:
-        metadata = structures.Metadata(ctypes.sizeof(structures.Metadata))
-        metadata.api_version.struct_size = ctypes.sizeof(structures.ApiVersion)
-        extension = structures.MetadataExtension(
-            ctypes.sizeof(structures.MetadataExtension),
-            structures.METADATA_EXTENSION,
-            None,
-            ctypes.addressof(metadata),
-        )
-        frame = new_frame(Stage.EXECUTE)
-        frame.extension_start = ctypes.addressof(extension)
-        self._raise(function(ctypes.byref(frame)))
-        found = metadata.api_version.major, metadata.api_version.minor
-        if found[0] != structures.MAJOR or found[1] > structures.MINOR:
+    def _check_version(self, address: int) -> None:
+        version, error = ask_version(address, new_frame(Stage.EXECUTE))
+        if is_error(error):
+            raise failure(self.name, error)
+        if version == (0, 0):
+            raise ArgumentError(
+                f"the function for custom call '{self.name}' is no handler of XLA's typed FFI: it says no version",
+                hint="register a C function void name(void* out, void** in) with register_c_custom_call, from JAX with "
+                f"api_version=0; or {_HINT}",
+            )
+        if version[0] != structures.MAJOR or version[1] > structures.MINOR:
             raise UnsupportedError(
-                f"the handler of custom call '{self.name}' has version {found[0]}.{found[1]} of XLA's typed FFI; "
+                f"the handler of custom call '{self.name}' has version {version[0]}.{version[1]} of XLA's typed FFI; "
                 f"this is {structures.MAJOR}.{structures.MINOR}",
                 hint=_HINT,
             )
