@@ -208,3 +208,55 @@ def test_arrays_that_are_sent_along_the_same_pairs_are_sent_at_once():
         for own, right in zip(run.execute_replicated(given), expected, strict=True):
             for a, b in zip(own, right, strict=True):
                 np.testing.assert_array_equal(a, b)
+
+
+COUNTED_DOWN = """
+%(name)s_body { p = (s32[], f32[3], f32[3]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  v = f32[3] get-tuple-element(p), index=1
+  w = f32[3] get-tuple-element(p), index=2
+  k = s32[] constant(1)
+  j = s32[] subtract(i, k)
+  a = f32[3] all-reduce(v), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=add
+  b = f32[3] %(other)s
+  ROOT t = (s32[], f32[3], f32[3]) tuple(j, a, b) }
+%(name)s_condition { p = (s32[], f32[3], f32[3]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(0)
+  ROOT q = pred[] compare(i, n), direction=GT }"""
+SECOND = "all-reduce(w), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=add"
+TWO_LOOPS = f"""
+HloModule m, num_partitions=2
+{ADD}
+{COUNTED_DOWN % {"name": "one", "other": "negate(w)"}}
+{COUNTED_DOWN % {"name": "two", "other": SECOND}}
+ENTRY e {{ n = s32[] parameter(0)
+  m = s32[] parameter(1)
+  x = f32[3] parameter(2)
+  t = (s32[], f32[3], f32[3]) tuple(n, x, x)
+  l = (s32[], f32[3], f32[3]) while(t), condition=one_condition, body=one_body
+  y = f32[3] get-tuple-element(l), index=1
+  u = (s32[], f32[3], f32[3]) tuple(m, y, x)
+  w = (s32[], f32[3], f32[3]) while(u), condition=two_condition, body=two_body
+  ROOT r = f32[3] get-tuple-element(w), index=1 }}
+"""
+
+
+def test_those_on_the_channel_of_loops_that_devices_run_differently_often_stay():
+    # Four sums of the first loop and two of the second, and two and four: six on each device.
+    x = np.arange(3, dtype=np.float32)
+    arguments = [[np.int32(4), np.int32(1), x], [np.int32(2), np.int32(2), x + 1]]
+    module = xla.HloModule.from_text(TWO_LOOPS)
+    expected = xla.compile(module, backend="interpreter", num_partitions=2).execute_replicated(arguments)
+    found = xla.compile(module, backend="cpu", num_partitions=2).execute_replicated(arguments)
+    assert np.array_equal(found, expected)
+    assert len(collectives(combined(TWO_LOOPS))) == 3
+
+
+def test_those_of_one_loop_are_combined_however_often_it_runs():
+    text = TWO_LOOPS.replace("body=one_body", "body=two_body").replace(
+        "condition=one_condition", "condition=two_condition"
+    )
+    unused = text.index("one_body {"), text.index("two_body {")
+    (one,) = collectives(combined(text[: unused[0]] + text[unused[1] :]))
+    assert len(one.operands) == 2

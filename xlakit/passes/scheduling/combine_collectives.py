@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Sequence, Set
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 
 from xlakit import machine
 from xlakit.data.shape import Shape, make_tuple_shape
@@ -13,8 +13,9 @@ from xlakit.ir.operation import Op
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import CollectivePermute
 from xlakit.ops.communication.collectives import AllGather, AllReduce, ReduceScatter
-from xlakit.ops.control import Conditional
+from xlakit.ops.control import Conditional, While
 from xlakit.options import knob
+from xlakit.passes.analysis.loops import loop_of, trip_count
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import Pass, PassContext, change_computations
 
@@ -40,26 +41,42 @@ class CombineCollectives(Pass):
     ``all-reduce(a), all-reduce(b)`` is ``all-reduce(a, b)`` where neither needs the other's result; each element is
     combined in the same order as before. A collective stays on its side of each instruction with another effect: a
     feed, a call, a loop with a collective in it. Those on a channel that occurs several times, as all of JAX's
-    ``shard_map`` do, stay where one of them is in a branch of a conditional: devices may meet at different ones.
+    ``shard_map`` do, stay where one of them is in a branch of a conditional, or some are in a loop whose number of
+    iterations is not known and some outside of it: devices may meet at different ones.
     """
 
     name = "combine-collectives"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change every computation."""
-        counts = Counter(channel for computation in module.computations for channel in _channels(computation))
+        channels = {computation: tuple(_channels(computation)) for computation in module.computations}
+        counts = Counter(channel for own in channels.values() for channel in own)
         if counts.total() < 2:
             return module
-        branches = [
-            branch
-            for computation in module.computations
-            for i in computation.instructions
-            if isinstance(i.op, Conditional)
-            for branch in i.op.called_computations
-        ]
-        in_branches = {c for computation in computations_callees_first(branches) for c in _channels(computation)}
-        kept = {channel for channel in in_branches if channel is not None and counts[channel] > 1}
+        callers = [i for computation in module.computations for i in computation.callers]
+        branches = [c for i in callers if isinstance(i.op, Conditional) for c in i.op.called_computations]
+        kept = {channel for channel in _within(branches) if counts[channel] > 1}
+        kept |= {
+            channel
+            for i in callers
+            if isinstance(i.op, While) and not _is_counted(i)
+            for channel in _within(i.op.called_computations)
+            # Devices that run one computation so often as each other meet at the same of its collectives.
+            if sum(channel in own for own in channels.values()) > 1
+        }
+        kept.discard(None)
         return change_computations(module, lambda computation: _changed(computation, kept, context))
+
+
+def _within(computations: Iterable[Computation]) -> set[Hashable]:
+    """The channels in computations and in what they call."""
+    return {channel for called in computations_callees_first(list(computations)) for channel in _channels(called)}
+
+
+def _is_counted(loop: Instruction) -> bool:
+    """Whether all devices run a loop equally often."""
+    known = loop_of(loop)
+    return known is not None and trip_count(known) is not None
 
 
 def _channels(computation: Computation) -> Iterator[Hashable]:
