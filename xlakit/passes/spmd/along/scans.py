@@ -22,10 +22,11 @@ from xlakit.ir.attributes import Window, WindowDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.data import Iota
 from xlakit.ops.elementwise.select import Select
-from xlakit.ops.reduction import Reduce, reducer_op
+from xlakit.ops.reduction import Reduce
 from xlakit.ops.windows import ReduceWindow
 from xlakit.passes.dynamic.padded_reductions import identity_of
 from xlakit.passes.spmd.along.halo import Halo
+from xlakit.passes.spmd.along.selections import combiner
 from xlakit.passes.spmd.along.windows import RANGES, finished, parts_known, windowed, with_ranges
 from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import can_be_in_parts, factors_of
@@ -73,9 +74,6 @@ def _running(
     if scan is None or rule is None or old.shape.num_elements == 0:
         return None
     op = old.op_as(ReduceWindow)
-    reducer = reducer_op(op.to_apply)
-    if reducer is None:
-        return None
     known, sizes = parts_known(given[0], scope), old.shape.dimensions
     split, length = known[scan.dimension], local_sizes(known, sizes)[scan.dimension]
     if split is None or length < 2:
@@ -97,7 +95,7 @@ def _running(
     local = dataclasses.replace(op, window=Window(tuple(windows)))
     made = make.like(old, local, [value, identity], value.shape)
     before = _before(halo, old, made, scan, (identity, pieces.at(given[1], (), scope)))
-    return finished(pieces, old, given, scope, hint, (tiling, make.add(reducer, before, made)))
+    return finished(pieces, old, given, scope, hint, (tiling, make.add(combiner(op.to_apply), before, made)))
 
 
 def _before(

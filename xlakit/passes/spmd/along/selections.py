@@ -192,11 +192,9 @@ def _reading(
     if not is_plain or part % stride or low >= window.size or (placements - 1) * stride - low >= size:
         # The last: a window of nothing but padding.
         return None
-    # The first and the last window that reach part 0.
+    # The first and the last window that reach part 0, or would: a part is no shorter than a stride.
     first, last = -((window.size - 1 - low) // stride), (part - 1 + low) // stride
     taken = last - first + 1
-    if taken < 1:
-        return None
     length = (taken - 1) * stride + window.size
     begin = first * stride - low
     step = part // stride

@@ -160,10 +160,7 @@ def _convolution(old: Instruction, dimension: int, count: int) -> Reading | None
 
 def under_window(size: int, window: WindowDimension, count: int) -> Reading | None:
     """What parts of a window's placements read, and the window of a part, which has no padding but for holes."""
-    placements = window.output_size(size)
-    if not placements or not window.dilated_size:
-        return None
-    parts = lengths(placements, count)
+    parts = lengths(window.output_size(size), count)
     reaches = [(n - 1) * window.stride + window.dilated_size - 1 if n else None for n in parts]
     found = dilated(parts[0] * window.stride, window.padding_low, window.base_dilation, reaches)
     if found is None:

@@ -140,10 +140,9 @@ def _meets_alike(walk: Walk, old: Instruction, piece: Piece, scope: Scope) -> bo
     groups: Sequence[Sequence[int]]
     if isinstance(op, CollectivePermute):
         groups = op.source_target_pairs
-    elif isinstance(op, Collective):
-        groups = op.replica_groups.groups or (range(count),)
-        if op.channel_id is None or op.global_ids is False:
-            return op.channel_id is None
     else:
-        return False
+        own = old.op_as(Collective)
+        groups = own.replica_groups.groups or (range(count),)
+        if own.channel_id is None or own.global_ids is False:
+            return own.channel_id is None
     return all(len({table[i % count] for i in group}) <= 1 for table in tables for group in groups)
