@@ -174,7 +174,8 @@ def from_f32(fn: Function, primitive_type: PrimitiveType, value: Value) -> Value
         # not positive is NaN, and so is what rounds beyond the greatest.
         half = 1 << (_WIDE_FRACTION - 1)
         rounded = where(bits > half, bits + half, 0) >> _WIDE_FRACTION
-        return where(value > 0.0, rounded, 0xFF).cast("trunc", value.type.with_element(I8))
+        # By the bits: a float that is subnormal may count as zero.
+        return where((bits > 0) & ~value.is_nan(), rounded, 0xFF).cast("trunc", value.type.with_element(I8))
     return _to_minifloat(minifloat(primitive_type), value).cast("trunc", value.type.with_element(I8))
 
 
