@@ -73,6 +73,11 @@ class _Fusing:
         return self._rebuilt({root: c for root, c in self._clusters.items() if id(c) in chosen})
 
     def _assign(self, instruction: Instruction) -> None:
+        """Let an instruction join the clusters of its users, and begin one of its own where not all take it in.
+
+        An instruction that is a result anyway (``read`` outside of clusters) is stored; then only what is free is
+        computed in its users' clusters as well.
+        """
         users = self._users.get(instruction, [])
         consumers = list({id(c): c for user in users for c in self._inside.get(user, [])}.values())
         read = instruction is self._computation.root or any(user not in self._inside for user in users)

@@ -1,4 +1,10 @@
-"""Multi-output fusion: merges clusters that read the same arrays over the same domain."""
+"""Multi-output fusion: merges clusters that read the same arrays over the same domain.
+
+    mean = f32[] fusion(x), calls=sum            one pass over x each;
+    square = f32[] fusion(x), calls=sum_squares  merged they are one fusion of two results, which reads x once
+
+Neither may depend on the other through a third node, since both are computed at once.
+"""
 
 from __future__ import annotations
 

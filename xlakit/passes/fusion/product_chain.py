@@ -1,8 +1,15 @@
 """Products with an epilogue: the part of a fusion that is computed on each block of results while it is in the cache.
 
 A chain is a dot or a convolution with an elementwise epilogue; or a dot with an epilogue over its rows (softmax) and
-optionally a second dot that takes the result of this epilogue as its rows (attention). The pass that builds such
-fusions and the code generator both use this module to recognize them.
+optionally a second dot that takes the result of this epilogue as its rows (attention):
+
+    scores = f32[64,64] dot(queries, keys)                     the first product
+    top = f32[64] reduce(scores), dimensions={1}, max          ROW
+    wide = f32[64,64] broadcast(top), dimensions={0}           ELEMENT
+    weights = f32[64,64] exponential(subtract(scores, wide))   ELEMENT
+    ROOT result = f32[64,32] dot(weights, values)              the second product, of complete rows of weights
+
+The pass that builds such fusions and the code generator both use this module to recognize them.
 """
 
 from __future__ import annotations
