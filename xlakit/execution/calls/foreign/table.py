@@ -142,7 +142,7 @@ def foreign_calls() -> dict[str, ForeignCall]:
         "__cudnn$fmhaSoftmaxF8": ForeignCall(_ATTENTION, "attention", "eight_bits"),
         "__cudnn$fmhaSoftmaxBackwardF8": ForeignCall(_ATTENTION, "attention", "eight_bits"),
         "__cudnn$convForwardGraph": ForeignCall(_CONVOLUTION, "cudnn", "graph"),
-        "__cusolver$cholesky": ForeignCall("cholesky_options", "cusolver", "cholesky"),
+        "__cusolver$cholesky": ForeignCall("cholesky_options", "factorizations", "cholesky"),
         "__op$block_scaled_dot": ForeignCall(_BLOCKS, "gemm", "block_scaled_dot"),
         "__op$dequantize": ForeignCall(_BLOCKS, "gemm", "dequantize"),
         "ApproxTopK": ForeignCall("partial_reduce", "sorts", "partial_reduce"),
