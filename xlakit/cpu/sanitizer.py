@@ -277,6 +277,7 @@ class _Run:
                 raise InternalError(f"the sanitizer has no way to run a {type(step).__name__}")
 
     def _kernel(self, step: KernelStep) -> None:
+        """Run a kernel twice, with different bytes in what it is to write, and compare what it has written."""
         instruction, plan = step.instruction, self._plan
         given, made, scratch = step.operands, step.results, step.scratch
         for value in given:

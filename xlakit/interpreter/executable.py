@@ -278,6 +278,7 @@ class InterpreterExecutable(Repeatable):
         return list(_leaves(self._interpret(device, values)))
 
     def _execute(self, runner: Runner, arguments: Sequence[Sequence[Value]]) -> list[Any]:
+        """Run all devices, the first one on this thread, and wait for them; raises the failure of the execution."""
         devices = self.begin()
         execution = devices[0].run
         results: list[Any] = [None] * len(devices)

@@ -61,6 +61,7 @@ class Dataflow:
         return tuple([self.value(v) for v in values])
 
     def _applied(self, step: Step) -> Step:
+        """A step on the values that phis are known to be; loops and conditionals without these phis."""
         if isinstance(step, (KernelStep, HostStep, CollectiveStep)):
             operands = self.values(step.operands)
             return step if operands == step.operands else replace(step, operands=operands)

@@ -187,6 +187,7 @@ def _moments(plan: MemoryPlan, steps: Sequence[Step], levels: ArenaUse, depth: i
 
 
 def _held_at(plan: MemoryPlan, slices: Sequence[BufferSlice], peak: Moment) -> tuple[Held, ...]:
+    """The slices that are in use at a peak, the largest first, each with its value then and the readers of that."""
     levels = ArenaUse(slices)
     there = [own for own in slices if own.first <= peak.point <= own.last]
     there.sort(key=lambda own: (-own.size, own.first, own.values[0].name))

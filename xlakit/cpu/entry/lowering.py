@@ -78,6 +78,7 @@ class Lowering:
     def _instruction(
         self, instruction: Instruction, values: dict[Instruction, Tree], arguments: Sequence[Tree], steps: list[Step]
     ) -> Tree:
+        """The value of an instruction; appends the steps that compute it, none if it only renames arrays."""
         op = instruction.op
         if instruction.shape.is_dynamic:
             raise UnsupportedError(

@@ -338,6 +338,7 @@ class Permuting(Op):
         return bundle(next(iter(arrived.values()))) if arrived else zero_value(shape)
 
     def _move_in_place(self, context: Evaluation, operands: Sequence[Value]) -> Value:
+        """Send boxes of one array, and receive boxes in a copy of another; their offsets are operands."""
         source, target, source_offsets, target_offsets = operands
         is_tuple = isinstance(source, tuple)
         sources: Sequence[Array] = source if is_tuple else (source,)

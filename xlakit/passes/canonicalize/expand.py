@@ -237,6 +237,7 @@ def _condition(name: str, steps: int | None, state: Shape, context: PassContext)
 
 
 def _body(op: Scan, name: str, steps: int | None, state: Shape, inputs: int, context: PassContext) -> Computation:
+    """The body of a scan's loop, over (iterations done, [steps, if unknown,] inputs, carries, stacked results)."""
     builder = ComputationBuilder(context)
     parameter = builder.parameter(0, state)
     elements = [builder.element(parameter, i) for i in range(len(state.tuple_shapes))]

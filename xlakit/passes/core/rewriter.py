@@ -73,6 +73,10 @@ class Rewriter(HloBuilder):
     # -- canonical forms -------------------------------------------------------------------------
 
     def _canonicalize(self, first: Instruction) -> None:
+        """Find the canonical form of an instruction: that of its operands first, then rules until none applies.
+
+        A stack takes the place of recursion: an instruction stays on it until what it waits for has its form.
+        """
         canonical, replaced = self._canonical, self._replaced
         stack = [first]
         while stack:

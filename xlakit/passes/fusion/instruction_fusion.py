@@ -160,6 +160,7 @@ class _Fusing:
         return any(c.roots[0] not in clusters for c in self._inside[instruction])
 
     def _fused(self, cluster: Cluster) -> Fused:
+        """The fusion of a cluster: its operands become parameters, and scalar constants are inside."""
         order = self._order
         operands = sorted(cluster.operands, key=order.__getitem__)
         inner: dict[Instruction, Instruction] = {}

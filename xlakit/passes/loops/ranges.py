@@ -78,6 +78,7 @@ class _RangesRewriter(Rewriter):
         return self._known[x]
 
     def _find(self, x: Instruction, depth: int) -> Range | None:
+        """The bounds of an array's elements, from its operation and the bounds of its operands; None if unknown."""
         number = element_read(x, self._parameter)
         if number is not None:
             return self._elements.get(number)

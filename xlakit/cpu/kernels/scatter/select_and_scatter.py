@@ -143,6 +143,10 @@ def _plan(
     arrays: tuple[int, int, int, int],
     result: int,
 ) -> SelectPlan:
+    """The plan for these arrays.
+
+    One dimension is computed in strips; of the others, tasks go over those along which no window moves.
+    """
     array, source, init = shapes
     dimensions: list[_Dimension] = []
     stride = source_stride = 1

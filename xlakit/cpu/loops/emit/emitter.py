@@ -198,6 +198,7 @@ class Emitter:
         return all(self._find(v) is not None for v in variables)
 
     def _compute(self, node: Node) -> Scalar:
+        """Emit the code of a node that has no value yet where code is being emitted."""
         fn = self.fn
         if isinstance(node, Load):
             width = self._iterations.width_of(node)

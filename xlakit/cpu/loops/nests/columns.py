@@ -120,6 +120,7 @@ def _strip(plan: _Plan) -> int:
 def _write(
     module: Module, name: str, reduced: Reduced, plan: _Plan, groups: list[Group], cost: float, parts: int
 ) -> Phase:
+    """The phase that reduces columns: a task accumulates a strip of them, over all rows or a part of them."""
     *outer, last = groups
     strip = min(last.extent, _strip(plan))
     blocks = -(-last.extent // strip)

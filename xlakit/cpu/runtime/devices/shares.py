@@ -227,6 +227,11 @@ def _emit_take_turns(module: Module) -> None:
 
 
 def _emit_run_share(module: Module) -> None:
+    """``run_share(run, worker)``: run the devices of a share, and end them.
+
+    ``run_alone_device(run, device)`` is for a share of one device, which needs no fiber; ``run_in_turn(run, worker)``
+    gives each of several a fiber, and continues those that can go on until all have ended.
+    """
     fn = module.function("run_alone_device", VOID, [PTR, I64])
     run, device = fn.parameters
     # The program may run inside of a custom call of one that is on a fiber.
