@@ -25,7 +25,8 @@ from xlakit.compat.xla_client.runtime.array import ArrayImpl
 from xlakit.compat.xla_client.runtime.array_values import can_be_shared, exported
 from xlakit.compat.xla_client.runtime.asked_layouts import laid_out_program
 from xlakit.compat.xla_client.runtime.device import Device
-from xlakit.compat.xla_client.runtime.executable import LoadedExecutable, refuse_callbacks
+from xlakit.compat.xla_client.runtime.executable import LoadedExecutable
+from xlakit.compat.xla_client.runtime.host_callbacks import HostCallback, checked
 from xlakit.compat.xla_client.runtime.ifrt_programs import Program, XlaCompileOptions
 from xlakit.compat.xla_client.runtime.options import CompileOptions
 from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
@@ -202,16 +203,18 @@ class Client:
 
         computation: an MLIR module, as text or bytecode; here also a computation, a module, or HLO text.
         """
-        refuse_callbacks(host_callbacks)
+        callbacks = checked(host_callbacks)
         options = CompileOptions() if compile_options is None else compile_options
         if not isinstance(options, CompileOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(
                 "compile(): incompatible function arguments: compile_options are CompileOptions, "
                 f"not {type(options).__name__}"
             )
-        return self._compiled(laid_out_program(computation, _module_of(computation), options), options)
+        return self._compiled(laid_out_program(computation, _module_of(computation), options), options, callbacks)
 
-    def _compiled(self, given: OurModule, options: CompileOptions) -> LoadedExecutable:
+    def _compiled(
+        self, given: OurModule, options: CompileOptions, callbacks: Sequence[HostCallback] = ()
+    ) -> LoadedExecutable:
         """Compile a program whose entry layout says how its arguments and results lie."""
         if options.executable_build_options.use_spmd_partitioning and options.num_partitions > 1:
             given = _with_whole_results(given, options)
@@ -229,16 +232,16 @@ class Client:
             num_partitions=max(options.num_partitions, module.num_partitions),
             device_assignment=None if assignment is None else assignment.devices,
         )
-        loaded = LoadedExecutable(self, made, options, given)
+        loaded = LoadedExecutable(self, made, options, given, callbacks)
         self._executables.add(loaded)
         return loaded
 
     @bound
     def compile_ifrt_program(self, program: Program, options: XlaCompileOptions, /) -> LoadedExecutable:
         """The program of ``ifrt_programs.make_hlo_program`` for devices of this client."""
-        refuse_callbacks(options.host_callbacks)
         module = program.module
-        return self._compiled(laid_out_program(module, module, options.options), options.options)
+        callbacks = checked(options.host_callbacks)
+        return self._compiled(laid_out_program(module, module, options.options), options.options, callbacks)
 
     def live_executables(self) -> list[LoadedExecutable]:
         """The executables that are still there."""
@@ -258,7 +261,7 @@ class Client:
         host_callbacks: Sequence[Any] = (),
     ) -> LoadedExecutable:
         """The executable of serialized bytes, with other options where some are given."""
-        refuse_callbacks(host_callbacks)
+        callbacks = checked(host_callbacks)
         start = len(_MAGIC)
         if not serialized.startswith(_MAGIC) or len(serialized) < start + 8:
             raise ExecutionError("not an executable that was serialized by this package", hint="compile the program")
@@ -266,9 +269,9 @@ class Client:
         options = compile_options or CompileOptions.ParseFromString(serialized[start + 8 : end])
         module = OurModule.from_proto(serialized[end:])
         shape = module.program_shape
-        return self._compiled(with_layouts_of(module, (*shape.parameters, shape.result)), options)
+        return self._compiled(with_layouts_of(module, (*shape.parameters, shape.result)), options, callbacks)
 
-    @with_status
+    @bound
     def make_python_callback_from_host_send_and_recv(
         self,
         callable: Callable[..., Any],
@@ -278,10 +281,14 @@ class Client:
         recv_channel_ids: Sequence[int],
         serializer: Callable[..., Any] | None = None,
     ) -> Any:
-        """Raises XlaRuntimeError: call Python with a custom call instead."""
-        raise UnsupportedError(
-            "callbacks by send and recv are not supported", hint="use xlakit.register_custom_call and a custom call"
-        )
+        """What :meth:`compile` takes, so that a function is called while the program runs.
+
+        callable: called with an array of NumPy for each of ``send_channel_ids``, on which the program sends to the
+            host; gives an array for each of ``recv_channel_ids``.
+        serializer: not called; executables are serialized without their callbacks.
+        """
+        operands, results = ([shape.wrapped for shape in shapes] for shapes in (operand_shapes, result_shapes))
+        return HostCallback(callable, operands, results, tuple(send_channel_ids), tuple(recv_channel_ids))
 
     # Attributes of the platform.
     supports_executable_serialization = True

@@ -13,13 +13,14 @@ from xlakit.compat.xla_client.hlo_module import HloModule
 from xlakit.compat.xla_client.runtime.array import ArrayImpl
 from xlakit.compat.xla_client.runtime.asked_layouts import leaf_layouts, orders_of
 from xlakit.compat.xla_client.runtime.device import MEMORY_KIND, Device
+from xlakit.compat.xla_client.runtime.host_callbacks import HostCallback, served
 from xlakit.compat.xla_client.runtime.memory_stats import CompiledMemoryStats
 from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
 from xlakit.compat.xla_client.runtime.tracebacks import Traceback
 from xlakit.compat.xla_client.sharding import OpSharding
 from xlakit.compat.xla_client.text.numbering import compiled_module
 from xlakit.data.shape import Shape as OurShape
-from xlakit.errors import ArgumentError, DeletedBufferError, UnsupportedError
+from xlakit.errors import ArgumentError, DeletedBufferError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import HloModule as OurModule
 from xlakit.runtime.buffer import Buffer
@@ -120,6 +121,7 @@ class LoadedExecutable:
 
     __slots__ = (
         "__weakref__",
+        "_callbacks",
         "_client",
         "_devices",
         "_kept",
@@ -132,8 +134,16 @@ class LoadedExecutable:
     )
 
     @unconstructed
-    def __init__(self, client: Any, wrapped: OurExecutable, options: Any, given: OurModule) -> None:
+    def __init__(
+        self,
+        client: Any,
+        wrapped: OurExecutable,
+        options: Any,
+        given: OurModule,
+        callbacks: Sequence[HostCallback] = (),
+    ) -> None:
         self._client = client
+        self._callbacks = callbacks
         self.wrapped = wrapped
         # The program before it was split over partitions; its entry layout says how its arguments and results lie.
         self.given = given
@@ -206,10 +216,7 @@ class LoadedExecutable:
             self._check(buffers)
             nested = [self._nested(part) for part in buffers]
             donate = self._donated(shards)
-            if len(self._devices) == 1:
-                runs = [self.wrapped.execute(nested[0], donate=donate)]
-            else:
-                runs = self.wrapped.execute_sharded(nested, donate=donate)
+            runs = self._called_back(nested, donate) if self._callbacks else self._run(nested, donate)
         pairs = zip(self._devices, runs, strict=True)
         return ExecuteResults(
             [
@@ -221,6 +228,22 @@ class LoadedExecutable:
             ],
             with_tokens=with_tokens,
         )
+
+    def _run(self, arguments: Sequence[Sequence[Any]], donate: list[int] | None) -> Sequence[Any]:
+        if len(self._devices) == 1:
+            return [self.wrapped.execute(arguments[0], donate=donate)]
+        return self.wrapped.execute_sharded(arguments, donate=donate)
+
+    def _called_back(self, arguments: Sequence[Sequence[Any]], donate: list[int] | None) -> Sequence[Any]:
+        """Run the program to its end, and answer its callbacks."""
+        devices = [device.wrapped for device in self._devices]
+        with served(self._client.wrapped.execution_context, [device.id for device in devices], self._callbacks):
+            runs = self._run(arguments, donate)
+            for device, run in zip(devices, runs, strict=True):
+                for buffer in _flat(run):
+                    buffer.block_until_ready()
+                device.synchronize_all_activity()
+        return runs
 
     def execute_sharded_on_local_devices(self, arguments: Sequence[Sequence[ArrayImpl]]) -> list[list[ArrayImpl]]:
         """As :meth:`execute_sharded`, with the arrays of each result in a list."""
@@ -367,14 +390,3 @@ def _flat(result: Any) -> list[Buffer]:
 def _shardings(found: Sequence[Sharding | None]) -> list[OpSharding] | None:
     known = [sharding for sharding in found if sharding is not None]
     return [OpSharding.of(sharding) for sharding in known] if known and len(known) == len(found) else None
-
-
-def refuse_callbacks(host_callbacks: Sequence[object]) -> None:
-    """Raise UnsupportedError for callbacks of the host, which are capsules of another runtime; TypeError for others."""
-    other = [type(callback).__name__ for callback in host_callbacks if type(callback).__name__ != "PyCapsule"]
-    if other:
-        raise incompatible("compile", f"host_callbacks are capsules, not {other[0]}")
-    if host_callbacks:
-        raise UnsupportedError(
-            "host_callbacks are not supported", hint="call Python with a custom call: xlakit.register_custom_call"
-        )
