@@ -37,7 +37,6 @@ def reading_rows(columns, split):
 
 # Each with the number of partitions, and computations beside the sum.
 PROGRAMS = {
-    # An element of each of eight parts: more permutes than a gather is worth.
     "slice over many parts": (given("f32[64]", EIGHT) + "ROOT r = f32[8] slice(p0), slice={[0:64:8]}", 8),
     "concatenation over many parts": (
         given("f32[64]", EIGHT)
@@ -343,6 +342,29 @@ PROGRAMS = {
 def test_results_are_those_of_one_device(name):
     body, partitions, *computations = PROGRAMS[name]
     check(body, None, *computations, partitions=partitions)
+
+
+@pytest.mark.parametrize(
+    ("sums", "expected"),
+    [
+        # Batches and free dimensions have their places; the neighbor's first row is fetched.
+        ("d = f32[31,3,3] dot(s, t), lhs_batch_dims={0}, rhs_batch_dims={0}, "
+         "lhs_contracting_dims={2}, rhs_contracting_dims={1}", {"collective-permute": 1, "all-reduce": 1}),
+        ("d = f32[31,3,3] dot(s, p1), lhs_contracting_dims={2}, rhs_contracting_dims={0}",
+         {"collective-permute": 1, "all-reduce": 1}),
+        # What is behind the end is not added up.
+        ("d = f32[3,3,3,3] dot(s, t), lhs_contracting_dims={0}, rhs_contracting_dims={0}", None),
+    ],
+)  # fmt: skip
+def test_products_of_unequal_parts(sums, expected):
+    shape = sums.split()[2]
+    body = (
+        given("f32[32,3,3]", "{devices=[4,1,1]<=[4]}") + given("f32[3,3]", WHOLE, 1)
+        + f"s = f32[31,3,3] slice(p0), slice={{[1:32], [0:3], [0:3]}} t = f32[31,3,3] negate(s) {sums} "
+        f"n = {shape} negate(d) z = f32[] constant(0) "
+        f"ROOT r = f32[3] reduce(n, z), dimensions={{{','.join(map(str, range(shape.count(','))))}}}, to_apply=add"
+    )  # fmt: skip
+    check(body, expected)
 
 
 IN, OUT = "GlobalToLocalShape", "LocalToGlobalShape"

@@ -34,6 +34,7 @@ class Choice:
         """``first``: splits that are given; ``unequal``: whether parts need not be equal."""
         self.splits: dict[int, Split] = dict(first)
         self._unequal = unequal
+        self._summed = factors.summed
         self._sizes: dict[int, set[int]] = {factor: {count} for factor, count in factors.groups}
         shapes = [*(o.shape for o in old.operands), *leaf_shapes(old.shape)]
         for shape, dims in zip(shapes, (*factors.operands, *factors.results), strict=True):
@@ -47,8 +48,9 @@ class Choice:
             if factor is None or split is None or factor in self.splits:
                 continue
             sizes = tuple(self._sizes[factor])
-            # Parts that are not equal go together if they are of one size.
-            fits = divides((split,) * len(sizes), sizes) or (self._unequal and len(sizes) == 1)
+            # Parts that are not equal go together if they are of one size. What is behind their end must not be added.
+            is_free = self._unequal and factor not in self._summed
+            fits = divides((split,) * len(sizes), sizes) or (is_free and len(sizes) == 1)
             if fits and is_proper([*self.splits.values(), split]):
                 self.splits[factor] = split
 

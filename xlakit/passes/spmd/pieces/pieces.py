@@ -286,7 +286,7 @@ class Pieces:
         if not has or not unequal_dims(tiling_of(factors.results[0], choice.splits), old.shape.dimensions):
             return value
         made = array_of(self.in_parts(old, given, scope, factors, choice.splits))
-        if len(has) > 1:
+        if len(has) > 1 and old.shape.num_elements <= sum(given[n].shape.num_elements for n in has):
             # One array is to be gathered, not several.
             return self.evened(made.instruction, made.tiling, old.shape, scope)
         value.unequal = (made.tiling, made.instruction)
