@@ -13,6 +13,7 @@ from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.options import current
 from xlakit.passes.batches.batch_minor import BatchMinor
+from xlakit.passes.batches.small_products import SmallProducts
 from xlakit.passes.canonicalize.control_dependencies import ControlDependencies
 from xlakit.passes.canonicalize.expand import Expand
 from xlakit.passes.canonicalize.inline_calls import InlineCalls
@@ -102,6 +103,7 @@ PIPELINE: tuple[Pass, ...] = (
     WhileElements(),
     PoolingGradients(),
     BatchMinor(),
+    SmallProducts(),
     CombineCollectives(),
     Fuse(),
     Epilogues(),

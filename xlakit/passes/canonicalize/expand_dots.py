@@ -14,6 +14,7 @@ from xlakit.ops.shared.contraction import free_dimensions
 from xlakit.options import knob
 from xlakit.passes.core.computation_builder import ComputationCloner, binary_computation
 from xlakit.passes.core.framework import PassContext
+from xlakit.passes.core.hlo_builder import HloBuilder
 
 # Fewer products of a single sum take less time than handing them to another thread.
 _LEAST_PRODUCTS = knob("expand_dots.least_products", 1 << 17, 8)
@@ -37,12 +38,18 @@ def is_of_vectors(dot: Instruction) -> bool:
 def dot_of_vectors(
     old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
-    """The sums of the products, in the type that a dot sums in. Like a dot's, they begin with 0, so that none is -0."""
-    op = old.op_as(Dot)
-    kind = _sum_type(*(x.shape.element_type for x in (*operands, old)))
+    """The sums of the products of vectors."""
+    kind = sum_type(old)
     if kind is None or not is_of_vectors(old) or not context.spend("dot-of-vectors"):
         return None
-    make, lhs = cloner.at(old), operands[0].shape.dimensions
+    return sums_of_products(old, operands, kind, cloner.at(old), context)
+
+
+def sums_of_products(
+    old: Instruction, operands: Sequence[Instruction], kind: PrimitiveType, make: HloBuilder, context: PassContext
+) -> Instruction:
+    """A dot as sums, in the type that a dot sums in. Like a dot's, they begin with 0, so that none is -0."""
+    op, lhs = old.op_as(Dot), operands[0].shape.dimensions
     # Batch and contracting dimensions stay in the order in which they lie in the left operand.
     pairs = zip(
         (*op.lhs_batch_dims, *op.lhs_contracting_dims), (*op.rhs_batch_dims, *op.rhs_contracting_dims), strict=True
@@ -77,11 +84,11 @@ def dot_of_vectors(
     return make.convert(found, old.shape.element_type)
 
 
-def _sum_type(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> PrimitiveType | None:
-    """The type of the sum; None for types that are left to the dot."""
-    kinds = (lhs, rhs, result)
+def sum_type(dot: Instruction) -> PrimitiveType | None:
+    """The type that a dot sums in; None for types that are left to the dot."""
+    kinds = [x.shape.element_type for x in (*dot.operands, dot)]
     if all(k.is_complex for k in kinds):
         return PrimitiveType.C128 if PrimitiveType.C128 in kinds else PrimitiveType.C64
     if all(k.is_floating for k in kinds):
         return PrimitiveType.F64 if PrimitiveType.F64 in kinds else PrimitiveType.F32
-    return result if all(k.is_integral for k in kinds) else None
+    return dot.shape.element_type if all(k.is_integral for k in kinds) else None
