@@ -166,9 +166,12 @@ def _with_smaller_blocks(product: Product, cut: Blocking) -> Blocking:
 
 def _cut_rows(product: Product) -> Cut:
     """Rectangles of whole rows."""
-    task_rows = _rows_at_once(product)
-    if _is_for_blas(product, task_rows):
-        return _by_blas(product, task_rows, product.sizes[1])
+    fitting = _ROWS_BYTES.value // (product.sizes[1] * product.result.byte_width)
+    most = _rows_at_once(product, _MOST_TIMES * fitting)
+    if _is_for_blas(product, most):
+        # It packs both operands whenever it is called.
+        return _by_blas(product, most, product.sizes[1])
+    task_rows = _rows_at_once(product, max(fitting, min(_MANY_ROWS.value, _MOST_TIMES * fitting)))
     return _own(product, _with_whole_rows(product, plan_gemm(product), task_rows, task_rows))
 
 
@@ -180,11 +183,10 @@ def _is_for_blas(product: Product, rows: int) -> bool:
     return large and faster and fits_blas(product)
 
 
-def _rows_at_once(product: Product) -> int:
-    """Rows of a block: as many as stay in the cache, but so few that there are tasks for all processors."""
+def _rows_at_once(product: Product, most: int) -> int:
+    """Rows of a block: about ``most``, but so few that there are tasks for all processors."""
     rows, columns, depth = product.sizes
-    fitting = _ROWS_BYTES.value // (columns * product.result.byte_width)
-    task_rows = min(rows, max(_LEAST_ROWS.value, fitting, min(_MANY_ROWS.value, _MOST_TIMES * fitting)))
+    task_rows = min(rows, max(_LEAST_ROWS.value, most))
     wanted = min(machine.current().threads, product.batch * rows * columns * depth // _TASK_PRODUCTS.value)
     if product.batch * -(-rows // task_rows) < wanted:
         task_rows = max(min(rows, _LEAST_ROWS.value), -(-rows * product.batch // wanted))
