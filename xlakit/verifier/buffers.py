@@ -11,7 +11,7 @@ from typing import Any
 
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
+from xlakit.ops.communication.asynchronous import Async, AsyncStart
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
@@ -19,7 +19,7 @@ from xlakit.ops.dynamic import DynamicUpdateSlice
 from xlakit.verifier.faults import Fault, Program
 
 # They forward buffers; their results are checked at their uses.
-_HANDING_ON = (GetTupleElement, Tuple, AsyncStart, AsyncUpdate, AsyncDone)
+_HANDING_ON = (GetTupleElement, Tuple, Async)
 _WRITERS = (Call, CustomCall, Fusion, While, Conditional, DynamicUpdateSlice, AsyncStart)
 _STREAM_MARKER = "_xla_stream_annotation"
 

@@ -13,7 +13,7 @@ from xlakit.ir.control_deps import is_control_dep
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ops.communication.async_pairs import DONES, STARTS
-from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
+from xlakit.ops.communication.asynchronous import Async, AsyncDone, AsyncStart, AsyncUpdate
 from xlakit.ops.communication.transfer import Domain, Recv, Send
 from xlakit.ops.control import Call, Conditional, While
 from xlakit.ops.custom_call import CustomCall
@@ -51,7 +51,7 @@ def pair_faults(program: Program) -> Iterator[Fault]:
         yield from _pairs(program)
     if not kinds.isdisjoint(_TRANSFERS):
         yield from _host_channels(program)
-    if not kinds.isdisjoint({AsyncStart, AsyncUpdate, AsyncDone}):
+    if any(issubclass(kind, Async) for kind in kinds):
         yield from _users(program)
         yield from _chains(program)
         yield from _wrapped(program)
@@ -144,7 +144,7 @@ def _host_channels(program: Program) -> Iterator[Fault]:
 def _users(program: Program) -> Iterator[Fault]:
     for computation, instruction in program.instructions():
         for number, operand in enumerate(instruction.operands):
-            if not isinstance(operand.op, (AsyncStart, AsyncUpdate)):
+            if not isinstance(operand.op, _ASYNC):
                 continue
             if not isinstance(instruction.op, _ASYNC_USERS) and not _passes(instruction):
                 yield Fault(

@@ -28,7 +28,7 @@ from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
 from xlakit.ir.enums import Precision
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Kind, Op
-from xlakit.ops.communication.asynchronous import AsyncStart
+from xlakit.ops.communication.asynchronous import Async, AsyncStart
 from xlakit.ops.control import Conditional
 from xlakit.ops.data import ElidedConstant
 
@@ -125,7 +125,7 @@ class _Printer:
     def instruction(self, instruction: Instruction) -> str:
         op, opcode = instruction.op, instruction.opcode
         plan = _plan(type(op))
-        inner = _sugared_op(instruction) if opcode.startswith("async-") else None
+        inner = _sugared_op(instruction) if isinstance(op, Async) else None
         inside = self._operands(instruction) if plan.inline is None else self._inline(plan.inline, op)
         if isinstance(op, ElidedConstant):
             inside = _ELIDED

@@ -106,8 +106,14 @@ def _state(computation: Computation, context: Evaluation, arguments: Sequence[Va
     return (tuple(arguments), result, *(zero_value(s) for s in parts[2:]))
 
 
+class Async(Calling):
+    """The base of what an asynchronous computation consists of: its start, updates and done."""
+
+    __slots__ = ()
+
+
 @operation("async-start")
-class AsyncStart(Calling, Start, Distinct):
+class AsyncStart(Async, Start, Distinct):
     """Begin to run ``calls``; the arguments may be given here, or later by async-update."""
 
     async_execution_thread: str = attribute(Kind.STRING, default="main")
@@ -129,7 +135,7 @@ class AsyncStart(Calling, Start, Distinct):
         return _state(self.calls, context, operands)
 
 
-class _Continuing(Calling):
+class _Continuing(Async):
     """The base of updates and done: their computation is that of the start, whether or not they name it."""
 
     __slots__ = ()

@@ -18,6 +18,7 @@ from xlakit.ir.def_use import users_of
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ir.traits import Forwarding, Transcendental
+from xlakit.ops.communication.asynchronous import Async
 from xlakit.ops.communication.collectives import DeviceNumber
 from xlakit.ops.control import Call, Conditional, Fusion, Scan, While
 from xlakit.ops.convolution import Convolution
@@ -129,7 +130,7 @@ class CostCounter:
             cost.add(_dearest(costs))
         elif isinstance(op, Scan):
             cost.add(costs[0], _applications(instruction))
-        elif isinstance(instruction.op, Call) or instruction.opcode.startswith("async"):
+        elif isinstance(op, (Call, Async)):
             for inner in costs:
                 cost.add(inner)
         else:

@@ -13,7 +13,7 @@ from functools import reduce
 from xlakit.data.primitive import PrimitiveType, higher_precision
 from xlakit.data.shape import Shape, floating_types
 from xlakit.ir.instruction import Computation, Instruction, infer_shape
-from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, CopyDone, CopyStart
+from xlakit.ops.communication.asynchronous import Async, CopyDone, CopyStart
 from xlakit.ops.communication.transfer import Domain, Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 from xlakit.ops.control import Call, Conditional, Scan, While
 from xlakit.ops.convolution import Convolution
@@ -53,9 +53,7 @@ _ANY_TYPES = (
     SendDone,
     Recv,
     RecvDone,
-    AsyncStart,
-    AsyncUpdate,
-    AsyncDone,
+    Async,
     CopyStart,
     CopyDone,
 )

@@ -18,6 +18,7 @@ from xlakit.dataclass import dataclass
 from xlakit.errors import UnsupportedError, XlakitError
 from xlakit.ir.attributes import AliasEntry
 from xlakit.ir.instruction import Computation, HloModule, Instruction, located
+from xlakit.ops.communication.asynchronous import Async
 from xlakit.ops.communication.transfer import Infeed, Recv, RecvDone
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.custom_call import CustomCall
@@ -242,7 +243,7 @@ class _Computation:
             return self._conditional(op, operands, make)
         if any(x.sizes for x in operands) or isinstance(op, _SOURCES):
             return _on_padded(old, operands, make)
-        if op.opcode.startswith("async-"):
+        if isinstance(op, Async):
             raise UnsupportedError(
                 f"{op.opcode} with a result of dynamic dimensions", hint="use the operation itself, not an async pair"
             )

@@ -8,6 +8,7 @@ from typing import Any
 from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.traits import Commutative, Distinct
+from xlakit.ops.communication.asynchronous import Async
 from xlakit.ops.data import Constant
 from xlakit.passes.core.framework import ComputationPass, PassContext, is_fixed, with_callees
 
@@ -26,7 +27,7 @@ class CommonSubexpressions(ComputationPass):
             c
             for computation in module.computations
             for i in computation.callers
-            if i.op.opcode.startswith("async-")
+            if isinstance(i.op, Async)
             for c in i.op.called_computations
         }
         made: dict[Computation, Computation] = {}
