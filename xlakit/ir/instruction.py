@@ -28,6 +28,7 @@ from xlakit.ir.attributes import (
 from xlakit.ir.operation import Op
 
 _OpT = TypeVar("_OpT", bound=Op)
+_Node = TypeVar("_Node")
 
 
 class Instruction:
@@ -242,9 +243,14 @@ class Computation:
 
 def post_order(roots: Iterable[Instruction]) -> Iterator[Instruction]:
     """All instructions that the roots depend on, each once, after its operands and control predecessors."""
-    done: set[Instruction] = set()
+    return depth_first(roots, lambda i: (*i.operands, *i.control_predecessors))
+
+
+def depth_first(roots: Iterable[_Node], needed: Callable[[_Node], Sequence[_Node]]) -> Iterator[_Node]:
+    """All nodes that the roots depend on, each once, after those that it needs, of which the first come first."""
+    done: set[_Node] = set()
     for root in roots:
-        stack: list[tuple[Instruction, bool]] = [(root, False)]
+        stack: list[tuple[_Node, bool]] = [(root, False)]
         while stack:
             node, expanded = stack.pop()
             if node in done:
@@ -254,7 +260,7 @@ def post_order(roots: Iterable[Instruction]) -> Iterator[Instruction]:
                 yield node
                 continue
             stack.append((node, True))
-            stack.extend((o, False) for o in reversed((*node.operands, *node.control_predecessors)) if o not in done)
+            stack.extend((other, False) for other in reversed(needed(node)) if other not in done)
 
 
 @constructing

@@ -16,7 +16,7 @@ from xlakit.formats.stablehlo.bytecode import ForeignProgram
 from xlakit.formats.stablehlo.values import Dense
 from xlakit.formats.unique_names import sanitized
 from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
-from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.instruction import Computation, Instruction, post_order
 from xlakit.ir.operation import Op
 from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple
 from xlakit.ops.movement import Broadcast
@@ -134,30 +134,9 @@ class Draft:
         return self.emit(Constant(literal=Literal(shape, array)), (), shape)
 
     def computation(self, name: str, root: Instruction) -> Computation:
-        """The computation with all that was emitted; operands stand before what uses them, as late as they can."""
-        return Computation(name, _in_post_order(self._instructions), root)
-
-
-def _in_post_order(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
-    """The instructions as XLA orders them: depth first from those without users."""
-    used = {operand for instruction in instructions for operand in instruction.operands}
-    placed: dict[Instruction, None] = {}
-    for start in instructions:
-        if start in used:
-            continue
-        stack = [start]
-        while stack:
-            top = stack[-1]
-            if top in placed:
-                stack.pop()
-                continue
-            waiting = [operand for operand in top.operands if operand not in placed]
-            if waiting:
-                stack.extend(reversed(waiting))
-            else:
-                placed[top] = None
-                stack.pop()
-    return tuple(placed)
+        """The computation with all that was emitted, as XLA orders it: depth first from instructions without users."""
+        used = {operand for instruction in self._instructions for operand in instruction.operands}
+        return Computation(name, tuple(post_order(i for i in self._instructions if i not in used)), root)
 
 
 def tuple_of(shapes: Sequence[Shape]) -> Shape:

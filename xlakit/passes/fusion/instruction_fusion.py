@@ -6,12 +6,12 @@ instruction may join several. Any other instruction begins a cluster of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from xlakit.data.shape import make_tuple_shape
 from xlakit.ir.def_use import users_of
 from xlakit.ir.enums import FusionKind
-from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.instruction import Computation, Instruction, depth_first
 from xlakit.ops.data import Parameter, Tuple
 from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
@@ -126,32 +126,14 @@ class _Fusing:
         return with_fusions(self._computation, (self._fused(n) if isinstance(n, Cluster) else n for n in nodes))
 
     def _ordered(self, clusters: dict[Instruction, Cluster]) -> Iterable[Instruction | Cluster]:
-        """Instructions and clusters in topological order."""
-        done: set[int] = set()
-        order = self._order
-        for start in self._computation.instructions:
-            if start not in self._live:
-                continue
-            node: Instruction | Cluster | None = clusters.get(start)
-            if node is None and self._is_needed(start, clusters):
-                node = start
-            if node is None or id(node) in done:
-                continue
-            stack: list[tuple[Instruction | Cluster, bool]] = [(node, False)]
-            while stack:
-                item, expanded = stack.pop()
-                if id(item) in done:
-                    continue
-                if expanded:
-                    done.add(id(item))
-                    yield item
-                    continue
-                stack.append((item, True))
-                needed = item.operands if isinstance(item, Cluster) else (*item.operands, *item.control_predecessors)
-                for operand in sorted(set(needed), key=order.__getitem__, reverse=True):
-                    inner = clusters.get(operand, operand)
-                    if id(inner) not in done:
-                        stack.append((inner, False))
+        """Instructions and clusters, each after those that it needs."""
+
+        def needed(node: Instruction | Cluster) -> Sequence[Instruction | Cluster]:
+            operands = node.operands if isinstance(node, Cluster) else {*node.operands, *node.control_predecessors}
+            return [clusters.get(o, o) for o in sorted(operands, key=self._order.__getitem__)]
+
+        live = [i for i in self._computation.instructions if i in self._live]
+        return depth_first([clusters.get(i, i) for i in live if i in clusters or self._is_needed(i, clusters)], needed)
 
     def _is_needed(self, instruction: Instruction, clusters: dict[Instruction, Cluster]) -> bool:
         """Whether it remains an instruction outside of fusions."""
