@@ -148,11 +148,10 @@ class _Read(NamedTuple):
 
 def view_of_operand(user: Instruction, number: int, view: View, loops: Loops) -> View | None:
     """The view of operand ``number`` where ``user`` is read through ``view``; None where no element is read."""
-    read = _Read(user, number, view, loops)
     rule = _RULES.get(user.opcode)
     if rule is not None:
-        return rule(read)
-    sizes = read.sizes
+        return rule(_Read(user, number, view, loops))
+    sizes = user.operands[number].shape.dimensions
     if sizes == user.shape.dimensions and len(view) == len(sizes):
         return view
     return loops.whole(sizes, user, number, within=view)
@@ -160,7 +159,7 @@ def view_of_operand(user: Instruction, number: int, view: View, loops: Loops) ->
 
 def _slice(read: _Read) -> View:
     return tuple(
-        s._replace(start=r.start + s.start * r.stride, stride=s.stride * r.stride)
+        Span(r.start + s.start * r.stride, s.stride * r.stride, s.length, s.loop, s.first)
         if s.start is not None
         else Span(None, s.stride * r.stride, s.length, read.loops.of(r.start, r.stride, within=(s,)))
         for s, r in zip(read.view, read.user.op_as(Slice).slice, strict=True)
@@ -172,7 +171,7 @@ def _reverse(read: _Read) -> View:
     for d in read.user.op_as(Reverse).dimensions:
         s = found[d]
         if s.start is not None:
-            found[d] = s._replace(start=read.sizes[d] - 1 - s.start, stride=-s.stride)
+            found[d] = Span(read.sizes[d] - 1 - s.start, -s.stride, s.length, s.loop, s.first)
         else:
             found[d] = Span(None, -s.stride, s.length, read.loops.of("reversed", within=(s,)))
     return tuple(found)
@@ -229,7 +228,7 @@ def _part(s: Span, begin: int, end: int, loops: Loops) -> Span | None:
         return Span(None, s.stride, s.length, loops.of("from", begin, within=(s,)))
     last = s.start + s.stride * (s.length - 1)
     if begin <= min(s.start, last) and max(s.start, last) < end:
-        return s._replace(start=s.start - begin)
+        return Span(s.start - begin, s.stride, s.length, s.loop, s.first)
     if max(s.start, last) < begin or min(s.start, last) >= end or not s.stride:
         return None
     low, high = (begin, end - 1) if s.stride > 0 else (end - 1, begin)
