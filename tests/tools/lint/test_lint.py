@@ -135,6 +135,12 @@ CASES = [
     (
         "sharding-of-other-devices",
         "x",
+        sharded(", sharding={devices=[1,2]0,2}").replace(", num_partitions=2", ""),
+        sharded(", sharding={devices=[1,2]1,0}").replace(", num_partitions=2", ""),
+    ),
+    (
+        "sharding-of-other-devices",
+        "x",
         sharded(", sharding={maximal device=2}"),
         sharded(", sharding={maximal device=1}"),
     ),

@@ -9,7 +9,7 @@ from xlakit.errors import ShapeError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.communication.collective import Collective
-from xlakit.passes.spmd.shardings.annotations import Annotations
+from xlakit.passes.spmd.shardings.annotations import Annotations, annotated_partitions
 from xlakit.passes.spmd.shardings.values import leaf_shapes
 from xlakit.tools.lint.registry import Found, lint
 from xlakit.verifier.faults import Program
@@ -56,7 +56,12 @@ def _unsharded_large_array(program: Program) -> Iterator[Found]:
 
 @lint("sharding-of-other-devices", "a sharding over other devices than the program has partitions")
 def _sharding_of_other_devices(program: Program) -> Iterator[Found]:
-    annotations = Annotations(program.module, program.module.num_partitions)
+    # Of a program that does not say its partitions they are those of its shardings.
+    said = program.module.num_partitions
+    partitions = annotated_partitions(program.module) if said == 1 else said
+    if partitions == 1:
+        return
+    annotations = Annotations(program.module, partitions)
     for computation, instruction in program.instructions():
         try:
             last = _last_device(annotations, instruction)
@@ -64,19 +69,19 @@ def _sharding_of_other_devices(program: Program) -> Iterator[Found]:
             # The partitioner's own words: it refuses the program for this.
             yield Found(computation, instruction, error.rule, error.hint or "")
             continue
-        if last >= program.module.num_partitions:
+        if last >= partitions:
             yield Found(
                 computation,
                 instruction,
-                f"a sharding on device {last} in a program of {program.module.num_partitions} partitions",
-                f"name one of 0 to {program.module.num_partitions - 1}",
+                f"a sharding on device {last} in a program of {partitions} partitions",
+                f"name one of 0 to {partitions - 1}",
             )
 
 
 def _last_device(annotations: Annotations, instruction: Instruction) -> int:
     """The last device that has a whole value, 0 without one. Raises ShapeError for tiles on other devices."""
     last = 0
-    for shape, sharding in zip(leaf_shapes(instruction.shape), annotations.shardings(instruction), strict=True):
+    for shape, sharding in zip(leaf_shapes(instruction.shape), annotations.shardings(instruction), strict=False):
         if shape.is_array and sharding is not None:
             annotations.splits(sharding, shape.rank)
             last = max(last, *sharding.devices) if sharding.kind == "MAXIMAL" else last
