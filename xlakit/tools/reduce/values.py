@@ -48,11 +48,14 @@ def shrink_dimensions(search: Search) -> None:
 
     def candidates() -> Iterator[Candidate]:
         best = search.best
-        for size in _sizes(best):
+        sizes = _sizes(best)
+        for size in sizes:
+            has_multiples = any(other > size and other % size == 0 for other in sizes)
             for smaller in dict.fromkeys((1, 2, 3, 4, 8, size // 4, size // 2, size - 1)):
                 if 0 < smaller < size:
                     yield partial(resized, best, size, smaller)
-                    yield partial(resized, best, size, smaller, multiples=False)
+                    if has_multiples:
+                        yield partial(resized, best, size, smaller, multiples=False)
 
     while search.first(candidates()) is not None:
         pass
