@@ -1,7 +1,10 @@
 """Operations that are split over devices give what whole ones give, however their operands are split."""
 
+import numpy as np
 import pytest
 from split_programs import BOTH, COLUMNS, ROWS, WHOLE, check
+
+import xlakit as xla
 
 F32 = "f32[8,8]"
 REVERSED = f"reversed {{ a = {F32} parameter(0) ROOT r = {F32} reverse(a), dimensions={{0}} }}"
@@ -136,3 +139,14 @@ def test_a_loop_whose_state_never_has_one_sharding():
         body,
         test,
     )
+
+
+def test_the_groups_of_collectives_are_those_of_the_replicas_that_the_caller_asks_for():
+    text = """HloModule replicas
+ENTRY main {
+  x = f32[4] parameter(0), sharding={devices=[2]0,1}
+  ROOT r = f32[4] reverse(x), dimensions={0}, sharding={replicated}
+}"""
+    executable = xla.compile(xla.HloModule.from_text(text), num_replicas=2, num_partitions=2)
+    results = executable.execute_replicated([[np.float32([2 * i, 2 * i + 1])] for i in range(4)])
+    assert [np.asarray(r).tolist() for r in results] == [[3, 2, 1, 0]] * 2 + [[7, 6, 5, 4]] * 2

@@ -85,7 +85,10 @@ class Partition(Pass):
 def split_over(
     module: HloModule, partitions: int, replicas: int | None = None, *, context: PassContext | None = None
 ) -> HloModule:
-    """The program of one of so many partitions; of each replica, of which there are as many as the module says."""
+    """The program of one of so many partitions of each replica.
+
+    replicas: how many there are; by default as many as the module says.
+    """
     # Imported here, since most programs are not partitioned.
     from xlakit.passes.spmd.splitting import split
 

@@ -25,7 +25,10 @@ def split(module: HloModule, partitions: int, replicas: int | None, context: Pas
     module.verify()
     context.computation_names = set()
     module = prepared(module, context)
-    channels = Channels(_last_channel(module), module.replica_count if replicas is None else replicas, partitions)
+    if replicas is not None and replicas != module.replica_count:
+        # Groups of the collectives name devices of all replicas.
+        module = module.replace(replica_count=replicas)
+    channels = Channels(_last_channel(module), module.replica_count, partitions)
     annotations = Annotations(module, partitions)
     program = Program(module, annotations, channels, context)
     walk = Walk(program, dispatch.split, Scope.of_all(partitions), propagated(module, annotations))
