@@ -367,6 +367,17 @@ def test_products_of_unequal_parts(sums, expected):
     check(body, expected)
 
 
+def test_products_of_unequal_parts_that_are_to_be_added_up():
+    body = (
+        given("f32[4,4,4]", "{devices=[1,4,1]<=[4]}") + given("f32[4,8,4]", "{devices=[1,2,2]<=[4]}", 1)
+        + "s = f32[4,4,2] slice(p0), slice={[0:4], [0:4], [0:2]} t = f32[4,7,2] slice(p1), slice={[0:4], [0:7], [1:3]} "
+        "u = f32[4,7,2] abs(t) d = f32[4,4,7] dot(s, u), lhs_batch_dims={0}, rhs_batch_dims={0}, "
+        "lhs_contracting_dims={2}, rhs_contracting_dims={2} e = f32[4,4,7] negate(d) z = f32[] constant(1) "
+        "ROOT r = f32[4,4,7] pad(e, z), padding=0_0x0_0x0_0"
+    )  # fmt: skip
+    check(body, None)
+
+
 IN, OUT = "GlobalToLocalShape", "LocalToGlobalShape"
 ALL = '"a", "b"'
 

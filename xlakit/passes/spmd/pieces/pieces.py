@@ -283,7 +283,10 @@ class Pieces:
         for factor, split in splits.items():
             if factor not in choice.splits and is_proper([*choice.splits.values(), split]):
                 choice.splits[factor] = split
-        if not has or not unequal_dims(tiling_of(factors.results[0], choice.splits), old.shape.dimensions):
+        # Unequal parts are values, not partial sums.
+        if not has or not factors.summed.isdisjoint(choice.splits):
+            return value
+        if not unequal_dims(tiling_of(factors.results[0], choice.splits), old.shape.dimensions):
             return value
         made = array_of(self.in_parts(old, given, scope, factors, choice.splits))
         if len(has) > 1 and old.shape.num_elements <= sum(given[n].shape.num_elements for n in has):
