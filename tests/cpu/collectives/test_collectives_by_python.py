@@ -24,6 +24,26 @@ wide {
   s = f64[] add(x, y)
   ROOT r = f32[] convert(s)
 }
+more {
+  s = (s32[], s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=1
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+meet {
+  s = (s32[], s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=1
+  v = f32[4] get-tuple-element(s), index=2
+  w = f32[4] negate(v)
+  a = f32[4] all-reduce(v), channel_id=1, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, to_apply=most
+  b = f32[4] all-reduce(w), channel_id=1, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, to_apply=most
+  c = f32[4] subtract(a, b)
+  d = f32[4] add(c, v)
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT r = (s32[], s32[], f32[4]) tuple(j, n, d)
+}
 """
 
 # What each of the devices does with p, and which of it Python does.
@@ -70,6 +90,22 @@ slice_sizes={{2}}
         a = f32[4] all-reduce(p), channel_id=1, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, to_apply=add
         ROOT r = f32[4] all-reduce(a), channel_id=1, replica_groups={{0,2},{1,3}}, use_global_device_ids=true, \
 to_apply=add
+        """,
+        [],
+    ),
+    "loops of as many iterations as the group has, on one channel": (
+        """
+        id = u32[] replica-id()
+        two = u32[] constant(2)
+        group = u32[] divide(id, two)
+        least = u32[] multiply(group, two)
+        none = s32[] constant(0)
+        n = s32[] convert(least)
+        start = (s32[], s32[], f32[4]) tuple(none, n, p)
+        loop = (s32[], s32[], f32[4]) while(start), condition=more, body=meet
+        v = f32[4] get-tuple-element(loop), index=2
+        ROOT r = f32[4] all-reduce(v), channel_id=1, replica_groups={{0,2},{1,3}}, use_global_device_ids=true, \
+to_apply=most
         """,
         [],
     ),
