@@ -35,7 +35,7 @@ def no_chosen_width(monkeypatch):
         Tiles(choose_engine(P.F32, P.F32, P.F32), 16, 16, 1, 16, None, None, None, True, ahead=True),
         Tiles(choose_engine(P.C128, P.C128, P.C128), 2, 2, None, 4, None, None, 3, False),
         PackRows(choose_engine(P.S8, P.S8, P.S32), P.S8, P.S32, ALONG),
-        PackSlivers(choose_engine(P.F8E4M3FN, P.F32, P.F32), P.F8E4M3FN, P.F32, ACROSS, 7),
+        PackSlivers(choose_engine(P.F8E4M3FN, P.F32, P.F32), P.F8E4M3FN, P.F32, ACROSS, 7, 7),
     ],
     ids=lambda function: function.family,
 )

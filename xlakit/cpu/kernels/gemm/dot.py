@@ -11,7 +11,7 @@ from xlakit.cpu.kernels.gemm.blas_tasks import cut_for_blas, emit_blas, fits_bla
 from xlakit.cpu.kernels.gemm.few_rows import MOST_ROWS, columns_per_task, emit_few_rows
 from xlakit.cpu.kernels.gemm.gemm import emit_gemm, fills_tiles, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.matrix_vector import emit_matrix_vector, fits_vectors, rows_at_once
-from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
+from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, joined
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
 from xlakit.cpu.kernels.shared.engine import Engine, choose_engine
 from xlakit.cpu.llvm import Function, Module
@@ -115,8 +115,9 @@ def make_product(
         Matrix(kinds[0], direction(rows, 0), direction(along, 0)),
         Matrix(kinds[1], direction(columns, 0), direction(along, 1)),
         kinds[2],
-        direction(rows, 1),
-        direction(columns, 1),
+        # Rows or columns of several dimensions are neighbors in the result, though not in the operand.
+        joined(direction(rows, 1)),
+        joined(direction(columns, 1)),
         (direction(batch, 0), direction(batch, 1), direction(batch, 2)),
     )
 

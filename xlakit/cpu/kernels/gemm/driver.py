@@ -24,7 +24,7 @@ from xlakit.cpu.kernels.gemm.operands import (
     smaller,
     times,
 )
-from xlakit.cpu.kernels.gemm.panels import ACROSS, ALONG, SINGLE, PackRows, PackSlivers, form_of
+from xlakit.cpu.kernels.gemm.panels import ACROSS, ALONG, SINGLE, PackRows, PackSlivers, form_of, pieces_of
 from xlakit.cpu.kernels.gemm.store import Output, is_stored_by_tiles
 from xlakit.cpu.kernels.gemm.tile import Tiles, Walk, apart
 from xlakit.cpu.kernels.shared import common
@@ -306,7 +306,7 @@ class GemmEmitter:
 
     def _pack_right(self, number: Value, block: Block) -> None:
         fn, engine, rhs = self.fn, self.engine, self.product.rhs
-        form = form_of(rhs, engine.nr, along_first=False)
+        form, piece = pieces_of(rhs, engine.nr)
         if form == ALONG and engine.parts == 2:
             form = SINGLE
         runs, kc = block.runs, block.kc
@@ -317,7 +317,7 @@ class GemmEmitter:
         def pack(sliver: Value, slivers: Value, width: int) -> None:
             common.call(
                 fn,
-                PackSlivers(engine, rhs.kind, self._seen_by(rhs.kind), form, width),
+                PackSlivers(engine, rhs.kind, self._seen_by(rhs.kind), form, width, piece),
                 fn.at(self.area.sliver_sources, PTR, sliver * engine.nr),
                 fn.at(self.area.runs, I64, 1),
                 *_numbers(fn, runs, kc, rhs.along.stride),

@@ -7,6 +7,7 @@ they get rows, columns and runs of k in tables.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -19,6 +20,8 @@ from xlakit.dataclass import dataclass
 
 # The contiguous direction of an operand: along k, across it (rows or columns), or neither.
 ALONG, ACROSS, SINGLE = "along", "across", "single"
+# Fewer elements are copied one by one.
+_LEAST_PIECE = 4
 
 
 def form_of(matrix: Matrix, width: int, *, along_first: bool = True) -> str:
@@ -29,6 +32,18 @@ def form_of(matrix: Matrix, width: int, *, along_first: bool = True) -> str:
     if along and (along_first or not beside):
         return ALONG
     return ACROSS if beside else SINGLE
+
+
+def pieces_of(matrix: Matrix, width: int) -> tuple[str, int]:
+    """The same for columns, and how many of them are neighbors wherever a sliver begins.
+
+    ``width`` columns of which 16 in a row are neighbors are as many vectors of 16 elements.
+    """
+    form, across = form_of(matrix, width, along_first=False), matrix.across
+    piece = math.gcd(width, across.run)
+    if form == SINGLE and across.stride == 1 and piece >= _LEAST_PIECE:
+        return ACROSS, piece
+    return form, width
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +148,8 @@ def _pad_rows(fn: Function, engine: Engine) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PackSlivers:
-    """Slivers of the right operand, of type ``kind``, for a result of type ``result``; ``width`` columns of each.
+    """Slivers of the right operand, of type ``kind``, for a result of type ``result``; ``width`` columns of each, of
+    which, where they are neighbors, ``piece`` at a time certainly are.
 
     ``(ptr sources, ptr runs, i64 count, i64 kc, i64 stride, i64 slivers, ptr target, i64 distance)``: ``sources``
     has a pointer for each column, the rest is as for PackRows. Packed slivers are ``distance`` elements apart.
@@ -144,6 +160,7 @@ class PackSlivers:
     result: PrimitiveType
     form: str
     width: int
+    piece: int
 
     family: ClassVar[str] = "slivers"
     parameters: ClassVar[Sequence[Type]] = (PTR, PTR, I64, I64, I64, I64, PTR, I64)
@@ -195,27 +212,34 @@ class PackSlivers:
         def rows(run: Value, begin: Value | int, end: Value, *, is_whole: bool = True) -> None:
             shift = fn.load(I64, fn.at(runs, I64, run * 2))
             with fn.loop(begin, end, hints=NO_UNROLL) as step, fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
-                source = fn.load(PTR, fn.at(sources, PTR, sliver.index * columns))
-
-                def row(number: Value) -> list[Value]:
-                    element = reader.at(source, shift + number * stride)
-                    return [widened(fn, v, columns) for v in reader.elements(element, width)]
-
                 own = fn.at(target, engine.packed, sliver.index * distance + run * kc * (columns * parts))
-                if group > 1:
-                    first = step.index * group
-                    steps = [row(first)[0]]
-                    for number in (first + more for more in range(1, group)):
-                        # A group that is not whole is filled up with zeros, in place of the last row read again.
-                        found = row(number if is_whole else number.smin(kc - 1))[0]
-                        zero = fn.constant(found.type, 0)
-                        steps.append(found if is_whole else fn.select(number.compare("slt", kc), found, zero))
-                    address = fn.at(own, engine.packed, first * columns)
-                    fn.store(grouped(fn, steps), address, align=engine.packed.bytes)
-                    return
-                for part, value in enumerate(row(step.index)):
-                    address = (step.index * parts + part) * columns
-                    fn.store(value, fn.at(own, engine.packed, address), align=engine.packed.bytes)
+                for column in range(0, width, self.piece):
+                    piece(sliver.index, column, own, shift, step.index, is_whole)
+
+        def piece(sliver: Value, column: int, own: Value, shift: Value, step: Value, is_whole: bool) -> None:
+            source = fn.load(PTR, fn.at(sources, PTR, sliver * columns + column))
+            count = min(self.piece, width - column)
+            # Zeros fill the last piece up to the end of the sliver.
+            lanes = columns - column if column + count == width else count
+
+            def row(number: Value) -> list[Value]:
+                element = reader.at(source, shift + number * stride)
+                return [widened(fn, v, lanes) for v in reader.elements(element, count)]
+
+            if group > 1:
+                first = step * group
+                steps = [row(first)[0]]
+                for number in (first + more for more in range(1, group)):
+                    # A group that is not whole is filled up with zeros, in place of the last row read again.
+                    found = row(number if is_whole else number.smin(kc - 1))[0]
+                    zero = fn.constant(found.type, 0)
+                    steps.append(found if is_whole else fn.select(number.compare("slt", kc), found, zero))
+                address = fn.at(own, engine.packed, first * columns + column * group)
+                fn.store(grouped(fn, steps), address, align=engine.packed.bytes)
+                return
+            for part, value in enumerate(row(step)):
+                address = (step * parts + part) * columns + column
+                fn.store(value, fn.at(own, engine.packed, address), align=engine.packed.bytes)
 
         with fn.loop(0, count, hints=NO_UNROLL) as run:
             if group == 1:

@@ -76,10 +76,15 @@ class Output:
             values = to_result(fn, self.kind, tuple(first_lanes(fn, part, lanes) for part in register))
             if self.is_contiguous:
                 self.store_elements(values, start + first)
-            elif lanes == 1:
+            elif lanes == 1 or self._are_neighbors(lanes):
                 self.store_elements(values, start + self.columns.offset(fn, column + first))
             else:
                 self._scatter(values, start, column + first)
+
+    def _are_neighbors(self, lanes: int) -> bool:
+        """Whether so many columns that a vector of a tile has are neighbors in memory; tiles begin at whole ones."""
+        columns = self.columns
+        return columns.stride == 1 and columns.run % lanes == 0 and self.engine.nr % lanes == 0
 
     def _scatter(self, values: Sequence[Value], start: Value, column: Value) -> None:
         """Store lanes one by one."""

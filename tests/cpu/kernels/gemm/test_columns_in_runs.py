@@ -1,0 +1,53 @@
+"""Columns that lie in runs, as those of a dot whose right operand is summed along a dimension in its middle."""
+
+import numpy as np
+import pytest
+
+import xlakit as xla
+from fuzz.modules import difference
+from fuzz.programs.values import SMALL, make_values
+from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
+from xlakit.cpu.kernels.gemm.panels import ACROSS, SINGLE, pieces_of
+from xlakit.data.primitive import PrimitiveType as P
+
+# Longer than a sliver, dividing one, with a common divisor, and without any.
+RUNS = [96, 16, 12, 7]
+
+
+def program(kind, run, order):
+    shapes = {"whbc": (20, 6, 3, run), "bhwc": (3, 6, 20, run)}
+    made = f"{kind}[{','.join(map(str, shapes[order]))}]"
+    dimensions = ",".join(str("whbc".index(d)) for d in order)
+    return xla.HloModule.from_text(f"""
+    HloModule runs
+    ENTRY e {{
+      a = {kind}[33,20] parameter(0)
+      b = {kind}[6,3,33,{run}] parameter(1)
+      d = {kind}[20,6,3,{run}] dot(a, b), lhs_contracting_dims={{0}}, rhs_contracting_dims={{2}}
+      ROOT r = {made} transpose(d), dimensions={{{dimensions}}}
+    }}""")
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "s8", "c64"])
+@pytest.mark.parametrize("order", ["whbc", "bhwc"])
+@pytest.mark.parametrize("run", RUNS)
+def test_results_are_those_of_the_interpreter(kind, run, order):
+    module = program(kind, run, order)
+    rng = np.random.default_rng(run)
+    shapes = [p.shape for p in module.entry.parameters]
+    arguments = [make_values(rng, s.element_type.hlo_name, s.dimensions, SMALL) for s in shapes]
+    actual = xla.compile(module, backend="cpu")(*arguments)
+    expected = xla.compile(module, backend="interpreter")(*arguments)
+    parts = [(actual, expected)]
+    if actual.dtype.kind == "c":
+        parts = [(actual.real, expected.real), (actual.imag, expected.imag)]
+    assert not any(difference(x, y) for x, y in parts)
+
+
+@pytest.mark.parametrize(
+    ("run", "form", "piece"),
+    [(96, ACROSS, 32), (32, ACROSS, 32), (16, ACROSS, 16), (24, ACROSS, 8), (12, ACROSS, 4), (2, SINGLE, 32)],
+)
+def test_a_sliver_is_packed_by_what_are_neighbors(run, form, piece):
+    columns = Direction(((18, 33 * run), (run, 1)))
+    assert pieces_of(Matrix(P.F32, columns, Direction(((33, run),))), 32) == (form, piece)
