@@ -77,9 +77,13 @@ def convolution(draft: Draft, case: str) -> Program:
     if groups == "batches":
         input_batch = batch * count
     letters = [str(i) for i in range(rank)]
-    lhs_labels, lhs = _arrange(draft, ["b", "f", *letters], [input_batch, input_features, *(d.base for d in spatial)])
+    # Half of the time in the order of most programs: positions are neighbors, and rows or columns of products.
+    usual = draft.chance(0.5)
+    lhs_labels, lhs = _arrange(
+        draft, ["b", "f", *letters], [input_batch, input_features, *(d.base for d in spatial)], stays=usual
+    )
     rhs_labels, rhs = _arrange(draft, ["i", "o", *letters], [features, outputs, *(d.size for d in spatial)])
-    out_labels, out = _arrange(draft, ["b", "f", *letters], [batch, outputs, *(d.output for d in spatial)])
+    out_labels, out = _arrange(draft, ["b", "f", *letters], [batch, outputs, *(d.output for d in spatial)], stays=usual)
     style = _operand_style(case)
     left, right = draft.parameter(case, lhs, style), draft.parameter(case, rhs, style)
     parts = [f"convolution({left}, {right})"]
@@ -97,8 +101,8 @@ def convolution(draft: Draft, case: str) -> Program:
     return draft.finish("convolution", _exactness(case), f"{case} to {result}, groups: {groups}")
 
 
-def _arrange(draft: Draft, labels: list[str], sizes: list[int]) -> tuple[str, list[int]]:
-    order = draft.permutation(len(labels))
+def _arrange(draft: Draft, labels: list[str], sizes: list[int], *, stays: bool = False) -> tuple[str, list[int]]:
+    order = range(len(labels)) if stays else draft.permutation(len(labels))
     return "".join(labels[i] for i in order), [sizes[i] for i in order]
 
 

@@ -98,6 +98,10 @@ def test_kernels_of_few_bits_are_converted_once(kind):
     plan = check(NCHW, (2, 8, 9, 32), (16, 8, 4, 3), [transposed, SAME], narrow, kind="features")
     assert len(plan.products) == 2
     assert all(p.arrays == (3, 3, 2) for p, _ in plan.products)
+    # In the phase of the fewest positions these are the rows, whose kernel is the right operand.
+    windows = [{"stride": 3, "padding_low": 2}, {"base_dilation": 3, "padding_high": 1}]
+    plan = check("0f1b_o01i->bf01", (6, 2, 3, 1), (1, 3, 4, 2), windows, (kind, kind, kind))
+    assert {p.arrays for p, _ in plan.products} == {(3, 3, 2), (3, 1, 2)}
     assert check(NCHW, (3, 8, 9, 32), (16, 8, 3, 3), SAME).converted is None
     assert check(NHWC, (3, 9, 8, 8), (3, 3, 8, 32), SAME, narrow, kind="positions").converted is None
 

@@ -99,7 +99,9 @@ def plan_convolution(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> 
         products.append((product, blocking))
     converted = _converted(rhs, geometry, products, padded)
     if converted is not None:
-        products = [(p, plan_gemm(p)) for p in (_with_kernel(product, converted) for product, _ in products)]
+        # In phases of other sizes positions may be the rows.
+        replaced = [_with_kernel(p, converted) if p.arrays[0] == _KERNEL else p for p, _ in products]
+        products = [(product, plan_gemm(product)) for product in replaced]
     return ConvolutionPlan(kind, geometry, padded, tuple(products), cost, converted)
 
 
