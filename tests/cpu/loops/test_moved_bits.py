@@ -14,7 +14,9 @@ TYPES = {
     "f8e4m3": ml_dtypes.float8_e4m3,
     "f8e3m4": ml_dtypes.float8_e3m4,
 }
-# What moves, chooses or reads the bits of x; K is the type, U and W the integers of its width and of twice that.
+OTHERS = {"bf16": "f16", "f16": "bf16", "f8e5m2": "f8e4m3", "f8e4m3": "f8e3m4", "f8e3m4": "f8e5m2"}
+# What moves, chooses or reads the bits of x; K is the type, U and W the integers of its width and of twice that, and O
+# another float of its width.
 PROGRAMS = {
     "slice": "ROOT r = K[3,34] slice(x), slice={[1:4],[2:36]}",
     "transpose": "ROOT r = K[36,5] transpose(x), dimensions={1,0}",
@@ -30,6 +32,8 @@ PROGRAMS = {
         ROOT r = K[5,36] dynamic-update-slice(x, s, z, z)""",
     "integers": """i = U[5,36] bitcast-convert(x) j = U[5,36] xor(i, i) k = U[5,36] or(i, j)
         ROOT r = K[5,36] bitcast-convert(k)""",
+    "the same type": "ROOT r = K[5,36] bitcast-convert(x)",
+    "another float": "ROOT r = O[5,36] bitcast-convert(x)",
     "chosen bits": """y = K[5,36] reverse(x), dimensions={0} s = K[5,36] select(p, x, y)
         ROOT r = U[5,36] bitcast-convert(s)""",
     "joined": "y = K[5,18,2] reshape(x) ROOT r = W[5,18] bitcast-convert(y)",
@@ -55,7 +59,13 @@ def numbers(kind):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_bits_are_those_of_the_interpreter(name, kind, width):
     size = np.dtype(TYPES[kind]).itemsize
-    text = PROGRAMS[name].replace("K[", f"{kind}[").replace("U[", f"u{8 * size}[").replace("W[", f"u{16 * size}[")
+    text = (
+        PROGRAMS[name]
+        .replace("K[", f"{kind}[")
+        .replace("O[", f"{OTHERS[kind]}[")
+        .replace("U[", f"u{8 * size}[")
+        .replace("W[", f"u{16 * size}[")
+    )
     module = xla.HloModule.from_text(f"""HloModule moved
         ENTRY e {{
           x = {kind}[5,36] parameter(0)

@@ -17,9 +17,12 @@ _INTEGERS: Final = {8: PrimitiveType.U8, 16: PrimitiveType.U16}
 
 def bits_of(node: Node, kind: PrimitiveType) -> Node:
     """The bits of a node as another type of the same width."""
+    if node.kind is kind:
+        return node
     if node.kind.is_floating and kind.is_integral and kind.bit_width >= 8:
         return _bits(node, kind, {})
-    return Apply(kind, BitcastConvert(), [node])
+    # A narrow float on its way to another one would be widened.
+    return Apply(kind, BitcastConvert(), [as_bits(node) if kind.is_floating else node])
 
 
 def as_bits(node: Node) -> Node:
