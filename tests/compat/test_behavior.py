@@ -170,7 +170,7 @@ def test_the_buffer_protocol_shows_the_values_in_place(client, dtype, shape):
 
 def test_arrays_without_a_buffer_say_so(client):
     halves = client.buffer_from_pyval(np.zeros(3, xc.bfloat16))
-    with pytest.raises(BufferError, match="type BF16 are not supported by the Python buffer protocol"):
+    with pytest.raises(BufferError, match="bfloat16 are not supported by the Python buffer protocol"):
         memoryview(halves)
     halves.delete()
     with pytest.raises(BufferError, match="Array is null"):
@@ -268,7 +268,7 @@ def test_operands_that_do_not_go_together(function, dtype, words):
         ("f32", lambda x: ops.And(x, x), "and: lhs must have"),
         ("f16", lambda x: ops.Complex(x, x), "UNIMPLEMENTED: Complex component type is not implemented"),
         ("bf16", ops.Conj, "UNIMPLEMENTED: Complex component type is not implemented"),
-        ("s32", ops.Conj, "floating or complex for real operation; got S32. real: operand must have"),
+        ("s32", ops.Conj, "INVALID_ARGUMENT: real: operand must have"),
     ],
 )
 def test_words_name_the_rule_that_is_broken(kind, operate, words):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
@@ -14,7 +13,6 @@ from xlakit.errors import (
     ExecutionError,
     FormatError,
     LiteralError,
-    ParseError,
     ResourceError,
     ShapeError,
     UnregisteredError,
@@ -41,18 +39,6 @@ _CODES: tuple[tuple[type[XlakitError], str], ...] = (
 )
 
 
-# jaxlib's words for errors that arise in many places, by the kind of error and a pattern in xlakit's rule.
-_WORDS: tuple[tuple[type[XlakitError], str, str], ...] = (
-    (ParseError, "", "Syntax error"),
-    (
-        UnregisteredError,
-        "no custom call is registered as '(.*)'",
-        r"No registered implementation for untyped custom call to \1 for Host",
-    ),
-    (XlakitError, r"need \d+ devices, the client has (\d+)", r"No matching device found for device_id \1"),
-)
-
-
 class XlaRuntimeError(RuntimeError):
     """The one error of this interface. Its text is a status code, a colon, and xlakit's message."""
 
@@ -63,17 +49,8 @@ def as_status(error: XlakitError, text: str = "", code: str = "") -> XlaRuntimeE
     text: jaxlib's words for it, without a full stop, which programs may look for; xlakit's follow.
     code: jaxlib's status code, where it is not that of the kind of error.
     """
-    text = text or _words_of(error)
     code = code or next((code for kind, code in _CODES if isinstance(error, kind)), "INTERNAL")
     return XlaRuntimeError(f"{code}: {text}. {error}" if text else f"{code}: {error}")
-
-
-def _words_of(error: XlakitError) -> str:
-    for kind, pattern, words in _WORDS:
-        found = re.search(pattern, error.rule) if isinstance(error, kind) else None
-        if found:
-            return found.expand(words)
-    return ""
 
 
 @contextmanager

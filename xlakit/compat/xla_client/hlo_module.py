@@ -54,9 +54,7 @@ class HloModule:
     __slots__ = ("wrapped",)
 
     def __init__(self) -> None:
-        raise TypeError(
-            "HloModule: no constructor defined! Use hlo_module_from_text or from_serialized_hlo_module_proto"
-        )
+        raise TypeError("HloModule has no constructor; use hlo_module_from_text or from_serialized_hlo_module_proto")
 
     @staticmethod
     def of(module: OurModule) -> HloModule:

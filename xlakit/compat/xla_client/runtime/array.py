@@ -380,8 +380,7 @@ def buffer_to_dlpack_managed_tensor(buffer: ArrayImpl, stream: int | None = None
     if buffer.is_deleted():
         raise as_status(UnsupportedError("BufferToDLPackManagedTensor called on deleted array.", hint="keep the array"))
     if stream is not None:
-        error = UnsupportedError("processors have no streams", hint="leave stream out")
-        raise as_status(error, "WaitUntilBufferReadyOnStream is only implemented for GPU")
+        raise as_status(UnsupportedError("processors have no streams", hint="leave stream out"))
     with status_errors():
         shared = _shared(buffer.values())
         return dlpack_format.exported(shared, shared, None, None, None)

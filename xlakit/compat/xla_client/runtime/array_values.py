@@ -99,9 +99,8 @@ def exported(array: Any) -> Any:
     values = array.values()
     # Types that NumPy does not know by itself have letters of its types.
     if values.dtype.char not in _KINDS or values.dtype.isbuiltin != 1:
-        kind = PrimitiveType.from_dtype(values.dtype).name
         raise BufferError(
-            f"INVALID_ARGUMENT: Buffers of type {kind} are not supported by the Python buffer protocol; "
+            f"INVALID_ARGUMENT: Buffers of type {values.dtype.name} are not supported by the Python buffer protocol; "
             "use numpy.asarray"
         )
     return values

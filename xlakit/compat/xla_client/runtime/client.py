@@ -18,7 +18,7 @@ from xlakit.builder.edit import edit
 from xlakit.compat.xla_client.binding import bound, unconstructed
 from xlakit.compat.xla_client.computation import XlaComputation
 from xlakit.compat.xla_client.enums import HostBufferSemantics
-from xlakit.compat.xla_client.errors import as_status, with_status
+from xlakit.compat.xla_client.errors import with_status
 from xlakit.compat.xla_client.hlo_module import HloModule
 from xlakit.compat.xla_client.mlir import program_of
 from xlakit.compat.xla_client.runtime.array import ArrayImpl
@@ -140,19 +140,12 @@ class Client:
         if isinstance(argument, ArrayImpl):
             return argument.copy_to_device(where)
         if not isinstance(argument, (np.ndarray, np.generic, bool, int, float, complex)):
-            error = ArgumentError(
-                f"a {type(argument).__name__} is no array and no number", hint="give an array of NumPy"
-            )
-            # What jaxlib says first.
-            raise as_status(
-                error, "Not supported: The C++ jax jit execution path, only accepts DeviceArray, Numpy arrays"
-            )
+            raise ArgumentError(f"a {type(argument).__name__} is no array and no number", hint="give an array of NumPy")
         if isinstance(argument, int) and not -(2**63) <= argument < 2**63:
-            error = ArgumentError(
+            raise ArgumentError(
                 f"{argument} does not fit S64, the type of whole numbers of Python",
                 hint="give an array of NumPy of another type",
             )
-            raise as_status(error, "Unable to convert Python scalar to S64")
         array = np.array(argument) if force_copy else np.asarray(argument)
         kind_of(array.dtype)
         semantics = host_buffer_semantics

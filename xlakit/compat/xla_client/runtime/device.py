@@ -172,7 +172,7 @@ class Device:
         return f"TFRT_CPU_{self.id}"
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        raise TypeError("cannot pickle 'Device' object; find it by its id in the other process's client")
+        raise TypeError("a device cannot be pickled; find it by its id in the other process's client")
 
 
 def _check_arrays(value: Any) -> None:

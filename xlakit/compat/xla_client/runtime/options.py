@@ -21,7 +21,7 @@ class DeviceAssignment:
     __slots__ = ("devices",)
 
     def __init__(self) -> None:
-        raise TypeError("DeviceAssignment: no constructor defined! Use DeviceAssignment.create(array)")
+        raise TypeError("DeviceAssignment has no constructor; use DeviceAssignment.create(array)")
 
     @staticmethod
     def create(array: np.ndarray[Any, Any], /) -> DeviceAssignment:
