@@ -1,10 +1,10 @@
-"""``python -m fuzz.levels``: tests and nets at every level of the instruction set that this machine can run.
+"""``python -m fuzz.levels``: tests and nets at the levels of the instruction set below the machine's own.
 
-A level below the machine's own has other code for the same programs: narrower vectors, no FMA, no conversions of F16
-(:mod:`xlakit.target`). By default a sample of the kernels' tests runs at each of them, in about a minute for all;
-``--all`` runs all tests of kernels, loops, elementary functions and scalars, and ``--seconds`` the nets ``idioms``,
-``compiled`` and ``forced`` for so long at each level. What a machine has beyond all levels, such as AMX, is run by the
-test suite; the level ``native`` names it::
+They have other code for the same programs: narrower vectors, no FMA, no conversions of F16 (:mod:`xlakit.target`). By
+default a sample of the kernels' tests runs at each of them, in about a minute for all; ``--all`` runs all tests of
+kernels, loops, elementary functions and scalars, and ``--seconds`` the nets ``idioms``, ``compiled`` and ``forced`` for
+so long at each level. The test suite runs the code of the highest level, with what a machine has beyond it, such as
+AMX; ``--level`` takes that, too, and ``native``::
 
     python -m fuzz.levels
     python -m fuzz.levels --all --seconds 60 --level x86-64-v2
@@ -68,10 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=0.0, help="for nets at each level (0)")
     parser.add_argument("--seed", type=int, default=0, help="what the nets' programs are made from (0)")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes that run tests")
-    parser.add_argument("--level", action="append", default=[], help="these levels alone; all that run by default")
+    parser.add_argument("--level", action="append", default=[], help="these levels; by default those below the highest")
     options = parser.parse_args(arguments)
     failed: list[str] = []
-    for level in options.level or levels():
+    for level in options.level or levels()[:-1]:
         print(f"== {level}", flush=True)
         good = test(level, _ALL if options.all else _SAMPLE, options.workers)
         if options.seconds:
