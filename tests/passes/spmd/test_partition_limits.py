@@ -378,16 +378,6 @@ def test_products_of_unequal_parts_that_are_to_be_added_up():
     check(body, None)
 
 
-def test_what_two_equal_operations_need_is_sent_once():
-    part = "f32[8] slice(p0), slice={[4:12]}"
-    body = (
-        given("f32[16]", "{devices=[4]<=[4]}") + f"a = {part} b = {part} c = f32[8] negate(a) ROOT r = f32[8] add(b, c)"
-    )
-    split = check(body, None)
-    sent = [i for i in split.entry.instructions if i.opcode == "collective-permute"]
-    assert len({tuple(i.op.source_target_pairs) for i in sent}) == len(sent)
-
-
 IN, OUT = "GlobalToLocalShape", "LocalToGlobalShape"
 ALL = '"a", "b"'
 

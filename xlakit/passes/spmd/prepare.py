@@ -8,7 +8,6 @@ from xlakit.ops.custom_call import CustomCall
 from xlakit.passes.canonicalize.control_dependencies import ControlDependencies
 from xlakit.passes.canonicalize.normalize_layouts import NormalizeLayouts
 from xlakit.passes.core.framework import PassContext, programs, with_callees, with_computations
-from xlakit.passes.simplify.common_subexpressions import CommonSubexpressions
 from xlakit.passes.simplify.dead_code import DeadCode
 from xlakit.passes.spmd.pairs import with_whole_operations
 
@@ -16,10 +15,9 @@ from xlakit.passes.spmd.pairs import with_whole_operations
 def prepared(module: HloModule, context: PassContext) -> HloModule:
     """The module with its arrays major to minor, asynchronous operations whole, and no hints inside elements.
 
-    Without what is not needed: partial sums are added up early for the second of two users. Equal instructions are one:
-    what moves for each of them would be sent again, as collectives are never equal.
+    Without what is not needed: partial sums are added up early for the second of two users.
     """
-    module = CommonSubexpressions().run(DeadCode().run(module, context), context)
+    module = DeadCode().run(module, context)
     module = _without_hints_on_elements(NormalizeLayouts().run(module, context))
     context.computation_names |= {c.name for c in module.computations}
     return with_whole_operations(ControlDependencies().run(module, context), context)
