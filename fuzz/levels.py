@@ -27,7 +27,7 @@ from xlakit.target import levels
 _TESTS = Path(__file__).parents[1] / "tests" / "cpu"
 # Of each family of kernels one file; and what numbers are stored as.
 _SAMPLE = (
-    "kernels/gemm/test_dot_kernel.py",
+    "kernels/dot/test_dot_kernel.py",
     "kernels/test_fft_kernel.py",
     "kernels/test_prefix_sum.py",
     "kernels/rng/test_random_numbers_kernel.py",

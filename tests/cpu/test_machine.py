@@ -15,8 +15,8 @@ import xlakit as xla
 from xlakit import machine, target
 from xlakit.cpu import measuring
 from xlakit.cpu.cache_key import program_key
-from xlakit.cpu.kernels.gemm.blas_choice import large_products
-from xlakit.cpu.kernels.gemm.dot import dot_product
+from xlakit.cpu.kernels.dot.blas_choice import large_products
+from xlakit.cpu.kernels.dot.dot import dot_product
 from xlakit.cpu.kernels.gemm.gemm import plan_gemm
 from xlakit.machine import Machine, Rates
 from xlakit.ops.dot import Dot

@@ -239,7 +239,7 @@ def _generated(module: HloModule, target: Target) -> Code:
 
 def _measure_for(module: HloModule) -> None:
     """Have the rates of large products measured, if a program has any."""
-    from xlakit.cpu.kernels.gemm.blas_choice import large_products
+    from xlakit.cpu.kernels.dot.blas_choice import large_products
 
     kinds = large_products(module)
     if kinds:

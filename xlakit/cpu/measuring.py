@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from xlakit import machine, options, target
-from xlakit.cpu.kernels.gemm.blas_choice import KINDS, OWN_PRODUCTS
+from xlakit.cpu.kernels.dot.blas_choice import KINDS, OWN_PRODUCTS
 from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Effort, Function, Module, Type, Value, engine, vector
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.operation import Array

@@ -8,14 +8,14 @@ from evaluating import f32
 from xlakit.cpu.kernels.conv.convolution import emit_convolution, plan_convolution
 from xlakit.cpu.kernels.conv.depthwise import emit_depthwise
 from xlakit.cpu.kernels.conv.pad import emit_pad
+from xlakit.cpu.kernels.dot.blas_tasks import emit_blas
+from xlakit.cpu.kernels.dot.dot import emit_dot, plan_product
+from xlakit.cpu.kernels.dot.few_rows import emit_few_rows
 from xlakit.cpu.kernels.fft.axis import Axis, Storage
 from xlakit.cpu.kernels.fft.four_step import FourStep
 from xlakit.cpu.kernels.fft.groups import emit_groups
 from xlakit.cpu.kernels.fft.rows import emit_long_rows
-from xlakit.cpu.kernels.gemm.blas_tasks import emit_blas
 from xlakit.cpu.kernels.gemm.check import can_read_in_place, check_blocking
-from xlakit.cpu.kernels.gemm.dot import emit_dot, plan_product
-from xlakit.cpu.kernels.gemm.few_rows import emit_few_rows
 from xlakit.cpu.kernels.gemm.gemm import plan_gemm
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
 from xlakit.cpu.kernels.gemm.product import Product

@@ -23,7 +23,7 @@ Maker = Callable[[Module, Instruction], "Kernel | None"]
 
 
 def _dot(module: Module, instruction: Instruction) -> Kernel:
-    from xlakit.cpu.kernels.gemm.dot import emit_dot, plan_dot
+    from xlakit.cpu.kernels.dot.dot import emit_dot, plan_dot
 
     lhs, rhs = (o.shape for o in instruction.operands)
     plan = plan_dot(instruction.op_as(Contraction), lhs, rhs, instruction.shape)
@@ -67,7 +67,7 @@ MAKERS: dict[str, Maker] = {
     "convolution": _convolution,
     "dot": _dot,
     "fft": _imported("fft.fft:emit_fft"),
-    "ragged-dot": _imported("gemm.ragged_dot:emit_ragged_dot"),
+    "ragged-dot": _imported("dot.ragged_dot:emit_ragged_dot"),
     "reduce-window": _reduce_window,
     "rng": _imported("rng.random_numbers:emit_random_numbers"),
     "rng-bit-generator": _imported("rng.random_bits:emit_random_bits"),

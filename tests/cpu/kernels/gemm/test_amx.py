@@ -12,7 +12,7 @@ import pytest
 import xlakit as xla
 from xlakit import target
 from xlakit.cpu.kernels.common_families import function_of
-from xlakit.cpu.kernels.gemm.dot import plan_product
+from xlakit.cpu.kernels.dot.dot import plan_product
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.gemm.tile import Tiles

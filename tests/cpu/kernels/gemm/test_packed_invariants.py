@@ -3,7 +3,7 @@
 import pytest
 
 import xlakit as xla
-from xlakit.cpu.kernels.gemm.dot import plan_dot
+from xlakit.cpu.kernels.dot.dot import plan_dot
 from xlakit.ops.dot import Dot
 from xlakit.options import compiling
 from xlakit.passes.pipeline import run_pipeline

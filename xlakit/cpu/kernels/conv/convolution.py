@@ -17,9 +17,8 @@ from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.depthwise import depthwise_tasks, emit_depthwise, is_depthwise
 from xlakit.cpu.kernels.conv.geometry import Axis, Geometry, Step, convolution_geometry
 from xlakit.cpu.kernels.conv.pad import ImageLines, Padded, emit_pad, padded_dimensions, scratch_bytes
-from xlakit.cpu.kernels.gemm.dot import Dims, make_product, merged
 from xlakit.cpu.kernels.gemm.gemm import Blocking, Product, emit_gemm, plan_gemm, task_count
-from xlakit.cpu.kernels.gemm.product import Lines
+from xlakit.cpu.kernels.gemm.product import Dims, Lines, make_product, merged
 from xlakit.cpu.kernels.shared.engine import Engine, choose_engine, stored_as_packed
 from xlakit.cpu.llvm import Function, Module
 from xlakit.cpu.scalars.memory import is_narrow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, element_bytes
+from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, element_bytes, joined
 from xlakit.cpu.kernels.shared.engine import Engine
 from xlakit.cpu.llvm import I8, VOID, Function, Module, Value
 from xlakit.data.primitive import PrimitiveType
@@ -95,6 +95,45 @@ class Product:
     def sizes(self) -> tuple[int, int, int]:
         """Rows and columns of the result, and steps of k."""
         return self.rows.size, self.columns.size, self.lhs.along.size
+
+
+# A dimension: its size, and its stride in each array that has it.
+Dims = list[tuple[int, tuple[int, ...]]]
+
+
+def make_product(
+    kinds: tuple[PrimitiveType, PrimitiveType, PrimitiveType], batch: Dims, rows: Dims, columns: Dims, along: Dims
+) -> Product:
+    """A product from its dimensions.
+
+    Their strides are those in (lhs, rhs, result), in (lhs, result), in (rhs, result), and in (lhs, rhs).
+    """
+
+    def direction(dims: Dims, operand: int) -> Direction:
+        return Direction(tuple((size, strides[operand]) for size, strides in dims))
+
+    return Product(
+        Matrix(kinds[0], direction(rows, 0), direction(along, 0)),
+        Matrix(kinds[1], direction(columns, 0), direction(along, 1)),
+        kinds[2],
+        # Rows or columns of several dimensions are neighbors in the result, though not in the operand.
+        joined(direction(rows, 1)),
+        joined(direction(columns, 1)),
+        (direction(batch, 0), direction(batch, 1), direction(batch, 2)),
+    )
+
+
+def merged(dims: Dims) -> Dims:
+    """Merge dimensions that are contiguous in all arrays; drop those of size 1."""
+    found: Dims = []
+    for size, strides in dims:
+        if size == 1:
+            continue
+        if found and all(a == b * size for a, b in zip(found[-1][1], strides, strict=True)):
+            found[-1] = (found[-1][0] * size, strides)
+        else:
+            found.append((size, strides))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

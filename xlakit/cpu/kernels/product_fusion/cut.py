@@ -10,9 +10,9 @@ from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.convolution import plan_convolution
 from xlakit.cpu.kernels.conv.pad import Padded
-from xlakit.cpu.kernels.gemm.blas_choice import has_faster_blas
-from xlakit.cpu.kernels.gemm.blas_tasks import fits_blas
-from xlakit.cpu.kernels.gemm.dot import dot_product, plan_product
+from xlakit.cpu.kernels.dot.blas_choice import has_faster_blas
+from xlakit.cpu.kernels.dot.blas_tasks import fits_blas
+from xlakit.cpu.kernels.dot.dot import dot_product, plan_product
 from xlakit.cpu.kernels.gemm.gemm import plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.operands import Direction
 from xlakit.cpu.kernels.gemm.product import Blocking, Product

@@ -14,7 +14,7 @@ from typing import Any
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.pad import emit_pad, scratch_bytes
-from xlakit.cpu.kernels.gemm.blas_tasks import Routine, as_stored, emit_blas
+from xlakit.cpu.kernels.dot.blas_tasks import Routine, as_stored, emit_blas
 from xlakit.cpu.kernels.gemm.epilogue import ENTRY, PARAMETERS, EpilogueCall, rectangle_of
 from xlakit.cpu.kernels.gemm.gemm import emit_gemm
 from xlakit.cpu.kernels.gemm.operands import Direction

@@ -6,8 +6,9 @@ from cpu.kernels.product_running import close, dirty, random_array, run
 
 import xlakit as xla
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.kernels.gemm.blas_tasks import cut_for_blas
-from xlakit.cpu.kernels.gemm.dot import emit_dot, make_product, plan_dot
+from xlakit.cpu.kernels.dot.blas_tasks import cut_for_blas
+from xlakit.cpu.kernels.dot.dot import emit_dot, plan_dot
+from xlakit.cpu.kernels.gemm.product import make_product
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import Module
 from xlakit.errors import InternalError

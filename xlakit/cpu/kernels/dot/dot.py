@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.kernels.gemm.blas_choice import most_own_products
-from xlakit.cpu.kernels.gemm.blas_tasks import cut_for_blas, emit_blas, fits_blas
-from xlakit.cpu.kernels.gemm.few_rows import MOST_ROWS, columns_per_task, emit_few_rows
+from xlakit.cpu.kernels.dot.blas_choice import most_own_products
+from xlakit.cpu.kernels.dot.blas_tasks import cut_for_blas, emit_blas, fits_blas
+from xlakit.cpu.kernels.dot.few_rows import MOST_ROWS, columns_per_task, emit_few_rows
+from xlakit.cpu.kernels.dot.matrix_vector import emit_matrix_vector, fits_vectors, rows_at_once
 from xlakit.cpu.kernels.gemm.gemm import emit_gemm, fills_tiles, plan_gemm, task_count
-from xlakit.cpu.kernels.gemm.matrix_vector import emit_matrix_vector, fits_vectors, rows_at_once
-from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, joined
-from xlakit.cpu.kernels.gemm.product import Blocking, Product
+from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
+from xlakit.cpu.kernels.gemm.product import Blocking, Dims, Product, make_product, merged
 from xlakit.cpu.kernels.shared.engine import Engine, choose_engine
 from xlakit.cpu.llvm import Function, Module
 from xlakit.data.layout import row_major_strides
@@ -50,10 +50,6 @@ class DotPlan:
     engine: Engine | None = None
     task_rows: int = 0
     task_columns: int = 0
-
-
-# A dimension: its size, and its stride in each array that has it.
-Dims = list[tuple[int, tuple[int, ...]]]
 
 
 def plan_dot(op: Contraction, lhs: Shape, rhs: Shape, result: Shape) -> DotPlan:
@@ -100,46 +96,11 @@ def dot_product(
     )
 
 
-def make_product(
-    kinds: tuple[PrimitiveType, PrimitiveType, PrimitiveType], batch: Dims, rows: Dims, columns: Dims, along: Dims
-) -> Product:
-    """A product from its dimensions.
-
-    Their strides are those in (lhs, rhs, result), in (lhs, result), in (rhs, result), and in (lhs, rhs).
-    """
-
-    def direction(dims: Dims, operand: int) -> Direction:
-        return Direction(tuple((size, strides[operand]) for size, strides in dims))
-
-    return Product(
-        Matrix(kinds[0], direction(rows, 0), direction(along, 0)),
-        Matrix(kinds[1], direction(columns, 0), direction(along, 1)),
-        kinds[2],
-        # Rows or columns of several dimensions are neighbors in the result, though not in the operand.
-        joined(direction(rows, 1)),
-        joined(direction(columns, 1)),
-        (direction(batch, 0), direction(batch, 1), direction(batch, 2)),
-    )
-
-
 def real_parts(shape: Shape, strides: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]]:
     """An array of the real parts of another one, and their strides in its memory."""
     if not shape.element_type.is_complex:
         return shape, strides
     return shape.with_element_type(shape.element_type.real_part), tuple(2 * s for s in strides)
-
-
-def merged(dims: Dims) -> Dims:
-    """Merge dimensions that are contiguous in all arrays; drop those of size 1."""
-    found: Dims = []
-    for size, strides in dims:
-        if size == 1:
-            continue
-        if found and all(a == b * size for a, b in zip(found[-1][1], strides, strict=True)):
-            found[-1] = (found[-1][0] * size, strides)
-        else:
-            found.append((size, strides))
-    return found
 
 
 def plan_product(product: Product) -> DotPlan:

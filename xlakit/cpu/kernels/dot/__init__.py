@@ -1,0 +1,9 @@
+"""Dots: which kernel computes one, and the kernels that are not the blocked product of ``gemm/``.
+
+``dot.py`` reads the HLO operation as a matrix product and chooses; ``ragged_dot.py`` does so for ragged dots.
+
+- ``matrix_vector.py``: sums along contiguous rows, with a few vectors
+- ``few_rows.py``: a few rows times a large matrix, which is streamed
+- ``blas_tasks.py``: calls of BLAS, where ``blas_choice.py`` finds it faster on this machine
+- ``gemm/``: everything else
+"""
