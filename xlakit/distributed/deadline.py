@@ -1,8 +1,9 @@
 """Deadline: how long a process waits for others at one point of a run, and the error when it gives up.
 
-The others are asked what they do. A process that computes is waited for without limit. One that has ended the run, or
+The others are asked what they do. A process that computes is waited for without limit, and so is one that waits for
+such a process: each says with its answer how long ago one that it waits for computed. One that has ended the run, or
 whose connection has ended, will not come, and one that runs another program will not either. One that does not answer
-is given up after the timeout; so is one that answers but neither comes nor computes.
+is given up after the timeout; so is one that answers but neither comes nor computes, nor waits for one that does.
 """
 
 from __future__ import annotations
@@ -25,12 +26,16 @@ _MOST_LINES = 8
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a process has answered about a run, and when. program: its fingerprint there, 0 where it knows none."""
+    """What a process has answered about a run, and when. program: its fingerprint there, 0 where it knows none.
+
+    idle: how many seconds ago a process that it waits for computed, directly or not, as far as it knows.
+    """
 
     progress: Progress
     program: int
     text: str
     when: float
+    idle: float
 
 
 class Others(Protocol):
@@ -60,6 +65,10 @@ class Others(Protocol):
         """The error where a process runs another program than this one."""
         ...
 
+    def note_computed(self, run: RunKey, when: float) -> None:
+        """Note that a process that a run waits for, or one that such a process waits for, computed at a time."""
+        ...
+
 
 class Deadline:
     """A wait for some processes.
@@ -76,6 +85,8 @@ class Deadline:
         self._timeout = timeout
         self._alive = alive
         self._since = self._change = time.monotonic()
+        # When the two last queries were sent: an answer says what was so after the first of them.
+        self._asked = self._since, self._since
         self._interval = min(_FIRST, timeout / 8)
         self._next = self._since + self._interval
 
@@ -93,6 +104,7 @@ class Deadline:
         self._interval = min(_LATER * self._interval, _MOST, self._timeout / 8)
         self._next = now + self._interval
         self._judge(missing, now)
+        self._asked = self._asked[1], now
         self._others.query(missing, self._key)
 
     def _judge(self, missing: Collection[int], now: float) -> None:
@@ -117,9 +129,12 @@ class Deadline:
             elif status.progress is Progress.RUNNING:
                 is_computing = True
             else:
+                # Counted from before the answer was made: processes that wait for each other add up nothing.
+                self._change = max(self._change, min(status.when, self._asked[0]) - status.idle)
                 (waiting if status.progress is Progress.WAITING else idle).append(f"{name} {_words(status)}")
         if is_computing:
             self._change = now
+        self._others.note_computed(self._key, self._change)
         if lost:
             raise self._error(lost)
         if idle and now - self._change > self._alive:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -31,6 +32,8 @@ class LocalPart:
         self._is_over = False
         # By thread, where devices of this process wait for other processes.
         self._waits: dict[int, RendezvousKey] = {}
+        # When a process that this one waits for, or that such a one waits for, last computed, as far as is known.
+        self.others_computed = time.monotonic()
         # Whether another process has reported the failure of the run, and whether this one has.
         self.failed_elsewhere = False
         self.is_reported = False

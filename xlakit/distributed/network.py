@@ -34,6 +34,8 @@ _PAUSE = 0.05
 _LEAST_AHEAD = 1 << 16
 # A process that answers may be reading a checkpoint, or compiling, for long: so many seconds, where no timeout is set.
 _ALIVE = 300.0
+# The seconds since processes computed that this one waits for, where it waits for none.
+_NEVER = 1e6
 # The number of runs that are over whose programs are known, for the errors of processes that are behind.
 _REMEMBERED = 64
 
@@ -255,6 +257,11 @@ class Network:
         """The last answer of a process."""
         return self._statuses.get((rank, run))
 
+    def note_computed(self, run: RunKey, when: float) -> None:
+        """Note that a process that a run waits for, or one that such a process waits for, computed at a time."""
+        session = self._sessions[run]
+        session.others_computed = max(session.others_computed, when)
+
     def program_error(self, run: RunKey, rank: int, text: str) -> RankError:
         """The error where a process runs another program than this one; ``text`` begins with it."""
         return self._program_error(self._sessions[run], rank, text)
@@ -322,12 +329,20 @@ class Network:
         program = 0 if fingerprint is None else fingerprint.number
         if fingerprint is not None and program != header.program:
             text = fingerprint.text
-        self._connections.answer(header.rank, Header(Kind.STATUS, self.rank, header.run, program, progress, text=text))
+        idle = (int(1000 * self._idle_seconds()), 0, 0, 0)
+        answer = Header(Kind.STATUS, self.rank, header.run, program, progress, idle, text)
+        self._connections.answer(header.rank, answer)
+
+    def _idle_seconds(self) -> float:
+        """How long ago a process computed that a run here waits for, or that such a process waits for."""
+        begun = [s.others_computed for s in list(self._sessions.values()) if s.has_begun]
+        return max(0.0, time.monotonic() - max(begun)) if begun else _NEVER
 
     def _status(self, header: Header, body: Bytes) -> None:
         with self._condition:
             if header.run in self._sessions:
-                status = Status(Progress(header.mark), header.program, header.text, time.monotonic())
+                now, idle = time.monotonic(), header.address[0] / 1000
+                status = Status(Progress(header.mark), header.program, header.text, now, idle)
                 self._statuses[header.rank, header.run] = status
 
     def _credit_request(self, header: Header, body: Bytes) -> None:
