@@ -307,6 +307,18 @@ BUGS: tuple[Bug, ...] = (
         ),
     ),
     Bug(
+        "phases-read-the-kernel",
+        "a2fbc67",
+        "phases of a transposed convolution whose rows are positions read the converted kernel as their input",
+        (
+            Edit(
+                "xlakit/cpu/kernels/conv/convolution.py",
+                "_with_kernel(p, converted) if p.arrays[0] == _KERNEL else p for p, _ in products",
+                "_with_kernel(p, converted) for p, _ in products",
+            ),
+        ),
+    ),
+    Bug(
         "bits-of-moved-nans",
         "e900827",
         "moves of BF16 go through F32, which gives all NaNs the same bits",
