@@ -60,7 +60,7 @@ BUGS: tuple[Bug, ...] = (
         "vectors of packed rows reach from one run of rows into the next",
         (
             Edit(
-                "xlakit/cpu/kernels/gemm/gemm.py",
+                "xlakit/cpu/kernels/gemm/blocking.py",
                 "row_multiple = math.lcm(engine.mr, engine.lanes) if len(product.lhs.across.dims) > 1 else engine.mr",
                 "row_multiple = engine.mr",
             ),

@@ -17,7 +17,7 @@ from xlakit.cpu import measuring
 from xlakit.cpu.cache_key import program_key
 from xlakit.cpu.kernels.dot.blas_choice import large_products
 from xlakit.cpu.kernels.dot.dot import dot_product
-from xlakit.cpu.kernels.gemm.gemm import plan_gemm
+from xlakit.cpu.kernels.gemm.blocking import plan_gemm
 from xlakit.machine import Machine, Rates
 from xlakit.ops.dot import Dot
 from xlakit.options import DEFAULT, compiling

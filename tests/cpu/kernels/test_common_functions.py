@@ -9,10 +9,11 @@ from xlakit import target
 from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.kernels import common_families
 from xlakit.cpu.kernels.fft.lanes import Pass
-from xlakit.cpu.kernels.gemm.panels import ACROSS, ALONG, PackRows, PackSlivers
-from xlakit.cpu.kernels.gemm.tile import Tiles, Walk
+from xlakit.cpu.kernels.gemm.address_tables import FillTable
+from xlakit.cpu.kernels.gemm.engine import choose_engine
+from xlakit.cpu.kernels.gemm.macro_kernel import MacroKernel
+from xlakit.cpu.kernels.gemm.packing import ACROSS, ALONG, PackRows, PackSlivers
 from xlakit.cpu.kernels.shared import common, common_code
-from xlakit.cpu.kernels.shared.engine import choose_engine
 from xlakit.cpu.llvm import I64, Effort, Module, engine
 from xlakit.data.primitive import PrimitiveType as P
 from xlakit.options import compiling, current
@@ -29,11 +30,11 @@ def no_chosen_width(monkeypatch):
 @pytest.mark.parametrize(
     "function",
     [
-        Walk(),
+        FillTable(),
         Pass("float", 8, True),
-        Tiles(choose_engine(P.F32, P.F32, P.F32), 13, 16, 1, None, P.BF16, P.F32, None, True),
-        Tiles(choose_engine(P.F32, P.F32, P.F32), 16, 16, 1, 16, None, None, None, True, ahead=True),
-        Tiles(choose_engine(P.C128, P.C128, P.C128), 2, 2, None, 4, None, None, 3, False),
+        MacroKernel(choose_engine(P.F32, P.F32, P.F32), 13, 16, 1, None, P.BF16, P.F32, None, True),
+        MacroKernel(choose_engine(P.F32, P.F32, P.F32), 16, 16, 1, 16, None, None, None, True, ahead=True),
+        MacroKernel(choose_engine(P.C128, P.C128, P.C128), 2, 2, None, 4, None, None, 3, False),
         PackRows(choose_engine(P.S8, P.S8, P.S32), P.S8, P.S32, ALONG),
         PackSlivers(choose_engine(P.F8E4M3FN, P.F32, P.F32), P.F8E4M3FN, P.F32, ACROSS, 7, 7),
     ],
@@ -50,7 +51,7 @@ def test_tiles_prefetch_where_their_sums_go_and_the_next_sliver():
     engine = choose_engine(P.F32, P.F32, P.F32)
     lines = -(-engine.nr * 4 // 64)
     for ahead, more in ((False, 0), (True, 1)):
-        tiles = Tiles(engine, engine.nr, engine.nr, 1, engine.nr, None, None, None, True, ahead)
+        tiles = MacroKernel(engine, engine.nr, engine.nr, 1, engine.nr, None, None, None, True, ahead)
         text = common_families.text(common.symbol_of(tiles))
         assert text.count("call void @llvm.prefetch") == engine.mr * lines + more
 
@@ -62,7 +63,7 @@ OPTIONS = [{}, {"vector_bytes": 16}, {"plain": "llvm"}, {"sanitize": True}, {"sa
 def test_a_name_says_the_options_of_the_code(options):
     """A program that is loaded where other options are in force gets functions made with its own."""
     with compiling(**options):
-        symbol = common.symbol_of(Walk())
+        symbol = common.symbol_of(FillTable())
         told = common_code.options_of(symbol)
         assert told.tag == current().tag
         made, key = common_families.text(symbol), runtime_key(symbol)
@@ -72,7 +73,7 @@ def test_a_name_says_the_options_of_the_code(options):
 
 
 def walked(dims, first, count, padded, base=0, scale=1, apart=1, pad=0):
-    address = common_code.resolve(common.symbol_of(Walk()))
+    address = common_code.resolve(common.symbol_of(FillTable()))
     code = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[WORD] * 6, ctypes.c_void_p, WORD, WORD)(address)
     table = np.array(dims, np.int64)
     out = np.full(padded * apart + 1, -1, np.int64)

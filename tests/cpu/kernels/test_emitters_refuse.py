@@ -15,9 +15,9 @@ from xlakit.cpu.kernels.fft.axis import Axis, Storage
 from xlakit.cpu.kernels.fft.four_step import FourStep
 from xlakit.cpu.kernels.fft.groups import emit_groups
 from xlakit.cpu.kernels.fft.rows import emit_long_rows
-from xlakit.cpu.kernels.gemm.check import can_read_in_place, check_blocking
-from xlakit.cpu.kernels.gemm.gemm import plan_gemm
-from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
+from xlakit.cpu.kernels.gemm.blocking import plan_gemm
+from xlakit.cpu.kernels.gemm.check import check_blocking
+from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, can_read_in_place
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.scan.prefix_sum import ScanPlan, emit_prefix_sum
 from xlakit.cpu.kernels.scatter import scatter

@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from xlakit.cpu.kernels.fft.lanes import Pass
+from xlakit.cpu.kernels.gemm.address_tables import FillTable
 from xlakit.cpu.kernels.gemm.bf16_range import Exponents
-from xlakit.cpu.kernels.gemm.panels import PackRows, PackSlivers
-from xlakit.cpu.kernels.gemm.tile import Tiles, Walk
+from xlakit.cpu.kernels.gemm.engine import Engine
+from xlakit.cpu.kernels.gemm.macro_kernel import MacroKernel
+from xlakit.cpu.kernels.gemm.packing import PackRows, PackSlivers
 from xlakit.cpu.kernels.shared.common_code import PREFIX, options_of
-from xlakit.cpu.kernels.shared.engine import Engine
 from xlakit.cpu.kernels.sort.common import (
     ChunkPositions,
     CountDigits,
@@ -23,11 +24,11 @@ from xlakit.cpu.kernels.sort.common import (
     TakeApart,
 )
 from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst
-from xlakit.cpu.llvm import F16, F32, F64, I8, I16, I32, I64, VOID, Module
+from xlakit.cpu.llvm import VOID, Module
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import compiling, current
 
-_PRODUCTS = (Tiles, Walk, PackRows, PackSlivers, Exponents)
+_PRODUCTS = (MacroKernel, FillTable, PackRows, PackSlivers, Exponents)
 _SORTS = (MakeRecords, TakeApart, CountDigits, MoveByDigit, SortRecords, ChunkPositions)
 _FIRST = (KeepFirst, JoinFirst, CollectFirst)
 
@@ -57,9 +58,6 @@ def text(symbol: str) -> str:
         return BoundsChecks(module.functions, PREFIX, frozenset()).checked(made)
 
 
-_TYPES = {type.name: type for type in (F16, F32, F64, I8, I16, I32, I64)}
-
-
 def _read(text: str) -> Any:
     kind, rest = text[0], text[1:]
     if kind == "n":
@@ -71,7 +69,5 @@ def _read(text: str) -> Any:
     if kind == "k":
         return next(k for k in PrimitiveType if k.hlo_name == rest)
     if kind == "e":
-        packed, acc, group, parts, rows, vectors, flushes, unsigned, amx = rest.split("_")
-        types, numbers = (_TYPES[packed], _TYPES[acc]), map(int, (group, parts, rows, vectors))
-        return Engine("common", *types, *numbers, flushes=flushes == "1", unsigned=unsigned, amx=amx == "1")
+        return Engine.decoded(rest)
     return rest

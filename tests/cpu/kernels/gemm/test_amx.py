@@ -13,11 +13,11 @@ import xlakit as xla
 from xlakit import target
 from xlakit.cpu.kernels.common_families import function_of
 from xlakit.cpu.kernels.dot.dot import plan_product
+from xlakit.cpu.kernels.gemm.engine import Engine, choose_engine
+from xlakit.cpu.kernels.gemm.macro_kernel import MacroKernel
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
 from xlakit.cpu.kernels.gemm.product import Product
-from xlakit.cpu.kernels.gemm.tile import Tiles
 from xlakit.cpu.kernels.shared.common import symbol_of
-from xlakit.cpu.kernels.shared.engine import Engine, choose_engine
 from xlakit.options import compiling
 from xlakit.target import Processor
 
@@ -166,7 +166,7 @@ def test_no_tile_register_stays_configured():
 
 @pytest.fixture
 def with_amx(monkeypatch):
-    monkeypatch.setattr("xlakit.cpu.kernels.shared.engine.processor", lambda: AMX)
+    monkeypatch.setattr("xlakit.cpu.kernels.gemm.engine.processor", lambda: AMX)
     monkeypatch.setattr(target, "processor", lambda: AMX)
 
 
@@ -192,7 +192,7 @@ def engine_for(rows: int, depth: int, columns: int, kind: P, result: P) -> Engin
 def test_signs(kinds, unsigned, with_amx):
     engine = choose_engine(*kinds, P.S32)
     assert (engine.amx, engine.unsigned, engine.is_biased) == (True, unsigned, False)
-    read = function_of(symbol_of(Tiles(engine, 32, 32, 1, 32, None, None, None, adds=False)))
+    read = function_of(symbol_of(MacroKernel(engine, 32, 32, 1, 32, None, None, None, adds=False)))
     assert (read.engine.amx, read.engine.unsigned) == (True, unsigned)
 
 

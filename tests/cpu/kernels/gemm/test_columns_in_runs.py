@@ -7,7 +7,7 @@ import xlakit as xla
 from fuzz.modules import difference
 from fuzz.programs.values import SMALL, make_values
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
-from xlakit.cpu.kernels.gemm.panels import ACROSS, SINGLE, pieces_of
+from xlakit.cpu.kernels.gemm.packing import ACROSS, SINGLE, pieces_of
 from xlakit.data.primitive import PrimitiveType as P
 
 # Longer than a sliver, dividing one, with a common divisor, and without any.

@@ -5,10 +5,12 @@ import pytest
 from cpu.kernels.product_running import run
 
 import xlakit as xla
-from xlakit.cpu.kernels.gemm.gemm import emit_gemm, plan_gemm, task_count
-from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, rounded_up, transposed
+from xlakit.cpu.kernels.gemm.blocking import plan_gemm, task_count
+from xlakit.cpu.kernels.gemm.driver import emit_gemm
+from xlakit.cpu.kernels.gemm.engine import choose_engine
+from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, rounded_up
+from xlakit.cpu.kernels.gemm.packing import transposed
 from xlakit.cpu.kernels.gemm.product import Product
-from xlakit.cpu.kernels.shared.engine import choose_engine
 from xlakit.cpu.llvm import F32, I64, PTR, VOID, Module, vector
 from xlakit.data.primitive import PrimitiveType as P
 from xlakit.errors import InternalError

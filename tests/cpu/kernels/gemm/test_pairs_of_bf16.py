@@ -8,7 +8,7 @@ import pytest
 
 import xlakit as xla
 from xlakit import target
-from xlakit.cpu.kernels.shared.engine import choose_engine, has_pairs_of_bf16
+from xlakit.cpu.kernels.gemm.engine import choose_engine, has_pairs_of_bf16
 from xlakit.options import compiling
 from xlakit.target import Processor
 

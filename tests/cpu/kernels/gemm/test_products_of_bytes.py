@@ -10,9 +10,9 @@ import pytest
 
 import xlakit as xla
 from xlakit.cpu.kernels.common_families import function_of
-from xlakit.cpu.kernels.gemm.tile import Tiles
+from xlakit.cpu.kernels.gemm.engine import choose_engine, has_fours
+from xlakit.cpu.kernels.gemm.macro_kernel import MacroKernel
 from xlakit.cpu.kernels.shared.common import symbol_of
-from xlakit.cpu.kernels.shared.engine import choose_engine, has_fours
 from xlakit.options import compiling
 from xlakit.target import Processor
 
@@ -111,7 +111,7 @@ VNNI = Processor("znver4", tuple(f"+{f}" for f in ("avx2", "avx512f", "avx512bw"
     ],
 )
 def test_the_operand_without_a_sign(kinds, unsigned, monkeypatch):
-    monkeypatch.setattr("xlakit.cpu.kernels.shared.engine.processor", lambda: VNNI)
+    monkeypatch.setattr("xlakit.cpu.kernels.gemm.engine.processor", lambda: VNNI)
     engine = choose_engine(*kinds, P.S32)
     assert (engine.group, engine.unsigned) == (4 if unsigned else 2, unsigned)
 
@@ -125,9 +125,9 @@ def test_fours_need_the_instruction():
 
 def test_kernels_are_named_after_the_operand_without_a_sign(monkeypatch):
     """A name that left it out would give products the kernel of others."""
-    monkeypatch.setattr("xlakit.cpu.kernels.shared.engine.processor", lambda: VNNI)
+    monkeypatch.setattr("xlakit.cpu.kernels.gemm.engine.processor", lambda: VNNI)
     engine = choose_engine(P.S8, P.S8, P.S32)
-    tiles = Tiles(engine, 32, 32, 1, 32, None, None, None, adds=False)
+    tiles = MacroKernel(engine, 32, 32, 1, 32, None, None, None, adds=False)
     read = function_of(symbol_of(tiles))
     assert read.engine.unsigned == "biased"
     assert (read.engine.group, read.engine.packed, read.engine.flushes) == (4, engine.packed, False)

@@ -17,9 +17,10 @@ from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.depthwise import depthwise_tasks, emit_depthwise, is_depthwise
 from xlakit.cpu.kernels.conv.geometry import Axis, Geometry, Step, convolution_geometry
 from xlakit.cpu.kernels.conv.pad import ImageLines, Padded, emit_pad, padded_dimensions, scratch_bytes
-from xlakit.cpu.kernels.gemm.gemm import Blocking, Product, emit_gemm, plan_gemm, task_count
-from xlakit.cpu.kernels.gemm.product import Dims, Lines, make_product, merged
-from xlakit.cpu.kernels.shared.engine import Engine, choose_engine, stored_as_packed
+from xlakit.cpu.kernels.gemm.blocking import Blocking, plan_gemm, task_count
+from xlakit.cpu.kernels.gemm.driver import emit_gemm
+from xlakit.cpu.kernels.gemm.engine import Engine, choose_engine, stored_as_packed
+from xlakit.cpu.kernels.gemm.product import Dims, Lines, Product, make_product, merged
 from xlakit.cpu.llvm import Function, Module
 from xlakit.cpu.scalars.memory import is_narrow
 from xlakit.data.primitive import PrimitiveType

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from xlakit.cpu.kernels.conv.geometry import Axis, Geometry
+from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, choose_engine, to_result
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, Packer
 from xlakit.cpu.kernels.gemm.store import Output
-from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, choose_engine, to_result
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.dataclass import dataclass

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from xlakit import machine
+from xlakit.cpu.kernels.gemm.engine import Engine, stored_as_packed, to_packed
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
-from xlakit.cpu.kernels.shared.engine import Engine, stored_as_packed, to_packed
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.scalars.memory import memory_type

@@ -10,10 +10,11 @@ from xlakit.cpu.kernels.dot.blas_choice import most_own_products
 from xlakit.cpu.kernels.dot.blas_tasks import cut_for_blas, emit_blas, fits_blas
 from xlakit.cpu.kernels.dot.few_rows import MOST_ROWS, columns_per_task, emit_few_rows
 from xlakit.cpu.kernels.dot.matrix_vector import emit_matrix_vector, fits_vectors, rows_at_once
-from xlakit.cpu.kernels.gemm.gemm import emit_gemm, fills_tiles, plan_gemm, task_count
+from xlakit.cpu.kernels.gemm.blocking import Blocking, fills_tiles, plan_gemm, task_count
+from xlakit.cpu.kernels.gemm.driver import emit_gemm
+from xlakit.cpu.kernels.gemm.engine import Engine, choose_engine
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
-from xlakit.cpu.kernels.gemm.product import Blocking, Dims, Product, make_product, merged
-from xlakit.cpu.kernels.shared.engine import Engine, choose_engine
+from xlakit.cpu.kernels.gemm.product import Dims, Product, make_product, merged
 from xlakit.cpu.llvm import Function, Module
 from xlakit.data.layout import row_major_strides
 from xlakit.data.primitive import PrimitiveType

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xlakit import machine
+from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, with_product
 from xlakit.cpu.kernels.gemm.operands import Packer, smaller
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.gemm.store import Output
-from xlakit.cpu.kernels.shared.engine import Engine, acc_vector
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from xlakit import machine
+from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, stored_as_packed, vectors_of
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Packer, smaller
 from xlakit.cpu.kernels.gemm.store import Output
-from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, stored_as_packed, vectors_of
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, vector

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from xlakit.cpu.kernels.dot.dot import real_parts
+from xlakit.cpu.kernels.gemm.blocking import Blocking, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.driver import GemmEmitter
-from xlakit.cpu.kernels.gemm.gemm import plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Block, smaller
-from xlakit.cpu.kernels.gemm.product import Blocking, Dims, Product, make_product, merged
+from xlakit.cpu.kernels.gemm.product import Dims, Product, make_product, merged
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Loop, Module, Value
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.cpu.scalars import constant, load, memory_type, store

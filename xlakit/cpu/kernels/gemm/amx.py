@@ -26,8 +26,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from xlakit.cpu.kernels.gemm.engine import AMX_ROWS, Engine, acc_vector
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
-from xlakit.cpu.kernels.shared.engine import AMX_ROWS, Engine, acc_vector
 from xlakit.cpu.llvm import I8, I16, I32, I64, PTR, VOID, Function, Value
 
 # Writes the sums of a micro-tile: given a table of rows, the right operand, how many groups of steps, and a buffer.

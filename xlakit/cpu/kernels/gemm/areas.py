@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import fields
 
 from xlakit.cpu.kernels.gemm.bf16_range import ranges_bytes
+from xlakit.cpu.kernels.gemm.blocking import Blocking
 from xlakit.cpu.kernels.gemm.operands import element_bytes, rounded_up
-from xlakit.cpu.kernels.gemm.product import Blocking, Product
+from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.llvm import I8, Function, Value
 from xlakit.cpu.llvm.bounds import within
 from xlakit.dataclass import dataclass
@@ -108,29 +109,3 @@ def make_areas(product: Product, blocking: Blocking, *, direct: bool, local_widt
         lines=lines.most * lines.elements * element_bytes(product.lhs.kind) if lines is not None else 0,
         ranges=ranges_bytes(engine, blocking.k_blocks if blocking.ahead else 1),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Addresses:
-    """Addresses along a direction: ``pointer`` (or null, which makes them distances) plus ``base`` bytes.
-
-    scale: the bytes of one element of the direction.
-    """
-
-    pointer: Value | None = None
-    scale: int = 1
-    base: Value | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table in memory to be filled with addresses.
-
-    apart: the distance between its entries, in entries. padded: the number of its entries, if there are more than
-    addresses; the rest are ``pad``, or the last address.
-    """
-
-    entries: Value
-    apart: int = 1
-    padded: Value | None = None
-    pad: Value | None = None

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from xlakit.cpu.kernels.gemm.engine import Engine, takes_pairs_of_bf16
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Block, in_groups, times
 from xlakit.cpu.kernels.shared import common
-from xlakit.cpu.kernels.shared.engine import Engine, takes_pairs_of_bf16
 from xlakit.cpu.llvm import I8, I16, I32, I64, PTR, Function, Type, Value, vector
 from xlakit.dataclass import dataclass
 

@@ -8,24 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlakit.cpu.kernels.gemm.operands import Matrix
-from xlakit.cpu.kernels.shared.engine import Engine, stored_as_packed
+from xlakit.cpu.kernels.gemm.engine import stored_as_packed
+from xlakit.cpu.kernels.gemm.operands import can_read_in_place
 from xlakit.cpu.kernels.shared.preconditions import Rule, require
 
 if TYPE_CHECKING:
-    from xlakit.cpu.kernels.gemm.product import Blocking, Product
-
-
-def can_read_in_place(engine: Engine, rhs: Matrix) -> bool:
-    """Whether micro-kernels can read the right operand without packing."""
-    across = rhs.across
-    if engine.group > 1 or engine.parts > 1 or rhs.kind.is_complex:
-        return False
-    if len(across.dims) > 1:
-        # The operand consists of slivers already.
-        as_packed = len(across.dims) == 2 and across.stride == 1 and across.run == engine.nr
-        return as_packed and stored_as_packed(engine, rhs.kind)
-    return across.stride == 1 or across.run == 1
+    from xlakit.cpu.kernels.gemm.blocking import Blocking
+    from xlakit.cpu.kernels.gemm.product import Product
 
 
 def check_blocking(product: Product, blocking: Blocking, *, covers_k: bool = True) -> None:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
-from xlakit.cpu.kernels.gemm.areas import Addresses, Table, make_areas
+from xlakit.cpu.kernels.gemm.address_tables import Addresses, Table, fill_table
+from xlakit.cpu.kernels.gemm.areas import make_areas
 from xlakit.cpu.kernels.gemm.bf16_range import Ranges
+from xlakit.cpu.kernels.gemm.blocking import Blocking, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.check import check_blocking
+from xlakit.cpu.kernels.gemm.engine import stored_as_packed
 from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall, Rectangle
+from xlakit.cpu.kernels.gemm.macro_kernel import MacroKernel
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import (
     Block,
     Direction,
     Packer,
-    direction_table,
     element_bytes,
     in_groups,
     joined,
@@ -24,24 +25,22 @@ from xlakit.cpu.kernels.gemm.operands import (
     smaller,
     times,
 )
-from xlakit.cpu.kernels.gemm.panels import ACROSS, ALONG, SINGLE, PackRows, PackSlivers, form_of, pieces_of
+from xlakit.cpu.kernels.gemm.packing import ACROSS, ALONG, SINGLE, PackRows, PackSlivers, form_of, pieces_of
+from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.gemm.store import Output, is_stored_by_tiles
-from xlakit.cpu.kernels.gemm.tile import Tiles, Walk, apart
 from xlakit.cpu.kernels.shared import common
-from xlakit.cpu.kernels.shared.engine import stored_as_packed
 from xlakit.cpu.kernels.shared.scratch import acquire, release
-from xlakit.cpu.llvm import I8, I64, PTR, Function, Loop, Value
+from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Loop, Module, Value
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob
-
-if TYPE_CHECKING:
-    from xlakit.cpu.kernels.gemm.product import Blocking, Product
 
 # The number of tiles whose sums are stored before they are converted to results.
 _TILES = knob("gemm_driver.tiles", 8, 1, 2)
 # Tables and sums of at most so many bytes are on the stack.
 _STACK_BYTES = knob("gemm_driver.stack_bytes", 4 << 10, 0)
+# From so many products on, the work outside of micro-tiles is negligible.
+_LARGE = knob("gemm.large", 1 << 18, 0)
 
 
 class GemmEmitter:
@@ -85,7 +84,7 @@ class GemmEmitter:
         if blocking.packs[0]:
             rows = Direction(((blocking.mc, blocking.packed_kc * self.engine.parts),))
             source = Addresses(self.area.left, self.engine.packed.bytes)
-            self._fill_table(rows, fn.i64(0), fn.i64(blocking.mc), source, Table(self.area.pointers))
+            fill_table(fn, rows, fn.i64(0), fn.i64(blocking.mc), source, Table(self.area.pointers))
         else:
             self.area.pointers = self.area.sources
         if blocking.is_mixed:
@@ -93,7 +92,7 @@ class GemmEmitter:
             side = blocking.packs.index(True)
             direction = Direction(((blocking.runs, blocking.kc * (1, self.engine.nr)[side]),))
             table = Table(fn.at(self.area.packed_runs, I64, side), apart=2)
-            self._fill_table(direction, fn.i64(0), fn.i64(blocking.runs), Addresses(), table)
+            fill_table(fn, direction, fn.i64(0), fn.i64(blocking.runs), Addresses(), table)
         with fn.while_([begin], lambda loop: loop.carried[0] < end) as loop:
             task = loop.carried[0]
             if blocking.batches_inner:
@@ -145,7 +144,7 @@ class GemmEmitter:
             columns = self.engine.nr
             padded = (width + (columns - 1)).integer("udiv", columns) * columns
             source = Addresses(self.rhs.base, element_bytes(product.rhs.kind))
-            self._fill_table(product.rhs.across, column, width, source, Table(self.area.sliver_sources, padded=padded))
+            fill_table(fn, product.rhs.across, column, width, source, Table(self.area.sliver_sources, padded=padded))
             if blocking.ahead:
                 with self.k_blocks() as loop:
                     block = self.block(loop.index)
@@ -218,33 +217,6 @@ class GemmEmitter:
 
     # -- tables ----------------------------------------------------------------------------------
 
-    def _fill_table(
-        self,
-        direction: Direction,
-        first: Value,
-        count: Value,
-        source: Addresses,
-        target: Table,
-    ) -> None:
-        """Fill a table with the addresses of ``count`` elements along a direction, from element ``first`` on."""
-        fn = self.fn
-        name, rank = direction_table(fn.module, direction)
-        start = fn.null() if source.pointer is None else source.pointer
-        common.call(
-            fn,
-            Walk(),
-            fn.address(name),
-            fn.i64(rank),
-            first,
-            count,
-            count if target.padded is None else target.padded,
-            start if source.base is None else fn.at(start, I8, source.base),
-            fn.i64(source.scale),
-            target.entries,
-            fn.i64(target.apart),
-            fn.null() if target.pad is None else target.pad,
-        )
-
     def _fill_row_tables(self, first: Value, last: Value) -> None:
         """Fill the tables of the rows of a block and of their sums; rows beyond the end repeat the last one."""
         fn, engine, output = self.fn, self.engine, self.output
@@ -252,17 +224,17 @@ class GemmEmitter:
         padded = (count + (engine.mr - 1)).integer("udiv", engine.mr) * engine.mr
         lhs = self.product.lhs
         source = Addresses(self.lhs.base, element_bytes(lhs.kind))
-        self._fill_table(lhs.across, first, count, source, Table(self.area.sources, padded=padded))
+        fill_table(fn, lhs.across, first, count, source, Table(self.area.sources, padded=padded))
         if not self.direct:
             row = Direction(((self.blocking.mc, self.tile_row),))
-            self._fill_table(
-                row, fn.i64(0), padded, Addresses(self.area.sums, engine.acc.bytes), Table(self.area.targets)
+            fill_table(
+                fn, row, fn.i64(0), padded, Addresses(self.area.sums, engine.acc.bytes), Table(self.area.targets)
             )
             return
         row, column = output.origin or (fn.i64(0), fn.i64(0))
         base = fn.at(output.base, engine.acc, output.columns.offset(fn, self.column - column))
         targets = Table(self.area.targets, padded=padded, pad=self.area.sums)
-        self._fill_table(output.rows, first - row, count, Addresses(base, engine.acc.bytes), targets)
+        fill_table(fn, output.rows, first - row, count, Addresses(base, engine.acc.bytes), targets)
 
     def _fill_run_tables(self, block: Block) -> None:
         """Fill the tables of the distances of the runs of a block of k from the beginnings of rows and columns."""
@@ -271,10 +243,10 @@ class GemmEmitter:
         for side, matrix in enumerate((self.product.lhs, self.product.rhs)):
             outer = joined(matrix.along.outer)
             distances = Addresses(base=block.step * matrix.along.stride)
-            self._fill_table(outer, block.run, runs, distances, Table(fn.at(self.area.runs, I64, side), apart=2))
+            fill_table(fn, outer, block.run, runs, distances, Table(fn.at(self.area.runs, I64, side), apart=2))
             if self.blocking.is_mixed and not self.blocking.packs[side]:
                 table = Table(fn.at(self.area.packed_runs, I64, side), apart=2)
-                self._fill_table(outer, block.run, runs, distances, table)
+                fill_table(fn, outer, block.run, runs, distances, table)
 
     # -- packing ---------------------------------------------------------------------------------
 
@@ -404,7 +376,7 @@ class GemmEmitter:
             next_right = step * memory_type(rhs.kind).bytes
         common.call(
             fn,
-            self._tiles(width, kc),
+            self._macro_kernel(width, kc),
             (rows[1] + (engine.mr - 1)).integer("udiv", engine.mr),
             count,
             *_numbers(fn, next_right, advance),
@@ -424,13 +396,13 @@ class GemmEmitter:
             self.flushes,
         )
 
-    def _tiles(self, width: int, kc: Value | int) -> Tiles:
-        """The kind of tiles for so many columns."""
+    def _macro_kernel(self, width: int, kc: Value | int) -> MacroKernel:
+        """The macro-kernel for so many columns of a sliver."""
         blocking, engine, product = self.blocking, self.engine, self.product
         kind = product.rhs.kind
         # Packed slivers are padded, so that registers are full.
         wide = rounded_up(width, engine.lanes) if blocking.packs[1] else width
-        return Tiles(
+        return MacroKernel(
             engine,
             width if self.direct else wide,
             wide,
@@ -467,18 +439,32 @@ class GemmEmitter:
 
     def _finish(self, sums: Value, sliver: Value, first: Value, count: Value, width: int) -> None:
         """Convert the sums of some rows to results."""
-        engine, output = self.engine, self.output
-        registers = engine.vectors * engine.parts
-
-        def emit(own: Function, given: list[Any]) -> None:
-            _, base, sums, row, count, column, *origin = given
-            there = replace(output, fn=own, base=base, origin=tuple(origin) or None)
-            there.store_rows((sums, registers), row, column, count, width)
-
-        column = self.column + sliver * engine.nr
-        given = [self.fn.parameters[0], output.base, sums, first, count, column, *(output.origin or ())]
-        apart(self.fn, f"{self.fn.name}.store", given, emit)
+        engine = self.engine
+        sums_of_row = sums, engine.vectors * engine.parts
+        self.output.call_store_rows(sums_of_row, first, self.column + sliver * engine.nr, count, width)
 
 
 def _numbers(fn: Function, *numbers: Value | int) -> Sequence[Value]:
     return [fn.i64(n) if isinstance(n, int) else n for n in numbers]
+
+
+def emit_gemm(
+    module: Module,
+    product: Product,
+    blocking: Blocking | None = None,
+    *,
+    name: str = "gemm",
+    epilogue_call: EpilogueCall | None = None,
+) -> Function:
+    """A task function for a product; its table is lhs, rhs, result.
+
+    ``epilogue_call`` is called after each block of rows.
+    """
+    blocking = blocking or plan_gemm(product)
+    fn = module.function(name, VOID, [PTR, I64, I64])
+    if task_count(product, blocking):
+        GemmEmitter(fn, product, blocking, epilogue_call).emit()
+        rows, columns, depth = product.sizes
+        fn.effort = Effort.LITTLE if rows * columns * depth >= _LARGE.value else Effort.ALL
+    fn.ret()
+    return fn

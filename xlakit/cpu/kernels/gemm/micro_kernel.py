@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
-from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, takes_pairs_of_bf16, vectors_of
+from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, takes_pairs_of_bf16, vectors_of
 from xlakit.cpu.llvm import BF16, I16, I32, Function, Type, Value, vector
 from xlakit.dataclass import dataclass
 from xlakit.target import has_feature

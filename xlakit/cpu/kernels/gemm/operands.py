@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-import numpy as np
-
-from xlakit.cpu.kernels.shared.engine import Engine, stored_as_packed, to_packed
-from xlakit.cpu.llvm import I32, Function, Module, Value, vector
+from xlakit.cpu.kernels.gemm.engine import Engine, stored_as_packed, to_packed
+from xlakit.cpu.llvm import Function, Value, vector
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
@@ -70,6 +67,18 @@ class Matrix:
     in_place: bool = False
 
 
+def can_read_in_place(engine: Engine, rhs: Matrix) -> bool:
+    """Whether micro-kernels can read the right operand without packing."""
+    across = rhs.across
+    if engine.group > 1 or engine.parts > 1 or rhs.kind.is_complex:
+        return False
+    if len(across.dims) > 1:
+        # The operand consists of slivers already.
+        as_packed = len(across.dims) == 2 and across.stride == 1 and across.run == engine.nr
+        return as_packed and stored_as_packed(engine, rhs.kind)
+    return across.stride == 1 or across.run == 1
+
+
 @dataclass(slots=True)
 class Block:
     """A block of k: of each of the ``runs`` runs from ``run`` on, ``kc`` steps from ``step`` on."""
@@ -78,13 +87,6 @@ class Block:
     runs: Value | int
     step: Value
     kc: Value | int
-
-
-def direction_table(module: Module, direction: Direction) -> tuple[str, int]:
-    """Sizes and strides of a direction as constants of the module: their name, and how many dimensions there are."""
-    dims = direction.dims or ((1, 0),)
-    name = "_".join(["direction", *(f"{size}x{stride}" for size, stride in dims)]).replace("-", "m")
-    return module.shared_data(name, np.array(dims, dtype=np.int64).tobytes(), align=8), len(dims)
 
 
 def joined(direction: Direction) -> Direction:
@@ -151,48 +153,6 @@ class Packer:
     def across(self, index: Value) -> Value:
         """How far a row or column is from the first."""
         return self.matrix.across.offset(self.fn, index)
-
-
-def transposed(fn: Function, rows: Sequence[Value]) -> list[Value]:
-    """The transpose of a square of lanes, recursively by blocks."""
-    square, size = list(rows), len(rows)
-    half = 1
-    while half < size:
-        for i in range(size):
-            if i & half:
-                continue
-            a, b = square[i], square[i + half]
-            low = [lane if not lane & half else size + lane - half for lane in range(size)]
-            high = [lane + half if not lane & half else size + lane for lane in range(size)]
-            square[i], square[i + half] = fn.shuffle(a, b, low), fn.shuffle(a, b, high)
-        half *= 2
-    return square
-
-
-def widened(fn: Function, value: Value, lanes: int) -> Value:
-    """The vector with zeros after its lanes."""
-    count = value.type.lanes
-    if count == lanes:
-        return value
-    if count == 1:
-        return fn.with_lane(fn.constant(vector(value.type, lanes), 0), 0, value)
-    return fn.shuffle(value, fn.constant(value.type, 0), [*range(count), *[count] * (lanes - count)])
-
-
-def grouped(fn: Function, steps: Sequence[Value]) -> Value:
-    """Lanes of two vectors of I16, or four of I8, side by side; each group moves as one I32 from here on."""
-    lanes = steps[0].type.lanes
-    mixed = list(steps)
-    while len(mixed) > 1:
-        # Of four: the first with the third, the second with the fourth, then both.
-        half = len(mixed) // 2
-        mixed = [_interleaved(fn, a, b) for a, b in zip(mixed[:half], mixed[half:], strict=True)]
-    return mixed[0].bits_as(vector(I32, lanes))
-
-
-def _interleaved(fn: Function, a: Value, b: Value) -> Value:
-    lanes = a.type.lanes
-    return fn.shuffle(a, b, [n for lane in range(lanes) for n in (lane, lane + lanes)])
 
 
 def in_groups(steps: Value, group: int) -> Value:

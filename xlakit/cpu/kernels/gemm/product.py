@@ -1,11 +1,10 @@
-"""A product, and its blocking."""
+"""A matrix product: its operands, and the directions through its result."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, element_bytes, joined
-from xlakit.cpu.kernels.shared.engine import Engine
 from xlakit.cpu.llvm import I8, VOID, Function, Module, Value
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
@@ -134,52 +133,3 @@ def merged(dims: Dims) -> Dims:
         else:
             found.append((size, strides))
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Blocking:
-    """The blocking of a product.
-
-    A block of k has ``runs`` runs of ``kc`` steps each; if it has several, each is whole. k_blocks: how many blocks
-    there are. task_rows, task_columns: the rectangle of a task; row_tasks, column_tasks: how many there are. mc: rows
-    that are packed at a time; nc is task_columns. packs: which operands are packed; ahead: the right one all at once,
-    before the first block of rows. batches_inner: the same rows of all batches come before the next rows.
-    """
-
-    engine: Engine
-    runs: int
-    kc: int
-    k_blocks: int
-    task_rows: int
-    row_tasks: int
-    task_columns: int
-    column_tasks: int
-    mc: int
-    packs: tuple[bool, bool]
-    ahead: bool
-    batches_inner: bool = False
-
-    @property
-    def packed_kc(self) -> int:
-        """Steps of k for which packed operands have room: whole ones of what micro-kernels multiply at a time."""
-        wholes = -(-self.runs * self.kc // self.engine.steps)
-        # Rows of a tile register are loaded at once: an odd number of cache lines apart, they are in different sets.
-        return (wholes | 1 if self.engine.amx else wholes) * self.engine.steps
-
-    @property
-    def is_mixed(self) -> bool:
-        """Whether one operand is packed and the other is not."""
-        return self.packs[0] != self.packs[1]
-
-    @property
-    def sliver_elements(self) -> int:
-        """Elements of a packed sliver of the right operand, for the largest block of k."""
-        return self.packed_kc * self.engine.nr * self.engine.parts
-
-    def slivers(self, product: Product) -> int:
-        """The number of slivers, of the engine's nr columns each, in a task."""
-        return -(-min(self.task_columns, product.sizes[1]) // self.engine.nr)
-
-    def local_width(self, product: Product) -> int:
-        """The distance of rows of a rectangle in temporary memory of the task."""
-        return min(self.task_columns, max(1, product.sizes[1]))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, to_result, vectors_of
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, Sums, flatten
 from xlakit.cpu.kernels.gemm.operands import Direction
-from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, to_result, vectors_of
-from xlakit.cpu.llvm import Function, Value
+from xlakit.cpu.llvm import VOID, Function, Value
+from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.cpu.scalars.memory import is_narrow, memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
@@ -64,6 +66,17 @@ class Output:
             ]
             registers = [tuple(found[i : i + engine.parts]) for i in range(0, len(found), engine.parts)]
             self._store_row(registers, row + r.index, column, width)
+
+    def call_store_rows(self, sums: tuple[Value, int], row: Value, column: Value, count: Value, width: int) -> None:
+        """The same by a function of its own: it is large where results are narrow, or scattered."""
+
+        def emit(own: Function, given: list[Value]) -> None:
+            _, base, buffer, row, count, column, *origin = given
+            there = replace(self, fn=own, base=base, origin=(origin[0], origin[1]) if origin else None)
+            there.store_rows((buffer, sums[1]), row, column, count, width)
+
+        given = [self.fn.parameters[0], self.base, sums[0], row, count, column, *(self.origin or ())]
+        _outlined(self.fn, f"{self.fn.name}.store", given, emit)
 
     def _store_row(self, registers: Sequence[tuple[Value, ...]], row: Value, column: Value, width: int) -> None:
         fn = self.fn
@@ -126,3 +139,16 @@ def first_lanes(fn: Function, value: Value, lanes: int) -> Value:
     if value.type.lanes == lanes:
         return value
     return fn.lane(value, 0) if lanes == 1 else fn.shuffle(value, value, range(lanes))
+
+
+def _outlined(
+    fn: Function, name: str, arguments: Sequence[Value], emit: Callable[[Function, list[Value]], None]
+) -> None:
+    """Call a new function that ``emit`` writes, given the arguments as its parameters, or as constants."""
+    given = [a for a in arguments if a.constant is None]
+    own = fn.module.function(name, VOID, [a.type for a in given], attributes=[NO_INLINE])
+    parameters = iter(own.parameters)
+    inside = [next(parameters) if (n := a.constant) is None else own.constant(a.type, n) for a in arguments]
+    emit(own, inside)
+    own.ret()
+    fn.call(own, VOID, *given)

@@ -13,10 +13,10 @@ from xlakit.cpu.kernels.conv.pad import Padded
 from xlakit.cpu.kernels.dot.blas_choice import has_faster_blas
 from xlakit.cpu.kernels.dot.blas_tasks import fits_blas
 from xlakit.cpu.kernels.dot.dot import dot_product, plan_product
-from xlakit.cpu.kernels.gemm.gemm import plan_gemm, task_count
+from xlakit.cpu.kernels.gemm.blocking import Blocking, plan_gemm, task_count
+from xlakit.cpu.kernels.gemm.engine import stored_as_packed
 from xlakit.cpu.kernels.gemm.operands import Direction
-from xlakit.cpu.kernels.gemm.product import Blocking, Product
-from xlakit.cpu.kernels.shared.engine import stored_as_packed
+from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.data.layout import row_major_strides
 from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction

@@ -15,8 +15,8 @@ from typing import Any
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.pad import emit_pad, scratch_bytes
 from xlakit.cpu.kernels.dot.blas_tasks import Routine, as_stored, emit_blas
+from xlakit.cpu.kernels.gemm.driver import emit_gemm
 from xlakit.cpu.kernels.gemm.epilogue import ENTRY, PARAMETERS, EpilogueCall, rectangle_of
-from xlakit.cpu.kernels.gemm.gemm import emit_gemm
 from xlakit.cpu.kernels.gemm.operands import Direction
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.product_fusion.cut import Cut, cut_first, cut_second, product_of_rows

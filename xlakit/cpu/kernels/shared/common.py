@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import Field, fields
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from xlakit import options
 from xlakit.cpu.kernels.shared.common_code import PREFIX
-from xlakit.cpu.kernels.shared.engine import Engine
 from xlakit.cpu.llvm import VOID, Function, Module, Type, Value
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
@@ -27,6 +26,15 @@ class Common(Protocol):
 
     def write(self, fn: Function) -> None:
         """Write its body, without the return."""
+        ...
+
+
+@runtime_checkable
+class Encoded(Protocol):
+    """What a common function may depend on beside numbers, texts and types."""
+
+    def encoded(self) -> str:
+        """All that there is to know about it, as a part of a name."""
         ...
 
 
@@ -61,7 +69,6 @@ def _written(value: Any) -> str:
         return f"s{value}"
     if isinstance(value, PrimitiveType):
         return f"k{value.hlo_name}"
-    if isinstance(value, Engine):
-        parts = [value.packed.name, value.acc.name, value.group, value.parts, value.mr, value.vectors]
-        return "e" + "_".join(map(str, [*parts, int(value.flushes), value.unsigned, int(value.amx)]))
+    if isinstance(value, Encoded):
+        return f"e{value.encoded()}"
     raise InternalError(f"a common function cannot depend on {value!r}")

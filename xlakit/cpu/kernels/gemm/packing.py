@@ -11,9 +11,9 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
+from xlakit.cpu.kernels.gemm.engine import AMX_ROWS, Engine, takes_pairs_of_bf16
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
-from xlakit.cpu.kernels.gemm.operands import Matrix, Reader, grouped, in_groups, transposed, widened
-from xlakit.cpu.kernels.shared.engine import AMX_ROWS, Engine, takes_pairs_of_bf16
+from xlakit.cpu.kernels.gemm.operands import Matrix, Reader, in_groups
 from xlakit.cpu.llvm import I32, I64, PTR, Function, Type, Value, vector
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
@@ -299,3 +299,48 @@ def _packed_address(fn: Function, engine: Engine, own: Value, step: Value, colum
         whole, rest = in_groups(step, engine.group), step & (engine.group - 1)
         return fn.at(own, engine.packed, (whole * engine.nr + column) * engine.group + rest)
     return fn.at(own, engine.packed, (step * engine.parts + part) * engine.nr + column)
+
+
+# -- shuffles -------------------------------------------------------------------------------------
+
+
+def transposed(fn: Function, rows: Sequence[Value]) -> list[Value]:
+    """The transpose of a square of lanes, recursively by blocks."""
+    square, size = list(rows), len(rows)
+    half = 1
+    while half < size:
+        for i in range(size):
+            if i & half:
+                continue
+            a, b = square[i], square[i + half]
+            low = [lane if not lane & half else size + lane - half for lane in range(size)]
+            high = [lane + half if not lane & half else size + lane for lane in range(size)]
+            square[i], square[i + half] = fn.shuffle(a, b, low), fn.shuffle(a, b, high)
+        half *= 2
+    return square
+
+
+def widened(fn: Function, value: Value, lanes: int) -> Value:
+    """The vector with zeros after its lanes."""
+    count = value.type.lanes
+    if count == lanes:
+        return value
+    if count == 1:
+        return fn.with_lane(fn.constant(vector(value.type, lanes), 0), 0, value)
+    return fn.shuffle(value, fn.constant(value.type, 0), [*range(count), *[count] * (lanes - count)])
+
+
+def grouped(fn: Function, steps: Sequence[Value]) -> Value:
+    """Lanes of two vectors of I16, or four of I8, side by side; each group moves as one I32 from here on."""
+    lanes = steps[0].type.lanes
+    mixed = list(steps)
+    while len(mixed) > 1:
+        # Of four: the first with the third, the second with the fourth, then both.
+        half = len(mixed) // 2
+        mixed = [_interleaved(fn, a, b) for a, b in zip(mixed[:half], mixed[half:], strict=True)]
+    return mixed[0].bits_as(vector(I32, lanes))
+
+
+def _interleaved(fn: Function, a: Value, b: Value) -> Value:
+    lanes = a.type.lanes
+    return fn.shuffle(a, b, [n for lane in range(lanes) for n in (lane, lane + lanes)])

@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm.amx import WriteSums, configured, write_sums, write_sums_of_bf16
+from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, takes_pairs_of_bf16, to_packed, vectors_of
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, Columns, Rows, Sums, multiply, zeros
 from xlakit.cpu.kernels.gemm.store import first_lanes
-from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, takes_pairs_of_bf16, to_packed, vectors_of
-from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Type, Value
-from xlakit.cpu.llvm.promises import NO_INLINE
+from xlakit.cpu.llvm import I8, I64, PTR, Function, Type, Value
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
@@ -21,7 +20,7 @@ _LINE_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles:
+class MacroKernel:
     """The sums of all micro-tiles of some rows and slivers; ``engine.mr`` rows and one sliver at a time.
 
     width: how many columns are stored. computed: how many columns are computed, with those that only fill a register.
@@ -173,60 +172,3 @@ class Tiles:
                 for n in range(len(vectors_of(engine, self.width)))
             ]
             self._store(fn, [sums], fn.at(targets, PTR, row.index), offset, adds)
-
-
-@dataclass(frozen=True, slots=True)
-class Walk:
-    """Addresses, or distances, along a direction through an array.
-
-    ``(ptr dims, i64 rank, i64 first, i64 count, i64 padded, ptr base, i64 scale, ptr out, i64 apart, ptr pad)``: writes
-    base + scale * (how far element n is from element 0) for ``count`` elements from the first on, ``apart`` words
-    apart. ``dims`` has size and stride of each dimension, the last running fastest. Up to ``padded`` words, more
-    follow: ``pad``, or the last one again where that is null. Distances are addresses from null on.
-    """
-
-    family: ClassVar[str] = "walk"
-    parameters: ClassVar[Sequence[Type]] = (PTR, *[I64] * 4, PTR, I64, PTR, I64, PTR)
-
-    def write(self, fn: Function) -> None:
-        """Write its body."""
-        dims, rank, first, count, padded, base, scale, out, apart, pad = fn.parameters
-        last = (rank - 1) * 2
-        size, stride = fn.load(I64, fn.at(dims, I64, last)), fn.load(I64, fn.at(dims, I64, last + 1))
-        step = stride * scale
-        end = first + count
-        with fn.while_([first], lambda loop: loop.carried[0] < end) as loop:
-            number = loop.carried[0]
-            inner, rest = number.integer("urem", size), number.integer("udiv", size)
-            with fn.loop(0, rank - 1, carried=[rest, inner * stride], hints=NO_UNROLL) as outer:
-                entry = (rank - 2 - outer.index) * 2
-                extent = fn.load(I64, fn.at(dims, I64, entry))
-                own = outer.carried[0].integer("urem", extent) * fn.load(I64, fn.at(dims, I64, entry + 1))
-                outer.next(outer.carried[0].integer("udiv", extent), outer.carried[1] + own)
-            start = fn.at(base, I8, outer.results[1] * scale)
-            in_run = (size - inner).smin(end - number)
-            with fn.loop(0, in_run, hints=NO_UNROLL) as each:
-                fn.store(fn.at(start, I8, each.index * step), fn.at(out, I64, (number - first + each.index) * apart))
-            loop.next(number + in_run)
-        with fn.loop(count, padded, hints=NO_UNROLL) as more:
-            before = fn.load(PTR, fn.at(out, I64, (count - 1) * apart))
-            fn.store(fn.select(pad.ne(fn.null()), pad, before), fn.at(out, I64, more.index * apart))
-
-
-def apart(
-    fn: Function, name: str, arguments: Sequence[Value | int], emit: Callable[[Function, list[Value | int]], None]
-) -> None:
-    """Outline: call a new function that ``emit`` writes, given the arguments as its parameters."""
-    given = [a for a in arguments if isinstance(a, Value) and a.constant is None]
-    own = fn.module.function(name, VOID, [a.type for a in given], attributes=[NO_INLINE])
-    parameters = iter(own.parameters)
-    inside: list[Value | int] = []
-    for argument in arguments:
-        if isinstance(argument, int):
-            inside.append(argument)
-        else:
-            known = argument.constant
-            inside.append(next(parameters) if known is None else own.constant(argument.type, known))
-    emit(own, inside)
-    own.ret()
-    fn.call(own, VOID, *given)

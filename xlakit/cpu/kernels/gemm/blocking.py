@@ -1,22 +1,7 @@
-"""Matrix products of any element types, from and to any strides: packed, blocked for the caches, tiled for registers.
+"""The blocking of a product: tasks, blocks for the caches, the micro-tile, and which operands are packed.
 
-The result is divided into tasks, rectangles of ``task_rows`` x ``task_columns``. Within a task, blocking is that of
-BLIS (nc is task_columns):
-
-    if ``ahead``: pack the right operand of the task: kc x nc for each block of k, in slivers of nr columns
-    for each block of mc rows:
-        for each block of kc steps of k: pack mc x kc of the left operand, and kc x nc of the right one unless ``ahead``
-            for each micro-tile, mr x nr sums in registers: multiply kc steps, and add to the sums
-
-        k ->               nr
-      +------+     k  +--+--+--+      +--+--+--+
-    mr| left |     |  |  |  |  |  =   |  |##|  | mr     ##: a micro-tile; a sliver of the right operand
-      +------+     v  |  |  |  |      +--+--+--+        stays in the first-level cache while the rows
-      |      |        +--+--+--+      |  |  |  |        of the left one pass by
-      +------+                        +--+--+--+
-
-Consecutive tasks of one thread on the same columns pack the right operand once. The order of a sum does not depend on
-the thread.
+The planner derives it from sizes, types and strides, and from the machine's caches and threads. ``check.py`` states
+what code generation relies on.
 """
 
 from __future__ import annotations
@@ -25,13 +10,10 @@ import math
 from dataclasses import replace
 
 from xlakit import machine
-from xlakit.cpu.kernels.gemm.check import can_read_in_place
-from xlakit.cpu.kernels.gemm.driver import GemmEmitter
-from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall
-from xlakit.cpu.kernels.gemm.operands import Matrix, rounded_up
-from xlakit.cpu.kernels.gemm.product import Blocking, Product
-from xlakit.cpu.kernels.shared.engine import AMX_ROWS, Engine, choose_engine, stored_as_packed, with_fewer_at_once
-from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module
+from xlakit.cpu.kernels.gemm.engine import AMX_ROWS, Engine, choose_engine, stored_as_packed, with_fewer_at_once
+from xlakit.cpu.kernels.gemm.operands import Matrix, can_read_in_place, rounded_up
+from xlakit.cpu.kernels.gemm.product import Product
+from xlakit.dataclass import dataclass
 from xlakit.options import knob, times
 
 # Bytes of a sliver of the right operand: part of it is read from the second-level cache, which costs less than to add
@@ -66,8 +48,6 @@ _READING = knob("gemm.reading", 8, 0, 1000)
 # Windows that overlap are read unpacked, across their lines, for so many slivers: packing takes as long as that, since
 # it writes each element for each window that has it.
 _WINDOW_SLIVERS = knob("gemm.window_slivers", 8, 0, 1000, tries=(2, 16))
-# From so many products on, the work outside of micro-tiles is negligible.
-_LARGE = knob("gemm.large", 1 << 18, 0)
 # Rows and vectors of the micro-tile for real numbers; 0 for those of the engine.
 _TILE_ROWS = knob("gemm.tile_rows", 0, 3, 5, tries=(6, 8, 10, 14))
 _TILE_VECTORS = knob("gemm.tile_vectors", 0, 1, 3, tries=(1, 3))
@@ -75,6 +55,55 @@ _TILE_VECTORS = knob("gemm.tile_vectors", 0, 1, 3, tries=(1, 3))
 # products that make at most so many times as many of their multiplications.
 _TILE_WASTE = knob("gemm.tile_waste", 4, 0, 1 << 20, tries=(0, 1 << 20))
 _MOST_TASKS = knob("gemm.most_tasks", lambda: 8 * max(2, machine.current().threads), 2, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """The blocking of a product.
+
+    A block of k has ``runs`` runs of ``kc`` steps each; if it has several, each is whole. k_blocks: how many blocks
+    there are. task_rows, task_columns: the rectangle of a task; row_tasks, column_tasks: how many there are. mc: rows
+    that are packed at a time; nc is task_columns. packs: which operands are packed; ahead: the right one all at once,
+    before the first block of rows. batches_inner: the same rows of all batches come before the next rows.
+    """
+
+    engine: Engine
+    runs: int
+    kc: int
+    k_blocks: int
+    task_rows: int
+    row_tasks: int
+    task_columns: int
+    column_tasks: int
+    mc: int
+    packs: tuple[bool, bool]
+    ahead: bool
+    batches_inner: bool = False
+
+    @property
+    def packed_kc(self) -> int:
+        """Steps of k for which packed operands have room: whole ones of what micro-kernels multiply at a time."""
+        wholes = -(-self.runs * self.kc // self.engine.steps)
+        # Rows of a tile register are loaded at once: an odd number of cache lines apart, they are in different sets.
+        return (wholes | 1 if self.engine.amx else wholes) * self.engine.steps
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether one operand is packed and the other is not."""
+        return self.packs[0] != self.packs[1]
+
+    @property
+    def sliver_elements(self) -> int:
+        """Elements of a packed sliver of the right operand, for the largest block of k."""
+        return self.packed_kc * self.engine.nr * self.engine.parts
+
+    def slivers(self, product: Product) -> int:
+        """The number of slivers, of the engine's nr columns each, in a task."""
+        return -(-min(self.task_columns, product.sizes[1]) // self.engine.nr)
+
+    def local_width(self, product: Product) -> int:
+        """The distance of rows of a rectangle in temporary memory of the task."""
+        return min(self.task_columns, max(1, product.sizes[1]))
 
 
 def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
@@ -306,25 +335,3 @@ def task_count(product: Product, blocking: Blocking) -> int:
     """The number of tasks of a product; 0 for an empty result."""
     rows, columns, _ = product.sizes
     return product.batch * blocking.row_tasks * blocking.column_tasks if rows * columns else 0
-
-
-def emit_gemm(
-    module: Module,
-    product: Product,
-    blocking: Blocking | None = None,
-    *,
-    name: str = "gemm",
-    epilogue_call: EpilogueCall | None = None,
-) -> Function:
-    """A task function for a product; its table is lhs, rhs, result.
-
-    ``epilogue_call`` is called after each block of rows.
-    """
-    blocking = blocking or plan_gemm(product)
-    fn = module.function(name, VOID, [PTR, I64, I64])
-    if task_count(product, blocking):
-        GemmEmitter(fn, product, blocking, epilogue_call).emit()
-        rows, columns, depth = product.sizes
-        fn.effort = Effort.LITTLE if rows * columns * depth >= _LARGE.value else Effort.ALL
-    fn.ret()
-    return fn

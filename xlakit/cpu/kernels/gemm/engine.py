@@ -30,6 +30,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 from xlakit.target import Processor, has_feature, processor, vector_bytes
 
+_TYPES = {type.name: type for type in (F32, F64, I8, I16, I32, I64)}
 # Rows of a tile register of AMX, and columns of 32 bits.
 AMX_ROWS = 16
 
@@ -87,6 +88,18 @@ class Engine:
         if self.group == 1:
             return self
         return replace(self, packed=self.acc, group=1, flushes=False, unsigned="", amx=False)
+
+    def encoded(self) -> str:
+        """The engine in the names of the functions that depend on it."""
+        parts = [self.packed.name, self.acc.name, self.group, self.parts, self.mr, self.vectors]
+        return "_".join(map(str, [*parts, int(self.flushes), self.unsigned, int(self.amx)]))
+
+    @staticmethod
+    def decoded(text: str) -> Engine:
+        """The inverse of :meth:`encoded`."""
+        packed, acc, group, parts, rows, vectors, flushes, unsigned, amx = text.split("_")
+        types, numbers = (_TYPES[packed], _TYPES[acc]), map(int, (group, parts, rows, vectors))
+        return Engine("common", *types, *numbers, flushes=flushes == "1", unsigned=unsigned, amx=amx == "1")
 
 
 def choose_engine(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType, *, amx: bool = True) -> Engine:

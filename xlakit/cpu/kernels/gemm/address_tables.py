@@ -1,0 +1,110 @@
+"""Tables of addresses along a direction of an operand: what packing and the macro-kernel get rows and runs of k from.
+
+Common functions serve operands of any strides that way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
+from xlakit.cpu.kernels.gemm.operands import Direction
+from xlakit.cpu.kernels.shared import common
+from xlakit.cpu.llvm import I8, I64, PTR, Function, Module, Type, Value
+from xlakit.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Addresses along a direction: ``pointer`` (or null, which makes them distances) plus ``base`` bytes.
+
+    scale: the bytes of one element of the direction.
+    """
+
+    pointer: Value | None = None
+    scale: int = 1
+    base: Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table in memory to be filled with addresses.
+
+    apart: the distance between its entries, in entries. padded: the number of its entries, if there are more than
+    addresses; the rest are ``pad``, or the last address.
+    """
+
+    entries: Value
+    apart: int = 1
+    padded: Value | None = None
+    pad: Value | None = None
+
+
+def fill_table(
+    fn: Function, direction: Direction, first: Value, count: Value, source: Addresses, target: Table
+) -> None:
+    """Fill a table with the addresses of ``count`` elements along a direction, from element ``first`` on."""
+    name, rank = _constant_direction(fn.module, direction)
+    start = fn.null() if source.pointer is None else source.pointer
+    common.call(
+        fn,
+        FillTable(),
+        fn.address(name),
+        fn.i64(rank),
+        first,
+        count,
+        count if target.padded is None else target.padded,
+        start if source.base is None else fn.at(start, I8, source.base),
+        fn.i64(source.scale),
+        target.entries,
+        fn.i64(target.apart),
+        fn.null() if target.pad is None else target.pad,
+    )
+
+
+def _constant_direction(module: Module, direction: Direction) -> tuple[str, int]:
+    """Sizes and strides of a direction as constants of the module: their name, and how many dimensions there are."""
+    dims = direction.dims or ((1, 0),)
+    name = "_".join(["direction", *(f"{size}x{stride}" for size, stride in dims)]).replace("-", "m")
+    return module.shared_data(name, np.array(dims, dtype=np.int64).tobytes(), align=8), len(dims)
+
+
+@dataclass(frozen=True, slots=True)
+class FillTable:
+    """Addresses, or distances, along a direction through an array.
+
+    ``(ptr dims, i64 rank, i64 first, i64 count, i64 padded, ptr base, i64 scale, ptr out, i64 apart, ptr pad)``: writes
+    base + scale * (how far element n is from element 0) for ``count`` elements from the first on, ``apart`` words
+    apart. ``dims`` has size and stride of each dimension, the last running fastest. Up to ``padded`` words, more
+    follow: ``pad``, or the last one again where that is null. Distances are addresses from null on.
+    """
+
+    family: ClassVar[str] = "walk"
+    parameters: ClassVar[Sequence[Type]] = (PTR, *[I64] * 4, PTR, I64, PTR, I64, PTR)
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        dims, rank, first, count, padded, base, scale, out, apart, pad = fn.parameters
+        last = (rank - 1) * 2
+        size, stride = fn.load(I64, fn.at(dims, I64, last)), fn.load(I64, fn.at(dims, I64, last + 1))
+        step = stride * scale
+        end = first + count
+        with fn.while_([first], lambda loop: loop.carried[0] < end) as loop:
+            number = loop.carried[0]
+            inner, rest = number.integer("urem", size), number.integer("udiv", size)
+            with fn.loop(0, rank - 1, carried=[rest, inner * stride], hints=NO_UNROLL) as outer:
+                entry = (rank - 2 - outer.index) * 2
+                extent = fn.load(I64, fn.at(dims, I64, entry))
+                own = outer.carried[0].integer("urem", extent) * fn.load(I64, fn.at(dims, I64, entry + 1))
+                outer.next(outer.carried[0].integer("udiv", extent), outer.carried[1] + own)
+            start = fn.at(base, I8, outer.results[1] * scale)
+            in_run = (size - inner).smin(end - number)
+            with fn.loop(0, in_run, hints=NO_UNROLL) as each:
+                fn.store(fn.at(start, I8, each.index * step), fn.at(out, I64, (number - first + each.index) * apart))
+            loop.next(number + in_run)
+        with fn.loop(count, padded, hints=NO_UNROLL) as more:
+            before = fn.load(PTR, fn.at(out, I64, (count - 1) * apart))
+            fn.store(fn.select(pad.ne(fn.null()), pad, before), fn.at(out, I64, more.index * apart))
