@@ -17,16 +17,17 @@ from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Reshape, Slice, Transpose
+from xlakit.ops.reduction import Reduce
 from xlakit.passes.spmd.shardings.factors import Dims, Factors
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_whole, local_sizes, parts
 
 # Operations, beside elementwise ones, that may be split in unequal parts.
-_PLACES_KEPT: Final = (Broadcast, Dot, Iota, Reshape, Transpose)
+_PLACES_KEPT: Final = (Broadcast, Dot, Iota, Reduce, Reshape, Transpose)
 
 
 def can_be_unequal(old: Instruction) -> bool:
     """Whether an operation may be split in unequal parts: each element is made of those at its own place alone, or has
-    its place along what a product does not add up.
+    its place along what a product or a reduction does not add up.
     """
     return not old.op.has_side_effect and (old.is_pointwise or isinstance(old.op, _PLACES_KEPT))
 

@@ -260,7 +260,7 @@ class Pieces:
         value = self.in_parts(old, given, scope, factors, splits)
         if isinstance(value, Piece) and (isinstance(old.op, Broadcast) or (value.is_whole and not splits)):
             value.source = (old, tuple(operands))
-        if isinstance(value, Piece) and value.unreduced is None and can_be_unequal(old):
+        if isinstance(value, Piece) and can_be_unequal(old):
             return self._in_unequal_parts_too(old, value, given, factors, splits, scope)
         return value
 
@@ -283,12 +283,11 @@ class Pieces:
         for factor, split in splits.items():
             if factor not in choice.splits and is_proper([*choice.splits.values(), split]):
                 choice.splits[factor] = split
+        if not has or not unequal_dims(tiling_of(factors.results[0], choice.splits), old.shape.dimensions):
+            return value
         # Unequal parts are values, not partial sums.
-        if not has or not factors.summed.isdisjoint(choice.splits):
-            return value
-        if not unequal_dims(tiling_of(factors.results[0], choice.splits), old.shape.dimensions):
-            return value
-        made = array_of(self.in_parts(old, given, scope, factors, choice.splits))
+        made = self.summed(array_of(self.in_parts(old, given, scope, factors, choice.splits)))
+        value = self.summed(value)
         if len(has) > 1 and old.shape.num_elements <= sum(given[n].shape.num_elements for n in has):
             # One array is to be gathered, not several.
             return self.evened(made.instruction, made.tiling, old.shape, scope)

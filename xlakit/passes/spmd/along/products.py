@@ -1,0 +1,64 @@
+"""Products over dimensions in unequal parts: what is behind the end of a part becomes zeros, which add nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xlakit.ir.instruction import Instruction
+from xlakit.passes.spmd.along.halo import Halo
+from xlakit.passes.spmd.along.windows import parts_known
+from xlakit.passes.spmd.pieces.choice import Choice
+from xlakit.passes.spmd.pieces.local import tiling_of
+from xlakit.passes.spmd.pieces.pieces import Pieces
+from xlakit.passes.spmd.shardings.factors import Factors, factors_of
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, local_sizes, parts, unequal_dims
+from xlakit.passes.spmd.shardings.values import Piece, Value
+
+
+def dot(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None) -> Value | None:
+    """A product of which one operand or both are in unequal parts of what it adds up; None where gathering is cheaper,
+    or other dimensions are in unequal parts, too.
+    """
+    rule = factors_of(old)
+    found = None if rule is None else _summed(rule, given, scope)
+    if rule is None or found is None:
+        return None
+    factor, split = found
+    choice = Choice(old, rule, {factor: split})
+    for dims, piece in sorted(zip(rule.operands, given, strict=True), key=lambda pair: -pair[1].shape.num_elements):
+        choice.offer(dims, parts_known(piece, scope))
+    tilings = [tiling_of(dims, choice.splits) for dims in rule.operands]
+    result = math.prod(local_sizes(tiling_of(rule.results[0], choice.splits), old.shape.dimensions))
+    # A sum over n members sends 2 (n - 1) / n of the result, a gather n - 1 parts.
+    gathered = [
+        math.prod(local_sizes(tiling, piece.shape.dimensions)) * parts(split)
+        for tiling, piece in zip(tilings, given, strict=True)
+        if piece.unequal is not None
+    ]
+    if 2 * result >= sum(gathered):
+        return None
+    zero = [pieces.make.zeros(piece.shape.element_type) for piece in given]
+    filled: list[Piece] = []
+    for dims, piece, tiling, fill in zip(rule.operands, given, tilings, zero, strict=True):
+        d, made = dims.index(factor), pieces.at(piece, tiling, scope)
+        made = Halo(pieces.make, scope, tiling, d, split, piece.shape.dimensions[d]).ended(made, fill)
+        filled.append(Piece(made, tiling, scope, piece.shape))
+    return pieces.in_parts(old, filled, scope, rule, choice.splits)
+
+
+def _summed(rule: Factors, given: Sequence[Piece], scope: Scope) -> tuple[int, Split] | None:
+    """The factor that is added up in unequal parts, and its split; None where there is none, or are others."""
+    found: set[tuple[int | None, Split | None]] = set()
+    for dims, piece in zip(rule.operands, given, strict=True):
+        if piece.scope == scope and piece.unequal is not None:
+            tiling = piece.unequal[0]
+            found.update((dims[d], tiling[d]) for d in unequal_dims(tiling, piece.shape.dimensions))
+        elif not piece.is_whole:
+            # It would have to move.
+            return None
+    if len(found) != 1:
+        return None
+    factor, split = found.pop()
+    return None if factor is None or split is None or factor not in rule.summed else (factor, split)
