@@ -260,3 +260,42 @@ def test_those_of_one_loop_are_combined_however_often_it_runs():
     unused = text.index("one_body {"), text.index("two_body {")
     (one,) = collectives(combined(text[: unused[0]] + text[unused[1] :]))
     assert len(one.operands) == 2
+
+
+@pytest.mark.parametrize("bytes", [8, 1 << 20])
+def test_collectives_on_the_same_array_become_one(bytes):
+    text = straight("""
+  x = f32[4] parameter(0)
+  y = f32[4] negate(x)
+  a = f32[4] all-reduce(x), to_apply=add
+  p = f32[4] collective-permute(x), source_target_pairs={{0,1}}
+  b = f32[4] all-reduce(y), to_apply=add
+  c = f32[4] all-reduce(x), to_apply=add
+  q = f32[4] collective-permute(x), source_target_pairs={{0,1}}
+  ROOT t = (f32[4], f32[4], f32[4], f32[4], f32[4]) tuple(a, b, c, p, q)""")
+    with compiling(knobs={"combine_collectives.most_bytes": bytes}):
+        made = combined(text)
+    # Those that are larger than the limit go alone, once.
+    assert [len(i.operands) for i in collectives(made)] == ([1, 1] if bytes == 8 else [2])
+    (permute,) = collectives(made, "collective-permute")
+    assert len(permute.operands) == 1
+    rows = [[np.float32([1, 2, 3, 4]) * (n + 1)] for n in range(2)]
+    found = xla.compile(made, num_replicas=2, backend="interpreter").execute_replicated(rows)
+    kept = xla.compile(xla.HloModule.from_text(text), num_replicas=2, backend="interpreter").execute_replicated(rows)
+    for own, wanted in zip(found, kept, strict=True):
+        for a, b in zip(own, wanted, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_collectives_on_the_same_array_stay_on_their_sides_of_an_effect():
+    made = combined(
+        straight("""
+  x = f32[4] parameter(0)
+  a = f32[4] all-reduce(x), to_apply=add
+  k = token[] after-all()
+  o = token[] outfeed(a, k)
+  c = f32[4] all-reduce(x), to_apply=add, control-predecessors={o}
+  d = f32[4] all-reduce(x), to_apply=add
+  ROOT t = (f32[4], f32[4], f32[4]) tuple(a, c, d)""")
+    )
+    assert len(collectives(made)) == 3

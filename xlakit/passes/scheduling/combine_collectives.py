@@ -39,10 +39,11 @@ class CombineCollectives(Pass):
     """Replace small collectives of one kind, in the same groups or along the same pairs, by one on all operands.
 
     ``all-reduce(a), all-reduce(b)`` is ``all-reduce(a, b)`` where neither needs the other's result; each element is
-    combined in the same order as before. A collective stays on its side of each instruction with another effect: a
-    feed, a call, a loop with a collective in it. Those on a channel that occurs several times, as all of JAX's
-    ``shard_map`` do, stay where one of them is in a branch of a conditional, or some are in a loop whose number of
-    iterations is not known and some outside of it: devices may meet at different ones.
+    combined in the same order as before. Those on the same operands become one, however large. A collective stays on
+    its side of each instruction with another effect: a feed, a call, a loop with a collective in it. Those on a channel
+    that occurs several times, as all of JAX's ``shard_map`` do, stay where one of them is in a branch of a conditional,
+    or some are in a loop whose number of iterations is not known and some outside of it: devices may meet at different
+    ones.
     """
 
     name = "combine-collectives"
@@ -118,13 +119,15 @@ def _common_of(instruction: Instruction, kept: Set[Hashable]) -> Hashable:
     if any(not s.is_array or s.is_dynamic for s in shapes):
         return None
     channel = _channel(op)
-    if channel in kept or sum(s.byte_size for s in shapes) > _MOST_BYTES.value:
+    if channel in kept:
         return None
+    # What is large goes with its likes alone.
+    large = instruction.operands if sum(s.byte_size for s in shapes) > _MOST_BYTES.value else ()
     annotations = instruction.annotations
     kind = dataclasses.replace(op, channel_id=None if channel is None else 0)
     # Any arrays can be moved together; those that are reduced have the type of the computation.
     types = () if isinstance(op, (AllGather, CollectivePermute)) else tuple(s.element_type for s in shapes)
-    return kind, frozenset(types), annotations.frontend_attributes, annotations.backend_config
+    return kind, frozenset(types), annotations.frontend_attributes, annotations.backend_config, large
 
 
 def _is_fence(instruction: Instruction) -> bool:
@@ -154,16 +157,18 @@ def _groups(order: Sequence[Instruction], own: set[Instruction]) -> Iterator[lis
 
 
 def _small_groups(level: Sequence[Instruction]) -> Iterator[list[Instruction]]:
+    alike: dict[tuple[Instruction, ...], list[Instruction]] = defaultdict(list)
+    for instruction in level:
+        alike[instruction.operands].append(instruction)
     group: list[Instruction] = []
     bytes = operands = 0
-    for instruction in level:
-        own = sum(o.shape.byte_size for o in instruction.operands)
-        count = len(instruction.operands)
-        if group and (bytes + own > _MOST_BYTES.value or operands + count > _MOST_OPERANDS.value):
+    for given, users in alike.items():
+        own = sum(o.shape.byte_size for o in given)
+        if group and (bytes + own > _MOST_BYTES.value or operands + len(given) > _MOST_OPERANDS.value):
             yield group
             group, bytes, operands = [], 0, 0
-        group.append(instruction)
-        bytes, operands = bytes + own, operands + count
+        group.extend(users)
+        bytes, operands = bytes + own, operands + len(given)
     yield group
 
 
@@ -204,18 +209,25 @@ def _rebuilt(computation: Computation, groups: Sequence[Sequence[Instruction]], 
 
 
 def _combine(cloner: ComputationCloner, group: Sequence[Instruction]) -> None:
-    """Append one collective for a group, and what takes its results apart."""
+    """Append one collective for a group, and what takes its results apart; each array goes once."""
     first = group[0]
-    operands = [cloner.clones[o] for old in group for o in old.operands]
-    shape = make_tuple_shape([s for old in group for s in _results(old)])
-    whole = first.replace(operands=operands, shape=shape, name=cloner.names.new(first.opcode))
-    cloner.append(whole)
-    number = 0
+    numbers: dict[tuple[Instruction, ...], int] = {}
+    shapes: list[Shape] = []
     for old in group:
-        parts: list[Instruction] = []
-        for _ in _results(old):
-            parts.append(cloner.at(old).element(whole, number))
-            number += 1
+        if old.operands not in numbers:
+            numbers[old.operands] = len(shapes)
+            shapes += _results(old)
+    if len(numbers) == 1:
+        cloner.clone(first)
+        for old in group[1:]:
+            cloner.substitute(old, cloner.clones[first])
+        return
+    operands = [cloner.clones[o] for given in numbers for o in given]
+    whole = first.replace(operands=operands, shape=make_tuple_shape(shapes), name=cloner.names.new(first.opcode))
+    cloner.append(whole)
+    for old in group:
+        begin = numbers[old.operands]
+        parts = [cloner.at(old).element(whole, begin + n) for n in range(len(_results(old)))]
         cloner.substitute(old, cloner.at(old).tuple(*parts) if old.shape.is_tuple else parts[0])
 
 
