@@ -1,7 +1,7 @@
 """``python -m benchmarks.sharded_bytes``: what devices send each other, in programs that xlakit and XLA have split.
 
-The programs of :mod:`benchmarks.programs.sharded`, ``sharded_results`` and ``sharded_kinds`` are compiled for eight
-devices by each compiler in a process of its own, and run. Results are compared with those of one device, and how they
+The programs of :mod:`benchmarks.programs.sharded` and the modules beside it are compiled for eight devices, or fewer,
+by each compiler in a process of its own, and run. Results are compared with those of one device, and how they
 are split with the other compiler. Bytes are counted in ``compile().as_text()``, by
 :mod:`xlakit.passes.analysis.traffic`: what one device sends. A geometric mean needs numbers above 0: it is of
 (1 + bytes).
@@ -46,9 +46,11 @@ def programs() -> dict[str, Any]:
     """All programs, by name."""
     from benchmarks.programs.sharded import PROGRAMS
     from benchmarks.programs.sharded_kinds import KINDS
+    from benchmarks.programs.sharded_numerics import NUMERICS
     from benchmarks.programs.sharded_results import RESULTS
+    from benchmarks.programs.sharded_steps import STEPS
 
-    return PROGRAMS | RESULTS | KINDS
+    return PROGRAMS | RESULTS | KINDS | STEPS | NUMERICS
 
 
 def compiled(name: str) -> tuple[Any, Sequence[Any]]:
@@ -58,7 +60,8 @@ def compiled(name: str) -> tuple[Any, Sequence[Any]]:
 
     program = programs()[name]
     axes = ("x", "y")[: len(program.mesh)]
-    mesh = jax.make_mesh(program.mesh, axes, axis_types=(AxisType.Auto,) * len(axes))
+    type = AxisType.Explicit if program.explicit else AxisType.Auto
+    mesh = jax.make_mesh(program.mesh, axes, axis_types=(type,) * len(axes))
 
     def placed(spec: Any) -> Any:
         return NamedSharding(mesh, spec)

@@ -19,7 +19,8 @@ LINE, GRID = (8,), (4, 2)
 class Program:
     """A function, its arguments, how each is split, and how the results are where that is said.
 
-    alone: what gives the results on one device, of functions that name axes of the mesh.
+    mesh: the sizes of its axes. alone: what gives the results on one device, of functions that name axes of the mesh.
+    explicit: whether the types of arrays say how they are split.
     """
 
     function: Callable[..., Any]
@@ -28,6 +29,7 @@ class Program:
     mesh: tuple[int, ...] = LINE
     results: Any = None
     alone: Callable[..., Any] | None = None
+    explicit: bool = False
 
 
 def floats(*dims: int, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -187,7 +189,7 @@ def _exchanged_experts(x: Any, gate: Any, ups: Any, downs: Any) -> Any:
     return jnp.einsum("ptec,pecd->ptd", sent, done).reshape(x.shape)
 
 
-def _without_axes(function: Callable[..., Any]) -> Callable[..., Any]:
+def without_axes(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose constraints say nothing."""
 
     def alone(*arguments: Any) -> Any:
@@ -325,16 +327,16 @@ PROGRAMS: dict[str, Program] = {
     ),
     "ring attention": Program(_ring_attention, _HEADS, (P(None, "x"),) * 3, alone=_attention),
     "sequence parallel": Program(
-        _sequence_block, _layer(), (_ROWS, P(None, "x"), P("x")), alone=_without_axes(_sequence_block)
+        _sequence_block, _layer(), (_ROWS, P(None, "x"), P("x")), alone=without_axes(_sequence_block)
     ),
     "sequence parallel, training": Program(
-        _sequence_step, _layer(), (_ROWS, P(None, "x"), P("x")), alone=_without_axes(_sequence_step)
+        _sequence_step, _layer(), (_ROWS, P(None, "x"), P("x")), alone=without_axes(_sequence_step)
     ),
     "experts, exchanged": Program(
         _exchanged_experts,
         (floats(256, 32), floats(32, 8), floats(8, 32, 64), floats(8, 64, 32)),
         (P("x"), P(), P("x"), P("x")),
-        alone=_without_axes(_exchanged_experts),
+        alone=without_axes(_exchanged_experts),
     ),
     "fully sharded, four layers, training": Program(
         _deep_step, _DEEP, (_ROWS, P(None, "x"), P(None, "x")), results=(P(None, "x"), P(None, "x"))
