@@ -68,6 +68,14 @@ def run(module, values):
     return tuple(result) if isinstance(result, list) else result
 
 
+def agree(path, after, before):
+    """Whether results are the same; what is computed by another formula may be rounded otherwise."""
+    if path.parent.name == "special-functions":
+        np.testing.assert_allclose(after, before, rtol=1e-6)
+    else:
+        same(after, before)
+
+
 @pytest.mark.parametrize("style", [EDGES, SMALL])
 @pytest.mark.parametrize("path", ON_THE_SAME, ids=name_of)
 def test_a_golden_program_keeps_its_results(path, style):
@@ -76,7 +84,7 @@ def test_a_golden_program_keeps_its_results(path, style):
     rng = np.random.default_rng(7)
     for _ in range(5):
         values = [arguments(s, rng, style) for s in module.entry.program_shape.parameters]
-        same(run(after, values), run(module, values))
+        agree(path, run(after, values), run(module, values))
 
 
 def with_dead_readers(module):
@@ -114,7 +122,7 @@ def test_a_pass_takes_programs_with_instructions_that_nothing_needs(path):
         return
     rng = np.random.default_rng(9)
     values = [arguments(s, rng, EDGES) for s in module.entry.program_shape.parameters]
-    same(run(after, values), run(before(path), values))
+    agree(path, run(after, values), run(before(path), values))
 
 
 FLOAT_TYPES = (

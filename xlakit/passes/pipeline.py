@@ -50,6 +50,7 @@ from xlakit.passes.simplify.pooling_gradients import PoolingGradients
 from xlakit.passes.simplify.reductions import REDUCTIONS
 from xlakit.passes.simplify.slices import SLICES
 from xlakit.passes.simplify.sorts import SORTS
+from xlakit.passes.simplify.special_functions import SPECIAL_FUNCTIONS
 from xlakit.passes.simplify.top_k import PartialSorts
 from xlakit.passes.simplify.windows import WINDOWS
 from xlakit.passes.spmd import Partition
@@ -70,6 +71,7 @@ TABLES: tuple[Rules, ...] = (
     DOTS,
     MOVEMENT,
     SORTS,
+    SPECIAL_FUNCTIONS,
     CONSTANTS,
 )
 
