@@ -51,13 +51,13 @@ def product(rows, columns, depth, *, turned=False):
 
 def test_products_by_other_means():
     vector = plan_product(product(8, 1, 16))
-    assert vector.kind == "vector"
+    assert vector.kernel == "matrix_vector"
     assert not refused(emit_dot, replace(vector, task_rows=0)).functions
     refused(emit_dot, replace(vector, task_rows=3))
     strided = replace(vector.product.lhs, along=Direction(((16, 2),)))
     refused(emit_dot, replace(vector, product=replace(vector.product, lhs=strided)))
     few = plan_product(product(2, 4096, 32))
-    assert few.kind == "few_rows"
+    assert few.kernel == "few_rows"
     assert not refused(emit_few_rows, few.engine, product(2, 4096, 32, turned=True)).functions
     refused(emit_few_rows, few.engine, product(9, 4096, 32))
     refused(emit_blas, product(64, 64, 64), 0, 32)

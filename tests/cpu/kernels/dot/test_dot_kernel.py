@@ -24,11 +24,11 @@ TN = Dot(lhs_contracting_dims=(0,), rhs_contracting_dims=(0,))
 TT = Dot(lhs_contracting_dims=(0,), rhs_contracting_dims=(1,))
 
 
-def check(op, lhs, rhs, kinds=(P.F32, P.F32, P.F32), kind=None):
+def check(op, lhs, rhs, kinds=(P.F32, P.F32, P.F32), kernel=None):
     left, right = xla.make_shape(kinds[0], lhs), xla.make_shape(kinds[1], rhs)
     result = op.result_shape([left, right], None).with_element_type(kinds[2])
     plan = plan_dot(op, left, right, result)
-    assert kind in (None, plan.kind)
+    assert kernel in (None, plan.kernel)
     a, b, out = random_array(kinds[0], lhs), random_array(kinds[1], rhs, 1), dirty(result)
     module = Module("dot")
     run(module, [(emit_dot(module, plan), plan.tasks)], [a, b, out])
@@ -40,13 +40,13 @@ def check(op, lhs, rhs, kinds=(P.F32, P.F32, P.F32), kind=None):
 def test_blas_is_called_for_large_products(op):
     lhs = (130, 200) if op in (NN, NT) else (200, 130)
     rhs = (200, 110) if op in (NN, TN) else (110, 200)
-    check(op, lhs, rhs, kind="gemm")
-    check(op, lhs, rhs, (P.C64,) * 3, kind="blas")
+    check(op, lhs, rhs, kernel="gemm")
+    check(op, lhs, rhs, (P.C64,) * 3, kernel="blas")
     with compiling(
-        knobs={"machine.own_products": 1 << 20, "machine.own_turned_products": 1 << 20, "dot.blas_task": 1 << 19}
+        knobs={"machine.own_products": 1 << 20, "machine.own_transposed_products": 1 << 20, "dot.blas_task": 1 << 19}
     ):
         for kind in (P.F32, P.F64, P.C128):
-            check(op, lhs, rhs, (kind,) * 3, kind="blas")
+            check(op, lhs, rhs, (kind,) * 3, kernel="blas")
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 17, 33), (13, 37, 1000), (6, 16, 0), (0, 4, 3), (4, 0, 3), (5, 1, 9)])
@@ -68,20 +68,20 @@ def test_batches_and_several_contracting_dimensions():
 def test_vectors(kind):
     kinds = (kind,) * 3
     inner = Dot(lhs_contracting_dims=(0,), rhs_contracting_dims=(0,))
-    check(inner, (1000,), (1000,), kinds, kind="vector")
-    check(NN, (37, 100), (100,), kinds, kind="vector")
-    check(NT, (1, 100), (37, 100), kinds, kind="vector")
-    check(inner, (100,), (100, 37), kinds, kind="gemm")
-    check(NN, (3, 130), (130, 1001), kinds, kind="few_rows")
+    check(inner, (1000,), (1000,), kinds, kernel="matrix_vector")
+    check(NN, (37, 100), (100,), kinds, kernel="matrix_vector")
+    check(NT, (1, 100), (37, 100), kinds, kernel="matrix_vector")
+    check(inner, (100,), (100, 37), kinds, kernel="gemm")
+    check(NN, (3, 130), (130, 1001), kinds, kernel="few_rows")
 
 
 @pytest.mark.parametrize("kinds", [(P.C64,) * 3, (P.C128,) * 3, (P.F32, P.C64, P.C64), (P.C64, P.F32, P.C64)], ids=str)
 @pytest.mark.parametrize("rows", [1, 2])
 def test_a_few_complex_rows(rows, kinds):
-    check(NN, (rows, 130), (130, 1001), kinds, kind="few_rows")
-    check(TN, (21, rows), (21, 5000), kinds, kind="few_rows")
+    check(NN, (rows, 130), (130, 1001), kinds, kernel="few_rows")
+    check(TN, (21, rows), (21, 5000), kinds, kernel="few_rows")
     batched = Dot(lhs_batch_dims=(0,), rhs_batch_dims=(0,), lhs_contracting_dims=(2,), rhs_contracting_dims=(1,))
-    check(batched, (3, rows, 70), (3, 70, 1000), kinds, kind="few_rows")
+    check(batched, (3, rows, 70), (3, 70, 1000), kinds, kernel="few_rows")
 
 
 @pytest.mark.parametrize("kind", [P.C64, P.C128])
@@ -89,17 +89,17 @@ def test_a_complex_matrix_times_a_few_vectors(kind):
     kinds = (kind,) * 3
     batched = Dot(lhs_batch_dims=(1,), rhs_batch_dims=(1,), lhs_contracting_dims=(2,), rhs_contracting_dims=(0,))
     with compiling(vector_bytes=64):
-        check(NN, (37, 100), (100,), kinds, kind="vector")
-        check(NT, (1, 1001), (370, 1001), kinds, kind="vector")
-        check(NN, (45, 70), (70, 1), kinds, kind="vector")
-        check(batched, (20, 3, 90), (90, 3), kinds, kind="vector")
-        check(NT, (2, 70), (37, 70), kinds, kind="vector")
-        check(NN, (300, 70), (70, 2), kinds, kind="vector")
+        check(NN, (37, 100), (100,), kinds, kernel="matrix_vector")
+        check(NT, (1, 1001), (370, 1001), kinds, kernel="matrix_vector")
+        check(NN, (45, 70), (70, 1), kinds, kernel="matrix_vector")
+        check(batched, (20, 3, 90), (90, 3), kinds, kernel="matrix_vector")
+        check(NT, (2, 70), (37, 70), kinds, kernel="matrix_vector")
+        check(NN, (300, 70), (70, 2), kinds, kernel="matrix_vector")
 
 
 def test_a_few_rows_whose_sums_are_more_than_fit_the_cache():
     with compiling(knobs={"gemm_few_rows.most_rows": 9, "gemm_few_rows.sums_bytes": 128, "dot.streamed": 1}):
-        check(NN, (9, 20), (20, 150), (P.F64,) * 3, kind="few_rows")
+        check(NN, (9, 20), (20, 150), (P.F64,) * 3, kernel="few_rows")
 
 
 @pytest.mark.parametrize("kind", [P.F32, P.F64, P.F16, P.S64])
@@ -107,13 +107,13 @@ def test_a_few_rows_whose_sums_are_more_than_fit_the_cache():
 def test_a_few_vectors(kind, vectors):
     kinds = (kind,) * 3
     batched = Dot(lhs_batch_dims=(0,), rhs_batch_dims=(0,), lhs_contracting_dims=(2,), rhs_contracting_dims=(1,))
-    few = "vector" if 2 * vectors <= vector_bytes() // max(4, kind.byte_width) else None
+    few = "matrix_vector" if 2 * vectors <= vector_bytes() // max(4, kind.byte_width) else None
     knobs = {"dot.streamed": 1, "dot.vector_task": 64, "matrix_vector.least_steps": 1}
     with compiling(knobs=knobs):
-        check(NN, (37, 131), (131, vectors), kinds, kind=few)
-        check(NT, (17, 64), (vectors, 64), kinds, kind=few)
-        check(TT, (77, vectors), (19, 77), kinds, kind=few)
-        check(batched, (3, 21, 90), (3, 90, vectors), kinds, kind=few)
+        check(NN, (37, 131), (131, vectors), kinds, kernel=few)
+        check(NT, (17, 64), (vectors, 64), kinds, kernel=few)
+        check(TT, (77, vectors), (19, 77), kinds, kernel=few)
+        check(batched, (3, 21, 90), (3, 90, vectors), kinds, kernel=few)
 
 
 @pytest.mark.parametrize("kind", [k for k in P if k.is_array])

@@ -21,7 +21,7 @@ from dataclasses import replace
 from xlakit.cpu.kernels.conv.geometry import Axis, Geometry
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, choose_engine, to_result
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
-from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, Packer
+from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, OperandReader
 from xlakit.cpu.kernels.gemm.store import Output
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
@@ -223,7 +223,7 @@ class _Line:
         """Add the products at some taps, column by column of the input; those on padding only of a known strip."""
         fn, axis = self.fn, self.axes[-1]
         image, kernel = (
-            Packer(fn, self.engine, Matrix(kind, Direction(()), Direction(())), array, self.geometry.kinds[2])
+            OperandReader(fn, self.engine, Matrix(kind, Direction(()), Direction(())), array, self.geometry.kinds[2])
             for kind, array in zip(self.geometry.kinds[:2], self.arrays[:2], strict=True)
         )
         columns: dict[int, list[tuple[int, int]]] = {}

@@ -22,7 +22,7 @@ UNBOUNDED: Final = 1 << 62
 # For more products than this BLAS is called if it is faster on this machine, since its blocks suit the largest caches;
 # for fewer, if the layout of the left operand suits it better.
 OWN_PRODUCTS = knob("machine.own_products", 1 << 29, 0, tries=(0, UNBOUNDED))
-OWN_TURNED_PRODUCTS = knob("machine.own_turned_products", 1 << 28, 0, tries=(0, UNBOUNDED))
+OWN_TRANSPOSED_PRODUCTS = knob("machine.own_transposed_products", 1 << 28, 0, tries=(0, UNBOUNDED))
 KINDS: Final = {PrimitiveType.F32: "f32", PrimitiveType.F64: "f64"}
 
 
@@ -46,9 +46,9 @@ def has_faster_blas(kind: PrimitiveType) -> bool:
     return machine.current().has_faster_blas(KINDS.get(kind, ""), target.vector_bytes())
 
 
-def most_own_products(kind: PrimitiveType, *, turned: bool) -> int:
-    """The largest product of real numbers that own kernels compute although BLAS could; ``turned`` where the left
-    operand's rows do not lie side by side.
+def most_own_products(kind: PrimitiveType, *, transposed: bool) -> int:
+    """The largest product of real numbers that own kernels compute although BLAS could; ``transposed``: whether the
+    rows of the left operand are not contiguous.
     """
-    limit = OWN_TURNED_PRODUCTS if turned else OWN_PRODUCTS
+    limit = OWN_TRANSPOSED_PRODUCTS if transposed else OWN_PRODUCTS
     return limit.value if limit.is_set or has_faster_blas(kind) else UNBOUNDED

@@ -26,14 +26,14 @@ _LONGEST_CALL = 1 << 33
 class Stored:
     """A matrix in BLAS's form: whether it is transposed, and its leading dimension."""
 
-    turned: bool
-    distance: int
+    transposed: bool
+    leading: int
 
 
 def as_stored(across: Direction, along: Direction) -> Stored | None:
     """A matrix with rows ``across`` and columns ``along`` for column-major BLAS; None for what BLAS cannot read.
 
-    It is ``turned`` where ``along`` has stride 1.
+    It is ``transposed`` where ``along`` has stride 1.
     """
     if len(across.dims) > 1 or len(along.dims) > 1:
         return None
@@ -57,7 +57,7 @@ def fits_blas(product: Product) -> bool:
         and as_stored(rhs.across, rhs.along) is not None
         and as_stored(lhs.across, lhs.along) is not None
         and (result := as_stored(product.columns, product.rows)) is not None
-        and not result.turned
+        and not result.transposed
     )
 
 
@@ -113,7 +113,7 @@ def emit_blas(
     if rhs is None or lhs is None or result is None:
         raise InternalError("the product does not fit BLAS")
     local = epilogue_call is not None and epilogue_call.local
-    distance = min(task_columns, columns) if local else result.distance
+    distance = min(task_columns, columns) if local else result.leading
     memory = acquire(fn, min(task_rows, rows) * distance * kind.byte_width) if local else fn.null()
     with fn.loop(begin, end, hints=NO_UNROLL) as task:
         rest = task.index.integer("udiv", row_tasks)
@@ -176,16 +176,16 @@ class Routine:
         self._fn.call(
             self._name,
             VOID,
-            arguments.letter("T" if rhs[1].turned else "N"),
-            arguments.letter("N" if lhs[1].turned else "T"),
+            arguments.letter("T" if rhs[1].transposed else "N"),
+            arguments.letter("N" if lhs[1].transposed else "T"),
             self._number("columns", columns),
             self._number("rows", rows),
             arguments.integer(depth),
             self._one,
             rhs[0],
-            arguments.integer(rhs[1].distance),
+            arguments.integer(rhs[1].leading),
             lhs[0],
-            arguments.integer(lhs[1].distance),
+            arguments.integer(lhs[1].leading),
             self._zero,
             result[0],
             arguments.integer(result[1]),

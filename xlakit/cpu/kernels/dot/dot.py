@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
@@ -38,12 +39,12 @@ _VECTOR_TASK = knob("dot.vector_task", 1 << 17, 8, 64, tries=(times(0.25), times
 class DotPlan:
     """The kernel of a dot, and its blocking.
 
-    kind: "blas", "gemm", "vector" (sums along rows, with a few vectors) or "few_rows". tasks: the size of the task
-    space; 0 where there is no result. cost: multiplications. task_rows, task_columns: those of a task, where
-    ``blocking`` does not tell.
+    tasks: the size of the task space; 0 where there is no result. cost: multiplications. task_rows, task_columns: those
+    of a task of BLAS, and the rows of one of "matrix_vector". swapped: whether the operands of ``product`` are those of
+    the dot in the other order.
     """
 
-    kind: str
+    kernel: Literal["blas", "gemm", "matrix_vector", "few_rows"]
     product: Product
     tasks: int
     cost: int
@@ -51,6 +52,7 @@ class DotPlan:
     engine: Engine | None = None
     task_rows: int = 0
     task_columns: int = 0
+    swapped: bool = False
 
 
 def plan_dot(op: Contraction, lhs: Shape, rhs: Shape, result: Shape) -> DotPlan:
@@ -118,17 +120,18 @@ def plan_product(product: Product) -> DotPlan:
         whole = 2 * rows_at_once(engine, vectors)
         task_rows = min(size, whole * max(1, -(-_VECTOR_TASK.value // max(1, deep) // whole)))
         tasks = product.batch * -(-size // task_rows)
-        turned = columns > rows
-        return DotPlan("vector", with_vectors, tasks, cost, None, engine, task_rows, task_columns=int(turned))
+        return DotPlan(
+            "matrix_vector", with_vectors, tasks, cost, engine=engine, task_rows=task_rows, swapped=columns > rows
+        )
     if not in_tiles and _is_streamed(product):
         engine = _vector_engine(product)
         tasks = product.batch * -(-columns // columns_per_task(engine, rows, columns))
-        return DotPlan("few_rows", product, tasks, cost, None, engine)
+        return DotPlan("few_rows", product, tasks, cost, engine=engine)
     narrow = min(rows, columns, depth) < 16
     if not narrow and rows * columns * depth > _most_own(product) and fits_blas(product):
         task_rows, task_columns = cut_for_blas(product, _BLAS_TASK.value, machine.current().threads)
         tasks = product.batch * -(-rows // task_rows) * -(-columns // task_columns)
-        return DotPlan("blas", product, tasks, cost, None, None, task_rows, task_columns)
+        return DotPlan("blas", product, tasks, cost, task_rows=task_rows, task_columns=task_columns)
     blocking = plan_gemm(product)
     return DotPlan("gemm", product, task_count(product, blocking), cost, blocking)
 
@@ -137,7 +140,7 @@ def _most_own(product: Product) -> int:
     """The largest product that xlakit's kernels compute although BLAS could."""
     if product.result.is_complex:
         return _OWN_COMPLEX_PRODUCTS.value
-    return most_own_products(product.result, turned=product.lhs.along.stride != 1)
+    return most_own_products(product.result, transposed=product.lhs.along.stride != 1)
 
 
 def _is_streamed(product: Product) -> bool:
@@ -199,11 +202,11 @@ def emit_dot(module: Module, plan: DotPlan) -> Function:
 
     Scratch is taken while a task runs, see ``kernels/shared/scratch.py``.
     """
-    if plan.kind == "blas":
+    if plan.kernel == "blas":
         return emit_blas(module, plan.product, plan.task_rows, plan.task_columns, "dot")
-    if plan.kind == "vector" and plan.engine is not None:
-        arrays = (1, 0) if plan.task_columns else (0, 1)
+    if plan.kernel == "matrix_vector" and plan.engine is not None:
+        arrays = (1, 0) if plan.swapped else (0, 1)
         return emit_matrix_vector(module, plan.engine, plan.product, arrays, plan.task_rows)
-    if plan.kind == "few_rows" and plan.engine is not None:
+    if plan.kernel == "few_rows" and plan.engine is not None:
         return emit_few_rows(module, plan.engine, plan.product)
     return emit_gemm(module, plan.product, plan.blocking, name="dot")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from xlakit import machine
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, with_product
-from xlakit.cpu.kernels.gemm.operands import Packer, smaller
+from xlakit.cpu.kernels.gemm.operands import OperandReader, smaller
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.gemm.store import Output
 from xlakit.cpu.kernels.shared.preconditions import require
@@ -82,13 +82,13 @@ class _Emitter:
                 fn.at(array, element_type(kind), direction.offset(fn, batch))
                 for array, kind, direction in zip(tables, kinds, product.batches, strict=True)
             ]
-            self.rhs = Packer(fn, engine, product.rhs, bases[1], product.result)
+            self.rhs = OperandReader(fn, engine, product.rhs, bases[1], product.result)
             self.output = Output(fn, engine, product.result, product.rows, product.columns, bases[2])
-            self._pack_factors(Packer(fn, engine, product.lhs, bases[0], product.result))
+            self._pack_factors(OperandReader(fn, engine, product.lhs, bases[0], product.result))
             self._block(first, smaller(fn.i64(self.columns) - first, fn.i64(self.task_columns)))
         release(fn, scratch)
 
-    def _pack_factors(self, lhs: Packer) -> None:
+    def _pack_factors(self, lhs: OperandReader) -> None:
         """Pack the rows of lhs, with the elements of all rows at one step of k next to each other."""
         fn, along = self.fn, self.product.lhs.along
         with fn.loop(0, self.rows, hints=NO_UNROLL) as row, fn.loop(0, self.depth, independent=True) as k:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from xlakit import machine
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, stored_as_packed, vectors_of
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
-from xlakit.cpu.kernels.gemm.operands import Packer, smaller
+from xlakit.cpu.kernels.gemm.operands import OperandReader, smaller
 from xlakit.cpu.kernels.gemm.store import Output
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
@@ -135,18 +135,18 @@ class _Emitter:
             ]
             self.values = bases[1] if self.in_place else scratch
             if not self.in_place:
-                self._pack(Packer(fn, engine, product.rhs, bases[1], product.result))
-            self.matrix = Packer(fn, engine, product.lhs, bases[0], product.result)
+                self._pack(OperandReader(fn, engine, product.rhs, bases[1], product.result))
+            self.matrix = OperandReader(fn, engine, product.lhs, bases[0], product.result)
             # What is stored at a time is contiguous in the result: the sums with one vector, or those of a row.
-            self.turned = self.vectors == 1 or product.rows.stride == 1
-            directions = (product.columns, product.rows) if self.turned else (product.rows, product.columns)
+            self.by_vectors = self.vectors == 1 or product.rows.stride == 1
+            directions = (product.columns, product.rows) if self.by_vectors else (product.rows, product.columns)
             self.output = Output(fn, engine, product.result, *directions, bases[2])
             self._rows(first, smaller(first + count * self.task_rows, fn.i64(self.rows)))
             loop.next(task + count)
         if not self.in_place:
             release(fn, scratch)
 
-    def _pack(self, vectors: Packer) -> None:
+    def _pack(self, vectors: OperandReader) -> None:
         """Pack the vectors: ``lanes`` steps at a time, then those that are left one by one."""
         fn, matrix = self.fn, self.product.rhs
         if matrix.kind.is_complex:
@@ -165,7 +165,7 @@ class _Emitter:
                     at = fn.at(into, self.engine.packed, v.index * lanes + lane.index)
                     fn.store(vectors.elements(element, 1)[0], at)
 
-    def _pack_complex(self, vectors: Packer) -> None:
+    def _pack_complex(self, vectors: OperandReader) -> None:
         """Pack complex vectors as two real ones each: two steps for each element."""
         fn, along, packed = self.fn, self.product.rhs.along, self.engine.packed
         for first, last, lanes in ((0, self.whole, self.lanes), (self.whole, self.depth, 1)):
@@ -212,7 +212,7 @@ class _Emitter:
         """The results of ``count`` rows."""
         fn = self.fn
         sums = self._sums(row, count)
-        if not self.turned:
+        if not self.by_vectors:
             self.output.store_tile([[(of_row,)] for of_row in sums], row, fn.i64(0), self.vectors)
             return
         for v in range(self.vectors):

@@ -17,7 +17,7 @@ from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import (
     Block,
     Direction,
-    Packer,
+    OperandReader,
     element_bytes,
     in_groups,
     joined,
@@ -131,8 +131,8 @@ class GemmEmitter:
         """Compute rows ``first`` to ``last`` (exclusive) of the columns of one task."""
         fn, blocking, product = self.fn, self.blocking, self.product
         bases = self.bases(batch)
-        self.lhs = Packer(fn, self.engine, product.lhs, bases[0], product.result)
-        self.rhs = Packer(fn, self.engine, product.rhs, bases[1], product.result)
+        self.lhs = OperandReader(fn, self.engine, product.lhs, bases[0], product.result)
+        self.rhs = OperandReader(fn, self.engine, product.rhs, bases[1], product.result)
         self.output = Output(fn, self.engine, product.result, product.rows, product.columns, bases[2])
         if self.local:
             rows, columns = Direction(((self.rows, self.local),)), Direction(((self.columns, 1),))

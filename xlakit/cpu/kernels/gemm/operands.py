@@ -101,7 +101,7 @@ def joined(direction: Direction) -> Direction:
 
 
 @dataclass(slots=True)
-class Reader:
+class ElementReader:
     """Reads elements of one type in one function, as they are packed."""
 
     fn: Function
@@ -136,7 +136,7 @@ class Reader:
 
 
 @dataclass(slots=True)
-class Packer:
+class OperandReader:
     """Reads one operand in one function."""
 
     fn: Function
@@ -147,7 +147,7 @@ class Packer:
 
     def elements(self, offset: Value, count: int) -> list[Value]:
         """The parts of ``count`` elements that lie one after another, as they are packed."""
-        reader = Reader(self.fn, self.engine, self.matrix.kind, self.result)
+        reader = ElementReader(self.fn, self.engine, self.matrix.kind, self.result)
         return reader.elements(reader.at(self.base, offset), count)
 
     def across(self, index: Value) -> Value:

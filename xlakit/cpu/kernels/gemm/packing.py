@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm.engine import AMX_ROWS, Engine, takes_pairs_of_bf16
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
-from xlakit.cpu.kernels.gemm.operands import Matrix, Reader, in_groups
+from xlakit.cpu.kernels.gemm.operands import ElementReader, Matrix, in_groups
 from xlakit.cpu.llvm import I32, I64, PTR, Function, Type, Value, vector
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
@@ -77,7 +77,7 @@ class PackRows:
 
     def _rows(self, fn: Function) -> None:
         engine = self.engine
-        reader = Reader(fn, engine, self.kind, self.result, is_left=True)
+        reader = ElementReader(fn, engine, self.kind, self.result, is_left=True)
         sources, runs, count, kc, stride, rows, target, length = fn.parameters
         with fn.loop(0, rows, hints=NO_UNROLL) as row:
             own = fn.at(target, engine.packed, row.index * length * engine.parts)
@@ -93,7 +93,7 @@ class PackRows:
     def _across(self, fn: Function) -> None:
         """Pack rows that are neighbors in memory: square blocks are transposed in registers."""
         engine = self.engine
-        reader = Reader(fn, engine, self.kind, self.result, is_left=True)
+        reader = ElementReader(fn, engine, self.kind, self.result, is_left=True)
         sources, runs, count, kc, stride, rows, target, length = fn.parameters
         lanes, group = engine.lanes, engine.group
         whole_rows, whole_steps = rows & -lanes, kc & -(lanes * group)
@@ -205,7 +205,7 @@ class PackSlivers:
     def _across(self, fn: Function) -> None:
         """Pack rows of k, each for all slivers, in the order of memory."""
         engine, width = self.engine, self.width
-        reader = Reader(fn, engine, self.kind, self.result)
+        reader = ElementReader(fn, engine, self.kind, self.result)
         sources, runs, count, kc, stride, slivers, target, distance = fn.parameters
         columns, group, parts = engine.nr, engine.group, engine.parts
 
@@ -255,7 +255,7 @@ class PackSlivers:
     def _along(self, fn: Function, columns: Value, own: Value) -> None:
         """Pack columns whose elements along k are neighbors in memory: square blocks are transposed in registers."""
         engine, width = self.engine, self.width
-        reader = Reader(fn, engine, self.kind, self.result)
+        reader = ElementReader(fn, engine, self.kind, self.result)
         _, runs, count, kc, _, _, _, _ = fn.parameters
         group, lanes = engine.group, engine.lanes
         # A step of the loops takes ``group`` steps of k; what a lane takes at once moves as 32 bits.
@@ -281,7 +281,7 @@ class PackSlivers:
 
     def _singly(self, fn: Function, columns: Value, own: Value) -> None:
         engine = self.engine
-        reader = Reader(fn, engine, self.kind, self.result)
+        reader = ElementReader(fn, engine, self.kind, self.result)
         _, runs, count, kc, stride, _, _, _ = fn.parameters
         with fn.loop(0, count, hints=NO_UNROLL) as run:
             shift = fn.load(I64, fn.at(runs, I64, run.index * 2))

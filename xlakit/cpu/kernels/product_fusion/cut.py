@@ -112,14 +112,14 @@ def cut_first(chain: Chain, streams: int) -> Cut:
     if chain.reduces:
         return _cut_rows(product)
     plan = plan_product(product)
-    if plan.kind == "blas":
+    if plan.kernel == "blas":
         task_rows, task_columns = plan.task_rows, plan.task_columns
         return _by_blas(
             product,
             *(_as_rows(product, task_rows, task_columns) if streams >= _MANY_STREAMS else (task_rows, task_columns)),
         )
     if plan.blocking is None:
-        raise DeclinedError(f"nothing can follow a product of kind {plan.kind}")
+        raise DeclinedError(f"nothing can follow a product of kind {plan.kernel}")
     blocking = plan_gemm(product, wide=True) if streams else plan.blocking
     return _own(product, _with_smaller_blocks(product, blocking))
 

@@ -353,7 +353,7 @@ class _Fusion:
             raise InternalError("the product does not fit BLAS")
         _, columns, depth = product.sizes
         routine = Routine(fn, product.result)
-        routine.call((arrays[0], left), (arrays[1], right), (arrays[2], result.distance), (rows, columns, depth))
+        routine.call((arrays[0], left), (arrays[1], right), (arrays[2], result.leading), (rows, columns, depth))
 
 
 def _local_index(rows: int, columns: int) -> LocalIndex:
