@@ -64,4 +64,4 @@ def _parts(code: Code) -> list[tuple[Effort, str]]:
 
 
 def _common(code: Code) -> list[tuple[Effort, str]]:
-    return [(Effort.ALL, common_families.text(name)) for name in code.imports if name.startswith(PREFIX)]
+    return [common_families.part(name) for name in code.imports if name.startswith(PREFIX)]

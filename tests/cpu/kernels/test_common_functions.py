@@ -7,15 +7,17 @@ import pytest
 
 from xlakit import target
 from xlakit.cpu.cache_key import runtime_key
+from xlakit.cpu.compiler import compile_module
 from xlakit.cpu.kernels import common_families
 from xlakit.cpu.kernels.fft.lanes import Pass
 from xlakit.cpu.kernels.gemm.address_tables import FillTable
 from xlakit.cpu.kernels.gemm.engine import choose_engine
 from xlakit.cpu.kernels.gemm.macro_kernel import MacroKernel
-from xlakit.cpu.kernels.gemm.packing import ACROSS, ALONG, PackRows, PackSlivers
+from xlakit.cpu.kernels.gemm.packing import ACROSS, ALONG, SINGLE, PackRows, PackSlivers
 from xlakit.cpu.kernels.shared import common, common_code
 from xlakit.cpu.llvm import I64, Effort, Module, engine
 from xlakit.data.primitive import PrimitiveType as P
+from xlakit.formats.hlo_text.parser import parse_module
 from xlakit.options import compiling, current
 
 WORD = ctypes.c_int64
@@ -45,6 +47,34 @@ def test_a_name_says_all(function):
     again = common_families.function_of(symbol)
     assert common.symbol_of(again) == symbol
     assert f"define void @{symbol}(" in common_families.text(symbol)
+
+
+def test_what_is_written_in_vectors_takes_no_passes():
+    """They took as long as generating the code; what they are to vectorize, or to write out, still gets them."""
+    floats = choose_engine(P.F32, P.F32, P.F32)
+    efforts = {
+        MacroKernel(floats, floats.nr, floats.nr, 1, floats.nr, None, None, None, True): Effort.TIDY,
+        PackRows(floats, P.F32, P.F32, ALONG): Effort.TIDY,
+        PackRows(floats, P.F32, P.F32, SINGLE): Effort.ALL,
+        PackRows(floats, P.BF16, P.F32, ALONG): Effort.ALL,
+        PackSlivers(floats, P.F32, P.F32, ACROSS, 7, 7): Effort.TIDY,
+        PackSlivers(floats, P.F32, P.F32, SINGLE, 7, 7): Effort.ALL,
+        Pass("float", 8, True): Effort.ALL,
+    }
+    for function, effort in efforts.items():
+        assert common_families.part(common.symbol_of(function))[0] is effort, function
+
+
+def test_packing_is_the_same_for_micro_tiles_of_all_heights():
+    """A product with another number of rows took the time to compile what packs its operands again."""
+    tiles, packing = set[str](), set[str]()
+    for rows in (7, 9, 11):
+        dot = "dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={1}"
+        text = f"a = f32[{rows},500] parameter(0)\n b = f32[640,500] parameter(1)\n ROOT r = f32[{rows},640] {dot}"
+        code = compile_module(parse_module(f"HloModule m\nENTRY e {{\n {text}\n}}"))._generated_code
+        tiles |= {name for name in code.imports if name.startswith(f"{common_code.PREFIX}{MacroKernel.family}$")}
+        packing |= {name for name in code.imports if name.startswith(f"{common_code.PREFIX}{PackSlivers.family}$")}
+    assert (len(tiles), len(packing)) == (3, 1)
 
 
 def test_tiles_prefetch_where_their_sums_go_and_the_next_sliver():

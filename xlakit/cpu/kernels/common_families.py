@@ -24,7 +24,7 @@ from xlakit.cpu.kernels.sort.common import (
     TakeApart,
 )
 from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst
-from xlakit.cpu.llvm import VOID, Module
+from xlakit.cpu.llvm import VOID, Effort, Module
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import compiling, current
 
@@ -43,6 +43,11 @@ def function_of(symbol: str) -> Any:
 
 def text(symbol: str) -> str:
     """The LLVM IR of a common function, by the name that programs import."""
+    return part(symbol)[1]
+
+
+def part(symbol: str) -> tuple[Effort, str]:
+    """The LLVM IR of a common function, and the effort that it takes."""
     function = function_of(symbol)
     module = Module(symbol)
     # What is in force may be other options than those of the program that imports it.
@@ -52,10 +57,10 @@ def text(symbol: str) -> str:
         fn.ret()
         made = module.text()
         if not current().sanitize:
-            return made
+            return fn.effort, made
         from xlakit.cpu.llvm.bounds_checks import BoundsChecks
 
-        return BoundsChecks(module.functions, PREFIX, frozenset()).checked(made)
+        return fn.effort, BoundsChecks(module.functions, PREFIX, frozenset()).checked(made)
 
 
 def _read(text: str) -> Any:

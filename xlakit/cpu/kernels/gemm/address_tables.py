@@ -13,7 +13,7 @@ import numpy as np
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Direction
 from xlakit.cpu.kernels.shared import common
-from xlakit.cpu.llvm import I8, I64, PTR, Function, Module, Type, Value
+from xlakit.cpu.llvm import I8, I64, PTR, Effort, Function, Module, Type, Value
 from xlakit.dataclass import dataclass
 
 
@@ -87,6 +87,7 @@ class FillTable:
 
     def write(self, fn: Function) -> None:
         """Write its body."""
+        fn.effort = Effort.TIDY
         dims, rank, first, count, padded, base, scale, out, apart, pad = fn.parameters
         last = (rank - 1) * 2
         size, stride = fn.load(I64, fn.at(dims, I64, last)), fn.load(I64, fn.at(dims, I64, last + 1))

@@ -16,7 +16,7 @@ from xlakit.cpu.kernels.gemm.engine import Engine, takes_pairs_of_bf16
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Block, in_groups, times
 from xlakit.cpu.kernels.shared import common
-from xlakit.cpu.llvm import I8, I16, I32, I64, PTR, Function, Type, Value, vector
+from xlakit.cpu.llvm import I8, I16, I32, I64, PTR, Effort, Function, Type, Value, vector
 from xlakit.dataclass import dataclass
 
 _LANES = 32
@@ -88,6 +88,7 @@ class Exponents:
 
     def write(self, fn: Function) -> None:
         """Write its body."""
+        fn.effort = Effort.TIDY
         start, pieces, apart, count, found = fn.parameters
         with fn.loop(0, pieces, carried=Seen.none(fn).state, hints=NO_UNROLL) as piece:
             own = fn.at(start, I8, piece.index * apart)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from xlakit.cpu.kernels.gemm.address_tables import Addresses, Table, fill_table
 from xlakit.cpu.kernels.gemm.areas import make_areas
@@ -255,7 +256,7 @@ class GemmEmitter:
         form = form_of(lhs, engine.lanes)
         if form == ACROSS and (engine.parts == 2 or not self._begins_with_vectors()):
             form = SINGLE
-        pack = PackRows(engine, lhs.kind, self._seen_by(lhs.kind), form)
+        pack = PackRows(replace(engine, mr=1, vectors=1), lhs.kind, self._seen_by(lhs.kind), form)
         common.call(
             fn,
             pack,
@@ -289,7 +290,7 @@ class GemmEmitter:
         def pack(sliver: Value, slivers: Value, width: int) -> None:
             common.call(
                 fn,
-                PackSlivers(engine, rhs.kind, self._seen_by(rhs.kind), form, width, piece),
+                PackSlivers(replace(engine, mr=1), rhs.kind, self._seen_by(rhs.kind), form, width, piece),
                 fn.at(self.area.sliver_sources, PTR, sliver * engine.nr),
                 fn.at(self.area.runs, I64, 1),
                 *_numbers(fn, runs, kc, rhs.along.stride),

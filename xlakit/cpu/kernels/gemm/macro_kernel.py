@@ -10,7 +10,7 @@ from xlakit.cpu.kernels.gemm.amx import WriteSums, configured, write_sums, write
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, takes_pairs_of_bf16, to_packed, vectors_of
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, Columns, Rows, Sums, multiply, zeros
 from xlakit.cpu.kernels.gemm.store import first_lanes
-from xlakit.cpu.llvm import I8, I64, PTR, Function, Type, Value
+from xlakit.cpu.llvm import I8, I64, PTR, Effort, Function, Type, Value
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
@@ -55,6 +55,7 @@ class MacroKernel:
 
     def write(self, fn: Function) -> None:
         """Write its body."""
+        fn.effort = Effort.TIDY
         if not takes_pairs_of_bf16(self.engine) or self.engine.flushes:
             self._by_instructions(fn)
             return

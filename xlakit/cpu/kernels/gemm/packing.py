@@ -11,12 +11,13 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xlakit.cpu.kernels.gemm.engine import AMX_ROWS, Engine, takes_pairs_of_bf16
+from xlakit.cpu.kernels.gemm.engine import AMX_ROWS, Engine, stored_as_packed, takes_pairs_of_bf16
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import ElementReader, Matrix, in_groups
-from xlakit.cpu.llvm import I32, I64, PTR, Function, Type, Value, vector
+from xlakit.cpu.llvm import I32, I64, PTR, Effort, Function, Type, Value, vector
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
+from xlakit.target import vector_bytes
 
 # The contiguous direction of an operand: along k, across it (rows or columns), or neither.
 ALONG, ACROSS, SINGLE = "along", "across", "single"
@@ -68,27 +69,37 @@ class PackRows:
         engine = self.engine
         if engine.amx:
             _clear_ends(fn, engine)
+        is_copy = self.form == ALONG and stored_as_packed(engine, self.kind) and not engine.is_biased
         if self.form == ACROSS:
             self._across(fn)
         else:
-            self._rows(fn)
+            self._rows(fn, is_copy=is_copy)
+        if is_copy or self.form == ACROSS:
+            fn.effort = Effort.TIDY
         if engine.group > 1 and not engine.amx:
             _pad_rows(fn, engine)
 
-    def _rows(self, fn: Function) -> None:
+    def _rows(self, fn: Function, *, is_copy: bool) -> None:
         engine = self.engine
         reader = ElementReader(fn, engine, self.kind, self.result, is_left=True)
-        sources, runs, count, kc, stride, rows, target, length = fn.parameters
+        sources, runs, count, kc, _, rows, target, length = fn.parameters
         with fn.loop(0, rows, hints=NO_UNROLL) as row:
             own = fn.at(target, engine.packed, row.index * length * engine.parts)
             source = fn.load(PTR, fn.at(sources, PTR, row.index))
             with fn.loop(0, count, hints=NO_UNROLL) as run:
                 start = reader.at(source, fn.load(I64, fn.at(runs, I64, run.index * 2)))
                 into = fn.at(own, engine.packed, run.index * kc * engine.parts)
-                with fn.loop(0, kc, independent=True) as step:
-                    element = reader.at(start, step.index if self.form == ALONG else step.index * stride)
-                    for part, value in enumerate(reader.elements(element, 1)):
-                        fn.store(value, fn.at(into, engine.packed, step.index * engine.parts + part))
+                if is_copy:
+                    _copy(fn, engine.packed, start, into, kc * engine.parts)
+                else:
+                    self._run(fn, reader, start, into)
+
+    def _run(self, fn: Function, reader: ElementReader, start: Value, into: Value) -> None:
+        engine, (_, _, _, kc, stride, *_) = self.engine, fn.parameters
+        with fn.loop(0, kc, independent=True) as step:
+            element = reader.at(start, step.index if self.form == ALONG else step.index * stride)
+            for part, value in enumerate(reader.elements(element, 1)):
+                fn.store(value, fn.at(into, engine.packed, step.index * engine.parts + part))
 
     def _across(self, fn: Function) -> None:
         """Pack rows that are neighbors in memory: square blocks are transposed in registers."""
@@ -125,6 +136,20 @@ class PackRows:
                 with fn.loop(0, kc, hints=NO_UNROLL) as step:
                     value = reader.elements(reader.at(start, step.index * stride), 1)[0]
                     fn.store(value, address(row.index, step.index))
+
+
+def _copy(fn: Function, type: Type, source: Value, target: Value, count: Value) -> None:
+    """Copy elements that lie one after another, in vectors; a call would take as long as a short row."""
+    wide = vector(type, vector_bytes() // type.bytes)
+    whole = count & -wide.lanes
+
+    def each(type: Type, begin: Value | int, end: Value, step: int) -> None:
+        with fn.loop(begin, end, step, hints=NO_UNROLL) as loop:
+            value = fn.load(type, fn.at(source, type.element, loop.index), align=type.element.bytes)
+            fn.store(value, fn.at(target, type.element, loop.index), align=type.element.bytes)
+
+    each(wide, 0, whole, wide.lanes)
+    each(type, whole, count, 1)
 
 
 def _clear_ends(fn: Function, engine: Engine) -> None:
@@ -167,18 +192,19 @@ class PackSlivers:
 
     def write(self, fn: Function) -> None:
         """Write its body."""
+        engine = self.engine
+        if self.form == ACROSS or (self.form == ALONG and engine.parts == 1):
+            fn.effort = Effort.TIDY
         if self.form == ACROSS:
             self._across(fn)
             return
-        engine = self.engine
         sources, _, count, kc, _, slivers, target, distance = fn.parameters
         with fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
             own = fn.at(target, engine.packed, sliver.index * distance)
             columns = fn.at(sources, PTR, sliver.index * engine.nr)
             if self.width < engine.nr and takes_pairs_of_bf16(engine):
                 # What is in other columns from before might be numbers that instructions take for zero.
-                with fn.loop(0, distance, independent=True) as before:
-                    fn.store(fn.constant(engine.packed, 0), fn.at(own, engine.packed, before.index))
+                fn.fill(own, 0, distance * engine.packed.bytes)
             if self.form == ALONG and engine.parts == 1:
                 self._along(fn, columns, own)
             else:

@@ -25,7 +25,11 @@ class Common(Protocol):
     parameters: ClassVar[Sequence[Type]]
 
     def write(self, fn: Function) -> None:
-        """Write its body, without the return."""
+        """Write its body, without the return.
+
+        One that is written in vectors lowers the effort of the function: LLVM's passes would take as long as its code
+        generation, and gain nothing.
+        """
         ...
 
 

@@ -63,9 +63,9 @@ class Missing:
         if not self._symbols:
             return iter(())
         # What all programs share is on disk, as a rule; to write it takes the files of all its families.
-        from xlakit.cpu.kernels.common_families import text
+        from xlakit.cpu.kernels.common_families import part
 
-        return ((Effort.ALL, text(symbol)) for symbol in self._symbols)
+        return (part(symbol) for symbol in self._symbols)
 
     def keep(self, objects: Sequence[bytes]) -> None:
         """Load what has been compiled, and keep it for other processes."""

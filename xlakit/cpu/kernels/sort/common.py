@@ -19,7 +19,7 @@ from xlakit.cpu.kernels.sort.keys import (
 )
 from xlakit.cpu.kernels.sort.plan import COUNTS_BYTES, RADIX, RADIX_BITS, Record
 from xlakit.cpu.kernels.sort.quick import WINDOW, Order, has_compress, sort_quickly
-from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Type, Value, integer
+from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Type, Value, integer
 from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
@@ -146,6 +146,8 @@ class SortRecords(ByKey):
         if not (self.whole and has_compress(self.record)):
             fn.store(sort_by_digits(fn, digits, buffers, count, call), result)
             return
+        # Partitions and the network are written in vectors; by digits only few records are sorted, or unusual ones.
+        fn.effort = Effort.TIDY
         source, spare, records = buffers
         type = integer(self.record)
 
