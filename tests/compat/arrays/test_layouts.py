@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from xlakit import HloModule
 from xlakit.compat import xla_client as xc
 
 ops = xc.ops
@@ -81,6 +82,29 @@ def test_parts_lie_as_the_whole(client):
     y = [client.buffer_from_pyval(A[::-1].copy(), device) for device in devices]
     (parts,) = executable.execute_sharded([x, y]).disassemble_into_single_device_arrays()
     np.testing.assert_array_equal(np.concatenate([np.asarray(part) for part in parts]), A - A[::-1])
+
+
+def test_executables_print_the_shapes_and_layouts_of_arguments_and_results(client):
+    builder = xc.XlaBuilder("printed")
+    x, y = (ops.Parameter(builder, i, xc.Shape(s)) for i, s in enumerate(["f32[2,3]{1,0}", "f32[4]{0}"]))
+    ops.Tuple(builder, [ops.Add(x, x), ops.Neg(y), x])
+    options = xc.CompileOptions()
+    options.argument_layouts = [column_major(), xc.Shape("f32[4]{0}")]
+    result = "(f32[2,3]{0,1}, f32[4]{0}, f32[2,3]{0,1})"
+    options.executable_build_options.result_layout = xc.Shape(result)
+    (module,) = client.compile(builder.build(), options).hlo_modules()
+    text = module.to_string()
+    assert f"entry_computation_layout={{(f32[2,3]{{0,1}}, f32[4]{{0}})->{result}}}" in text
+    assert "= f32[2,3]{0,1} parameter(0)" in text
+    HloModule.from_text(text).verify()
+    read = xc._xla.hlo_module_from_text(text)
+    assert read.to_string() == text
+    # A result that is no tuple.
+    options.argument_layouts = [column_major()]
+    options.executable_build_options.result_layout = column_major()
+    (module,) = client.compile(program(), options).hlo_modules()
+    assert "entry_computation_layout={(f32[2,3]{0,1})->f32[2,3]{0,1}}" in module.to_string()
+    HloModule.from_text(module.to_string()).verify()
 
 
 @pytest.mark.parametrize("count", [0, 2])

@@ -10,10 +10,13 @@ import numpy as np
 
 from xlakit.compat.xla_client.runtime.options import CompileOptions
 from xlakit.compat.xla_client.shapes import Shape
+from xlakit.cpu.c_layouts import shape_in_memory
 from xlakit.data.layout import Layout
-from xlakit.data.shape import ProgramShape, Shape as OurShape
+from xlakit.data.shape import ProgramShape, Shape as OurShape, make_tuple_shape
 from xlakit.errors import ArgumentError, ShapeError
-from xlakit.ir.instruction import HloModule
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.data import Parameter, Tuple
+from xlakit.ops.elementwise.convert import Bitcast
 from xlakit.runtime.layouts import asks_for_layouts, in_asked_layouts, with_layouts_of
 
 
@@ -58,6 +61,57 @@ def _compatible(given: OurShape, own: OurShape, what: str) -> OurShape:
             hint="give the shapes of the program in argument_layouts and result_layout, or none",
         )
     return given
+
+
+def with_logical_shapes(module: HloModule, asked: ProgramShape) -> HloModule:
+    """A compiled module whose entry takes and gives arrays of the program's shapes, with the layouts that it asks for.
+
+    The compiler's own arrays have their dimensions in the order of memory. A bitcast stands between the two, which
+    moves nothing. Parts of arrays that were split have other sizes, and stay as they are.
+    """
+    parameters = {
+        old: asked.parameters[old.op.number]
+        for old in module.entry.parameters
+        if isinstance(old.op, Parameter) and _lies_as(old.shape, asked.parameters[old.op.number])
+    }
+    root = module.entry.root
+    parts = root.operands if isinstance(root.op, Tuple) else (root,)
+    wanted = asked.result.tuple_shapes if isinstance(root.op, Tuple) and asked.result.is_tuple else (asked.result,)
+    results = dict(enumerate(wanted)) if len(parts) == len(wanted) else {}
+    results = {number: shape for number, shape in results.items() if _lies_as(parts[number].shape, shape)}
+    if not parameters and not results:
+        return module
+    instructions: list[Instruction] = []
+    made: dict[Instruction, Instruction] = {}
+
+    def append(instruction: Instruction) -> Instruction:
+        instructions.append(instruction)
+        return instruction
+
+    def bitcast(of: Instruction, shape: OurShape, name: str) -> Instruction:
+        return append(Instruction(Bitcast(), (of,), shape, f"{name}.bitcast"))
+
+    for old in module.entry.instructions:
+        if old in parameters:
+            made[old] = bitcast(append(old.replace(shape=parameters[old])), old.shape, old.name)
+        elif old is not root or not isinstance(root.op, Tuple):
+            made[old] = append(old.replace(operands=[made[operand] for operand in old.operands]))
+    given = [
+        bitcast(made[part], results[number], f"{root.name}.{number}") if number in results else made[part]
+        for number, part in enumerate(parts)
+    ]
+    if isinstance(root.op, Tuple):
+        given = [append(root.replace(operands=given, shape=make_tuple_shape([part.shape for part in given])))]
+    entry = Computation(module.entry.name, tuple(instructions), given[0], module.entry.execution_thread)
+    others = [entry if computation is module.entry else computation for computation in module.computations]
+    return module.replace(entry=entry, computations=others, entry_computation_layout=entry.program_shape)
+
+
+def _lies_as(held: OurShape, asked: OurShape) -> bool:
+    """Whether an array of the compiler is one of the program that does not lie major to minor."""
+    if not held.is_array or not asked.is_array or major_to_minor(asked.layout_or_default) is None:
+        return False
+    return shape_in_memory(asked).compatible(held)
 
 
 def leaf_layouts(shapes: Sequence[OurShape]) -> list[Layout]:

@@ -11,7 +11,7 @@ from xlakit.compat.xla_client.cost import properties_of
 from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
 from xlakit.compat.xla_client.hlo_module import HloModule
 from xlakit.compat.xla_client.runtime.array import ArrayImpl
-from xlakit.compat.xla_client.runtime.asked_layouts import leaf_layouts, orders_of
+from xlakit.compat.xla_client.runtime.asked_layouts import leaf_layouts, orders_of, with_logical_shapes
 from xlakit.compat.xla_client.runtime.device import MEMORY_KIND, Device
 from xlakit.compat.xla_client.runtime.host_callbacks import HostCallback, served
 from xlakit.compat.xla_client.runtime.memory_stats import CompiledMemoryStats
@@ -333,7 +333,8 @@ class LoadedExecutable:
     def hlo_modules(self) -> list[HloModule]:
         """The program in a list, as the compiler's passes made it; as it was given where it is interpreted."""
         with status_errors():
-            return [HloModule.of(compiled_module(self._optimized()))]
+            compiled = with_logical_shapes(self._optimized(), self.given.program_shape)
+            return [HloModule.of(compiled_module(compiled))]
 
     def _optimized(self) -> OurModule:
         optimized = getattr(self.wrapped.compiled, "optimized_module", None)
