@@ -134,7 +134,7 @@ def test_misuse_is_an_argument_error():
     builder, other = xla.XlaBuilder("a"), xla.XlaBuilder("b")
     x = xla.parameter(builder, 0, F32_2)
     y = xla.parameter(other, 0, F32_2)
-    with pytest.raises(xla.ArgumentError, match="different builders"):
+    with pytest.raises(xla.ArgumentError, match="different builders, '"):
         x + y
     with pytest.raises(xla.ArgumentError, match="not known"):
         bool(x)

@@ -20,7 +20,7 @@ MISSING = {
     "xla_client": {
         **dict.fromkeys(
             ["Any", "Mapping", "Protocol", "Sequence", "Union", "atexit", "contextlib", "enum", "gzip", "inspect",
-             "ml_dtypes", "np", "os", "threading"],
+             "np", "os", "threading"],
             OF_PYTHON,
         ),
         **dict.fromkeys(

@@ -86,3 +86,12 @@ def test_canonical_text_has_the_computations_that_are_called(module):
 def test_values_have_types():
     with pytest.raises(TypeError, match="print_ids is of type bool"):
         Options().print_ids = 3
+
+
+def test_fingerprints_have_the_values_of_all_constants():
+    builder = xc.XlaBuilder("values")
+    builder_module = builder.build(ops.Constant(builder, np.arange(12, dtype=np.int32))).get_hlo_module()
+    values = "{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}"
+    assert not Options.fingerprint().print_large_constants
+    assert values in builder_module.to_string(Options.fingerprint())
+    assert "{...}" in builder_module.to_string(Options.canonical())

@@ -398,3 +398,20 @@ def test_a_module_that_carries_hlo_is_a_computation(monkeypatch):
     assert "xlakit.hlo" in text
     for module in (text, str(text), text.encode()):
         assert xe.mlir.mlir_module_to_xla_computation(module).as_hlo_text() == built.as_hlo_text()
+
+
+def test_messages_show_layouts_that_are_not_major_to_minor_only():
+    builder = xc.XlaBuilder("messages")
+    x, y = (ops.Parameter(builder, i, S(text)) for i, text in enumerate(["f32[2,3]{1,0}", "s32[2,3]{0,1}"]))
+    with pytest.raises(xc.XlaRuntimeError, match="INVALID_ARGUMENT") as raised:
+        ops.Add(x, y)
+        builder.build()
+    assert "f32[2,3], s32[2,3]{0,1}" in str(raised.value)
+
+
+def test_one_level_of_a_dict_is_tuples():
+    registry = xe.pytree.default_registry()
+    key = xe.pytree.DictKey("a")
+    assert registry.flatten_one_level({"a": 1}) == ((1,), ("a",))
+    assert registry.flatten_one_level_with_keys({"a": 1}) == (((key, 1),), ("a",))
+    assert registry.flatten_one_level([1]) == ([1], None)

@@ -27,6 +27,9 @@ from xlakit.ir.operation import Op
 class Builder(Protocol):
     """What the pages need of a builder; ``xlakit.builder.XlaBuilder`` is it."""
 
+    @property
+    def name(self) -> str: ...
+
     def append(
         self,
         op: Op,
@@ -277,7 +280,7 @@ def common_builder(operands: Sequence[object]) -> Builder:
         if isinstance(operand, XlaOp):
             if found is not None and operand.builder is not found:
                 raise ArgumentError(
-                    "operands belong to different builders",
+                    f"operands belong to different builders, '{found.name}' and '{operand.builder.name}'",
                     hint="pass values into a sub-computation as parameters; it cannot see its surroundings",
                 )
             found = operand.builder

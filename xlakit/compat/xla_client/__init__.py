@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 
+import ml_dtypes as ml_dtypes
+
 from xlakit.compat.xla_client import xla_extension as xla_extension
 from xlakit.compat.xla_client.custom_calls import (
     CustomCallHandler as CustomCallHandler,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
@@ -39,6 +40,9 @@ _CODES: tuple[tuple[type[XlakitError], str], ...] = (
 )
 
 
+_LAYOUT = re.compile(r"(\b[a-z]\w*\[[<=\d,?]*\])\{(\d+(?:,\d+)*)\}")
+
+
 class XlaRuntimeError(RuntimeError):
     """The one error of this interface. Its text is a status code, a colon, and xlakit's message."""
 
@@ -50,7 +54,14 @@ def as_status(error: XlakitError, text: str = "", code: str = "") -> XlaRuntimeE
     code: jaxlib's status code, where it is not that of the kind of error.
     """
     code = code or next((code for kind, code in _CODES if isinstance(error, kind)), "INTERNAL")
-    return XlaRuntimeError(f"{code}: {text}. {error}" if text else f"{code}: {error}")
+    message = _LAYOUT.sub(_unless_default, str(error))
+    return XlaRuntimeError(f"{code}: {text}. {message}" if text else f"{code}: {message}")
+
+
+def _unless_default(match: re.Match[str]) -> str:
+    """A shape without its layout, which XLA's messages do not show, unless that is not major to minor."""
+    order = match[2].split(",")
+    return match[1] if order == sorted(order, key=int, reverse=True) else match[0]
 
 
 @contextmanager

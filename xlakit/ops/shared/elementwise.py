@@ -33,7 +33,7 @@ class Types:
         check_array(shape, what)
         if not self.holds(shape.element_type):
             raise ShapeError(
-                f"{what} must have a {self.words} element type, has {shape.element_type.hlo_name}",
+                f"{what} must have an element type that is {self.words}, has {shape.element_type.hlo_name}",
                 hint="convert it first, with convert_element_type",
             )
 

@@ -128,7 +128,10 @@ class PyTreeRegistry:
     def flatten_one_level(self, tree: object) -> Any:
         """The children of a container and its data; None for a leaf."""
         found = self.node_of(tree)
-        return None if found is None else taken_apart(tree, *found)
+        if found is None:
+            return None
+        children, data = taken_apart(tree, *found)
+        return (tuple(children), tuple(data)) if found[0] is Kind.DICT else (children, data)
 
     @bound
     def flatten_one_level_with_keys(self, tree: object) -> Any:
@@ -137,6 +140,7 @@ class PyTreeRegistry:
         if found is None:
             return None
         pairs, data = with_keys(tree, *found)
+        data = tuple(data) if found[0] is Kind.DICT else data
         return (tuple(pairs) if found[0].value <= Kind.DICT.value else pairs), data
 
     def __reduce__(self) -> Any:
