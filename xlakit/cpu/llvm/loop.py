@@ -12,6 +12,9 @@ from xlakit.errors import InternalError
 _LEAST_LANES = 4
 # LLVM is not to make vectors of a loop.
 SCALAR: Final = '"llvm.loop.vectorize.enable", i1 false'
+# Hints for a loop: LLVM does not unroll it; nor vectorizes it either, since its body is written in vectors.
+NO_UNROLL: Final = ('"llvm.loop.unroll.disable"',)
+AS_WRITTEN: Final = (*NO_UNROLL, SCALAR)
 
 
 class Loop:

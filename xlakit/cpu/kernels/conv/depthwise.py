@@ -20,11 +20,11 @@ from dataclasses import replace
 
 from xlakit.cpu.kernels.conv.geometry import Axis, Geometry
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, choose_engine, to_result
-from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, OperandReader
 from xlakit.cpu.kernels.gemm.store import Output
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.dataclass import dataclass
 from xlakit.target import vector_bytes
 
@@ -74,7 +74,7 @@ def emit_depthwise(module: Module, geometry: Geometry, axes: Sequence[Axis], nam
     engine = depthwise_engine(geometry)
     features = geometry.groups.size
     blocks = -(-features // engine.nr)
-    with fn.loop(begin, end, hints=NO_UNROLL) as task:
+    with fn.loop(begin, end, hints=AS_WRITTEN) as task:
         block, rest = task.index.integer("urem", blocks), task.index.integer("udiv", blocks)
         positions: list[Value] = []
         for axis in reversed(axes[:-1]):
@@ -133,7 +133,7 @@ class _Line:
         is_cut = len(edges) > _MOST_EDGE_STRIPS or any(axis.taps - e.high + e.low > _MOST_EDGE_TAPS for e in edges)
         if whole:
             begin = -(-whole[0] // count)
-            with fn.loop(begin, begin + len(whole), hints=NO_UNROLL) as number:
+            with fn.loop(begin, begin + len(whole), hints=AS_WRITTEN) as number:
                 first = (number.index * count).smin(axis.outputs - count)
                 self._placements(first, _Strip(count, 0, axis.taps), width)
         if not is_cut:
@@ -143,7 +143,7 @@ class _Line:
         until, after = (whole[0], whole[-1] + count) if whole else (axis.outputs, axis.outputs)
         for begin, end in ((0, until), (after, axis.outputs)):
             if begin < end:
-                with fn.loop(begin, end, hints=NO_UNROLL) as position:
+                with fn.loop(begin, end, hints=AS_WRITTEN) as position:
                     self._placements(position.index, None, width)
 
     def _placements(self, first: Value, strip: _Strip | None, width: int) -> None:
@@ -155,7 +155,7 @@ class _Line:
         kernel = self.feature + sum(axis.first_kernel for axis in self.axes)
         # The input features of a group are the batch, in gradients.
         inputs = self.geometry.inputs
-        with fn.loop(0, inputs.size, carried=zeros, hints=NO_UNROLL) as loop:
+        with fn.loop(0, inputs.size, carried=zeros, hints=AS_WRITTEN) as loop:
             start = image + loop.index * inputs.input, kernel + loop.index * inputs.kernel
             loop.next(*self._taps(0, start, (first, strip), width, list(loop.carried)))
         kind = self.geometry.kinds[2]
@@ -181,7 +181,7 @@ class _Line:
         base = (first if is_last else self.positions[number]) * axis.stride + axis.shift
         if is_last and strip is not None:
             return self._strip_taps((start[0] + base * axis.input, start[1]), strip, width, sums)
-        with fn.loop(*_taps_inside(fn, axis, base), carried=sums, hints=NO_UNROLL) as loop:
+        with fn.loop(*_taps_inside(fn, axis, base), carried=sums, hints=AS_WRITTEN) as loop:
             at = start[0] + (base + loop.index * axis.dilation) * axis.input, start[1] + loop.index * axis.kernel
             carried = list(loop.carried)
             if is_last:
@@ -208,7 +208,7 @@ class _Line:
         if chunks == 1:
             sums = chunk(fn.i64(0), each, sums)
         elif chunks:
-            with fn.loop(0, chunks, carried=sums, hints=NO_UNROLL) as loop:
+            with fn.loop(0, chunks, carried=sums, hints=AS_WRITTEN) as loop:
                 loop.next(*chunk(loop.index, each, list(loop.carried)))
             sums = list(loop.results)
         if inside % each:

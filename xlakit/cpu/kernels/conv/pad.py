@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from xlakit import machine
 from xlakit.cpu.kernels.gemm.engine import Engine, stored_as_packed, to_packed
-from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.layout import row_major_strides
 from xlakit.data.primitive import PrimitiveType
@@ -119,7 +119,7 @@ def emit_pad(module: Module, padded: Padded, scratch: int, name: str) -> Functio
     into = fn.at(fn.load(PTR, fn.at(table, PTR, scratch)), I8, padded.first)
     each = padded.lines_per_task
     last = (end * each).smin(padded.lines)
-    with fn.loop(begin * each, last, hints=NO_UNROLL) as line:
+    with fn.loop(begin * each, last, hints=AS_WRITTEN) as line:
         (_write_line if padded.groups == 1 else _write_groups)(fn, padded, source, into, line.index)
     return _ended(fn, padded)
 
@@ -146,7 +146,7 @@ class ImageLines:
         fn = module.function("convolution_lines", VOID, [PTR, PTR, I64, I64])
         source, target, begin, end = fn.parameters
         each = math.prod(padded.padded[2 : padded.line])
-        with fn.loop(begin * each, end * each, hints=NO_UNROLL) as line:
+        with fn.loop(begin * each, end * each, hints=AS_WRITTEN) as line:
             _write_line(fn, padded, source, target, line.index)
         return _ended(fn, padded)
 
@@ -183,7 +183,7 @@ def _write_line(fn: Function, padded: Padded, source: Value, into: Value, line: 
         begin = fn.at(source, memory_type(padded.source), offset * (inner * parts))
         if padded.holes[d]:
             step = (padded.holes[d] + 1) * inner
-            with fn.loop(0, padded.sizes[d], hints=NO_UNROLL) as element:
+            with fn.loop(0, padded.sizes[d], hints=AS_WRITTEN) as element:
                 here = fn.at(begin, memory_type(padded.source), element.index * (inner * parts))
                 _copy(fn, padded, here, fn.at(target, type, element.index * (step * parts)), inner * parts)
         else:
@@ -198,7 +198,7 @@ def _write_groups(fn: Function, padded: Padded, source: Value, into: Value, line
     row_bytes = each * type.bytes
     length, low, size = padded.padded[d], padded.low[d], padded.sizes[d]
     inside, offset = _source_line(fn, padded, line)
-    with fn.loop(0, padded.groups, hints=NO_UNROLL) as group:
+    with fn.loop(0, padded.groups, hints=AS_WRITTEN) as group:
         start = fn.at(into, type, group.index * padded.group_stride + line * (length * each))
         with fn.if_(~inside):
             fn.fill(start, 0, length * row_bytes)
@@ -206,7 +206,7 @@ def _write_groups(fn: Function, padded: Padded, source: Value, into: Value, line
             fn.fill(start, 0, low * row_bytes)
             fn.fill(fn.at(start, type, (low + size) * each), 0, padded.high[d] * row_bytes)
             begin = fn.at(source, type, offset * every + group.index * each)
-            with fn.loop(0, size, independent=True, hints=NO_UNROLL) as element:
+            with fn.loop(0, size, independent=True, hints=AS_WRITTEN) as element:
                 here = fn.at(begin, type, element.index * every)
                 fn.copy(fn.at(start, type, (element.index + low) * each), here, row_bytes)
 

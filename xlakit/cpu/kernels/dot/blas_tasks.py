@@ -5,13 +5,13 @@ from __future__ import annotations
 import struct
 
 from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall, Rectangle
-from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Direction, smaller
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
@@ -115,7 +115,7 @@ def emit_blas(
     local = epilogue_call is not None and epilogue_call.local
     distance = min(task_columns, columns) if local else result.leading
     memory = acquire(fn, min(task_rows, rows) * distance * kind.byte_width) if local else fn.null()
-    with fn.loop(begin, end, hints=NO_UNROLL) as task:
+    with fn.loop(begin, end, hints=AS_WRITTEN) as task:
         rest = task.index.integer("udiv", row_tasks)
         row = task.index.integer("urem", row_tasks) * task_rows
         column = rest.integer("urem", column_tasks) * task_columns

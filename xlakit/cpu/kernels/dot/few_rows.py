@@ -10,13 +10,14 @@ from collections.abc import Callable
 
 from xlakit import machine
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector
-from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, with_product
+from xlakit.cpu.kernels.gemm.micro_kernel import with_product
 from xlakit.cpu.kernels.gemm.operands import OperandReader, smaller
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.gemm.store import Output
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.scalars.memory import element_type
 from xlakit.options import knob
 
@@ -74,7 +75,7 @@ class _Emitter:
         self.factors = scratch
         self.sums = fn.at(scratch, engine.packed, factors_bytes // engine.packed.bytes)
         blocks = -(-self.columns // self.task_columns)
-        with fn.loop(begin, end, hints=NO_UNROLL) as task:
+        with fn.loop(begin, end, hints=AS_WRITTEN) as task:
             batch = task.index.integer("udiv", blocks)
             first = task.index.integer("urem", blocks) * self.task_columns
             kinds = product.lhs.kind, product.rhs.kind, product.result
@@ -91,7 +92,7 @@ class _Emitter:
     def _pack_factors(self, lhs: OperandReader) -> None:
         """Pack the rows of lhs, with the elements of all rows at one step of k next to each other."""
         fn, along = self.fn, self.product.lhs.along
-        with fn.loop(0, self.rows, hints=NO_UNROLL) as row, fn.loop(0, self.depth, independent=True) as k:
+        with fn.loop(0, self.rows, hints=AS_WRITTEN) as row, fn.loop(0, self.depth, independent=True) as k:
             values = lhs.elements(lhs.across(row.index) + along.offset(fn, k.index), 1)
             for part, value in enumerate(values):
                 fn.store(value, self._factor_address(k.index, row.index, part))
@@ -100,9 +101,9 @@ class _Emitter:
         fn = self.fn
         fn.fill(self.sums, 0, self._sums_bytes)
         whole = self.depth // self.streams * self.streams
-        with fn.loop(0, whole, self.streams, hints=NO_UNROLL) as k:
+        with fn.loop(0, whole, self.streams, hints=AS_WRITTEN) as k:
             self._streams(k.index, self.streams, first, width)
-        with fn.loop(whole, self.depth, hints=NO_UNROLL) as k:
+        with fn.loop(whole, self.depth, hints=AS_WRITTEN) as k:
             self._streams(k.index, 1, first, width)
 
         def finish(column: Value, lanes: int) -> None:
@@ -141,7 +142,7 @@ class _Emitter:
         fn, lanes = self.fn, self.engine.lanes
         tail = self.columns % lanes
         whole = width & -lanes
-        with fn.loop(0, whole, lanes, hints=NO_UNROLL) as column:
+        with fn.loop(0, whole, lanes, hints=AS_WRITTEN) as column:
             body(column.index, lanes)
         if tail:
             with fn.if_(whole.ne(width)):

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 from xlakit import machine
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, stored_as_packed, vectors_of
-from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import OperandReader, smaller
 from xlakit.cpu.kernels.gemm.store import Output
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, vector
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.scalars.memory import element_type
 from xlakit.options import knob
 
@@ -153,14 +153,14 @@ class _Emitter:
             self._pack_complex(vectors)
             return
         for first, last, lanes in ((0, self.whole, self.lanes), (self.whole, self.depth, 1)):
-            with fn.loop(first, last, lanes, hints=NO_UNROLL) as k:
+            with fn.loop(first, last, lanes, hints=AS_WRITTEN) as k:
                 start = k.index * matrix.along.stride
                 into = self._address(k.index)
                 if self.vectors > 1 and matrix.across.stride == 1 and len(matrix.across.dims) == 1:
                     rows = [vectors.elements(start + n * matrix.along.stride, self.vectors)[0] for n in range(lanes)]
                     fn.store(self._interleaved(rows), into, align=self.engine.packed.bytes)
                     continue
-                with fn.loop(0, self.vectors, hints=NO_UNROLL) as v, fn.loop(0, lanes, independent=True) as lane:
+                with fn.loop(0, self.vectors, hints=AS_WRITTEN) as v, fn.loop(0, lanes, independent=True) as lane:
                     element = start + vectors.across(v.index) + lane.index * matrix.along.stride
                     at = fn.at(into, self.engine.packed, v.index * lanes + lane.index)
                     fn.store(vectors.elements(element, 1)[0], at)
@@ -170,8 +170,8 @@ class _Emitter:
         fn, along, packed = self.fn, self.product.rhs.along, self.engine.packed
         for first, last, lanes in ((0, self.whole, self.lanes), (self.whole, self.depth, 1)):
             with (
-                fn.loop(0, self.vectors // 2, hints=NO_UNROLL) as vector,
-                fn.loop(first // 2, last // 2, hints=NO_UNROLL) as k,
+                fn.loop(0, self.vectors // 2, hints=AS_WRITTEN) as vector,
+                fn.loop(first // 2, last // 2, hints=AS_WRITTEN) as k,
             ):
                 element = vectors.elements(vectors.across(vector.index) + k.index * along.stride, 1)
                 real, imaginary = element
@@ -202,10 +202,10 @@ class _Emitter:
     def _rows(self, first: Value, last: Value) -> None:
         fn, at_once = self.fn, self.at_once
         whole = first + (last - first).integer("udiv", at_once) * at_once
-        with fn.loop(first, whole, at_once, hints=NO_UNROLL) as row:
+        with fn.loop(first, whole, at_once, hints=AS_WRITTEN) as row:
             self._tile(row.index, at_once)
         if self.rows % at_once or self.task_rows % at_once:
-            with fn.loop(whole, last, hints=NO_UNROLL) as row:
+            with fn.loop(whole, last, hints=AS_WRITTEN) as row:
                 self._tile(row.index, 1)
 
     def _tile(self, row: Value, count: int) -> None:
@@ -249,7 +249,7 @@ class _Emitter:
         totals = [fn.constant(vector(engine.acc, self.parts), 0)] * count
         if self.whole:
             zero = [fn.constant(acc_vector(engine), 0)] * (count * self.repeat)
-            with fn.loop(0, self.whole, self.lanes * self.steps, carried=zero, hints=NO_UNROLL) as loop:
+            with fn.loop(0, self.whole, self.lanes * self.steps, carried=zero, hints=AS_WRITTEN) as loop:
                 loop.next(*add(loop.carried, loop.index, self.lanes, self.steps))
             found = loop.results
             while len(found) > count:
@@ -257,7 +257,7 @@ class _Emitter:
                 found = [a + b for a, b in zip(found[:half], found[half:], strict=True)]
             totals = _across(fn, found, self.parts)
         if self.depth > self.whole:
-            with fn.loop(self.whole, self.depth, carried=totals, hints=NO_UNROLL) as loop:
+            with fn.loop(self.whole, self.depth, carried=totals, hints=AS_WRITTEN) as loop:
                 loop.next(*add(loop.carried, loop.index, 1, 1))
             totals = list(loop.results)
         return totals

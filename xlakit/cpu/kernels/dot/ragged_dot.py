@@ -15,10 +15,10 @@ from dataclasses import replace
 from xlakit.cpu.kernels.dot.dot import real_parts
 from xlakit.cpu.kernels.gemm.blocking import Blocking, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.driver import GemmEmitter
-from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Block, smaller
 from xlakit.cpu.kernels.gemm.product import Dims, Product, make_product, merged
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Loop, Module, Value
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.cpu.scalars import constant, load, memory_type, store
 from xlakit.cpu.scalars.memory import as_real
@@ -185,7 +185,7 @@ class _Writer(GemmEmitter):
         base = self.bases(batch)[2]
         end = smaller(column + self.blocking.task_columns, fn.i64(self.columns))
         zero = constant(fn, product.result, product.result.dtype.type(0))
-        with fn.loop(first, last, hints=NO_UNROLL) as rows:
+        with fn.loop(first, last, hints=AS_WRITTEN) as rows:
             start = product.rows.offset(fn, rows.index)
             with fn.loop(column, end, independent=True) as columns:
                 store(fn, product.result, zero, base, start + product.columns.offset(fn, columns.index))
@@ -205,7 +205,7 @@ class _Rows(_Writer):
         """Group by group; a row belongs to the first group that ends behind it."""
         fn, plan = self.fn, self.plan
         zero = fn.i64(0)
-        with fn.loop(0, plan.groups.count, carried=[zero, zero], hints=NO_UNROLL) as loop:
+        with fn.loop(0, plan.groups.count, carried=[zero, zero], hints=AS_WRITTEN) as loop:
             sum, reached = loop.carried
             sum = sum + self.size(batch, loop.index)
             end = self.clamped(sum)
@@ -227,7 +227,7 @@ class _Batches(_Writer):
         fn, plan = self.fn, self.plan
         position = batch.integer("udiv", plan.inner).integer("urem", plan.ragged)
         prefix = batch.integer("udiv", plan.inner * plan.ragged)
-        with fn.loop(0, plan.groups.count, carried=[fn.i64(0)], hints=NO_UNROLL) as loop:
+        with fn.loop(0, plan.groups.count, carried=[fn.i64(0)], hints=AS_WRITTEN) as loop:
             loop.next(loop.carried[0] + self.size(prefix, loop.index))
         counted = position < loop.results[0]
         with fn.if_(counted):
@@ -252,13 +252,13 @@ class _Sums(_Writer):
     def k_blocks(self) -> Generator[Loop]:
         """The blocks of k between the group's first and last step, run by run."""
         fn, plan, kc = self.fn, self.plan, self.blocking.kc
-        with fn.loop(0, self.product.lhs.along.outer.size, hints=NO_UNROLL) as runs:
+        with fn.loop(0, self.product.lhs.along.outer.size, hints=AS_WRITTEN) as runs:
             prefix = self.own * plan.before + runs.index.integer("udiv", plan.inner)
-            with fn.loop(0, self.group, carried=[fn.i64(0)], hints=NO_UNROLL) as loop:
+            with fn.loop(0, self.group, carried=[fn.i64(0)], hints=AS_WRITTEN) as loop:
                 loop.next(loop.carried[0] + self.size(prefix, loop.index))
             low = self.clamped(loop.results[0])
             high = self.clamped(loop.results[0] + self.size(prefix, self.group))
-            with fn.loop(low, high, kc, hints=NO_UNROLL) as loop:
+            with fn.loop(low, high, kc, hints=AS_WRITTEN) as loop:
                 self.current = Block(runs.index, 1, loop.index, smaller(high - loop.index, fn.i64(kc)))
                 yield loop
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from xlakit.cpu.kernels.fft.lanes import (
-    NO_UNROLL,
     is_moved,
     lane_count,
     lane_transform,
@@ -22,6 +21,7 @@ from xlakit.cpu.kernels.fft.tables import LongRoots, Tables, load_point, roots
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Type, Value
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.llvm.promises import CONTRACTS
 from xlakit.cpu.scalars.complex_arithmetic import plain_product
 
@@ -56,14 +56,14 @@ class FourStep:
         size = self._a * 2 * moves.type.bytes
         memory = acquire(fn, 2 * size)
         other = fn.at(memory, I8, size)
-        with fn.loop(begin, end, hints=NO_UNROLL) as chunks:
+        with fn.loop(begin, end, hints=AS_WRITTEN) as chunks:
             first = chunks.index * lanes
             count = (fn.i64(self._b) - first).umin(lanes)
             count = fn.i64(lanes) if self._b % lanes == 0 else count
             moves.load_columns(fn.at(source, part, first * 2), self._b, count, memory, self._a, swaps)
             fn.call(transform, VOID, memory, other)
             found = other if is_moved(self._a) else memory
-            with fn.loop(0, self._a, hints=NO_UNROLL) as rows:
+            with fn.loop(0, self._a, hints=AS_WRITTEN) as rows:
                 real, imag = far.at(rows.index * chunks.index)
                 root = fn.splat(real, lanes), fn.splat(imag, lanes)
                 root = plain_product(load_point(fn, moves.type, near, rows.index), root)
@@ -85,7 +85,7 @@ class FourStep:
         size = self.column_chunks * lanes * 2 * moves.type.bytes
         memory = acquire(fn, 2 * size)
         other = fn.at(memory, I8, size)
-        with fn.loop(begin, end, hints=NO_UNROLL) as chunks:
+        with fn.loop(begin, end, hints=AS_WRITTEN) as chunks:
             first = chunks.index * lanes
             self._load(fn, moves, source, first, memory)
             fn.call(transform, VOID, memory, other)
@@ -101,7 +101,7 @@ class FourStep:
         """The rows of a group, transposed."""
         width = self.column_chunks * 2 * self._lanes
         rows = moves.rows(source, first, width, self._a)
-        with fn.loop(0, self.column_chunks, hints=NO_UNROLL) as loop:
+        with fn.loop(0, self.column_chunks, hints=AS_WRITTEN) as loop:
             for side in (0, 1):
                 addresses = (fn.at(row, moves.type, loop.index * 2 + side) for row in rows)
                 for lane, vector in enumerate(transpose(fn, [fn.load(moves.type, address) for address in addresses])):

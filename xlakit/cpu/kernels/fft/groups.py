@@ -6,7 +6,6 @@ import numpy as np
 
 from xlakit.cpu.kernels.fft.axis import Axis
 from xlakit.cpu.kernels.fft.lanes import (
-    NO_UNROLL,
     is_moved,
     lane_count,
     lane_transform,
@@ -20,6 +19,7 @@ from xlakit.cpu.kernels.fft.tables import Tables, load_point, roots
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.llvm.promises import CONTRACTS
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.passes.analysis.cost_model import cost_model
@@ -52,7 +52,7 @@ def emit_groups(module: Module, axis: Axis) -> Phase:
     table, begin, end = fn.parameters
     source, target = axis.source.pointer(fn, table), axis.target.pointer(fn, table)
     memory = acquire(fn, 2 * writer.bytes)
-    with fn.loop(begin, end, hints=NO_UNROLL) as task:
+    with fn.loop(begin, end, hints=AS_WRITTEN) as task:
         if axis.inner > 1:
             writer.columns(source, target, task.index, memory)
         else:
@@ -134,7 +134,7 @@ class _Writer:
         first, last = untangle_ends(load_point(fn, type, source, 0))
         store_point(fn, first, target, 0)
         store_point(fn, last, target, half)
-        with fn.loop(1, half, hints=NO_UNROLL) as loop:
+        with fn.loop(1, half, hints=AS_WRITTEN) as loop:
             one = load_point(fn, type, source, loop.index)
             other = load_point(fn, type, source, fn.i64(half) - loop.index)
             root = splat_point(fn, self.axis.part, self.moves.lanes, table, loop.index)
@@ -146,7 +146,7 @@ class _Writer:
         table = self._half_roots()
         real, imag = tangle_ends(load_point(fn, type, source, 0), load_point(fn, type, source, half))
         store_point(fn, (imag, real), target, 0)
-        with fn.loop(1, half, hints=NO_UNROLL) as loop:
+        with fn.loop(1, half, hints=AS_WRITTEN) as loop:
             one = load_point(fn, type, source, loop.index)
             other = load_point(fn, type, source, fn.i64(half) - loop.index)
             root = splat_point(fn, self.axis.part, self.moves.lanes, table, loop.index)
@@ -162,7 +162,7 @@ class _Writer:
         fn, type = self.fn, self.moves.type
         zero = fn.constant(type, 0.0)
         store_point(fn, (zero, load_point(fn, type, memory, 0)[0]), memory, 0)
-        with fn.loop(1, self.axis.spectrum, hints=NO_UNROLL) as loop:
+        with fn.loop(1, self.axis.spectrum, hints=AS_WRITTEN) as loop:
             real, imag = load_point(fn, type, memory, loop.index)
             store_point(fn, (imag, real), memory, loop.index)
             store_point(fn, (-imag, real), memory, fn.i64(self.axis.length) - loop.index)

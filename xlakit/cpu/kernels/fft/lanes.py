@@ -17,12 +17,11 @@ from xlakit.cpu.kernels.fft.plan import convolution_length, is_smooth, radices
 from xlakit.cpu.kernels.fft.tables import Tables, chirp, chirp_spectrum, load_point, roots, symbol
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Effort, Function, Module, Type, Value, vector
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.llvm.promises import CONTRACTS, NO_INLINE
 from xlakit.cpu.scalars.complex_arithmetic import plain_product
 from xlakit.dataclass import dataclass
 from xlakit.target import vector_bytes
-
-NO_UNROLL = ('"llvm.loop.unroll.disable"', '"llvm.loop.vectorize.enable", i1 false')
 
 
 def lane_count(part: Type) -> int:
@@ -98,13 +97,13 @@ class Pass:
         lanes = lane_count(part)
         type = vector(part, lanes)
         distance = count * stride
-        with fn.loop(0, count, hints=NO_UNROLL) as outer:
+        with fn.loop(0, count, hints=AS_WRITTEN) as outer:
             twiddles: list[Point] = []
             if self.has_twiddles:
                 base = outer.index * (radix - 1)
                 twiddles = [splat_point(fn, part, lanes, table, base + k) for k in range(radix - 1)]
             reads, writes = outer.index * stride, outer.index * (stride * radix)
-            with fn.loop(0, stride, independent=True, hints=NO_UNROLL) as loop:
+            with fn.loop(0, stride, independent=True, hints=AS_WRITTEN) as loop:
                 points = [load_point(fn, type, source, reads + loop.index + distance * k) for k in range(radix)]
                 found = butterfly(points)
                 for k, twiddle in enumerate(twiddles, 1):
@@ -152,7 +151,7 @@ class _Writer:
         spectrum = self.tables.pairs(f"spectrum.{n}.{length}", chirp_spectrum(n, length))
         self._multiply(points, points, table, 0, n)
         zero = fn.constant(self.type, 0.0)
-        with fn.loop(n, length, hints=NO_UNROLL) as loop:
+        with fn.loop(n, length, hints=AS_WRITTEN) as loop:
             store_point(fn, (zero, zero), points, loop.index)
         fn.call(inner, VOID, points, other)
         source, target = (other, points) if is_moved(length) else (points, other)
@@ -160,14 +159,14 @@ class _Writer:
         self._multiply(source, source, spectrum, 0, length, swaps=True)
         fn.call(inner, VOID, source, target)
         result = target if is_moved(length) else source
-        with fn.loop(0, n, hints=NO_UNROLL) as loop:
+        with fn.loop(0, n, hints=AS_WRITTEN) as loop:
             real, imag = load_point(fn, self.type, result, loop.index)
             factor = splat_point(fn, self.part, self.lanes, table, loop.index)
             store_point(fn, plain_product((imag, real), factor), points, loop.index)
 
     def _multiply(self, source: Value, target: Value, table: Value, first: int, last: int, swaps: bool = False) -> None:
         fn = self.fn
-        with fn.loop(first, last, hints=NO_UNROLL) as loop:
+        with fn.loop(first, last, hints=AS_WRITTEN) as loop:
             factor = splat_point(fn, self.part, self.lanes, table, loop.index)
             real, imag = plain_product(load_point(fn, self.type, source, loop.index), factor)
             store_point(fn, (imag, real) if swaps else (real, imag), target, loop.index)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xlakit.cpu.kernels.fft.butterfly import Point
-from xlakit.cpu.kernels.fft.lanes import NO_UNROLL, lane_count, store_point, transpose
+from xlakit.cpu.kernels.fft.lanes import lane_count, store_point, transpose
 from xlakit.cpu.kernels.fft.tables import load_point
 from xlakit.cpu.llvm import Function, Type, Value, vector
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 
 
 class Moves:
@@ -32,7 +33,7 @@ class Moves:
 
         def move(whole: bool) -> Sequence[Value]:
             fn = self.fn
-            with fn.loop(0, points, hints=NO_UNROLL) as loop:
+            with fn.loop(0, points, hints=AS_WRITTEN) as loop:
                 address = fn.at(source, self.part, loop.index * (2 * stride))
                 if not whole:
                     fn.copy(self._edge, address, count * (2 * self.part.bytes))
@@ -51,7 +52,7 @@ class Moves:
 
         def move(whole: bool) -> Sequence[Value]:
             fn = self.fn
-            with fn.loop(0, points, hints=NO_UNROLL) as loop:
+            with fn.loop(0, points, hints=AS_WRITTEN) as loop:
                 address = fn.at(target, self.part, loop.index * (2 * stride))
                 real, imag = self._finished(load_point(fn, self.type, memory, loop.index), scale, swaps)
                 both = fn.shuffle(real, imag, [n + side * self.lanes for n in range(self.lanes) for side in (0, 1)])
@@ -129,7 +130,7 @@ class Moves:
                 numbers = [self._gathered(rows, index * width + k) for k in range(width)]
                 move(fn.i64(index), numbers)
             return
-        with fn.loop(0, points, tile, hints=NO_UNROLL) as loop:
+        with fn.loop(0, points, tile, hints=AS_WRITTEN) as loop:
             index = self._tile_start(loop.index, points, tile)
             addresses = (fn.at(row, self.part, index * width) for row in rows)
             move(index, transpose(fn, [fn.load(self.type, address, align=self.part.bytes) for address in addresses]))
@@ -145,7 +146,7 @@ class Moves:
                     for lane, row in enumerate(rows):
                         fn.store(fn.lane(value, lane), fn.at(row, self.part, index * width + k))
             return
-        with fn.loop(0, points, tile, hints=NO_UNROLL) as loop:
+        with fn.loop(0, points, tile, hints=AS_WRITTEN) as loop:
             index = self._tile_start(loop.index, points, tile)
             found = transpose(fn, [number(index, j) for j in range(self.lanes)])
             for row, value in zip(rows, found, strict=True):

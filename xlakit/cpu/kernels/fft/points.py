@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 from xlakit.cpu.kernels.fft.axis import Axis
 from xlakit.cpu.kernels.fft.butterfly import Point
-from xlakit.cpu.kernels.fft.lanes import NO_UNROLL
 from xlakit.cpu.kernels.fft.real import tangle_ends, tangle_point, untangle_ends, untangle_point
 from xlakit.cpu.kernels.fft.tables import LongRoots, Tables, chirp, chirp_spectrum, load_point
 from xlakit.cpu.llvm import Function, Value
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.scalars.complex_arithmetic import plain_product
 from xlakit.options import knob
 
@@ -39,7 +39,7 @@ class Points:
         """The chunks: number, first point, and the point behind the last."""
         fn = self._fn
         begin, end = fn.parameters[2:]
-        with fn.loop(begin, end, hints=NO_UNROLL) as chunks:
+        with fn.loop(begin, end, hints=AS_WRITTEN) as chunks:
             first = chunks.index * CHUNK
             yield chunks.index, first, (first + CHUNK).smin(count)
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 
 from xlakit.cpu.kernels.fft.axis import Axis
 from xlakit.cpu.kernels.fft.four_step import FourStep
-from xlakit.cpu.kernels.fft.lanes import NO_UNROLL, lane_count
+from xlakit.cpu.kernels.fft.lanes import lane_count
 from xlakit.cpu.kernels.fft.plan import convolution_length, four_step_factors, is_smooth, work
 from xlakit.cpu.kernels.fft.points import CHUNK, LONGEST_CHIRP, Points
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.llvm.promises import CONTRACTS
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.dataclass import dataclass
@@ -183,7 +184,7 @@ class _Pipeline:
         source, target = self.axis.source.pointer(fn, table), self.axis.target.pointer(fn, table)
         memories = self.memories
         scratch = acquire(fn, len(memories) * self.bytes)
-        with fn.loop(begin, end, hints=NO_UNROLL) as task:
+        with fn.loop(begin, end, hints=AS_WRITTEN) as task:
             addresses = {memory: fn.at(scratch, I8, n * self.bytes) for n, memory in enumerate(memories)}
             addresses |= self._row(fn, source, target, task.index)
             if self.before:
@@ -208,7 +209,7 @@ class _Pipeline:
             table, begin, end = fn.parameters
             source, target = self.axis.source.pointer(fn, table), self.axis.target.pointer(fn, table)
             space = self._scratch(fn, table, scratch)
-            with fn.loop(begin, end, hints=NO_UNROLL) as task:
+            with fn.loop(begin, end, hints=AS_WRITTEN) as task:
                 row, chunk = task.index.integer("udiv", step.chunks), task.index.integer("urem", step.chunks)
                 own = row * len(memories)
                 addresses = {memory: fn.at(space, I8, (own + n) * self.bytes) for n, memory in enumerate(memories)}

@@ -6,9 +6,9 @@ import math
 
 from xlakit import machine
 from xlakit.cpu.kernels.linalg.cholesky_blocked import LEAST_BLOCKED, BlockedCholesky
-from xlakit.cpu.kernels.linalg.triangular_solve import NO_UNROLL
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.cpu.scalars import Scalar, constant, load, store
 from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts, register_type

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import struct
 
-from xlakit.cpu.kernels.linalg.triangular_solve import NO_UNROLL
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob

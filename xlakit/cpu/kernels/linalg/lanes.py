@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from xlakit.cpu.kernels.linalg.triangular_solve import NO_UNROLL
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value, vector
+from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.cpu.scalars import load, register_type, store
 from xlakit.cpu.scalars.memory import as_real

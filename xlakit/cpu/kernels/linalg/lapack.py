@@ -40,11 +40,11 @@ from xlakit.cpu.kernels.linalg.lapack_routines import (
     Work,
 )
 from xlakit.cpu.kernels.linalg.lapack_workspaces import workspace_counts
-from xlakit.cpu.kernels.linalg.triangular_solve import NO_UNROLL
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.bounds import within
+from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.cpu.scalars import constant, store
 from xlakit.cpu.scalars.memory import memory_type

@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from xlakit.cpu.kernels.linalg.lapack_routines import Problem
-from xlakit.cpu.kernels.linalg.triangular_solve import NO_UNROLL
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.options import knob
 

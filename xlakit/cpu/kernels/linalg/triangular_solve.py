@@ -8,6 +8,7 @@ import struct
 from xlakit import machine
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.cpu.scalars import Scalar, complex as of_complex, load, store
 from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts
@@ -20,7 +21,6 @@ from xlakit.ops.linear_algebra import TriangularSolve
 from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 
-NO_UNROLL = ('"llvm.loop.unroll.disable"',)
 # Up to this size of the triangle calling BLAS costs more than it brings.
 SMALL = knob("triangular_solve.small", 16, 0, 4)
 # A task should have so many multiplications, and so many right-hand sides at least: BLAS packs the triangle for each.

@@ -12,6 +12,7 @@ from xlakit.cpu.kernels.rng import random_words
 from xlakit.cpu.kernels.rng.random_words import Words, counters, interleaved, joined, lane_count, philox, threefry
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, integer, vector
+from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
@@ -26,8 +27,6 @@ _TASK = knob("random_bits.task", 8192, 64, tries=(times(0.25), times(4)))
 # From so many neighbors on a row is worth a loop of its own; shorter ones go through a block of so many counters.
 _LONG_ROW = knob("random_bits.long_row", 64, 1, 1000)
 _BLOCK = knob("random_bits.block", 512, 64)
-
-_NO_UNROLL = ('"llvm.loop.unroll.disable"',)
 
 
 def emit_random_bits(module: Module, instruction: Instruction) -> Kernel:
@@ -157,7 +156,7 @@ class _Writer:
         with fn.loop(begin, end) as task:
             first = task.index * _TASK.value
             last = (first + _TASK.value).umin(layout.blocks)
-            with fn.loop(first, last, self.lanes, hints=_NO_UNROLL) as loop:
+            with fn.loop(first, last, self.lanes, hints=NO_UNROLL) as loop:
                 elements = interleaved(fn, self._elements(words(counters(fn, loop.index))))
                 position = loop.index * per_block
                 count = (fn.i64(layout.total) - position).umin(step)
@@ -174,7 +173,7 @@ class _Writer:
             low = chunk * _TASK.value
             high = (low + _TASK.value).umin(layout.inner)
             base = row * layout.inner
-            with fn.loop(low, high, self.lanes, hints=_NO_UNROLL) as loop:
+            with fn.loop(low, high, self.lanes, hints=NO_UNROLL) as loop:
                 first, second = self._elements(words(counters(fn, base + loop.index)))
                 count = (high - loop.index).umin(self.lanes)
                 self._store(fn, first, fn.at(target, self.type, loop.index), count)
@@ -189,11 +188,11 @@ class _Writer:
         with fn.loop(begin, end) as task:
             first = task.index * _BLOCK.value
             count = (fn.i64(layout.blocks) - first).umin(_BLOCK.value)
-            with fn.loop(0, count, self.lanes, hints=_NO_UNROLL) as loop:
+            with fn.loop(0, count, self.lanes, hints=NO_UNROLL) as loop:
                 elements = self._elements(words(counters(fn, first + loop.index)))
                 for element, block in zip(elements, blocks, strict=True):
                     fn.store(element, fn.at(block, self.type, loop.index))
-            with fn.loop(0, count, hints=_NO_UNROLL) as loop:
+            with fn.loop(0, count, hints=NO_UNROLL) as loop:
                 number = first + loop.index
                 row, position = number.integer("udiv", layout.inner), number.integer("urem", layout.inner)
                 target, has_second = self._row(fn, bits, row)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from xlakit.cpu.kernels.rng.random_words import PHILOX_CYCLES, counters, interleaved, joined, lane_count, philox
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import F64, I32, I64, I128, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.cpu.math.library import math_function
 from xlakit.cpu.math.trigonometric import sine_cosine_of_eighth
@@ -28,7 +29,6 @@ from xlakit.passes.analysis.cost_model import cost_model
 
 # How many blocks of words a task takes.
 _TASK = knob("random_numbers.task", 512, 64, tries=(times(0.25), times(4)))
-_NO_UNROLL = ('"llvm.loop.unroll.disable"',)
 # Nanoseconds for an element, beside its words.
 _UNIFORM_CYCLES, _NORMAL_CYCLES = 2.8, 10.0
 
@@ -82,10 +82,10 @@ def emit_random_numbers(module: Module, instruction: Instruction) -> Kernel:
         for number, element in enumerate(make(taken)[:count]):
             store(fn, kind, element, result, first + group * recipe.made + number)
 
-    with fn.loop(begin, end, hints=_NO_UNROLL) as task:
+    with fn.loop(begin, end, hints=NO_UNROLL) as task:
         block = task.index * _TASK.value
         count = (fn.i64(blocks) - block).umin(_TASK.value)
-        with fn.loop(0, count, lane_count(), hints=_NO_UNROLL) as loop:
+        with fn.loop(0, count, lane_count(), hints=NO_UNROLL) as loop:
             found = words(counters(fn, block + loop.index))
             found = interleaved(fn, found if recipe.width == 32 else joined(found))
             fn.store(found, fn.at(memory, word, loop.index * recipe.words_of_block))

@@ -6,9 +6,9 @@ chunk, and of the vectors before it in the block. So no total is a long chain, w
 
 from __future__ import annotations
 
-from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.scatter.plan import neutral
 from xlakit.cpu.llvm import Function, Value, vector
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.scalars import register_type
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.cpu.scalars.real import BINARY
@@ -57,10 +57,10 @@ class RunningTotals:
         """
         type = vector(register_type(self.kind), self.lanes)
         most = self.block * _BLOCKS.value
-        with fn.loop(*span, most, carried=[fn.splat(before, self.lanes)], hints=NO_UNROLL) as chunk:
+        with fn.loop(*span, most, carried=[fn.splat(before, self.lanes)], hints=AS_WRITTEN) as chunk:
             nothing = fn.constant(type, self.start)
             size = (span[1] - chunk.index).smin(most)
-            with fn.loop(0, size, self.block, carried=[nothing], hints=NO_UNROLL) as block:
+            with fn.loop(0, size, self.block, carried=[nothing], hints=AS_WRITTEN) as block:
                 first = chunk.index + block.index
                 own = self._block(fn, arrays, length, first, self._after(fn, chunk.carried[0], block.carried[0]))
                 block.next(self._after(fn, block.carried[0], own))

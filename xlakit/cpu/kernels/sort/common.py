@@ -20,6 +20,7 @@ from xlakit.cpu.kernels.sort.keys import (
 from xlakit.cpu.kernels.sort.plan import COUNTS_BYTES, RADIX, RADIX_BITS, Record
 from xlakit.cpu.kernels.sort.quick import WINDOW, Order, has_compress, sort_quickly
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Type, Value, integer
+from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
@@ -27,7 +28,6 @@ from xlakit.passes.analysis.sort_order import NanOrder, SortKey
 
 # The loops that move records gain from several iterations at once, all others only from being compiled soon.
 UNROLL = ('"llvm.loop.unroll.count", i32 4',)
-NO_UNROLL = ('"llvm.loop.unroll.disable"',)
 
 T = TypeVar("T", bound="ByKey")
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Type, Value, integer, vector
+from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.dataclass import dataclass
 from xlakit.options import current, knob
 from xlakit.target import has_feature, vector_bytes
 
-NO_UNROLL: Final = ('"llvm.loop.unroll.disable"',)
 # So many records the network sorts.
 WINDOW: Final = 64
 # How often a range is cut at most, for each bit of the number of records: cuts in the middle would take one for each.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from xlakit.cpu.kernels.shared import common
-from xlakit.cpu.kernels.sort.common import NO_UNROLL, ChunkPositions, MakeRecords, TakeApart
+from xlakit.cpu.kernels.sort.common import ChunkPositions, MakeRecords, TakeApart
 from xlakit.cpu.kernels.sort.keys import has_exceptions, narrowed, raw_type, store_raw
 from xlakit.cpu.kernels.sort.plan import (
     COUNTS_BYTES,
@@ -20,6 +20,7 @@ from xlakit.cpu.kernels.sort.plan import (
 )
 from xlakit.cpu.kernels.sort.records import RecordSorter, Rows, field_of, load_record
 from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.analysis.sort_order import Part, SortKey

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from xlakit.cpu.kernels.sort.common import NO_UNROLL, load_bits
+from xlakit.cpu.kernels.sort.common import UNROLL, load_bits
 from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, ordered_bits, part_of, raw_type, store_raw, stored_bits
 from xlakit.cpu.kernels.sort.plan import SortPlan
 from xlakit.cpu.kernels.sort.radix import for_tiles, task_function
 from xlakit.cpu.kernels.sort.records import Rows
 from xlakit.cpu.llvm import I64, Function, Module, Type, Value, integer, vector
+from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.errors import InternalError
 from xlakit.passes.analysis.sort_order import KeyOrder, SortKey
@@ -106,9 +107,7 @@ class _Ranks:
         with fn.loop(0, self.padded, lanes, hints=NO_UNROLL) as blocks:
             mine = [fn.load(block, fn.at(g.buffer, self.type, blocks.index), align=16) for g in self.groups]
             own = None if self.is_unique else fn.splat(blocks.index, lanes) + steps
-            with fn.loop(
-                0, self.length, carried=[fn.constant(block, 0)], hints=['"llvm.loop.unroll.count", i32 4']
-            ) as loop:
+            with fn.loop(0, self.length, carried=[fn.constant(block, 0)], hints=UNROLL) as loop:
                 others = [
                     fn.splat(fn.load(self.type, fn.at(g.buffer, self.type, loop.index)), lanes) for g in self.groups
                 ]

@@ -20,13 +20,13 @@ from typing import NamedTuple, TypeVar
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.shared.preconditions import require
-from xlakit.cpu.kernels.sort.common import NO_UNROLL
 from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, raw_type, store_raw
 from xlakit.cpu.kernels.sort.plan import INDEX, MOST_TASKS, Record, make_layout
 from xlakit.cpu.kernels.sort.radix import index_of, task_function
 from xlakit.cpu.kernels.sort.records import RecordSorter, load_record
 from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst, RowKeys
 from xlakit.cpu.llvm import I8, I64, PTR, Effort, Function, Module, Value
+from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xlakit.cpu.kernels.sort.common import NO_UNROLL
 from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, ordered_bits, raw_type, store_raw, stored_bits
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Type, Value, integer, vector
+from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 from xlakit.passes.analysis.sort_order import NanOrder, SortKey
