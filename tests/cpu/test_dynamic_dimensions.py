@@ -182,6 +182,12 @@ def test_operands_of_different_sizes_are_cut_to_what_they_share():
         run(numbers(left, 2), numbers(right, 2))
 
 
+def test_a_mapped_array_without_columns_has_its_rows():
+    run = agreeing(lambda x: xla.map([x], halved, [0, 1]), rows(5, 0))
+    for size in (0, 2, 5):
+        run(numbers(size, 0))
+
+
 @pytest.mark.parametrize(("bound", "columns"), [(4, 2), (3, 1)])
 def test_an_update_that_may_cover_all_says_the_size(bound, columns):
     def put(x, u, i):

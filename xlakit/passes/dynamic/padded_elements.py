@@ -62,9 +62,9 @@ def map_(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     bounds = old.shape.dimensions
     if old.is_pointwise:
         return element_wise(old, operands, make)
-    if 0 in bounds:
-        return Padded(make.again([x.value for x in operands]))
     dims = {d: size for x in reversed(operands) for d, size in x.dims.items()}
+    if 0 in bounds:
+        return array(make.again([x.value for x in operands]), dict(sorted(dims.items())))
     missing = [make.compare(size, make.number(0), "LE") for size in dims.values()]
     empty = missing[0]
     for other in missing[1:]:
