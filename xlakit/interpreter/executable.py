@@ -32,6 +32,7 @@ from xlakit.execution.run import Run
 from xlakit.execution.run_group import RunGroup, running_in
 from xlakit.execution.values import at_declared_sizes, to_device, to_host
 from xlakit.interpreter.evaluate import Observer, run
+from xlakit.interpreter.widened import widened
 from xlakit.ir.instruction import HloModule, located
 from xlakit.ir.operation import TOKEN, Array, Value
 from xlakit.ops.custom_call import CustomCall
@@ -115,6 +116,7 @@ class InterpreterExecutable(Repeatable):
         self._shares_context = execution_context is not None
         self._program = program
         self._parameters = module.entry.parameters
+        self._entry = widened(module)
         self._fallbacks: tuple[Fallback, ...] = ()
         # The random state of each device.
         self.random = [RandomState(seed, device) for device in range(self.num_devices)]
@@ -212,8 +214,7 @@ class InterpreterExecutable(Repeatable):
         return self.execute_with(watched, arguments)
 
     def _interpret(self, device: Device, arguments: Sequence[Value]) -> Any:
-        entry = self.module.entry
-        return to_host(at_declared_sizes(run(device, entry, arguments), entry.root.shape))
+        return to_host(at_declared_sizes(run(device, self._entry, arguments), self.module.entry.root.shape))
 
     @converting
     def execute_replicated(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
