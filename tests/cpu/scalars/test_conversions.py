@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import xlakit as xla
+from xlakit.options import compiling
 from xlakit.target import is_x86
 
 INTEGERS = ("s4", "s8", "s16", "s32", "s64", "u4", "u8", "u16", "u32", "u64")
@@ -67,3 +68,20 @@ def test_floats_become_integers_in_vectors(source, target):
     machine_code = xla.compile(xla.HloModule.from_text(text), backend="cpu", cache=False).assembly()
     assert "cvttp" in machine_code
     assert "cvttss2si" not in machine_code and "cvttsd2si" not in machine_code
+
+
+@pytest.mark.parametrize("flushes", [False, True])
+@pytest.mark.parametrize("source", ["f64", "f32"])
+def test_powers_of_two_below_the_normal_numbers_of_f32(source, flushes):
+    fractions = np.array([1, 1 + 2**-23, 1.25, 1.5, 1.75, 2 - 2**-23])
+    around = np.concatenate([np.ldexp(fractions, e) for e in (-160, -140, -129, -128, -127, -126, -125, 0, 126, 127)])
+    special = np.array([0.0, -0.0, -1.0, -(2.0**-127), np.inf, -np.inf, np.nan])
+    x = np.concatenate([around, special]).astype(xla.PrimitiveType.from_name(source).dtype)
+    text = (
+        f"HloModule m\nENTRY e {{\n x = {source}[{x.size}] parameter(0)\n ROOT y = f8e8m0fnu[{x.size}] convert(x)\n}}"
+    )
+    module = xla.HloModule.from_text(text)
+    expected = np.asarray(xla.compile(module, backend="interpreter")(x))
+    with compiling(flush_subnormals=flushes):
+        actual = np.asarray(xla.compile(module, backend="cpu", cache=False)(x))
+    np.testing.assert_array_equal(actual.view(np.uint8), expected.view(np.uint8))

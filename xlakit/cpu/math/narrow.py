@@ -248,10 +248,21 @@ def from_f64(fn: Function, primitive_type: PrimitiveType, value: Value) -> Value
     if primitive_type is PrimitiveType.F32:
         return narrowed(value)
     if primitive_type is PrimitiveType.F8E8M0FNU:
-        # A positive number stays one: this type's zero is NaN.
-        value = where((value > 0.0) & (value < 2.0**-130), 2.0**-130, value)
+        return _exponent_of_double(value)
     kept = int(ml_dtypes.finfo(primitive_type.dtype).nmant) + 3
     return from_f32(fn, primitive_type, _rounded_to_odd(value, kept))
+
+
+def _exponent_of_double(value: Value) -> Value:
+    """The F8E8M0 of an F64, by its bits: the least numbers are subnormal ones of F32, which may count as zero."""
+    bits = bits_of(value)
+    half, lower = 1 << (DOUBLE.fraction - 1), DOUBLE.bias - _WIDE_BIAS
+    least = lower << DOUBLE.fraction
+    # As F32's bits are rounded: what is above the least number goes up to the next one.
+    above = where(bits > least + half, ((bits + half) >> DOUBLE.fraction) - lower, 1)
+    # What is not positive is NaN, and what rounds beyond the greatest, with infinity and NaN.
+    code = where(bits > least, where(above > 0xFE, 0xFF, above), 0)
+    return where(bits > 0, code, 0xFF).cast("trunc", value.type.with_element(I8))
 
 
 def _rounded_to_odd(value: Value, kept: int) -> Value:
