@@ -1,4 +1,7 @@
+import re
+
 import numpy as np
+import pytest
 
 import xlakit as xla
 
@@ -42,3 +45,39 @@ def test_bounds_of_unrolled_reductions_are_computed_once():
     # 78 sums for the count, and 12 that are guarded; not the count again in each of the 12.
     assert written.count("fadd") < 130
     assert written.count("icmp") < 100
+
+
+# The scores of an attention with a causal mask, less the largest of their row: the mask does not change along the
+# batch, so that rows are not merged with it, and the loop over the batch is the one over the tasks of the kernel.
+MASKED = """HloModule masked
+
+max {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(a, b) }}
+
+ENTRY main {{
+  mask = pred[16,16] parameter(0)
+  scores = f32[{batch},16,16] parameter(1)
+  least = f32[] constant(-1e30)
+  masks = pred[{batch},16,16] broadcast(mask), dimensions={{1,2}}
+  leasts = f32[{batch},16,16] broadcast(least), dimensions={{}}
+  masked = f32[{batch},16,16] select(masks, scores, leasts)
+  none = f32[] constant(-inf)
+  largest = f32[{batch},16] reduce(masked, none), dimensions={{2}}, to_apply=max
+  spread = f32[{batch},16,16] broadcast(largest), dimensions={{0,1}}
+  ROOT y = f32[{batch},16,16] subtract(masked, spread)
+}}
+"""
+
+
+@pytest.mark.parametrize("batch", [3, 20, 500])
+def test_unrolled_rows_are_reduced_once(batch: int):
+    executable = xla.compile(xla.HloModule.from_text(MASKED.format(batch=batch)))
+    mask = np.tri(16, dtype=bool)
+    scores = np.random.default_rng(0).normal(size=(batch, 16, 16)).astype(np.float32)
+    masked = np.where(mask, scores, np.float32(-1e30))
+    np.testing.assert_array_equal(executable(mask, scores), masked - masked.max(2, keepdims=True))
+    blocks = re.split(r"^(?=\S+:$)", executable.llvm_ir(optimized=False), flags=re.MULTILINE)
+    storing = [block for block in blocks if "fsub" in block and "store" in block]
+    assert storing
+    assert not any("maximum" in block for block in storing)

@@ -5,7 +5,7 @@ Whether a node becomes a scalar or a vector is decided by :mod:`xlakit.cpu.loops
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -328,21 +328,21 @@ class Emitter:
         """The result of a reduction, whose loops are all emitted here."""
         bounds = reduction.bounds if isinstance(reduction, GuardedReduction) else ()
         if all(variable.extent for variable in reduction.over):
-            self._hoist_bounds(bounds, set(self._bound_variables()))
+            self._hoist_bounds(bounds, self.bound_variables())
         if unrolled:
             running = self._unrolled(reduction, list(reduction.over), initial, bounds)
         else:
             groups = merged(reduction.over, indices_of(reduction.inputs, [b[0] for b in bounds]))
-            known = set(self._bound_variables())
+            known = self.bound_variables()
             running = self._looped(reduction, groups, initial, bounds, known)
         return [
             r if init.kind.is_complex else rounded(self.fn, init.kind, as_real(r))
             for init, r in zip(reduction.initial, running, strict=True)
         ]
 
-    def _bound_variables(self) -> Iterator[Variable]:
-        for scope in self._scopes:
-            yield from (key for key in scope if isinstance(key, Variable))
+    def bound_variables(self) -> set[Variable]:
+        """The variables of all loops around what is emitted."""
+        return {key for scope in self._scopes for key in scope if isinstance(key, Variable)}
 
     def _unrolled(
         self, reduction: Reduction, over: list[Variable], running: list[Scalar], bounds: Sequence[Bound]

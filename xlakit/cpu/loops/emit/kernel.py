@@ -21,7 +21,7 @@ from xlakit.cpu.loops.emit.lanes import write_iterations
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.emit.non_temporal import fence, non_temporal
 from xlakit.cpu.loops.ir.cost import element_cost
-from xlakit.cpu.loops.ir.index import Node, Variable
+from xlakit.cpu.loops.ir.index import Node
 from xlakit.cpu.loops.ir.space import Group
 from xlakit.cpu.scalars import Scalar, store
 from xlakit.dataclass import dataclass
@@ -133,16 +133,15 @@ def nest(
     levels: Sequence[Level],
     nodes: Sequence[Node],
     body: Callable[[], None],
-    known: frozenset[Variable] = frozenset(),
     outputs: Sequence[Output] = (),
     *,
     independent: bool = True,
 ) -> None:
     """Write loops, outer to inner; what does not change in one is computed before it.
 
-    known: variables whose values are known outside of these loops. outputs: what the body stores, where each iteration
-    of the innermost loop stores each of them once. independent: whether no iteration of the innermost loop reads what
-    another one writes; not where the body keeps something in memory that all iterations use.
+    outputs: what the body stores, where each iteration of the innermost loop stores each of them once. independent:
+    whether no iteration of the innermost loop reads what another one writes; not where the body keeps something in
+    memory that all iterations use.
     """
     if not levels:
         body()
@@ -150,9 +149,9 @@ def nest(
     level, *inner = levels
     if inner:
         with _opened(emitter, level):
-            known = known | set(level.group.variables)
-            emitter.hoist(nodes, known)
-            nest(emitter, inner, nodes, body, known, outputs, independent=independent)
+            # Loops outside of this nest count, too: those over the tasks of a kernel are.
+            emitter.hoist(nodes, emitter.bound_variables())
+            nest(emitter, inner, nodes, body, outputs, independent=independent)
         return
     with non_temporal(emitter, level, outputs) as level, strips(emitter, level, nodes) as level:
         if emitter.lanes > 1 and outputs:

@@ -213,4 +213,4 @@ def _write_pieces(
         levels = [Level(Group([v]), 0, v.extent) for v in inner]
         with emitter.scope():
             emitter.hoist(nodes, known)
-            nest(emitter, levels, nodes, lambda outputs=outputs: store_all(emitter, outputs), known)
+            nest(emitter, levels, nodes, lambda outputs=outputs: store_all(emitter, outputs))
