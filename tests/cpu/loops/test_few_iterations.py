@@ -48,3 +48,40 @@ def test_small_matrices_that_a_loop_carries(size):
     np.testing.assert_allclose(executable(x, matrices), expected, rtol=1e-12)
     # Nothing of three elements is worth a mask.
     assert size != 3 or "vmaskmov" not in executable.assembly()
+
+
+# What is masked along each of its dimensions, up to a number that is given: four elements are written out in each
+# iteration of a loop that is to be interleaved, and whose last vectors LLVM would mask.
+MASKED = """HloModule masked
+
+ENTRY main {{
+  x = s64[4,{n},{m}] parameter(0)
+  a = s32[] parameter(1)
+  b = s32[] parameter(2)
+  c = s32[] parameter(3)
+  i = s32[4,{n},{m}] iota(), iota_dimension=0
+  j = s32[4,{n},{m}] iota(), iota_dimension=1
+  k = s32[4,{n},{m}] iota(), iota_dimension=2
+  as = s32[4,{n},{m}] broadcast(a), dimensions={{}}
+  bs = s32[4,{n},{m}] broadcast(b), dimensions={{}}
+  cs = s32[4,{n},{m}] broadcast(c), dimensions={{}}
+  ia = pred[4,{n},{m}] compare(i, as), direction=LT
+  jb = pred[4,{n},{m}] compare(j, bs), direction=LT
+  kc = pred[4,{n},{m}] compare(k, cs), direction=LT
+  z = s64[] constant(0)
+  zs = s64[4,{n},{m}] broadcast(z), dimensions={{}}
+  p = s64[4,{n},{m}] select(ia, x, zs)
+  q = s64[4,{n},{m}] select(jb, p, zs)
+  ROOT y = s64[4,{n},{m}] select(kc, q, zs)
+}}
+"""
+
+
+@pytest.mark.parametrize("size", [5, 6, 7, 12, 15, 16, 17])
+@pytest.mark.parametrize("minor", [2, 3, 4])
+def test_short_loops_are_not_interleaved_where_vectors_are_masked(size: int, minor: int):
+    executable = xla.compile(xla.HloModule.from_text(MASKED.format(n=size, m=minor)))
+    x = np.arange(4 * size * minor).reshape(4, size, minor) + 1
+    i, j, k = np.indices(x.shape)
+    ends = [np.int32(n) for n in (3, size - 1, minor - 1)]
+    np.testing.assert_array_equal(executable(x, *ends), x * (i < ends[0]) * (j < ends[1]) * (k < ends[2]))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from xlakit.cpu.llvm import promises
 from xlakit.cpu.llvm.effort import Effort
-from xlakit.cpu.llvm.loop import SCALAR, Loop, for_few_iterations
+from xlakit.cpu.llvm.loop import SCALAR, Loop, for_few_iterations, hints_for_iterations
 from xlakit.cpu.llvm.types import I1, I8, I32, I64, PTR, VOID, Type, vector
 from xlakit.cpu.llvm.uniform import is_slow_to_vectorize
 from xlakit.cpu.llvm.values import Operand, Value
@@ -315,7 +315,7 @@ class Function:
         body_lines = self._lines[phi_line + 1 :]
         next_index = self._incremented(index, step)
         again = next_index < last
-        properties = list(promises.checked_hints(hints))
+        properties = hints_for_iterations(promises.checked_hints(hints), first.constant, last.constant, step)
         if is_slow_to_vectorize(body_lines, [index.text, *(v.text for v in values)]):
             properties.append(SCALAR)
         metadata = self._loop_metadata(properties, group, first, last)

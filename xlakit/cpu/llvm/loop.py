@@ -10,6 +10,8 @@ from xlakit.errors import InternalError
 
 # The lanes of a vector worth having.
 _LEAST_LANES = 4
+# LLVM makes a second loop, of what vectors leave, only for loops of so many iterations, or of a number unknown to it.
+_LEAST_WITH_REST = 16
 # LLVM is not to make vectors of a loop.
 SCALAR: Final = '"llvm.loop.vectorize.enable", i1 false'
 # Hints for a loop: LLVM does not unroll it; nor vectorizes it either, since its body is written in vectors.
@@ -42,3 +44,14 @@ def for_few_iterations(begin: object, end: object) -> list[str]:
     """Hints for a loop of few iterations: LLVM would vectorize it with a mask, and masked stores are slow."""
     few = isinstance(begin, int) and isinstance(end, int) and end - begin < _LEAST_LANES
     return [SCALAR, '"llvm.loop.unroll.full"'] if few else []
+
+
+def hints_for_iterations(hints: Sequence[str], begin: object, end: object, step: int) -> list[str]:
+    """The hints that a loop of so many iterations is given.
+
+    A loop that LLVM knows to be shorter than _LEAST_WITH_REST gets no second one for what is left of it: LLVM masks the
+    last vectors instead, and in loops that are also interleaved an assertion of LLVM fails on masked stores of several
+    elements side by side, which ends the process.
+    """
+    few = isinstance(begin, int) and isinstance(end, int) and end - begin < _LEAST_WITH_REST * step
+    return [hint for hint in hints if not (few and "interleave" in hint)]
