@@ -6,10 +6,19 @@ Updates of one element are applied in their order, except where parts of them ar
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.kernels.scatter.plan import ScatterPlan, Sharing, WindowLoop, neutral, plan_scatter
+from xlakit.cpu.kernels.scatter.plan import (
+    IndexPart,
+    ScatterPlan,
+    Sharing,
+    UpdateLoop,
+    WindowLoop,
+    neutral,
+    plan_scatter,
+)
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I8, I64, Effort, Module, Value
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
@@ -17,7 +26,7 @@ from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, task_function
 from xlakit.cpu.scalars import Scalar, constant, load, store
 from xlakit.cpu.scalars.convert import convert
-from xlakit.cpu.scalars.memory import as_real
+from xlakit.cpu.scalars.memory import as_real, memory_type, register_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
 from xlakit.options import knob
@@ -28,6 +37,10 @@ _COMBINED_CYCLES = 0.4
 _ALIGNMENT = 64
 # Updates of single elements that take longer are no part of the entry. LLVM could make no vectors of them.
 _CODE_NANOSECONDS = knob("scatter.code_nanoseconds", 1_000.0, 0.0)
+# So many updates in a row of one element are combined in registers, so that none waits until the one before is stored.
+# Fewer would be a gain for shorter runs, and a branch that is harder to predict where indices are random. Such ones are
+# compared once for so many groups.
+_RUN, _GROUPS = 8, 4
 
 
 def scatter_kernel(module: Module, instruction: Instruction) -> Kernel:
@@ -127,6 +140,8 @@ class _Writer:
             bounds = outer_bounds if outer_bounds is not None and number == 0 else (fn.i64(0), fn.i64(loop.extent))
 
             def strip(begin: Value, end: Value, _: Sequence[Value]) -> Sequence[Value]:
+                if number == len(updates) - 1 and self._may_have_runs(kinds):
+                    begin = self._in_runs(emitter, targets, kinds, loop, (update, index, operand), (begin, end), nest)
                 with fn.loop(begin, end) as made, emitter.scope():
                     at = made.index
                     nest(number + 1, update + at * loop.update, index + at * loop.index, operand + at * loop.operand)
@@ -143,6 +158,96 @@ class _Writer:
         zero = fn.i64(0)
         nest(0, zero, zero, zero)
 
+    def _may_have_runs(self, kinds: Sequence[PrimitiveType]) -> bool:
+        """Whether updates in a row may be of one element, whose values are the same in registers and in memory."""
+        plan = self.plan
+        if plan.window or not plan.components or plan.sharing is Sharing.UPDATES or plan.updates[-1].operand:
+            return False
+        return all(k.bit_width >= 8 and not k.is_complex and register_type(k) is memory_type(k) for k in kinds)
+
+    def _in_runs(
+        self,
+        emitter: Emitter,
+        targets: Sequence[Value],
+        kinds: Sequence[PrimitiveType],
+        loop: UpdateLoop,
+        offsets: tuple[Value, Value, Value],
+        bounds: tuple[Value, Value],
+        single: Callable[[int, Value, Value, Value], None],
+    ) -> Value:
+        """Updates in strips of four groups of eight, groups of one element together; gives where the rest begins.
+
+        Indices are compared in strips that begin with two equal ones, at a distance of seven, as sorted ones do::
+
+            3 3 3 3 3 3 3 3   one load, eight times the computation, one store
+            3 3 3 4 4 4 4 4   one after the other, by ``single``
+        """
+        fn = emitter.fn
+        update, index, operand = offsets
+        begin, end = bounds
+
+        def one_by_one(first: Value, count: int) -> None:
+            with fn.loop(0, count) as made, emitter.scope():
+                at = first + made.index
+                single(len(self.plan.updates), update + at * loop.update, index + at * loop.index, operand)
+
+        def group(first: Value) -> None:
+            update_of, index_of = update + first * loop.update, index + first * loop.index
+
+            def at_once() -> Sequence[Value]:
+                with emitter.scope():
+                    write = partial(self._run, emitter, targets, kinds, (update_of, loop.update))
+                    self._at_position(emitter, (index_of, operand), write)
+                return ()
+
+            def apart() -> Sequence[Value]:
+                one_by_one(first, _RUN)
+                return ()
+
+            fn.if_else(self._same(emitter, loop, index_of, range(1, _RUN)), at_once, apart)
+
+        def with_runs() -> Sequence[Value]:
+            with fn.loop(0, _GROUPS) as made, emitter.scope():
+                group(first + made.index * _RUN)
+            return ()
+
+        def without() -> Sequence[Value]:
+            one_by_one(first, _GROUPS * _RUN)
+            return ()
+
+        strips = (end - begin).integer("udiv", _GROUPS * _RUN)
+        with fn.loop(0, strips) as strip, emitter.scope():
+            first = begin + strip.index * (_GROUPS * _RUN)
+            fn.if_else(self._same(emitter, loop, index + first * loop.index, [_RUN - 1]), with_runs, without)
+        return begin + strips * (_GROUPS * _RUN)
+
+    def _same(self, emitter: Emitter, loop: UpdateLoop, index: Value, numbers: Sequence[int]) -> Value:
+        """Whether the index vectors with these numbers are the same as the one at ``index``."""
+
+        def word(number: int, part: IndexPart) -> Value:
+            at = index + (number * loop.index + part.offset)
+            return as_real(load(emitter.fn, self.plan.index_kind, emitter.arrays[self.count], at))
+
+        equal = [word(0, part).eq(word(n, part)) for n in numbers for part in self.plan.components]
+        return reduce(lambda a, b: a & b, equal)
+
+    def _run(
+        self,
+        emitter: Emitter,
+        targets: Sequence[Value],
+        kinds: Sequence[PrimitiveType],
+        updates: tuple[Value, int],
+        position: Value,
+    ) -> None:
+        """Updates of one element, in their order; ``updates`` are the first and the distance between two."""
+        fn, (first, stride) = emitter.fn, updates
+        old = [as_real(load(fn, k, a, position)) for k, a in zip(kinds, targets, strict=True)]
+        with fn.loop(0, _RUN, carried=old) as made, emitter.scope():
+            new = self._new(emitter, first + made.index * stride)
+            made.next(*map(as_real, self._combined(emitter, kinds, made.carried, new)))
+        for kind, array, value in zip(kinds, targets, made.results, strict=True):
+            store(fn, kind, value, array, position)
+
     def _window_at(
         self,
         emitter: Emitter,
@@ -152,8 +257,17 @@ class _Writer:
         window_bounds: tuple[Value, Value] | None,
     ) -> None:
         """One window, if it is inside; ``offsets`` are those of the update, its index and its operand."""
-        fn, kind = emitter.fn, self.plan.index_kind
         update, index, operand = offsets
+
+        def write(position: Value) -> None:
+            self._window(emitter, targets, kinds, self.plan.window, (position, update), window_bounds)
+
+        self._at_position(emitter, (index, operand), write)
+
+    def _at_position(self, emitter: Emitter, offsets: tuple[Value, Value], write: Callable[[Value], None]) -> None:
+        """What an update does at its position, if it is inside; ``offsets`` are those of its index and its operand."""
+        fn, kind = emitter.fn, self.plan.index_kind
+        index, operand = offsets
         inside: Value | None = None
         for number, part in enumerate(self.plan.components):
             start = as_real(load(fn, kind, emitter.arrays[self.count], index + part.offset))
@@ -166,14 +280,11 @@ class _Writer:
                 inside = inside & (owner >= self._tasks[0]) & (owner < self._tasks[1])
             operand = operand + start * part.stride
 
-        def write() -> None:
-            self._window(emitter, targets, kinds, self.plan.window, (operand, update), window_bounds)
-
         if inside is None:
-            write()
+            write(operand)
         else:
             with fn.if_(inside, likely=True if self._tasks is None else None):
-                write()
+                write(operand)
 
     def _window(
         self,
@@ -198,13 +309,15 @@ class _Writer:
         self, emitter: Emitter, targets: Sequence[Value], kinds: Sequence[PrimitiveType], offsets: tuple[Value, Value]
     ) -> None:
         fn = emitter.fn
-        updates = emitter.arrays[self.count + 1 : 2 * self.count + 1]
         with emitter.scope():
             old = [load(fn, k, a, offsets[0]) for k, a in zip(kinds, targets, strict=True)]
-            new = [load(fn, k, a, offsets[1]) for k, a in zip(self.plan.kinds, updates, strict=True)]
-            made = self._combined(emitter, kinds, old, new)
+            made = self._combined(emitter, kinds, old, self._new(emitter, offsets[1]))
             for kind, array, value in zip(kinds, targets, made, strict=True):
                 store(fn, kind, value, array, offsets[0])
+
+    def _new(self, emitter: Emitter, offset: Value) -> list[Scalar]:
+        updates = emitter.arrays[self.count + 1 : 2 * self.count + 1]
+        return [load(emitter.fn, k, a, offset) for k, a in zip(self.plan.kinds, updates, strict=True)]
 
     def _combined(
         self, emitter: Emitter, kinds: Sequence[PrimitiveType], old: Sequence[Scalar], new: Sequence[Scalar]
