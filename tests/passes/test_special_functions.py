@@ -1,4 +1,4 @@
-"""Formulas of special functions that are written anew: errors, and formulas that are other functions."""
+"""Formulas that are computed otherwise: errors of special functions, other formulas, and compared magnitudes."""
 
 import math
 from pathlib import Path
@@ -59,3 +59,49 @@ def test_other_formulas_stay(old, new):
         before = xla.HloModule.from_text(program)
         after = run_pipeline(before, ["special-functions"])
         assert (after.to_text() != before.to_text()) is changed
+
+
+# -- magnitudes that are only compared ---------------------------------------------------------------
+
+NUMBERS = 30_001
+COMPARE = {"LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal}
+BOUNDS = [2.0, 1.0, 0.1, 3e38, 1.1754944e-38, 0.0, -0.0, -3.0]
+
+
+def around(bound):
+    """Numbers whose magnitudes are the bound or next to it, and special ones."""
+    rng = np.random.default_rng(4)
+    angle = rng.uniform(0, 2 * np.pi, NUMBERS)
+    steps = rng.integers(-2, 3, NUMBERS) * 2.0**-24
+    with np.errstate(all="ignore"):
+        z = ((abs(bound) * (1 + steps)) * np.exp(1j * angle)).astype(np.complex64)
+    special = np.array([0, -0.0, 1, bound, np.inf, -np.inf, np.nan, 3e38, 1e-38], np.float32)
+    pairs = np.array([complex(a, b) for a in special for b in special], np.complex64)
+    z[: len(pairs)] = pairs
+    return z
+
+
+def magnitudes(bound, direction, root):
+    return xla.HloModule.from_text(f"""HloModule magnitudes
+ENTRY e {{
+  z = c64[{NUMBERS}] parameter(0)
+  a = f32[{NUMBERS}] abs(z)
+  c = f32[] constant({bound!r})
+  cs = f32[{NUMBERS}] broadcast(c), dimensions={{}}
+  less = pred[{NUMBERS}] compare(a, cs), direction={direction}
+  ROOT r = {root}
+}}""")
+
+
+@pytest.mark.parametrize("direction", COMPARE)
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_comparisons_are_those_of_the_magnitudes(bound, direction):
+    z = around(bound)
+    for vector_bytes in (16, 64):
+        with compiling(vector_bytes=vector_bytes):
+            executable = xla.compile(magnitudes(bound, direction, f"pred[{NUMBERS}] copy(less)"))
+            sizes = np.asarray(xla.compile(magnitudes(bound, direction, f"f32[{NUMBERS}] copy(a)"))(z))
+        found = np.asarray(executable(z))
+        np.testing.assert_array_equal(found, COMPARE[direction](sizes, np.float32(bound)))
+        # Of numbers on both sides, where there are any.
+        assert bound <= 0 or (found.any() and not found.all())

@@ -1,18 +1,23 @@
-"""Logic: and, or, xor, not, comparisons and choices. Nothing here rounds."""
+"""Logic: and, or, xor, not, comparisons and choices. No result here is rounded."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from functools import cache
+
+import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.elementwise.compare import Compare
 from xlakit.ops.elementwise.select import Select
-from xlakit.ops.elementwise.unary import Not
+from xlakit.ops.elementwise.unary import Abs, Not
 from xlakit.ops.shared.numerics import highest, lowest
 from xlakit.passes.core.matching import (
     as_integer,
+    as_real,
     is_all_ones,
     same_bits,
     same_value,
@@ -38,6 +43,8 @@ _TURNED = {
     ComparisonDirection.LE: ComparisonDirection.GE,
     ComparisonDirection.GE: ComparisonDirection.LE,
 }
+# The least normal number of F32.
+_LEAST_F32 = 2.0**-126
 _HOLDS_OF_EQUALS = (ComparisonDirection.EQ, ComparisonDirection.GE, ComparisonDirection.LE)
 
 
@@ -131,6 +138,56 @@ def compare_pred_with_constant(x: Instruction, make: Rewriter) -> Instruction | 
     if direction not in (ComparisonDirection.EQ, ComparisonDirection.NE):
         return None
     return left if bool(number) == (direction is ComparisonDirection.EQ) else make.apply("not", left)
+
+
+@_rule("compare")
+def compare_complex_magnitude(x: Instruction, make: Rewriter) -> Instruction | None:
+    """|z| < c -> Re(z)^2 + Im(z)^2 < t in F64, z of C64, without a square root; and so for <=, > and >=.
+
+    |z| is the root of that sum, rounded to F64 and then to F32. Both roundings are monotone, so the sums whose root is
+    less than c are those below one number t, which is searched for. The squares are exact, as they are for |z|. With a
+    NaN the sum is NaN and no comparison holds, but |z| of an infinity and a NaN is infinite: > and >= ask for it.
+    """
+    magnitude, bound = x.operands
+    if not isinstance(magnitude.op, Abs) or make.uses(magnitude) > 1:
+        return None
+    (z,) = magnitude.operands
+    number, op = as_real(uniform(bound)), x.op_as(Compare)
+    # Subnormal bounds may be zero or not, as the mode of the processor is.
+    if z.shape.element_type is not PrimitiveType.C64 or number is None or 0 < abs(number) < _LEAST_F32:
+        return None
+    if op.type is ComparisonType.TOTALORDER or op.direction not in _TURNED or not math.isfinite(number):
+        return None
+    below = op.direction in (ComparisonDirection.LT, ComparisonDirection.GE)
+    limit = _least_square_sum(number, reaches=below)
+    parts = [make.apply("real", z), make.apply("imag", z)]
+    real, imag = (make.convert(part, PrimitiveType.F64) for part in parts)
+    total = make.apply("add", make.apply("multiply", real, real), make.apply("multiply", imag, imag))
+    limits = make.full(limit, total.shape)
+    if op.direction in (ComparisonDirection.LT, ComparisonDirection.LE):
+        return make.compare(total, limits, "LT")
+    found = make.compare(total, limits, "GE")
+    for part in parts:
+        infinite = make.compare(make.apply("abs", part), make.full(math.inf, part.shape), "EQ")
+        found = make.apply("or", found, infinite)
+    return found
+
+
+@cache
+def _least_square_sum(bound: float, *, reaches: bool) -> float:
+    """The least F64 whose root, rounded to F64 and to F32, is more than the bound, or ``reaches`` it."""
+
+    def is_enough(bits: int) -> bool:
+        with np.errstate(over="ignore"):
+            root = np.float32(np.sqrt(np.int64(bits).view(np.float64)))
+        return bool(root >= np.float32(bound) if reaches else root > np.float32(bound))
+
+    # Positive floats are in the order of their bits.
+    few, enough = -1, int(np.float64(math.inf).view(np.int64))
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if is_enough(middle) else (middle, enough)
+    return float(np.int64(enough).view(np.float64))
 
 
 @_rule("not")
