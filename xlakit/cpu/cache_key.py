@@ -26,6 +26,7 @@ from xlakit import machine, options, target
 
 if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
+    from xlakit.link import Link
 
 # A source file, its size, and when it was changed in nanoseconds.
 _Source = tuple[str, int, int]
@@ -50,12 +51,13 @@ def program_key(
     lapack_calls: Collection[str] = (),
     *,
     native_collectives: bool = True,
+    link: Link | None = None,
 ) -> str | None:
     """The key of a program's machine code; None for a module that is not well formed, or where nothing can be cached.
 
     c_functions: the names of custom calls that machine code does itself; it does not know the addresses of functions.
     lapack_calls: the names of those that are calls of LAPACK.
-    native_collectives: whether collectives are compiled.
+    native_collectives: whether collectives are compiled. link: between the processes that run the program.
     """
     # Programs that are found by their serialized form need no key of the module.
     from xlakit.cpu.module_text import module_parts
@@ -68,6 +70,7 @@ def program_key(
         num_replicas,
         num_partitions,
         native_collectives,
+        link and (link.alpha, link.beta),
         *sorted((*c_functions, *lapack_calls)),
         *_environment(),
     )

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from xlakit import compile_cache, options
+from xlakit import compile_cache, link, options
 from xlakit.arguments import converting
 from xlakit.collector import collecting_less
 from xlakit.cpu.cache_key import compiler_has_changed, program_key
@@ -80,6 +80,7 @@ def _executable(module: HloModule, execution: ExecutionOptions, *, cache: bool) 
         execution.grid(module),
         c_functions_of(module, execution.custom_calls),
         native_collectives=context is None or not context.spans_processes,
+        link=None if context is None or context.network is None else context.network.link,
         lapack_calls=lapack_calls_of(module, execution.custom_calls),
     )
     key = _key(module, target) if cache else None
@@ -177,7 +178,13 @@ def _key(module: HloModule, target: Target) -> str | None:
     replicas, partitions = target.grid.num_replicas, target.grid.num_partitions
     functions, lapack_calls = target.c_functions, target.lapack_calls
     return program_key(
-        module, replicas, partitions, functions, lapack_calls, native_collectives=target.native_collectives
+        module,
+        replicas,
+        partitions,
+        functions,
+        lapack_calls,
+        native_collectives=target.native_collectives,
+        link=target.link,
     )
 
 
@@ -234,7 +241,9 @@ def _generated(module: HloModule, target: Target) -> Code:
     _measure_for(module)
     with internal_errors(f"compiling {module.name}", verified=True):
         passes = passes_of_options(between_processes=not target.native_collectives)
-        return generate(run_pipeline(module, passes), target)
+        with link.compiling_for(target.link):
+            optimized = run_pipeline(module, passes)
+        return generate(optimized, target)
 
 
 def _measure_for(module: HloModule) -> None:

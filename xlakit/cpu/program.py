@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from xlakit.execution.groups import Grid
     from xlakit.ir.instruction import HloModule, Instruction
     from xlakit.ir.operation import Array
+    from xlakit.link import Link
 
 # Constants of the module that are larger than this are not written to disk once more.
 _LARGE_CONSTANT = 4096
@@ -38,13 +39,15 @@ class Target:
 
     grid: the devices that run it. c_functions: the custom calls that are C functions, with their addresses.
     native_collectives: whether machine code does the collectives, which needs all devices in this process.
-    lapack_calls: the custom calls that are calls of LAPACK, and that no other function answers.
+    lapack_calls: the custom calls that are calls of LAPACK, and that no other function answers. link: between the
+    processes that run it, where there are several.
     """
 
     grid: Grid
     c_functions: Mapping[str, int] = field(default_factory=dict[str, int])
     native_collectives: bool = True
     lapack_calls: Collection[str] = frozenset()
+    link: Link | None = None
 
 
 @dataclass(frozen=True, slots=True)

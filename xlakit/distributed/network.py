@@ -26,6 +26,7 @@ from xlakit.execution.context import ExecutionContext
 from xlakit.execution.program import Program
 from xlakit.execution.run import Run
 from xlakit.ir.operation import Value
+from xlakit.link import USUAL
 from xlakit.settings import default_timeout, receive_limit
 
 # How long the end of a process waits for its runs before it looks again, in seconds.
@@ -51,6 +52,8 @@ class Network:
 
     def __init__(self, open: Open, *, timeout: float | None = None, any_order: bool = False) -> None:
         self.any_order = any_order
+        # What those that make the connections have agreed on.
+        self.link = USUAL
         self._timeout = timeout
         self._sessions: dict[RunKey, NetworkSession] = {}
         # By set of processes, the number of its last run.
@@ -401,6 +404,7 @@ class Placement:
 
     def __init__(self, network: Network, ranks: tuple[int, ...]) -> None:
         self._network = network
+        self.link = network.link
         self._ranks = ranks
         self._here = [index for index, rank in enumerate(ranks) if rank == network.rank]
 

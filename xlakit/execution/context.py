@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from xlakit.execution.session import Session
     from xlakit.ir.instruction import Instruction
     from xlakit.ir.operation import Value
+    from xlakit.link import Link
 
 # How long a waiting thread sleeps before it checks for changes without notification, such as ended threads.
 PAUSE_SECONDS = 0.05
@@ -71,6 +72,11 @@ class _Queues:
 
 class Network(Protocol):
     """The processes that run a program together; implemented by :mod:`xlakit.distributed`."""
+
+    @property
+    def link(self) -> Link:
+        """What a collective between them takes; the same in all of them."""
+        ...
 
     def local_devices(self, num_devices: int) -> Sequence[int]:
         """The devices, of a program of so many, that run in this process; raises ArgumentError if that cannot be."""

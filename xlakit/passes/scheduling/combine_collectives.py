@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 
-from xlakit import machine
+from xlakit import link, machine
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.ir.instruction import Computation, HloModule, Instruction, computations_callees_first
 from xlakit.ir.operation import Op
@@ -22,6 +22,10 @@ from xlakit.passes.core.framework import Pass, PassContext, change_computations
 
 def _most_bytes() -> int:
     # What memory moves while a thread wakes up: to keep more for later costs more than the rendezvous that is saved.
+    # Between processes, what they send meanwhile: their machines may differ, and each must combine as the others do.
+    between = link.current()
+    if between is not None:
+        return int(between.alpha / between.beta)
     own = machine.current()
     return int(own.wake_nanoseconds * own.bandwidth(4 * own.l3))
 

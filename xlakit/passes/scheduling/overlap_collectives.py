@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Mapping, Set
 from dataclasses import field, replace
 
+from xlakit import link
 from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart
@@ -29,10 +30,13 @@ from xlakit.passes.core.computation_builder import ComputationBuilder, Computati
 from xlakit.passes.core.framework import Pass, PassContext, change_programs, with_changed
 from xlakit.passes.scheduling.peak_memory import Memory
 
-# The time of a collective between processes is alpha + beta n for the n bytes that a device sends. These are what two
-# processes of one machine took (docs/distributed.md): Python in both, and copies of the bytes.
-_ALPHA = knob("overlap_collectives.alpha_nanoseconds", 500_000.0, 0.0, 1e9)
-_BETA = knob("overlap_collectives.beta_nanoseconds", 4.0, 0.0)
+
+def _link() -> link.Link:
+    return link.current() or link.USUAL
+
+
+_ALPHA = knob("overlap_collectives.alpha_nanoseconds", lambda: _link().alpha, 0.0, 1e9)
+_BETA = knob("overlap_collectives.beta_nanoseconds", lambda: _link().beta, 0.0)
 # What must be hidden: to hand a collective to another thread, and its results back, takes wake-ups and copies.
 _LEAST = knob("overlap_collectives.least_nanoseconds", 200_000.0, 0.0)
 # How many times as much memory the new order may take, beside what is on its way: two of the largest collective.
