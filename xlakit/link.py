@@ -6,6 +6,7 @@ and they must do so alike everywhere.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -25,6 +26,20 @@ class Link:
 
 
 USUAL = Link()
+# A collective by a message and its answer, and its bytes by those of a message: it packs, waits, unpacks and combines.
+_ALPHAS, _BETAS = 2.5, 2.5
+_LEAST_ALPHA, _LEAST_BETA = 1_000.0, 1 / 64
+
+
+def fitted(empty: float, full: float, bytes: int) -> Link:
+    """The link, from the nanoseconds that a message and its answer take, an empty one and one of so many bytes.
+
+    Rounded to powers of two, so that programs that were compiled for it before are found in the compile cache.
+    """
+    alpha = max(_LEAST_ALPHA, _ALPHAS * empty)
+    beta = max(_LEAST_BETA, _BETAS * (full - empty) / bytes)
+    return Link(*(2.0 ** round(math.log2(number)) for number in (alpha, beta)))
+
 
 _current: ContextVar[Link | None] = ContextVar("xlakit_link", default=None)
 

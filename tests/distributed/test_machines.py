@@ -1,6 +1,7 @@
 """Processes on machines that differ: each compiles for its own, and all must meet at the same collectives."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -64,3 +65,25 @@ def test_a_slow_link_combines_more(networks):
     # Neither comes from the compile cache as the other one was.
     networks[0].link = link.Link(alpha=1_000_000.0, beta=1.0)
     assert _compiled(networks[0]).as_text().count("all-reduce(") == 1
+
+
+def test_a_link_is_measured(networks, monkeypatch):
+    fast = networks[0].measured(1)
+    # Exact powers of two, which are the same for most measurements.
+    assert all(np.frexp(number)[0] == 0.5 for number in (fast.alpha, fast.beta))
+    handle = networks[1]._connections._handle
+
+    def late(header, body):
+        time.sleep(0.1 if len(body) > 1000 else 0.05)
+        handle(header, body)
+
+    monkeypatch.setattr(networks[1]._connections, "_handle", late)
+    slow = networks[0].measured(1)
+    assert slow.alpha >= 2 * 50e6
+    assert slow.beta >= 50e6 / (1 << 20)
+
+
+def test_a_process_that_does_not_answer_is_not_measured(networks):
+    networks[1].leave()
+    with pytest.raises(xla.RankError, match="process 1"):
+        networks[0].measured(1)

@@ -31,6 +31,9 @@ class Kind(IntEnum):
     # The sender waits for room to send a value; and how much of what the receiver has sent is used.
     CREDIT_REQUEST = 6
     CREDIT = 7
+    # Measures how long a message takes, with a body of any size, and its answer.
+    PROBE = 8
+    PROBE_ANSWER = 9
 
 
 class Progress(IntEnum):
@@ -57,7 +60,7 @@ class Header:
     """The header of a message.
 
     rank: the sender. program: the fingerprint of the program of the run, 0 where the sender knows none. mark: of a
-    value, the location in the program; of a status, the progress; of a credit, a number of bytes. address: of a status,
+    value, the location in the program; of a status, the progress; of a credit, a number of bytes; of a probe, its number. address: of a status,
     the milliseconds since a process computed that the sender waits for. text: the location, the status or the error, in
     words.
     """

@@ -26,7 +26,7 @@ from xlakit.execution.context import ExecutionContext
 from xlakit.execution.program import Program
 from xlakit.execution.run import Run
 from xlakit.ir.operation import Value
-from xlakit.link import USUAL
+from xlakit.link import USUAL, Link, fitted
 from xlakit.settings import default_timeout, receive_limit
 
 # How long the end of a process waits for its runs before it looks again, in seconds.
@@ -35,6 +35,8 @@ _PAUSE = 0.05
 _LEAST_AHEAD = 1 << 16
 # A process that answers may be reading a checkpoint, or compiling, for long: so many seconds, where no timeout is set.
 _ALIVE = 300.0
+# The messages that measure a link: empty ones, and larger ones.
+_EMPTY_PROBES, _FULL_PROBES, _PROBE_BYTES = 20, 5, 1 << 20
 # The seconds since processes computed that this one waits for, where it waits for none.
 _NEVER = 1e6
 # The number of runs that are over whose programs are known, for the errors of processes that are behind.
@@ -54,6 +56,8 @@ class Network:
         self.any_order = any_order
         # What those that make the connections have agreed on.
         self.link = USUAL
+        # How many messages have measured it, and the last one that was answered.
+        self._probes = self._answered = 0
         self._timeout = timeout
         self._sessions: dict[RunKey, NetworkSession] = {}
         # By set of processes, the number of its last run.
@@ -96,6 +100,25 @@ class Network:
     def on(self, ranks: Sequence[int]) -> Placement:
         """The devices of a program: for each the process that has it."""
         return Placement(self, tuple(ranks))
+
+    def measured(self, rank: int) -> Link:
+        """The link to a process, which has joined, by messages that it answers. Raises RankError where it does not."""
+        self._connections.connect(rank)
+        empty = min(self._round_trip(rank, b"") for _ in range(_EMPTY_PROBES))
+        full = min(self._round_trip(rank, bytes(_PROBE_BYTES)) for _ in range(_FULL_PROBES))
+        return fitted(1e9 * empty, 1e9 * full, _PROBE_BYTES)
+
+    def _round_trip(self, rank: int, body: bytes) -> float:
+        """The seconds that a message and its answer take."""
+        self._probes += 1
+        begin = time.perf_counter()
+        self._connections.send(rank, Header(Kind.PROBE, self.rank, mark=self._probes), body)
+        with self._connections.awaited():
+            while self._answered < self._probes:
+                if self.gone([rank]) or time.perf_counter() - begin > self.timeout:
+                    raise RankError(f"{self.name_of(rank)} does not answer")
+                self._connections.pump_or_wait()
+        return time.perf_counter() - begin
 
     # -- the end of the process ------------------------------------------------------------------
 
@@ -355,6 +378,13 @@ class Network:
             self._credits.add_waiting(header.rank)
         self._connections.answer(header.rank, Header(Kind.CREDIT, self.rank, mark=used))
 
+    def _probe(self, header: Header, body: Bytes) -> None:
+        self._connections.answer(header.rank, Header(Kind.PROBE_ANSWER, self.rank, mark=header.mark))
+
+    def _probe_answer(self, header: Header, body: Bytes) -> None:
+        with self._condition:
+            self._answered = header.mark
+
     def _credit(self, header: Header, body: Bytes) -> None:
         with self._condition:
             self._credits.acknowledge(header.rank, header.mark)
@@ -396,6 +426,8 @@ _HANDLERS: dict[Kind, Callable[[Network, Header, Bytes], None]] = {
     Kind.FAILED: Network._failure,  # pyright: ignore[reportPrivateUsage]
     Kind.CREDIT_REQUEST: Network._credit_request,  # pyright: ignore[reportPrivateUsage]
     Kind.CREDIT: Network._credit,  # pyright: ignore[reportPrivateUsage]
+    Kind.PROBE: Network._probe,  # pyright: ignore[reportPrivateUsage]
+    Kind.PROBE_ANSWER: Network._probe_answer,  # pyright: ignore[reportPrivateUsage]
 }
 
 

@@ -1,7 +1,7 @@
 """The processes of ``jax.distributed``, and what they exchange through its key-value store.
 
 Each process publishes how many devices it has, and whether MPI has started it; then its address for messages: by MPI,
-where it has started all of them, or else by ZeroMQ. Devices are numbered by process. With one process, or none that
+where it has started all of them, or else by ZeroMQ. Then the first one measures the link between them. Devices are numbered by process. With one process, or none that
 jax.distributed knows of, there is nothing to exchange.
 """
 
@@ -19,11 +19,13 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from xlakit.errors import ArgumentError, RankError, UnsupportedError
+from xlakit.link import USUAL, Link
 from xlakit.runtime.cluster import Cluster
 from xlakit.settings import default_timeout
 
 if TYPE_CHECKING:
     from xlakit.distributed.mpi import Mpi
+    from xlakit.distributed.network import Network
     from xlakit.distributed.transport import Open
 
 # How long a process waits for the others to publish their devices, in seconds, where XLAKIT_TIMEOUT is not set: as long
@@ -74,8 +76,28 @@ def _exchange(state: Any, key: str, count: int) -> Cluster:
     token = bytes.fromhex(addresses[0]["token"])
     network.join(state.process_id, [address["endpoint"] for address in addresses], names, token)
     atexit.register(network.leave)
+    network.link = _link(state, key, network)
     share_processors([other["processors"] for other in all], processors)
     return Cluster(state.process_id, counts, network)
+
+
+def _link(state: Any, key: str, network: Network) -> Link:
+    """What the first process measures with the last one, which is the likeliest to be on another machine.
+
+    The others wait for it: all compile for the same link.
+    """
+    last = state.num_processes - 1
+    if state.process_id == last:
+        state.client.key_value_set(f"{key}/joined", json.dumps(last))
+    if state.process_id == 0:
+        _published(state.client, f"{key}/joined", last)
+        try:
+            found = network.measured(last)
+        except RankError:
+            # The first program that needs that process says why it does not answer.
+            found = USUAL
+        state.client.key_value_set(f"{key}/link", json.dumps({"alpha": found.alpha, "beta": found.beta}))
+    return Link(**_published(state.client, f"{key}/link", 0))
 
 
 def _all_gather(state: Any, key: str, own: dict[str, Any]) -> list[dict[str, Any]]:
@@ -122,7 +144,7 @@ def _transport(state: Any, mpi: Mpi | None, all: Sequence[dict[str, Any]]) -> Op
     return partial(ZeroMqTransport, _address(state.coordinator_address))
 
 
-def _published(client: Any, key: str, rank: int) -> dict[str, Any]:
+def _published(client: Any, key: str, rank: int) -> Any:
     seconds = default_timeout() if "XLAKIT_TIMEOUT" in os.environ else _JOIN_SECONDS
     begun = time.monotonic()
     try:
@@ -130,7 +152,7 @@ def _published(client: Any, key: str, rank: int) -> dict[str, Any]:
     except Exception as error:
         # jaxlib's error has no type of its own.
         raise RankError(
-            f"process {rank} has not said how many devices it has, after {time.monotonic() - begun:.1f} seconds of "
+            f"process {rank} has not said what the others wait for ({key}), after {time.monotonic() - begun:.1f} seconds of "
             f"waiting: {error}",
             hint="all processes must use the same platform, and reach the coordinator of jax.distributed",
         ) from None

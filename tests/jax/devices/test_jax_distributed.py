@@ -76,11 +76,15 @@ own = Mesh(np.array(jax.local_devices()), ("x",))
 assert float(whole(jax.jit(lambda x: (x * 0 + 1).sum()), own)) == 8 * 2048
 ones = np.ones((4 // count, 3), np.float32)
 assert np.asarray(jax.pmap(lambda x: jax.lax.psum(x, "i"), "i")(ones).addressable_data(0)).tolist() == [[4, 4, 4]]
+if count > 1:
+    from xlakit.jax.processes import _joined
+    (cluster,) = _joined.values()
+    link = cluster.network.link
+    links = multihost_utils.process_allgather(np.float32([link.alpha, link.beta]))
+    assert (links == links[0]).all() and (links > 0).all()
 multihost_utils.sync_global_devices("end")
 import os
 if not port:
-    from xlakit.jax.processes import _joined
-    (cluster,) = _joined.values()
     assert cluster.network.endpoint.startswith("mpi:")
 elif count == 2:
     print("ready", flush=True)
