@@ -13,6 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from xlakit.distributed.connections import Connections
 from xlakit.distributed.credits import Credits
 from xlakit.distributed.deadline import Deadline, Status
@@ -104,12 +106,13 @@ class Network:
     def measured(self, rank: int) -> Link:
         """The link to a process, which has joined, by messages that it answers. Raises RankError where it does not."""
         self._connections.connect(rank)
-        empty = min(self._round_trip(rank, b"") for _ in range(_EMPTY_PROBES))
-        full = min(self._round_trip(rank, bytes(_PROBE_BYTES)) for _ in range(_FULL_PROBES))
+        empty = min(self._round_trip(rank, 0) for _ in range(_EMPTY_PROBES))
+        full = min(self._round_trip(rank, _PROBE_BYTES) for _ in range(_FULL_PROBES))
         return fitted(1e9 * empty, 1e9 * full, _PROBE_BYTES)
 
-    def _round_trip(self, rank: int, body: bytes) -> float:
-        """The seconds that a message and its answer take."""
+    def _round_trip(self, rank: int, size: int) -> float:
+        """The seconds that a message of so many bytes, and its answer, take."""
+        body = np.zeros(size, np.uint8)
         self._probes += 1
         begin = time.perf_counter()
         self._connections.send(rank, Header(Kind.PROBE, self.rank, mark=self._probes), body)

@@ -1,8 +1,8 @@
 """The processes of ``jax.distributed``, and what they exchange through its key-value store.
 
 Each process publishes how many devices it has, and whether MPI has started it; then its address for messages: by MPI,
-where it has started all of them, or else by ZeroMQ. Then the first one measures the link between them. Devices are numbered by process. With one process, or none that
-jax.distributed knows of, there is nothing to exchange.
+where it has started all of them, or else by ZeroMQ. Then the first one measures the link between them. Devices are
+numbered by process. With one process, or none that jax.distributed knows of, there is nothing to exchange.
 """
 
 from __future__ import annotations
@@ -152,8 +152,7 @@ def _published(client: Any, key: str, rank: int) -> Any:
     except Exception as error:
         # jaxlib's error has no type of its own.
         raise RankError(
-            f"process {rank} has not said what the others wait for ({key}), after {time.monotonic() - begun:.1f} seconds of "
-            f"waiting: {error}",
+            f"process {rank} has not said {key!r}, after {time.monotonic() - begun:.1f} seconds of waiting: {error}",
             hint="all processes must use the same platform, and reach the coordinator of jax.distributed",
         ) from None
 

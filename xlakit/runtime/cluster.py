@@ -93,6 +93,7 @@ class _AllDevices:
     def __init__(self, cluster: Cluster, network: Connected) -> None:
         self._cluster = cluster
         self._network = network.on([cluster.process_of(device) for device in range(cluster.device_count)])
+        self.link = self._network.link
 
     def local_devices(self, num_devices: int) -> Sequence[int]:
         """The devices of a program that run in this process; a program for one device runs in each on its own."""
