@@ -60,9 +60,9 @@ class Header:
     """The header of a message.
 
     rank: the sender. program: the fingerprint of the program of the run, 0 where the sender knows none. mark: of a
-    value, the location in the program; of a status, the progress; of a credit, a number of bytes; of a probe, its number.
-    address: of a status, the milliseconds since a process computed that the sender waits for. text: the location, the
-    status or the error, in words.
+    value, the location in the program; of a status, the progress; of a credit, a number of bytes; of a probe, its
+    number. address: of a status, the milliseconds since a process computed that the sender waits for. text: the
+    location, the status or the error, in words.
     """
 
     kind: Kind
