@@ -172,3 +172,44 @@ def test_a_program_of_the_compile_cache_meets_a_fresh_one(networks, tmp_path, mo
     inputs = _inputs()
     found = together(*[lambda r=r: programs[r].execute_replicated([[inputs[r]]])[0] for r in range(2)])
     assert all(np.array_equal(own, sum(inputs)) for own in found)
+
+
+# Each device sends its first rows to the first device, and others to the second one.
+_RAGGED = """
+  rows = f32[4,3] parameter(0)
+  out = f32[4,3] parameter(1)
+  starts = s32[2] parameter(2)
+  sizes = s32[2] parameter(3)
+  targets = s32[2] parameter(4)
+  taken = s32[2] parameter(5)
+  r = f32[4,3] ragged-all-to-all(rows, out, starts, sizes, targets, taken), replica_groups={{0,1}}
+  c = f32[4,3] custom-call(rows), custom_call_target="work", custom_call_has_side_effect=false
+  ROOT t = (f32[4,3], f32[4,3], f32[4,3]) tuple(r, c, out)"""
+
+
+def _ragged(networks, sizes):
+    text = f"HloModule m, replica_count=2\nENTRY e {{\n{_RAGGED}\n}}\n"
+    programs = [_compiled(network, xla.HloModule.from_text(text), work=lambda x: x + 1) for network in networks]
+    assert programs[0].as_text().count("async-start(") == 1
+    rows = [np.arange(12, dtype=np.float32).reshape(4, 3) + 100 * rank for rank in range(2)]
+    outs = [np.full((4, 3), -1 - rank, np.float32) for rank in range(2)]
+    one, targets = [np.int32([0, 1]), *map(np.int32, sizes)], [np.int32([0, 0]), np.int32([1, 1])]
+    given = [[rows[r], outs[r], one[0], one[1], targets[r], one[2]] for r in range(2)]
+    return rows, outs, together(*[lambda r=r: programs[r].execute_replicated([given[r]])[0] for r in range(2)])
+
+
+def test_a_ragged_exchange_goes_on_beside_other_work(networks):
+    rows, outs, found = _ragged(networks, ([1, 1], [1, 1]))
+    for rank, (moved, beside, out) in enumerate(found):
+        wanted = outs[rank].copy()
+        for sender in range(2):
+            wanted[sender] = rows[sender][rank]
+        assert np.array_equal(moved, wanted)
+        assert np.array_equal(beside, rows[rank] + 1)
+        assert np.array_equal(out, outs[rank])
+
+
+def test_a_ragged_exchange_beside_other_work_that_sends_too_much_fails_in_both(networks):
+    *_, found = _ragged(networks, ([1, 9], [1, 1]))
+    assert all(isinstance(error, xla.XlakitError) for error in found), found
+    assert any("rows 1..10 of 4" in str(error) for error in found), found

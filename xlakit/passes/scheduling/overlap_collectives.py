@@ -20,7 +20,7 @@ from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart
 from xlakit.ops.communication.collective import Collective
-from xlakit.ops.communication.collective_moves import Permuting, RaggedAllToAll
+from xlakit.ops.communication.collective_moves import Permuting
 from xlakit.ops.communication.collective_pairs import AllGatherStart, AllReduceStart, CollectivePermuteStart
 from xlakit.options import knob
 from xlakit.passes.analysis.cost import CostCounter
@@ -44,7 +44,7 @@ _MOST_MEMORY = 1.1
 _ON_ITS_WAY = 2
 
 _MOVED = (Collective, Permuting)
-_STAY = (RaggedAllToAll, AllGatherStart, AllReduceStart, CollectivePermuteStart)
+_STAY = (AllGatherStart, AllReduceStart, CollectivePermuteStart)
 
 
 @dataclass(frozen=True, slots=True)
