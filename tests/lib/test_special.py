@@ -191,6 +191,10 @@ def test_small_results_keep_their_digits(name, arguments, expected):
                 (1.0, 1e300, 1e-300, 0.6321205588285577),
                 (1.0, 1e300, 1e-30, 1.0),
                 (1e300, 1e-30, 0.5, 0.0),
+                (1e300, 1e300, 0.5, 0.5),
+                (1.7e308, 1.7e308, 0.5, 0.5),
+                (1e300, 1e300, 0.4, 0.0),
+                (1e300, 3e300, 0.6, 1.0),
             ],
         ),
     ],
@@ -198,6 +202,28 @@ def test_small_results_keep_their_digits(name, arguments, expected):
 def test_results_that_small_differences_would_spoil(name, cases):
     *arguments, expected = map(np.array, zip(*cases, strict=True))
     assert (abs(compiled(name, *arguments) - expected) <= 4e-15 * abs(expected)).all()
+
+
+def test_the_nearly_normal_probabilities():
+    """Both arguments from 1e12 on; x is within a few deviations of the mean, where its own rounding counts."""
+    mpmath = pytest.importorskip("mpmath")
+    cases = [
+        (a, b, a / (a + b) + at * np.sqrt(a * b / (a + b) ** 3))
+        for a, b in [(1e12, 1e12), (3e13, 1.1e12), (2e12, 7e15)]
+        for at in (-5.0, -1.0, -1e-4, 1e-3, 2.0)
+    ]
+    expected: list[float] = []
+    with mpmath.workdps(60):
+        for a, b, x in [tuple(map(mpmath.mpf, case)) for case in cases]:
+            total = a + b
+            exponent = a * mpmath.log(x * total / a) + b * mpmath.log((1 - x) * total / b)
+            w = mpmath.sqrt(-2 * exponent) * mpmath.sign(x - a / total)
+            u = (x * total - a) / mpmath.sqrt(a * b / total)
+            expected.append(float(mpmath.ncdf(w) + mpmath.npdf(w) * (1 / w - 1 / u)))
+    arguments = [np.array(values) for values in zip(*cases, strict=True)]
+    conditions = np.sqrt(np.maximum(arguments[0], arguments[1])) * 2.0**-53
+    error = abs(compiled("regularized_incomplete_beta", *arguments) - expected)
+    assert (error <= 20 * conditions * np.array(expected)).all()
 
 
 def test_probabilities_are_not_negative():

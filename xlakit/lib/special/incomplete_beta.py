@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from xlakit.lib.special.error_functions import erfc_f64
 from xlakit.lib.special.gamma import LARGE, lgamma_f64, stirling_rest
 from xlakit.lib.special.support import first_of, full, in_f64, iterate, log1p_minus
 from xlakit.ops.elementwise.binary import and_, max as max_, min as min_, or_
@@ -14,6 +15,8 @@ from xlakit.ops.elementwise.unary import abs, exp, log, log1p, not_, sqrt
 from xlakit.ops.handle import XlaOp, building
 
 _STEPS = 1 << 16
+# From here on for both arguments, the first correction to the normal distribution is exact to rounding.
+_NORMAL = 1e12
 # What is less, relative to a sum, is below its rounding.
 _EPSILON = 2.0**-55
 
@@ -22,8 +25,8 @@ _EPSILON = 2.0**-55
 def regularized_incomplete_beta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
     """The regularized incomplete beta function I_x(a, b) of a, b > 0 and x from 0 to 1; NaN for other arguments.
 
-    The loop of its continued fraction takes a number of steps that grows with the root of the larger of a and b. Where
-    both are so large that 65536 steps are not enough, near the mean and far beyond 1e12, the result is NaN.
+    The loop of its continued fraction takes a number of steps that grows with the root of the smaller of a and b. From
+    1e12 on, the distribution is so nearly a normal one that it needs no loop.
     Source: RegularizedIncompleteBeta.
     """
     return in_f64(_beta, a, b, x)
@@ -53,6 +56,30 @@ def _factor(a: XlaOp, b: XlaOp, x: XlaOp, y: XlaOp) -> XlaOp:
     exponent = exponent + stirling_rest(total) - stirling_rest(large_a) - stirling_rest(large_b)
     large = exp(exponent) * sqrt(large_a / total * large_b * (0.5 / math.pi))
     return select(ge(min_(a, b), LARGE), large, small)
+
+
+def _nearly_normal(a: XlaOp, b: XlaOp, x: XlaOp, y: XlaOp) -> XlaOp:
+    """I_x(a, b) below the mean, where a and b are both ``_NORMAL`` or more.
+
+    Temme's expansion, which is uniform in x: the normal distribution at a point w that gives the same exponent, and the
+    first correction, 1/w - 1/u, for the distance u from the mean in standard deviations. The next one is less by a
+    factor of the smaller of a and b.
+    """
+    # Sums of the largest numbers are infinite.
+    halved = select(gt(max_(a, b), 2.0**1022), full(a, 0.25), full(a, 1.0))
+    a, b = a * halved, b * halved
+    total = a + b
+    deviation = sqrt(a / total * b)
+    distance = min_(x * b - y * a, 0.0)
+    exponent = a * log1p_minus(distance / a) + b * log1p_minus(-(distance / b))
+    w = sqrt(max_(exponent * -2.0, 0.0))
+    u = -(distance / deviation)
+    near = lt(w, 2.0**-6)
+    skew = (b / total - a / total) / deviation * (1.0 / 3.0)
+    one = full(a, 1.0)
+    correction = select(near, skew, 1.0 / select(near, one, u) - 1.0 / select(near, one, w))
+    density = exp(w * w * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
+    return erfc_f64(w * math.sqrt(0.5)) * 0.5 + density * correction
 
 
 def _fraction(a: XlaOp, b: XlaOp, x: XlaOp, y: XlaOp, active: XlaOp) -> XlaOp:
@@ -96,7 +123,10 @@ def _beta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
     swapped = gt(given, (a + 1.0) / (a + b + 2.0))
     first, second = select(swapped, b, a), select(swapped, a, b)
     position, other = select(swapped, rest, given), select(swapped, given, rest)
-    part = _factor(first, second, position, other) / first * _fraction(first, second, position, other, inside)
+    normal = ge(min_(first, second), _NORMAL)
+    slow = and_(inside, not_(normal))
+    part = _factor(first, second, position, other) / first * _fraction(first, second, position, other, slow)
+    part = select(normal, _nearly_normal(first, second, position, other), part)
     # Errors leave no probability below 0.
     part = select(gt(part, 1.0), full(a, 1.0), part)
     result = select(swapped, 1.0 - part, part)
