@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from xlakit.cpu.kernels.fft.lanes import Pass
+from xlakit.cpu.kernels.fft.moves import LoadColumns, LoadRows, StoreColumns, StoreRows
 from xlakit.cpu.kernels.gemm.address_tables import FillTable
 from xlakit.cpu.kernels.gemm.bf16_range import Exponents
 from xlakit.cpu.kernels.gemm.engine import Engine
@@ -29,10 +30,11 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.options import compiling, current
 
 _PRODUCTS = (MacroKernel, FillTable, PackRows, PackSlivers, Exponents)
+_TRANSFORMS = (Pass, LoadColumns, LoadRows, StoreColumns, StoreRows)
 _SORTS = (MakeRecords, TakeApart, CountDigits, MoveByDigit, SortRecords, ChunkPositions)
 _FIRST = (KeepFirst, JoinFirst, CollectFirst)
 
-FAMILIES: Mapping[str, Callable[..., Any]] = {c.family: c for c in (*_PRODUCTS, Pass, *_SORTS, *_FIRST)}
+FAMILIES: Mapping[str, Callable[..., Any]] = {c.family: c for c in (*_PRODUCTS, *_TRANSFORMS, *_SORTS, *_FIRST)}
 
 
 def function_of(symbol: str) -> Any:

@@ -15,7 +15,7 @@ from xlakit.cpu.kernels.fft.lanes import (
     store_point,
     transpose,
 )
-from xlakit.cpu.kernels.fft.moves import Moves
+from xlakit.cpu.kernels.fft.moves import Moves, Rows
 from xlakit.cpu.kernels.fft.plan import is_smooth
 from xlakit.cpu.kernels.fft.tables import LongRoots, Tables, load_point, roots
 from xlakit.cpu.kernels.shared.preconditions import require
@@ -100,7 +100,7 @@ class FourStep:
     def _load(self, fn: Function, moves: Moves, source: Value, first: Value, memory: Value) -> None:
         """The rows of a group, transposed."""
         width = self.column_chunks * 2 * self._lanes
-        rows = moves.rows(source, first, width, self._a)
+        rows = Rows(source, first, width, self._a).pointers(fn, self._part)
         with fn.loop(0, self.column_chunks, hints=AS_WRITTEN) as loop:
             for side in (0, 1):
                 addresses = (fn.at(row, moves.type, loop.index * 2 + side) for row in rows)

@@ -12,7 +12,7 @@ from xlakit.cpu.kernels.fft.lanes import (
     splat_point,
     store_point,
 )
-from xlakit.cpu.kernels.fft.moves import Moves
+from xlakit.cpu.kernels.fft.moves import Moves, Rows
 from xlakit.cpu.kernels.fft.plan import LONGEST_LANES, lane_points, work
 from xlakit.cpu.kernels.fft.real import tangle_ends, tangle_point, untangle_ends, untangle_point
 from xlakit.cpu.kernels.fft.tables import Tables, load_point, roots
@@ -47,7 +47,9 @@ def emit_groups(module: Module, axis: Axis) -> Phase:
     transform = lane_transform(module, axis.part, axis.points)
     fn = module.function("fft_groups", VOID, [PTR, I64, I64])
     fn.fast_math = CONTRACTS
-    fn.effort = Effort.CODE
+    # Complex rows and columns are moved and transformed by calls, unless they have but a few points.
+    is_called = not (axis.reads_real or axis.writes_real) and axis.length >= lane_count(axis.part)
+    fn.effort = Effort.LITTLE if is_called else Effort.CODE
     writer = _Writer(fn, axis, transform)
     table, begin, end = fn.parameters
     source, target = axis.source.pointer(fn, table), axis.target.pointer(fn, table)
@@ -99,8 +101,8 @@ class _Writer:
         fn, axis, moves = self.fn, self.axis, self.moves
         first = task * moves.lanes
         other = fn.at(memory, I8, self.bytes)
-        inputs = moves.rows(source, first, axis.source_row, axis.outer)
-        outputs = moves.rows(target, first, axis.target_row, axis.outer)
+        inputs = Rows(source, first, axis.source_row, axis.outer)
+        outputs = Rows(target, first, axis.target_row, axis.outer)
         if axis.reads_real and not axis.is_halved:
             moves.load_real_rows(inputs, memory, axis.length)
             moves.store_rows(self._transformed(memory, other), outputs, axis.spectrum, axis.scale, False)

@@ -63,7 +63,8 @@ def lane_transform(module: Module, part: Type, n: int) -> Function:
         found = module.function(name, VOID, [PTR, PTR], attributes=[NO_INLINE])
         found.never_overlap(0, 1)
         found.fast_math = CONTRACTS
-        found.effort = Effort.CODE
+        # Passes are calls alone.
+        found.effort = Effort.LITTLE if smooth else Effort.CODE
         writer = _Writer(found, part)
         if inner is None:
             writer.passes(n)

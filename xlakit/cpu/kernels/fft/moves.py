@@ -1,14 +1,44 @@
-"""Between arrays of complex numbers and the memory of lane transforms: rows are transposed, columns taken apart."""
+"""Between arrays of complex numbers and the memory of lane transforms: rows are transposed, columns taken apart.
+
+How long rows are, and how far apart, are arguments of common functions, so that transforms of all lengths share them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
-from xlakit.cpu.kernels.fft.butterfly import Point
 from xlakit.cpu.kernels.fft.lanes import lane_count, store_point, transpose
 from xlakit.cpu.kernels.fft.tables import load_point
-from xlakit.cpu.llvm import Function, Type, Value, vector
+from xlakit.cpu.kernels.shared import common
+from xlakit.cpu.llvm import F32, F64, I64, PTR, Effort, Function, Type, Value, vector
 from xlakit.cpu.llvm.loop import AS_WRITTEN
+from xlakit.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of the lanes: from row ``first`` on of ``count`` rows, ``distance`` real numbers apart from ``base``.
+
+    Lanes beyond the last row have that row, too.
+    """
+
+    base: Value
+    first: Value
+    distance: Value | int
+    count: Value | int
+
+    def pointers(self, fn: Function, part: Type) -> list[Value]:
+        """Where the row of each lane starts."""
+        last = self.count - 1
+        return [
+            fn.at(self.base, part, (self.first + lane).umin(last) * self.distance) for lane in range(lane_count(part))
+        ]
+
+    def arguments(self, fn: Function) -> list[Value]:
+        """The same, for a common function."""
+        distance, count = (n if isinstance(n, Value) else fn.i64(n) for n in (self.distance, self.count))
+        return [self.base, self.first, distance, count]
 
 
 class Moves:
@@ -19,142 +49,62 @@ class Moves:
         self.part = part
         self.lanes = lane_count(part)
         self.type = vector(part, self.lanes)
-        self._wide = vector(part, 2 * self.lanes)
-        self._edge = fn.alloca(self._wide, align=64)
-
-    def _finished(self, point: Point, scale: float, swaps: bool) -> Point:
-        real, imag = (point[1], point[0]) if swaps else point
-        return (real, imag) if scale == 1.0 else (real * scale, imag * scale)
 
     # -- columns: the lanes are neighbors -------------------------------------------------------
 
     def load_columns(self, source: Value, stride: int, count: Value, memory: Value, points: int, swaps: bool) -> None:
         """Points ``stride`` complex numbers apart, of the first ``count`` lanes."""
-
-        def move(whole: bool) -> Sequence[Value]:
-            fn = self.fn
-            with fn.loop(0, points, hints=AS_WRITTEN) as loop:
-                address = fn.at(source, self.part, loop.index * (2 * stride))
-                if not whole:
-                    fn.copy(self._edge, address, count * (2 * self.part.bytes))
-                    address = self._edge
-                both = fn.load(self._wide, address, align=self.part.bytes)
-                parts = [fn.shuffle(both, both, range(first, 2 * self.lanes, 2)) for first in (0, 1)]
-                store_point(fn, self._finished((parts[0], parts[1]), 1.0, swaps), memory, loop.index)
-            return ()
-
-        self._by_count(count, move)
+        fn = self.fn
+        common.call(fn, LoadColumns(self.part.name, swaps), source, fn.i64(stride), count, memory, fn.i64(points))
 
     def store_columns(
         self, memory: Value, target: Value, stride: int, count: Value, points: int, scale: float, swaps: bool
     ) -> None:
         """The other way."""
-
-        def move(whole: bool) -> Sequence[Value]:
-            fn = self.fn
-            with fn.loop(0, points, hints=AS_WRITTEN) as loop:
-                address = fn.at(target, self.part, loop.index * (2 * stride))
-                real, imag = self._finished(load_point(fn, self.type, memory, loop.index), scale, swaps)
-                both = fn.shuffle(real, imag, [n + side * self.lanes for n in range(self.lanes) for side in (0, 1)])
-                if whole:
-                    fn.store(both, address, align=self.part.bytes)
-                else:
-                    fn.store(both, self._edge)
-                    fn.copy(address, self._edge, count * (2 * self.part.bytes))
-            return ()
-
-        self._by_count(count, move)
-
-    def _by_count(self, count: Value, move: Callable[[bool], Sequence[Value]]) -> None:
-        if count.constant is not None:
-            move(count.constant == self.lanes)
-        else:
-            self.fn.if_else(count.eq(self.lanes), lambda: move(True), lambda: move(False))
+        fn = self.fn
+        store = StoreColumns(self.part.name, swaps, scale != 1.0)
+        common.call(fn, store, memory, target, fn.i64(stride), count, fn.i64(points), fn.constant(F64, scale))
 
     # -- rows: the points of a lane are neighbors -------------------------------------------------
 
-    def rows(self, base: Value, first: Value, distance: int, rows: int) -> list[Value]:
-        """Where the row of each lane starts, from row ``first`` on; lanes beyond the last row have that row, too."""
-        fn = self.fn
-        found: list[Value] = []
-        for lane in range(self.lanes):
-            row = (first + lane).umin(rows - 1)
-            found.append(fn.at(base, self.part, row * distance))
-        return found
-
-    def load_rows(self, rows: Sequence[Value], memory: Value, points: int, swaps: bool) -> None:
+    def load_rows(self, rows: Rows, memory: Value, points: int, swaps: bool) -> None:
         """Complex numbers that lie one after the other in the row of each lane."""
-        fn = self.fn
+        self._load(LoadRows(self.part.name, 2, swaps), rows, memory, points)
 
-        def move(index: Value, numbers: Sequence[Value]) -> None:
-            for lane, number in enumerate(numbers):
-                fn.store(number, fn.at(memory, self.type, index * 2 + (lane ^ 1 if swaps else lane)))
-
-        self._load_tiles(rows, points, 2, move)
-
-    def load_real_rows(self, rows: Sequence[Value], memory: Value, points: int) -> None:
+    def load_real_rows(self, rows: Rows, memory: Value, points: int) -> None:
         """Real numbers that lie one after the other in the row of each lane."""
-        fn = self.fn
-        zero = fn.constant(self.type, 0.0)
+        self._load(LoadRows(self.part.name, 1, False), rows, memory, points)
 
-        def move(index: Value, numbers: Sequence[Value]) -> None:
-            for lane, number in enumerate(numbers):
-                store_point(fn, (number, zero), memory, index + lane)
-
-        self._load_tiles(rows, points, 1, move)
-
-    def store_rows(self, memory: Value, rows: Sequence[Value], points: int, scale: float, swaps: bool) -> None:
+    def store_rows(self, memory: Value, rows: Rows, points: int, scale: float, swaps: bool) -> None:
         """The other way."""
-        fn = self.fn
+        self._store(StoreRows(self.part.name, 2, swaps, scale != 1.0), memory, rows, points, scale)
 
-        def number(index: Value, side: int) -> Value:
-            found = fn.load(self.type, fn.at(memory, self.type, index * 2 + (side ^ 1 if swaps else side)))
-            return found if scale == 1.0 else found * scale
-
-        self._store_tiles(rows, points, 2, number)
-
-    def store_real_rows(self, memory: Value, rows: Sequence[Value], points: int, scale: float) -> None:
+    def store_real_rows(self, memory: Value, rows: Rows, points: int, scale: float) -> None:
         """The real numbers of rows whose complex numbers have their parts exchanged: the imaginary parts alone."""
+        self._store(StoreRows(self.part.name, 1, True, True), memory, rows, points, scale)
+
+    def _load(self, load: LoadRows, rows: Rows, memory: Value, points: int) -> None:
         fn = self.fn
-        self._store_tiles(
-            rows, points, 1, lambda index, point: load_point(fn, self.type, memory, index + point)[1] * scale
-        )
-
-    def _load_tiles(
-        self, rows: Sequence[Value], points: int, width: int, move: Callable[[Value, Sequence[Value]], None]
-    ) -> None:
-        """Transpose squares of the rows; a point is ``width`` numbers."""
-        fn, tile = self.fn, self.lanes // width
-        if points < tile:
-            for index in range(points):
-                numbers = [self._gathered(rows, index * width + k) for k in range(width)]
-                move(fn.i64(index), numbers)
+        if points >= self.lanes // load.width:
+            common.call(fn, load, *rows.arguments(fn), memory, fn.i64(points))
             return
-        with fn.loop(0, points, tile, hints=AS_WRITTEN) as loop:
-            index = self._tile_start(loop.index, points, tile)
-            addresses = (fn.at(row, self.part, index * width) for row in rows)
-            move(index, transpose(fn, [fn.load(self.type, address, align=self.part.bytes) for address in addresses]))
+        pointers = rows.pointers(fn, self.part)
+        for index in range(points):
+            numbers = [self._gathered(pointers, index * load.width + k) for k in range(load.width)]
+            load.put(fn, memory, fn.i64(index), numbers)
 
-    def _store_tiles(
-        self, rows: Sequence[Value], points: int, width: int, number: Callable[[Value, int], Value]
-    ) -> None:
-        fn, tile = self.fn, self.lanes // width
-        if points < tile:
-            for index in range(points):
-                for k in range(width):
-                    value = number(fn.i64(index), k)
-                    for lane, row in enumerate(rows):
-                        fn.store(fn.lane(value, lane), fn.at(row, self.part, index * width + k))
+    def _store(self, store: StoreRows, memory: Value, rows: Rows, points: int, scale: float) -> None:
+        fn = self.fn
+        factor = fn.constant(F64, scale)
+        if points >= self.lanes // store.width:
+            common.call(fn, store, memory, *rows.arguments(fn), fn.i64(points), factor)
             return
-        with fn.loop(0, points, tile, hints=AS_WRITTEN) as loop:
-            index = self._tile_start(loop.index, points, tile)
-            found = transpose(fn, [number(index, j) for j in range(self.lanes)])
-            for row, value in zip(rows, found, strict=True):
-                fn.store(value, fn.at(row, self.part, index * width), align=self.part.bytes)
-
-    def _tile_start(self, index: Value, points: int, tile: int) -> Value:
-        # The last square reaches back to points that were moved before.
-        return index if points % tile == 0 else index.umin(points - tile)
+        pointers = rows.pointers(fn, self.part)
+        for index in range(points):
+            for k in range(store.width):
+                value = store.number(fn, memory, fn.i64(index), k, fn.constant(self.type, scale))
+                for lane, row in enumerate(pointers):
+                    fn.store(fn.lane(value, lane), fn.at(row, self.part, index * store.width + k))
 
     def _gathered(self, rows: Sequence[Value], index: int) -> Value:
         fn = self.fn
@@ -162,3 +112,172 @@ class Moves:
         for lane, row in enumerate(rows):
             found = fn.with_lane(found, lane, fn.load(self.part, fn.at(row, self.part, index)))
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class LoadColumns:
+    """``(ptr source, i64 stride, i64 count, ptr memory, i64 points)``: points ``stride`` complex numbers apart, of the
+    first ``count`` lanes, with their parts exchanged if it ``swaps``.
+    """
+
+    part: str
+    swaps: bool
+
+    family: ClassVar[str] = "fft_load_columns"
+    parameters: ClassVar[Sequence[Type]] = (PTR, I64, I64, PTR, I64)
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        fn.effort = Effort.CODE
+        source, stride, count, memory, points = fn.parameters
+        part = _type_of(self.part)
+        lanes = lane_count(part)
+        wide = vector(part, 2 * lanes)
+        edge = fn.alloca(wide, align=64)
+
+        def move(whole: bool) -> Sequence[Value]:
+            with fn.loop(0, points, hints=AS_WRITTEN) as loop:
+                address = fn.at(source, part, loop.index * stride * 2)
+                if not whole:
+                    fn.copy(edge, address, count * (2 * part.bytes))
+                    address = edge
+                both = fn.load(wide, address, align=part.bytes)
+                real, imag = (fn.shuffle(both, both, range(first, 2 * lanes, 2)) for first in (0, 1))
+                store_point(fn, (imag, real) if self.swaps else (real, imag), memory, loop.index)
+            return ()
+
+        fn.if_else(count.eq(lanes), lambda: move(True), lambda: move(False))
+
+
+@dataclass(frozen=True, slots=True)
+class StoreColumns:
+    """``(ptr memory, ptr target, i64 stride, i64 count, i64 points, double scale)``: the opposite of LoadColumns, with
+    a scale if it is ``scaled``.
+    """
+
+    part: str
+    swaps: bool
+    scaled: bool
+
+    family: ClassVar[str] = "fft_store_columns"
+    parameters: ClassVar[Sequence[Type]] = (PTR, PTR, I64, I64, I64, F64)
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        fn.effort = Effort.CODE
+        memory, target, stride, count, points, scale = fn.parameters
+        part = _type_of(self.part)
+        lanes = lane_count(part)
+        edge = fn.alloca(vector(part, 2 * lanes), align=64)
+        factor = _spread(fn, part, scale)
+
+        def move(whole: bool) -> Sequence[Value]:
+            with fn.loop(0, points, hints=AS_WRITTEN) as loop:
+                address = fn.at(target, part, loop.index * stride * 2)
+                point = load_point(fn, vector(part, lanes), memory, loop.index)
+                real, imag = (point[1], point[0]) if self.swaps else point
+                if self.scaled:
+                    real, imag = real * factor, imag * factor
+                both = fn.shuffle(real, imag, [n + side * lanes for n in range(lanes) for side in (0, 1)])
+                if whole:
+                    fn.store(both, address, align=part.bytes)
+                else:
+                    fn.store(both, edge)
+                    fn.copy(address, edge, count * (2 * part.bytes))
+            return ()
+
+        fn.if_else(count.eq(lanes), lambda: move(True), lambda: move(False))
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRows:
+    """``(ptr base, i64 first, i64 distance, i64 count, ptr memory, i64 points)``: the points of rows, of which
+    there are at least as many as a square of a vector's lanes has.
+
+    width: how many numbers a point is in the rows: 1 for real ones. swaps: whether parts are exchanged.
+    """
+
+    part: str
+    width: int
+    swaps: bool
+
+    family: ClassVar[str] = "fft_load_rows"
+    parameters: ClassVar[Sequence[Type]] = (PTR, I64, I64, I64, PTR, I64)
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        fn.effort = Effort.CODE
+        *rows, memory, points = fn.parameters
+        part = _type_of(self.part)
+        type = vector(part, lane_count(part))
+        pointers = Rows(*rows).pointers(fn, part)
+
+        def move(index: Value) -> None:
+            addresses = [fn.at(row, part, index * self.width) for row in pointers]
+            square = transpose(fn, [fn.load(type, address, align=part.bytes) for address in addresses])
+            self.put(fn, memory, index, square)
+
+        _squares(fn, points, type.lanes // self.width, move)
+
+    def put(self, fn: Function, memory: Value, index: Value, numbers: Sequence[Value]) -> None:
+        """Write what the lanes have from point ``index`` on."""
+        if self.width == 1:
+            zero = fn.constant(numbers[0].type, 0.0)
+            for more, number in enumerate(numbers):
+                store_point(fn, (number, zero), memory, index + more)
+            return
+        for more, number in enumerate(numbers):
+            place = index * 2 + (more ^ 1 if self.swaps else more)
+            fn.store(number, fn.at(memory, number.type, place))
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRows:
+    """``(ptr memory, ptr base, i64 first, i64 distance, i64 count, i64 points, double scale)``: the opposite of
+    LoadRows, with a scale if it is ``scaled``. Real rows are real parts, or imaginary ones if it ``swaps``.
+    """
+
+    part: str
+    width: int
+    swaps: bool
+    scaled: bool
+
+    family: ClassVar[str] = "fft_store_rows"
+    parameters: ClassVar[Sequence[Type]] = (PTR, PTR, I64, I64, I64, I64, F64)
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        fn.effort = Effort.CODE
+        memory, *rows, points, scale = fn.parameters
+        part = _type_of(self.part)
+        pointers, factor = Rows(*rows).pointers(fn, part), _spread(fn, part, scale)
+        lanes = lane_count(part)
+
+        def move(index: Value) -> None:
+            square = transpose(fn, [self.number(fn, memory, index, k, factor) for k in range(lanes)])
+            for row, value in zip(pointers, square, strict=True):
+                fn.store(value, fn.at(row, part, index * self.width), align=part.bytes)
+
+        _squares(fn, points, lanes // self.width, move)
+
+    def number(self, fn: Function, memory: Value, index: Value, more: int, factor: Value) -> Value:
+        """What the lanes store as number ``more`` from point ``index`` on."""
+        side = 1 if self.swaps else 0
+        place = index * 2 + (more * 2 + side if self.width == 1 else more ^ side)
+        found = fn.load(factor.type, fn.at(memory, factor.type, place))
+        return found * factor if self.scaled else found
+
+
+def _squares(fn: Function, points: Value, size: int, move: Callable[[Value], None]) -> None:
+    """Move so many points at a time; the last square reaches back to points that were moved before."""
+    with fn.loop(0, points, size, hints=AS_WRITTEN) as loop:
+        move(loop.index.umin(points - size))
+
+
+def _type_of(part: str) -> Type:
+    return F32 if part == F32.name else F64
+
+
+def _spread(fn: Function, part: Type, scale: Value) -> Value:
+    """A scale in all lanes; it is rounded as a constant of the type would be."""
+    return fn.splat(scale if part is F64 else scale.cast("fptrunc", part), lane_count(part))
