@@ -41,6 +41,7 @@ def no_chosen_width(monkeypatch):
         StoreRows("float", 2, True, False),
         MacroKernel(choose_engine(P.F32, P.F32, P.F32), 13, 16, 1, None, P.BF16, P.F32, None, True),
         MacroKernel(choose_engine(P.F32, P.F32, P.F32), 16, 16, 1, 16, None, None, None, True, ahead=True),
+        MacroKernel(choose_engine(P.F32, P.F32, P.F32), None, 8, 1, None, P.F32, None, None, False),
         MacroKernel(choose_engine(P.C128, P.C128, P.C128), 2, 2, None, 4, None, None, 3, False),
         PackRows(choose_engine(P.S8, P.S8, P.S32), P.S8, P.S32, ALONG),
         PackSlivers(choose_engine(P.F8E4M3FN, P.F32, P.F32), P.F8E4M3FN, P.F32, ACROSS, 7, 7),

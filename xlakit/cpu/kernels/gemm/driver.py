@@ -13,7 +13,7 @@ from xlakit.cpu.kernels.gemm.blocking import Blocking, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.check import check_blocking
 from xlakit.cpu.kernels.gemm.engine import stored_as_packed
 from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall, Rectangle
-from xlakit.cpu.kernels.gemm.macro_kernel import MacroKernel
+from xlakit.cpu.kernels.gemm.macro_kernel import MacroKernel, computed_columns
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import (
     Block,
@@ -22,7 +22,6 @@ from xlakit.cpu.kernels.gemm.operands import (
     element_bytes,
     in_groups,
     joined,
-    rounded_up,
     smaller,
     times,
 )
@@ -395,17 +394,17 @@ class GemmEmitter:
             sliver * advance,
             fn.i64(1) if self.begins_with_zeros else number,
             self.flushes,
+            fn.i64(width),
         )
 
     def _macro_kernel(self, width: int, kc: Value | int) -> MacroKernel:
         """The macro-kernel for so many columns of a sliver."""
         blocking, engine, product = self.blocking, self.engine, self.product
         kind = product.rhs.kind
-        # Packed slivers are padded, so that registers are full.
-        wide = rounded_up(width, engine.lanes) if blocking.packs[1] else width
+        wide, chosen = computed_columns(engine, width, packed=blocking.packs[1], direct=self.direct)
         return MacroKernel(
             engine,
-            width if self.direct else wide,
+            None if chosen else width if self.direct else wide,
             wide,
             1 if blocking.packs[0] or product.lhs.along.stride == 1 else None,
             engine.nr if blocking.packs[1] else None,

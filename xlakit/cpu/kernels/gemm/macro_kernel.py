@@ -9,7 +9,9 @@ from typing import ClassVar
 from xlakit.cpu.kernels.gemm.amx import WriteSums, configured, write_sums, write_sums_of_bf16
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, takes_pairs_of_bf16, to_packed, vectors_of
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, Columns, Rows, Sums, multiply, zeros
-from xlakit.cpu.kernels.gemm.store import first_lanes
+from xlakit.cpu.kernels.gemm.operands import rounded_up
+from xlakit.cpu.kernels.gemm.store import with_first_lanes
+from xlakit.cpu.kernels.shared.chosen_lanes import first_lanes, has_chosen_lanes, load_chosen, store_chosen
 from xlakit.cpu.llvm import I8, I64, PTR, Effort, Function, Type, Value
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
@@ -23,7 +25,8 @@ _LINE_BYTES = 64
 class MacroKernel:
     """The sums of all micro-tiles of some rows and slivers; ``engine.mr`` rows and one sliver at a time.
 
-    width: how many columns are stored. computed: how many columns are computed, with those that only fill a register.
+    width: how many columns are stored; None for as many as an argument says, so many that they end in the last
+    register, and none beyond it is read. computed: how many columns are computed, with those that only fill a register.
     left_step, right_step: the distances between steps of k, in elements; None where they are arguments. unpacked: the
     type of the right operand if it is not packed; result: the type of the result if unpacked elements are converted for
     it. kc: the steps of k in a run, if they are so few that the loop is unrolled. adds: whether sums
@@ -31,16 +34,16 @@ class MacroKernel:
     lie one behind the other, probably not in the second-level cache.
 
     ``(i64 tiles, i64 slivers, i64 right_advance, i64 advance, ptr rows, ptr right, ptr runs, i64 count, i64 kc, i64
-    left_step, i64 right_step, ptr targets, i64 offset, i64 adds, i64 flushes)``: ``rows`` has a pointer for each row,
-    ``runs`` for each of ``count`` runs of k how far it is from there, in elements of the left and of the right operand.
-    ``targets`` has for each row where its sums go, ``offset`` elements further on; where ``adds`` is not 0 they are
-    added to what is there. ``flushes`` is not 0 where the sums of BF16 have the same bits if subnormal numbers are
-    taken for zero (``bf16_range.py``). From sliver to sliver the right operand is ``right_advance`` bytes and the
-    target ``advance`` elements further on.
+    left_step, i64 right_step, ptr targets, i64 offset, i64 adds, i64 flushes, i64 width)``: ``rows`` has a pointer for
+    each row, ``runs`` for each of ``count`` runs of k how far it is from there, in elements of the left and of the
+    right operand. ``targets`` has for each row where its sums go, ``offset`` elements further on; where ``adds`` is not
+    0 they are added to what is there. ``flushes`` is not 0 where the sums of BF16 have the same bits if subnormal
+    numbers are taken for zero (``bf16_range.py``). From sliver to sliver the right operand is ``right_advance`` bytes
+    and the target ``advance`` elements further on.
     """
 
     engine: Engine
-    width: int
+    width: int | None
     computed: int
     left_step: int | None
     right_step: int | None
@@ -51,7 +54,7 @@ class MacroKernel:
     ahead: bool = False
 
     family: ClassVar[str] = "tiles"
-    parameters: ClassVar[Sequence[Type]] = (*[I64] * 4, *[PTR] * 3, *[I64] * 4, PTR, *[I64] * 3)
+    parameters: ClassVar[Sequence[Type]] = (*[I64] * 4, *[PTR] * 3, *[I64] * 4, PTR, *[I64] * 4)
 
     def write(self, fn: Function) -> None:
         """Write its body."""
@@ -59,7 +62,7 @@ class MacroKernel:
         if not takes_pairs_of_bf16(self.engine) or self.engine.flushes:
             self._by_instructions(fn)
             return
-        is_exact = fn.parameters[-1].ne(0)
+        is_exact = fn.parameters[-2].ne(0)
         with fn.if_(is_exact):
             replace(self, engine=replace(self.engine, flushes=True))._by_instructions(fn)
         with fn.if_(~is_exact):
@@ -77,8 +80,12 @@ class MacroKernel:
 
     def _all(self, fn: Function, write: WriteSums | None = None) -> None:
         """All tiles; ``write`` writes the sums of one to memory, if they are not in vector registers."""
-        tiles, slivers, right_advance, advance, rows, right, *middle, targets, offset, adds, _ = fn.parameters
+        tiles, slivers, right_advance, advance, rows, right, *middle, targets, offset, adds, _, width = fn.parameters
         engine = self.engine
+        chosen = None
+        if self.width is None:
+            start, lanes = vectors_of(engine, self.computed)[-1]
+            chosen = first_lanes(fn, lanes, width - start)
         buffer = fn.null() if write is None else fn.alloca(acc_vector(engine), engine.mr * engine.vectors, align=64)
         with fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
             start = fn.at(right, I8, sliver.index * right_advance)
@@ -90,12 +97,12 @@ class MacroKernel:
                 if self.ahead:
                     self._prefetch_next(fn, start, right_advance, (row.index, tiles * engine.mr))
                 if write is None:
-                    self._store(fn, self._sums(fn, own, start, middle), target, into, adds)
+                    self._store(fn, self._sums(fn, own, start, middle, chosen), target, into, adds, chosen)
                 else:
                     write(fn, engine, own, start, middle[2] if self.kc is None else fn.i64(self.kc), buffer)
                     self._store_from(fn, buffer, target, into, adds)
 
-    def _sums(self, fn: Function, rows: Value, right: Value, rest: Sequence[Value]) -> Sums:
+    def _sums(self, fn: Function, rows: Value, right: Value, rest: Sequence[Value], chosen: Value | None) -> Sums:
         engine = self.engine
         runs, count, kc, left_step, right_step = rest
         pointers = [fn.load(PTR, fn.at(rows, PTR, r)) for r in range(engine.mr)]
@@ -107,6 +114,7 @@ class MacroKernel:
         if self.unpacked is not None:
             kind, result = self.unpacked, self.result
             columns.stored = memory_type(kind)
+            columns.chosen = chosen
             if result is not None:
                 columns.convert = lambda stored: to_packed(fn, engine, kind, result, stored)
         return multiply(
@@ -123,7 +131,7 @@ class MacroKernel:
         """Prefetch the cache lines where the sums go. Out-of-order execution does not look ahead over all steps of k,
         so that storing the sums would wait for memory.
         """
-        elements = self.width * self.engine.parts
+        elements = (self.width or self.computed) * self.engine.parts
         line = max(1, _LINE_BYTES // self.engine.acc.bytes)
         for r in range(self.engine.mr):
             start = fn.at(fn.load(PTR, fn.at(targets, PTR, r)), self.engine.acc, offset)
@@ -141,27 +149,43 @@ class MacroKernel:
         with fn.loop(begin, end, hints=NO_UNROLL) as line:
             fn.prefetch(fn.at(right, I8, advance + line.index * _LINE_BYTES), level=2)
 
-    def _store(self, fn: Function, sums: Sums, targets: Value, offset: Value, adds: Value) -> None:
+    def _store(
+        self, fn: Function, sums: Sums, targets: Value, offset: Value, adds: Value, chosen: Value | None = None
+    ) -> None:
+        """Store sums, of the last register of a row those of chosen lanes."""
         engine = self.engine
+        pieces = vectors_of(engine, self.width or self.computed)
+        ends = [
+            chosen if n == len(pieces) - 1 else None
+            for _ in sums
+            for n in range(len(pieces))
+            for _ in range(engine.parts)
+        ]
         flat: list[Value] = []
         addresses: list[Value] = []
         for r, row in enumerate(sums):
             start = fn.at(fn.load(PTR, fn.at(targets, PTR, r)), engine.acc, offset)
-            for n, (register, (_, lanes)) in enumerate(zip(row, vectors_of(engine, self.width), strict=True)):
+            for n, (register, (_, lanes)) in enumerate(zip(row, pieces, strict=True)):
                 for part, value in enumerate(register):
                     addresses.append(fn.at(start, acc_vector(engine), n * engine.parts + part))
-                    flat.append(first_lanes(fn, value, lanes))
+                    flat.append(with_first_lanes(fn, value, lanes))
         if self.adds:
             # Sums of blocks are added up, which loses fewer digits than one long sum.
             def added() -> list[Value]:
                 before = [
-                    fn.load(v.type, address, align=engine.acc.bytes) for v, address in zip(flat, addresses, strict=True)
+                    fn.load(v.type, address, align=engine.acc.bytes)
+                    if end is None
+                    else load_chosen(fn, v.type, address, end)
+                    for v, address, end in zip(flat, addresses, ends, strict=True)
                 ]
                 return [a + b for a, b in zip(before, flat, strict=True)]
 
             flat = list(fn.if_else(adds.ne(0), added, lambda: flat))
-        for value, target in zip(flat, addresses, strict=True):
-            fn.store(value, target, align=engine.acc.bytes)
+        for value, target, end in zip(flat, addresses, ends, strict=True):
+            if end is None:
+                fn.store(value, target, align=engine.acc.bytes)
+            else:
+                store_chosen(fn, value, target, end)
 
     def _store_from(self, fn: Function, buffer: Value, targets: Value, offset: Value, adds: Value) -> None:
         """Store the sums of a tile that are in memory, a row at a time."""
@@ -170,6 +194,23 @@ class MacroKernel:
             start = fn.at(buffer, acc_vector(engine), row.index * engine.vectors)
             sums = [
                 (fn.load(acc_vector(engine), fn.at(start, acc_vector(engine), n), align=engine.acc.bytes),)
-                for n in range(len(vectors_of(engine, self.width)))
+                for n in range(len(vectors_of(engine, self.width or self.computed)))
             ]
             self._store(fn, [sums], fn.at(targets, PTR, row.index), offset, adds)
+
+
+def computed_columns(engine: Engine, width: int, *, packed: bool, direct: bool) -> tuple[int, bool]:
+    """How many columns tiles of a width compute, and whether they choose among those of the last register.
+
+    Packed slivers are padded, so that registers are full. Sums that are results (``direct``), and columns that are read
+    where they are, end with the last one: where lanes can be chosen, tiles of many widths are alike.
+    """
+    wide = full = rounded_up(width, engine.lanes)
+    if not packed and width < full:
+        # More lanes than needed would lie across two cache lines more often.
+        whole = full - engine.lanes
+        wide = whole + (1 << (width - whole - 1).bit_length())
+    chooses = engine.parts == 1 and not engine.amx and has_chosen_lanes()
+    if width < wide and chooses and (direct or not packed):
+        return wide, True
+    return (full if packed else width), False

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, takes_pairs_of_bf16, vectors_of
+from xlakit.cpu.kernels.shared.chosen_lanes import load_chosen
 from xlakit.cpu.llvm import BF16, I16, I32, Function, Type, Value, vector
 from xlakit.dataclass import dataclass
 from xlakit.target import has_feature
@@ -52,6 +53,8 @@ class Columns:
     # What elements are converted with that are not packed ones; then all distances count elements of ``stored``.
     stored: Type | None = None
     convert: Callable[[Value], Value] | None = None
+    # The lanes of the last register that are read.
+    chosen: Value | None = None
 
 
 def zeros(fn: Function, engine: Engine, rows: int, width: int) -> Sums:
@@ -133,12 +136,19 @@ def _spread(fn: Function, engine: Engine, pointer: Value) -> tuple[Value, ...]:
 
 def _products(fn: Function, engine: Engine, pointers: list[Value], start: Value, right: Columns, sums: Sums) -> Sums:
     """One step of k for the whole tile."""
+    width = _width(sums)
     across = [
         [
-            _register(fn, engine, start, column * engine.group + part * right.part, lanes * engine.group, right)
+            _register(
+                fn,
+                vector(right.stored or engine.packed, lanes * engine.group),
+                fn.at(start, right.stored or engine.packed, column * engine.group + part * right.part),
+                right,
+                right.chosen if column + lanes == width else None,
+            )
             for part in range(engine.parts)
         ]
-        for column, lanes in vectors_of(engine, _width(sums))
+        for column, lanes in vectors_of(engine, width)
     ]
     # Row by row, so that an element of the left operand needs a register for a moment only.
     made: Sums = []
@@ -153,10 +163,12 @@ def _products(fn: Function, engine: Engine, pointers: list[Value], start: Value,
     return made
 
 
-def _register(fn: Function, engine: Engine, start: Value, first: int, lanes: int, right: Columns) -> Value:
-    """Elements of the right operand that lie side by side."""
-    type = right.stored or engine.packed
-    found = fn.load(vector(type, lanes), fn.at(start, type, first), align=type.bytes)
+def _register(fn: Function, type: Type, start: Value, right: Columns, chosen: Value | None) -> Value:
+    """Elements of the right operand that lie side by side; of those of some lanes only, where they are ``chosen``."""
+    if chosen is None:
+        found = fn.load(type, start, align=type.element.bytes)
+    else:
+        found = load_chosen(fn, type, start, chosen)
     return right.convert(found) if right.convert is not None else found
 
 

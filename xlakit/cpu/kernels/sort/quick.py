@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Type, Value, integer, vector
+from xlakit.cpu.kernels.shared.chosen_lanes import first_lanes, load_chosen, store_chosen
+from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Type, Value, integer, vector
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.dataclass import dataclass
@@ -165,18 +166,18 @@ def _write_partition(fn: Function, order: Order, name: str, *, strict: bool) -> 
         number = _count(own, chosen)
         loop.next(left + number, right + (lanes - number))
     left, right = loop.results
-    last = _first_lanes(own, order, end - whole)
-    x = _load_chosen(own, own.at(records, type, whole), last, order)
+    last = first_lanes(own, lanes, end - whole)
+    x = load_chosen(own, wide, own.at(records, type, whole), last)
     small = goes_left(x, spread)
     numbers: list[Value] = []
     for chosen, target in ((small & last, own.at(records, type, left)), (~small & last, own.at(spare, type, right))):
         numbers.append(_count(own, chosen))
-        _store_chosen(own, _compressed(own, x, chosen), target, _first_lanes(own, order, numbers[-1]))
+        store_chosen(own, _compressed(own, x, chosen), target, first_lanes(own, lanes, numbers[-1]))
     left = left + numbers[0]
     with own.loop(left, end, lanes, hints=NO_UNROLL) as back:
-        some = _first_lanes(own, order, end - back.index)
-        x = _load_chosen(own, own.at(spare, type, begin + (back.index - left)), some, order)
-        _store_chosen(own, x, own.at(records, type, back.index), some)
+        some = first_lanes(own, lanes, end - back.index)
+        x = load_chosen(own, wide, own.at(spare, type, begin + (back.index - left)), some)
+        store_chosen(own, x, own.at(records, type, back.index), some)
     own.ret(left)
     return own
 
@@ -185,27 +186,6 @@ def _count(fn: Function, chosen: Value) -> Value:
     """How many lanes are chosen."""
     mask = integer(chosen.type.lanes)
     return fn.intrinsic("llvm.ctpop", mask, chosen.bits_as(mask)).cast("zext", I64)
-
-
-def _first_lanes(fn: Function, order: Order, number: Value) -> Value:
-    """So many first lanes, or all of them."""
-    numbers = fn.counted(I32, order.lanes)
-    return numbers.compare("ult", fn.splat(number.smin(order.lanes).cast("trunc", I32), order.lanes))
-
-
-def _load_chosen(fn: Function, place: Value, chosen: Value, order: Order) -> Value:
-    """Records from memory, only where they are chosen."""
-    wide = vector(order.type, order.lanes)
-    name = f"llvm.masked.load.{wide.mangled}.p0"
-    fn.module.declare(name, wide, [PTR, I32, chosen.type, wide])
-    return fn.call(name, wide, place, fn.i32(order.type.bytes), chosen, fn.constant(wide, 0))
-
-
-def _store_chosen(fn: Function, value: Value, place: Value, chosen: Value) -> None:
-    """Write lanes to memory, only those that are chosen."""
-    name = f"llvm.masked.store.{value.type.mangled}.p0"
-    fn.module.declare(name, VOID, [value.type, PTR, I32, chosen.type])
-    fn.call(name, VOID, value, place, fn.i32(value.type.element.bytes), chosen)
 
 
 def _compressed(fn: Function, x: Value, chosen: Value) -> Value:
