@@ -36,7 +36,7 @@ from fuzz.programs.composed.places import ENTRY, PLACES
 from fuzz.programs.composed.steps import FAMILIES
 from fuzz.programs.draft import Program
 from fuzz.support.tolerances import EXACT
-from xlakit.cpu.compile import generate, make_objects
+from xlakit.cpu.codegen import generate, make_objects
 from xlakit.cpu.program import Target
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule

@@ -28,7 +28,7 @@ from fuzz.programs.composed.collective_bodies import spread_module
 from fuzz.programs.composed.fused import fused
 from fuzz.programs.composed.modules import module as generated
 from fuzz.support import numbered
-from xlakit.cpu.compile import generate, make_objects
+from xlakit.cpu.codegen import generate, make_objects
 from xlakit.cpu.entry.plan_proof import prove_memory_plan
 from xlakit.cpu.program import Target
 from xlakit.errors import UnsupportedError, XlakitError

@@ -24,7 +24,7 @@ import numpy as np
 from fuzz.support.mutation_seeds import seed_texts
 from fuzz.support.mutators import mutate_bytes, mutate_message, mutate_text
 from xlakit.api import compile
-from xlakit.cpu.compile import generate
+from xlakit.cpu.codegen import generate
 from xlakit.cpu.program import Target
 from xlakit.errors import InternalError, XlakitError
 from xlakit.execution.groups import Grid

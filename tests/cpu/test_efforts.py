@@ -6,7 +6,7 @@ from evaluating import build, f32
 
 import xlakit as xla
 from xlakit import options
-from xlakit.cpu.compile import generate
+from xlakit.cpu.codegen import generate
 from xlakit.cpu.llvm import Effort
 from xlakit.cpu.program import Target
 from xlakit.execution.groups import Grid

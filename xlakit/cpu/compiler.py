@@ -24,7 +24,7 @@ from xlakit.settings import debugged, dump_request, profile_folder
 from xlakit.target import processor
 
 if TYPE_CHECKING:
-    from xlakit.cpu.compile import Code
+    from xlakit.cpu.codegen import Code
     from xlakit.cpu.tuning.record import Tuning
 
 
@@ -159,13 +159,13 @@ class _Compiler:
 
     def generate(self, module: HloModule, *, optimize: bool) -> Code:
         """The code of a module; of an optimized one without passes."""
-        from xlakit.cpu.compile import generate
+        from xlakit.cpu.codegen import generate
 
         return _generated(module, self._target) if optimize else generate(module, self._alone)
 
     def finish(self, module: HloModule, code: Code) -> CpuExecutable:
         """An executable of the code of a module."""
-        from xlakit.cpu.compile import make_objects
+        from xlakit.cpu.codegen import make_objects
 
         make_objects(code)
         return CpuExecutable(interpret(module, verified=True), code.program(), self._alone, lambda: code)
@@ -215,7 +215,7 @@ def _save(key: str, program: Program, module: HloModule, tuning: Tuning | None) 
 
 
 def _compiled(module: HloModule, target: Target) -> tuple[Code, Program]:
-    from xlakit.cpu.compile import make_objects
+    from xlakit.cpu.codegen import make_objects
 
     code = _generated(module, target)
     with internal_errors(f"making machine code of {module.name}"):
@@ -225,7 +225,7 @@ def _compiled(module: HloModule, target: Target) -> tuple[Code, Program]:
 
 def _generated(module: HloModule, target: Target) -> Code:
     # Most of the compiler is not needed for a program that is cached.
-    from xlakit.cpu.compile import generate
+    from xlakit.cpu.codegen import generate
     from xlakit.passes.pipeline import passes_of_options, run_pipeline
 
     if target.c_functions:

@@ -39,7 +39,7 @@ from xlakit.ir.operation import Array, Value
 from xlakit.ops.custom_call import CustomCall
 
 if TYPE_CHECKING:
-    from xlakit.cpu.compile import Code
+    from xlakit.cpu.codegen import Code
     from xlakit.cpu.profiling.recorder import Recorder
     from xlakit.cpu.tuning.record import Tuning, TuningReport
     from xlakit.memory.plan import MemoryPlan

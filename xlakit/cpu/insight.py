@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xlakit.cpu.compile import Code
+from xlakit.cpu.codegen import Code
 from xlakit.cpu.kernels import common_families
 from xlakit.cpu.kernels.shared.common_code import PREFIX
 from xlakit.cpu.llvm import Effort, engine

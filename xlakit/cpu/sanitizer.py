@@ -66,7 +66,7 @@ from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.random import Rng
 
 if TYPE_CHECKING:
-    from xlakit.cpu.compile import Code
+    from xlakit.cpu.codegen import Code
     from xlakit.cpu.runtime import Context
     from xlakit.execution.device import Device
     from xlakit.ir.instruction import Instruction

@@ -23,7 +23,7 @@ from xlakit.errors import (
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.arguments import Given
 from xlakit.jax.devices import Devices
-from xlakit.jax.floats import Settings
+from xlakit.jax.float_environment import FloatEnvironment
 from xlakit.jax.identity import device_count
 from xlakit.jax.named_values import NamedIntegers
 from xlakit.jax.native.records import EXECUTABLE
@@ -243,11 +243,11 @@ SLOTS: Final[dict[str, Slot]] = {
 def callbacks(state: State) -> dict[str, Any]:
     """For each function that is written in Python a ctypes callback."""
     prototype = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
-    usual = Settings()
+    usual = FloatEnvironment()
     return {name: prototype(_callback(state, name, slot, usual)) for name, slot in SLOTS.items()}
 
 
-def _callback(state: State, name: str, slot: Slot, usual: Settings) -> Callable[[int], int | None]:
+def _callback(state: State, name: str, slot: Slot, usual: FloatEnvironment) -> Callable[[int], int | None]:
     def call(address: int) -> int | None:
         try:
             with usual.here():

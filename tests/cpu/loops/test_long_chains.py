@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import xlakit as xla
-from xlakit.cpu.compile import generate
+from xlakit.cpu.codegen import generate
 from xlakit.cpu.program import Target
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule

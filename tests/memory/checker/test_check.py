@@ -12,7 +12,7 @@ from fuzz.idioms import FAMILIES
 from fuzz.plan_mutations import rows_of, with_row, with_slice
 from xlakit import compile as compile_program
 from xlakit.cpu import compile as compiler
-from xlakit.cpu.compile import generate
+from xlakit.cpu.codegen import generate
 from xlakit.cpu.entry.plan_proof import prove_memory_plan
 from xlakit.cpu.program import Target
 from xlakit.execution.groups import Grid

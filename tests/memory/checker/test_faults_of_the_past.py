@@ -9,7 +9,7 @@ import pytest
 
 import xlakit
 from fuzz.bug_bank.bugs import BUGS
-from xlakit.cpu.compile import generate
+from xlakit.cpu.codegen import generate
 from xlakit.cpu.program import Target
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule
@@ -137,7 +137,7 @@ ENTRY e {
 _SCRIPT = """
 import sys
 from xlakit.memory.checker.faults import MemoryPlanError
-from xlakit.cpu.compile import generate
+from xlakit.cpu.codegen import generate
 from xlakit.cpu.program import Target
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule

@@ -7,6 +7,7 @@ from typing import Final
 from xlakit.cpu.llvm import I64, PTR, VOID, Module, Type
 from xlakit.jax.api.slots import LAYOUTS, SLOTS
 from xlakit.jax.native.buffers import emit_buffers
+from xlakit.jax.native.client import emit_client
 from xlakit.jax.native.dispatch import emit_dispatch
 from xlakit.jax.native.errors import emit_errors, emit_unsupported
 from xlakit.jax.native.events import emit_events
@@ -15,10 +16,9 @@ from xlakit.jax.native.execute import emit_execute
 from xlakit.jax.native.getters import emit_getters
 from xlakit.jax.native.layouts import emit_extension, emit_layouts
 from xlakit.jax.native.memory import emit_blocks
-from xlakit.jax.native.preparing import emit_preparing
+from xlakit.jax.native.prepare import emit_prepare
 from xlakit.jax.native.python import PYTHON_FUNCTIONS, emit_python
 from xlakit.jax.native.queue import emit_queue
-from xlakit.jax.native.small import emit_small
 from xlakit.jax.native.staging import emit_staging
 from xlakit.jax.native.transfer import emit_transfer
 
@@ -56,9 +56,9 @@ def slots_text(of_python: tuple[str, ...]) -> tuple[str, list[str]]:
         emit_executables,
         emit_dispatch,
         emit_queue,
-        emit_preparing,
+        emit_prepare,
         emit_execute,
-        emit_small,
+        emit_client,
         emit_getters,
     ):
         emit(module)

@@ -23,7 +23,7 @@ class Prepared(IntEnum):
     OTHER_LAYOUT = 4
 
 
-def emit_preparing(module: Module) -> None:
+def emit_prepare(module: Module) -> None:
     """``hold_all(given, call) -> i64`` and ``make_all(given, call) -> i64``: the two steps; both give a Prepared.
 
     given: the arguments of LoadedExecutable_Execute. call: a CALL, whose tables have zeros. Between the steps

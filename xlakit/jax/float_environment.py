@@ -15,7 +15,7 @@ from typing import Final
 _BYTES: Final = 256
 
 
-class Settings:
+class FloatEnvironment:
     """The floating-point environment of the thread that creates this object."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Small functions of the client, and functions that do nothing."""
+"""Functions of the client and its devices, and functions that do nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTHING_TO_DO: Final = (
 )
 
 
-def emit_small(module: Module) -> None:
+def emit_client(module: Module) -> None:
     """Emit them, and ``make_bytes(ptr data, i64 size) -> ptr``, which gives a copy, and ``destroy_bytes(ptr)``."""
     fn = module.function("make_bytes", PTR, [PTR, I64], external=True)
     data, size = fn.parameters
