@@ -9,7 +9,7 @@ native/                 the functions in machine code
 slots.py                the functions in Python; arguments.py reads and writes their argument structures
 processes.py            the processes of jax.distributed; spanning.py programs on the devices of several of them
 devices.py              the client, its devices and their memories
-floats.py               Python's settings of floating point, on jaxlib's threads
+float_environment.py    the floating-point environment that Python expects, on threads of jaxlib
 compiling.py            a program of JAX is compiled: its options, its device assignment, its code
 program_cache.py        programs in the compile cache, found by the bytes of JAX's program
 executable_metadata.py  name, arguments and results of a program, as JAX asks for them

@@ -136,7 +136,7 @@ def _levels(effort: Effort) -> tuple[int, int]:
 
 
 def _module_at_effort(text: str, effort: Effort) -> AbstractContextManager[Any]:
-    """:func:`optimizing` with the LLVM passes of an effort."""
+    """:func:`optimized_module` with the LLVM passes of an effort."""
     return optimized_module(text, _levels(effort)[0], tidies=effort is Effort.TIDY and not options.is_plain("llvm"))
 
 

@@ -1,7 +1,7 @@
 """Fusions around a product: the epilogue is computed on each block of the product's results, while it is in the cache.
 
-The product is a function that writes a rectangle of results and then calls what follows (:mod:`following`): a loop
-over the rectangle's elements, or over its rows, and after these maybe a second product with the rows.
+The product is a function that writes a rectangle of results and then calls its epilogue: a loop over the rectangle's
+elements, or over its rows (``loops/nests/rectangle.py``), and after these maybe a second product with the rows.
 """
 
 from __future__ import annotations

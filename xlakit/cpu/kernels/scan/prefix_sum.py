@@ -1,8 +1,8 @@
-"""Cumulative sums and the like: reduce-window with a window that reaches from one end of a dimension to each element.
+"""Prefix sums and their like: reduce-window with a window that reaches from one end of a dimension to each element.
 
 Many sequences run side by side, one in each lane of vector registers. Where elements of a sequence are contiguous, the
 lanes are rows (or, of a single row, pieces of it), which are transposed into a buffer and back; sums of a single row
-need no buffer (:mod:`cumulative_vectors`). Few long sequences are cut into segments: the totals of the segments are
+need no buffer (:mod:`vectors`). Few long sequences are cut into segments: the totals of the segments are
 found first, and each segment then begins with what is before it.
 """
 

@@ -1,0 +1,54 @@
+"""What the map and docstrings of the package refer to is there: files and folders, functions, classes."""
+
+import ast
+import re
+from pathlib import Path
+
+import xlakit
+
+PACKAGE = Path(xlakit.__file__).parent
+ROOT = PACKAGE.parent
+FOLDERS = ("xlakit", "fuzz", "benchmarks", "tests", "examples", "docs", ".ci")
+NAMES = {path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*")}
+NAMES |= set(FOLDERS)
+SOURCES = [path for folder in ("xlakit", "fuzz") for path in (ROOT / folder).rglob("*.py")]
+# Files of other packages, and names that stand for others.
+OTHERS = {"train.py", "version.py", "fuzz/NAME.py", "CONTRIBUTING.md"}
+ROLE = re.compile(r":(?:mod|func|class|meth|attr):`~?\.?([\w.]+)`")
+FILE = re.compile(r"(?<![\w./-])((?:[a-z]\w*/)*[a-z]\w*\.py)\b")
+
+
+def names_a_file(text):
+    """Whether a path, or its end, is that of a file or folder."""
+    text = text.rstrip("/")
+    return any(name == text or name.endswith(f"/{text}") for name in NAMES)
+
+
+def defined(path):
+    """The names that a file defines: functions, classes, variables, attributes."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+def test_files_of_the_map_are_there():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    given = re.findall(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md))(?::\w+)?`", text)
+    assert len(given) > 150
+    assert not [name for name in given if name not in OTHERS and not names_a_file(name)]
+
+
+def test_what_docstrings_refer_to_is_there():
+    known = {name for path in SOURCES for name in defined(path)} | {"dataclasses"}
+    known |= {name for path in SOURCES for name in (path.stem, path.parent.name)}
+    stale = []
+    for path in PACKAGE.rglob("*.py"):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            place = f"{path.relative_to(PACKAGE)}:{number}"
+            stale += [f"{place}: {name}" for name in ROLE.findall(line) if name.split(".")[-1] not in known]
+            stale += [f"{place}: {f}" for f in FILE.findall(line) if f not in OTHERS and not names_a_file(f)]
+    assert not stale
