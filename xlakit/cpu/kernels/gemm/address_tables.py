@@ -10,10 +10,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Direction
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.llvm import I8, I64, PTR, Effort, Function, Module, Type, Value
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.dataclass import dataclass
 
 
@@ -96,16 +96,16 @@ class FillTable:
         with fn.while_([first], lambda loop: loop.carried[0] < end) as loop:
             number = loop.carried[0]
             inner, rest = number.integer("urem", size), number.integer("udiv", size)
-            with fn.loop(0, rank - 1, carried=[rest, inner * stride], hints=NO_UNROLL) as outer:
+            with fn.loop(0, rank - 1, carried=[rest, inner * stride], hints=AS_WRITTEN) as outer:
                 entry = (rank - 2 - outer.index) * 2
                 extent = fn.load(I64, fn.at(dims, I64, entry))
                 own = outer.carried[0].integer("urem", extent) * fn.load(I64, fn.at(dims, I64, entry + 1))
                 outer.next(outer.carried[0].integer("udiv", extent), outer.carried[1] + own)
             start = fn.at(base, I8, outer.results[1] * scale)
             in_run = (size - inner).smin(end - number)
-            with fn.loop(0, in_run, hints=NO_UNROLL) as each:
+            with fn.loop(0, in_run, hints=AS_WRITTEN) as each:
                 fn.store(fn.at(start, I8, each.index * step), fn.at(out, I64, (number - first + each.index) * apart))
             loop.next(number + in_run)
-        with fn.loop(count, padded, hints=NO_UNROLL) as more:
+        with fn.loop(count, padded, hints=AS_WRITTEN) as more:
             before = fn.load(PTR, fn.at(out, I64, (count - 1) * apart))
             fn.store(fn.select(pad.ne(fn.null()), pad, before), fn.at(out, I64, more.index * apart))

@@ -27,8 +27,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from xlakit.cpu.kernels.gemm.engine import AMX_ROWS, Engine, acc_vector
-from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.llvm import I8, I16, I32, I64, PTR, VOID, Function, Value
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 
 # Writes the sums of a micro-tile: given a table of rows, the right operand, how many groups of steps, and a buffer.
 WriteSums = Callable[[Function, Engine, Value, Value, Value, Value], None]
@@ -64,7 +64,7 @@ def write_sums(fn: Function, engine: Engine, rows: Value, right: Value, groups: 
     for register in sums.values():
         _instruction(fn, "tilezero", register)
     product = _PRODUCTS[engine.unsigned] if engine.acc.is_int else "tdpbf16ps"
-    with fn.loop(0, (groups + (AMX_ROWS - 1)) >> 4, hints=NO_UNROLL) as step:
+    with fn.loop(0, (groups + (AMX_ROWS - 1)) >> 4, hints=AS_WRITTEN) as step:
         from_left = fn.at(left, I8, step.index * _ROW_BYTES)
         from_right = fn.at(right, I8, step.index * (AMX_ROWS * engine.vectors * _ROW_BYTES))
         for b in across:
@@ -91,11 +91,11 @@ def write_sums_of_bf16(fn: Function, engine: Engine, rows: Value, right: Value, 
     """What :func:`write_sums` does, by fused operations, which keep subnormal numbers."""
     type = acc_vector(engine)
     none = [fn.constant(type, 0)] * (_ROWS_AT_ONCE * engine.vectors)
-    with fn.loop(0, engine.mr, _ROWS_AT_ONCE, hints=NO_UNROLL) as row:
+    with fn.loop(0, engine.mr, _ROWS_AT_ONCE, hints=AS_WRITTEN) as row:
         pointers = [fn.load(PTR, fn.at(rows, PTR, row.index + r)) for r in range(_ROWS_AT_ONCE)]
-        with fn.loop(0, (groups + (AMX_ROWS - 1)) >> 4, carried=none, hints=NO_UNROLL) as block:
+        with fn.loop(0, (groups + (AMX_ROWS - 1)) >> 4, carried=none, hints=AS_WRITTEN) as block:
             first = block.index * AMX_ROWS
-            with fn.loop(first, first + AMX_ROWS, carried=none * 2, hints=NO_UNROLL) as group:
+            with fn.loop(first, first + AMX_ROWS, carried=none * 2, hints=AS_WRITTEN) as group:
                 own = [fn.load(I32, fn.at(pointer, I32, group.index)) for pointer in pointers]
                 start = fn.at(right, type, group.index * engine.vectors)
                 other = [

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm.engine import Engine, takes_pairs_of_bf16
-from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Block, in_groups, times
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.llvm import I8, I16, I32, I64, PTR, Effort, Function, Type, Value, vector
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.dataclass import dataclass
 
 _LANES = 32
@@ -43,10 +43,10 @@ class Seen:
     def in_order(self, fn: Function, start: Value, count: Value) -> Seen:
         """With so many numbers more, which lie one after another, from a pointer on."""
         whole = count & -_LANES
-        with fn.loop(0, whole, _LANES, carried=self.state[:2], hints=NO_UNROLL) as loop:
+        with fn.loop(0, whole, _LANES, carried=self.state[:2], hints=AS_WRITTEN) as loop:
             bits = fn.load(vector(I16, _LANES), fn.at(start, I16, loop.index), align=2)
             loop.next(*_with(loop.carried, bits))
-        with fn.loop(whole, count, carried=self.state[2:], hints=NO_UNROLL) as rest:
+        with fn.loop(whole, count, carried=self.state[2:], hints=AS_WRITTEN) as rest:
             rest.next(*_with(rest.carried, fn.load(I16, fn.at(start, I16, rest.index))))
         return Seen([*loop.results, *rest.results])
 
@@ -90,7 +90,7 @@ class Exponents:
         """Write its body."""
         fn.effort = Effort.TIDY
         start, pieces, apart, count, found = fn.parameters
-        with fn.loop(0, pieces, carried=Seen.none(fn).state, hints=NO_UNROLL) as piece:
+        with fn.loop(0, pieces, carried=Seen.none(fn).state, hints=AS_WRITTEN) as piece:
             own = fn.at(start, I8, piece.index * apart)
             piece.next(*Seen(list(piece.carried)).in_order(fn, own, count).state)
         for n, exponent in enumerate(Seen(list(piece.results)).exponents(fn)):

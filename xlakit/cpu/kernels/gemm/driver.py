@@ -14,7 +14,6 @@ from xlakit.cpu.kernels.gemm.check import check_blocking
 from xlakit.cpu.kernels.gemm.engine import stored_as_packed
 from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall, Rectangle
 from xlakit.cpu.kernels.gemm.macro_kernel import MacroKernel, computed_columns
-from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import (
     Block,
     Direction,
@@ -31,6 +30,7 @@ from xlakit.cpu.kernels.gemm.store import Output, is_stored_by_tiles
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Loop, Module, Value
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob
@@ -154,14 +154,14 @@ class GemmEmitter:
         if lines is None:
             self._blocks_of_rows(batch, first, last)
             return
-        with fn.loop(first, last, lines.chunk, hints=NO_UNROLL) as chunk:
+        with fn.loop(first, last, lines.chunk, hints=AS_WRITTEN) as chunk:
             end = smaller(chunk.index + lines.chunk, last)
             self.lhs.base = lines.write(fn, product.lhs, self.arrays[0], self.area.lines, (chunk.index, end))
             self._blocks_of_rows(batch, chunk.index, end)
 
     def _blocks_of_rows(self, batch: Value, first: Value, last: Value) -> None:
         fn, blocking, column = self.fn, self.blocking, self.column
-        with fn.loop(first, last, blocking.mc, hints=NO_UNROLL) as rows:
+        with fn.loop(first, last, blocking.mc, hints=AS_WRITTEN) as rows:
             end = smaller(rows.index + blocking.mc, last)
             if self.local:
                 self.output.origin = rows.index, column
@@ -197,7 +197,7 @@ class GemmEmitter:
 
     def k_blocks(self) -> AbstractContextManager[Loop]:
         """The loop over blocks of k."""
-        return self.fn.loop(0, self.blocking.k_blocks, hints=NO_UNROLL)
+        return self.fn.loop(0, self.blocking.k_blocks, hints=AS_WRITTEN)
 
     def block(self, number: Value) -> Block:
         """Block ``number`` of k."""
@@ -340,7 +340,7 @@ class GemmEmitter:
             distance = blocking.mc * self.tile_row * engine.acc.bytes
 
             def finish(sliver: Value, slivers: Value, width: int) -> None:
-                with fn.loop(0, slivers, hints=NO_UNROLL) as each:
+                with fn.loop(0, slivers, hints=AS_WRITTEN) as each:
                     number = sliver + each.index
                     self._finish(fn.at(self.area.sums, I8, number * distance), number, first, count, width)
 
@@ -431,7 +431,7 @@ class GemmEmitter:
         """Multiply some tiles, convert their sums to results, and so on."""
         fn, most = self.fn, _TILES.value * self.engine.mr
         first, last = rows
-        with fn.loop(0, slivers[1], hints=NO_UNROLL) as each, fn.loop(0, last - first, most, hints=NO_UNROLL) as row:
+        with fn.loop(0, slivers[1], hints=AS_WRITTEN) as each, fn.loop(0, last - first, most, hints=AS_WRITTEN) as row:
             sliver = slivers[0] + each.index
             count = smaller(last - first - row.index, fn.i64(most))
             self._multiply(number, block, (sliver, fn.i64(1)), (row.index, count), width, 0)

@@ -8,11 +8,12 @@ from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm.amx import WriteSums, configured, write_sums, write_sums_of_bf16
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, takes_pairs_of_bf16, to_packed, vectors_of
-from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, Columns, Rows, Sums, multiply, zeros
+from xlakit.cpu.kernels.gemm.micro_kernel import Columns, Rows, Sums, multiply, zeros
 from xlakit.cpu.kernels.gemm.operands import rounded_up
 from xlakit.cpu.kernels.gemm.store import with_first_lanes
 from xlakit.cpu.kernels.shared.chosen_lanes import first_lanes, has_chosen_lanes, load_chosen, store_chosen
 from xlakit.cpu.llvm import I8, I64, PTR, Effort, Function, Type, Value
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
@@ -87,10 +88,10 @@ class MacroKernel:
             start, lanes = vectors_of(engine, self.computed)[-1]
             chosen = first_lanes(fn, lanes, width - start)
         buffer = fn.null() if write is None else fn.alloca(acc_vector(engine), engine.mr * engine.vectors, align=64)
-        with fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
+        with fn.loop(0, slivers, hints=AS_WRITTEN) as sliver:
             start = fn.at(right, I8, sliver.index * right_advance)
             into = offset + sliver.index * advance
-            with fn.loop(0, tiles * engine.mr, engine.mr, hints=NO_UNROLL) as row:
+            with fn.loop(0, tiles * engine.mr, engine.mr, hints=AS_WRITTEN) as row:
                 own, target = fn.at(rows, PTR, row.index), fn.at(targets, PTR, row.index)
                 if self.kc is None:
                     self._prefetch_targets(fn, target, into)
@@ -146,7 +147,7 @@ class MacroKernel:
         lines = advance.integer("udiv", _LINE_BYTES)
         begin = (lines * row).integer("udiv", rows)
         end = (lines * (row + self.engine.mr)).integer("udiv", rows)
-        with fn.loop(begin, end, hints=NO_UNROLL) as line:
+        with fn.loop(begin, end, hints=AS_WRITTEN) as line:
             fn.prefetch(fn.at(right, I8, advance + line.index * _LINE_BYTES), level=2)
 
     def _store(
@@ -190,7 +191,7 @@ class MacroKernel:
     def _store_from(self, fn: Function, buffer: Value, targets: Value, offset: Value, adds: Value) -> None:
         """Store the sums of a tile that are in memory, a row at a time."""
         engine = self.engine
-        with fn.loop(0, engine.mr, hints=NO_UNROLL) as row:
+        with fn.loop(0, engine.mr, hints=AS_WRITTEN) as row:
             start = fn.at(buffer, acc_vector(engine), row.index * engine.vectors)
             sums = [
                 (fn.load(acc_vector(engine), fn.at(start, acc_vector(engine), n), align=engine.acc.bytes),)

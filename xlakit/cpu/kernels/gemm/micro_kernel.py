@@ -12,6 +12,7 @@ from itertools import zip_longest
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, takes_pairs_of_bf16, vectors_of
 from xlakit.cpu.kernels.shared.chosen_lanes import load_chosen
 from xlakit.cpu.llvm import BF16, I16, I32, Function, Type, Value, vector
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.dataclass import dataclass
 from xlakit.target import has_feature
 
@@ -20,9 +21,6 @@ Sums = list[list[tuple[Value, ...]]]
 
 # Four times 128, which is added to elements of 8 bits.
 _BIAS = 0x80808080
-
-# LLVM unrolls small loops by itself; the bodies here are large enough already, and written in vectors.
-NO_UNROLL = ('"llvm.loop.unroll.disable"', '"llvm.loop.vectorize.enable", i1 false')
 
 # Of tiles with more rows, LLVM would load the left elements of all steps that are written out before it uses them: more
 # than registers hold, so that a step takes three times as long.
@@ -88,7 +86,7 @@ def multiply(
     if engine.is_biased:
         sums = [*sums, *zeros(fn, engine, 1, _width(sums))]
     rows = len(sums)
-    with fn.loop(0, runs, carried=flatten(sums), hints=NO_UNROLL) as outer:
+    with fn.loop(0, runs, carried=flatten(sums), hints=AS_WRITTEN) as outer:
         outer.next(*_run(fn, engine, left, right, shaped(engine, outer.carried, rows), outer.index, kc))
     made = shaped(engine, outer.results, rows)
     if not engine.is_biased:
@@ -122,7 +120,7 @@ def _run(
         for k in range(kc):
             sums = step(fn.i64(k), sums)
         return flatten(sums)
-    with fn.loop(0, kc, carried=flatten(sums), hints=NO_UNROLL) as loop:
+    with fn.loop(0, kc, carried=flatten(sums), hints=AS_WRITTEN) as loop:
         loop.next(*flatten(step(loop.index, shaped(engine, loop.carried, rows))))
     return list(loop.results)
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm.engine import AMX_ROWS, Engine, stored_as_packed, takes_pairs_of_bf16
-from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import ElementReader, Matrix, in_groups
 from xlakit.cpu.llvm import I32, I64, PTR, Effort, Function, Type, Value, vector
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 from xlakit.target import vector_bytes
@@ -83,10 +83,10 @@ class PackRows:
         engine = self.engine
         reader = ElementReader(fn, engine, self.kind, self.result, is_left=True)
         sources, runs, count, kc, _, rows, target, length = fn.parameters
-        with fn.loop(0, rows, hints=NO_UNROLL) as row:
+        with fn.loop(0, rows, hints=AS_WRITTEN) as row:
             own = fn.at(target, engine.packed, row.index * length * engine.parts)
             source = fn.load(PTR, fn.at(sources, PTR, row.index))
-            with fn.loop(0, count, hints=NO_UNROLL) as run:
+            with fn.loop(0, count, hints=AS_WRITTEN) as run:
                 start = reader.at(source, fn.load(I64, fn.at(runs, I64, run.index * 2)))
                 into = fn.at(own, engine.packed, run.index * kc * engine.parts)
                 if is_copy:
@@ -108,32 +108,32 @@ class PackRows:
         sources, runs, count, kc, stride, rows, target, length = fn.parameters
         lanes, group = engine.lanes, engine.group
         whole_rows, whole_steps = rows & -lanes, kc & -(lanes * group)
-        with fn.loop(0, count, hints=NO_UNROLL) as run:
+        with fn.loop(0, count, hints=AS_WRITTEN) as run:
             shift = fn.load(I64, fn.at(runs, I64, run.index * 2))
             into = run.index * kc
 
             def address(row: Value, step: Value) -> Value:
                 return fn.at(target, engine.packed, row * length + into + step)
 
-            with fn.loop(0, whole_rows, lanes, hints=NO_UNROLL) as row:
+            with fn.loop(0, whole_rows, lanes, hints=AS_WRITTEN) as row:
                 start = reader.at(fn.load(PTR, fn.at(sources, PTR, row.index)), shift)
 
                 def column(step: Value, start: Value = start) -> Value:
                     return reader.elements(reader.at(start, step * stride), lanes)[0]
 
-                with fn.loop(0, whole_steps, lanes * group, hints=NO_UNROLL) as step:
+                with fn.loop(0, whole_steps, lanes * group, hints=AS_WRITTEN) as step:
                     square = [column(step.index + k) for k in range(lanes * group)]
                     if group > 1:
                         square = [grouped(fn, square[k : k + group]) for k in range(0, lanes * group, group)]
                     for k, value in enumerate(transposed(fn, square)):
                         fn.store(value, address(row.index + k, step.index), align=engine.packed.bytes)
-                with fn.loop(whole_steps, kc, hints=NO_UNROLL) as step:
+                with fn.loop(whole_steps, kc, hints=AS_WRITTEN) as step:
                     value = column(step.index)
                     for k in range(lanes):
                         fn.store(fn.lane(value, k), address(row.index + k, step.index))
-            with fn.loop(whole_rows, rows, hints=NO_UNROLL) as row:
+            with fn.loop(whole_rows, rows, hints=AS_WRITTEN) as row:
                 start = reader.at(fn.load(PTR, fn.at(sources, PTR, row.index)), shift)
-                with fn.loop(0, kc, hints=NO_UNROLL) as step:
+                with fn.loop(0, kc, hints=AS_WRITTEN) as step:
                     value = reader.elements(reader.at(start, step.index * stride), 1)[0]
                     fn.store(value, address(row.index, step.index))
 
@@ -144,7 +144,7 @@ def _copy(fn: Function, type: Type, source: Value, target: Value, count: Value) 
     whole = count & -wide.lanes
 
     def each(type: Type, begin: Value | int, end: Value, step: int) -> None:
-        with fn.loop(begin, end, step, hints=NO_UNROLL) as loop:
+        with fn.loop(begin, end, step, hints=AS_WRITTEN) as loop:
             value = fn.load(type, fn.at(source, type.element, loop.index), align=type.element.bytes)
             fn.store(value, fn.at(target, type.element, loop.index), align=type.element.bytes)
 
@@ -157,7 +157,7 @@ def _clear_ends(fn: Function, engine: Engine) -> None:
     _, _, count, kc, _, rows, target, length = fn.parameters
     zeros = vector(I32, AMX_ROWS)
     total = count * kc
-    with fn.if_((total & (engine.steps - 1)).ne(0)), fn.loop(0, rows, hints=NO_UNROLL) as row:
+    with fn.if_((total & (engine.steps - 1)).ne(0)), fn.loop(0, rows, hints=AS_WRITTEN) as row:
         end = fn.at(target, engine.packed, row.index * length + (total & -engine.steps))
         fn.store(fn.constant(zeros, 0), end, align=engine.packed.bytes)
 
@@ -166,8 +166,8 @@ def _pad_rows(fn: Function, engine: Engine) -> None:
     """Fill up the last group of steps with zeros."""
     _, _, count, kc, _, rows, target, length = fn.parameters
     total = count * kc
-    with fn.loop(total, total + (-total & (engine.group - 1)), hints=NO_UNROLL) as step:
-        with fn.loop(0, rows, hints=NO_UNROLL) as row:
+    with fn.loop(total, total + (-total & (engine.group - 1)), hints=AS_WRITTEN) as step:
+        with fn.loop(0, rows, hints=AS_WRITTEN) as row:
             fn.store(fn.constant(engine.packed, 0), fn.at(target, engine.packed, row.index * length + step.index))
 
 
@@ -199,7 +199,7 @@ class PackSlivers:
             self._across(fn)
             return
         sources, _, count, kc, _, slivers, target, distance = fn.parameters
-        with fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
+        with fn.loop(0, slivers, hints=AS_WRITTEN) as sliver:
             own = fn.at(target, engine.packed, sliver.index * distance)
             columns = fn.at(sources, PTR, sliver.index * engine.nr)
             if self.width < engine.nr and takes_pairs_of_bf16(engine):
@@ -211,8 +211,8 @@ class PackSlivers:
                 self._singly(fn, columns, own)
             if engine.group > 1:
                 total = count * kc
-                with fn.loop(total, total + (-total & (engine.group - 1)), hints=NO_UNROLL) as step:
-                    with fn.loop(0, engine.nr, hints=NO_UNROLL) as column:
+                with fn.loop(total, total + (-total & (engine.group - 1)), hints=AS_WRITTEN) as step:
+                    with fn.loop(0, engine.nr, hints=AS_WRITTEN) as column:
                         address = _packed_address(fn, engine, own, step.index, column.index)
                         fn.store(fn.constant(engine.packed, 0), address)
                 if engine.amx:
@@ -225,7 +225,7 @@ class PackSlivers:
         lanes = vector(I32, engine.lanes)
         groups = in_groups(count * kc + (engine.group - 1), engine.group)
         whole = in_groups(count * kc + (engine.steps - 1), engine.steps) * (engine.steps // engine.group)
-        with fn.loop(groups * engine.vectors, whole * engine.vectors, hints=NO_UNROLL) as more:
+        with fn.loop(groups * engine.vectors, whole * engine.vectors, hints=AS_WRITTEN) as more:
             fn.store(fn.constant(lanes, 0), fn.at(own, lanes, more.index), align=engine.packed.bytes)
 
     def _across(self, fn: Function) -> None:
@@ -237,7 +237,7 @@ class PackSlivers:
 
         def rows(run: Value, begin: Value | int, end: Value, *, is_whole: bool = True) -> None:
             shift = fn.load(I64, fn.at(runs, I64, run * 2))
-            with fn.loop(begin, end, hints=NO_UNROLL) as step, fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
+            with fn.loop(begin, end, hints=AS_WRITTEN) as step, fn.loop(0, slivers, hints=AS_WRITTEN) as sliver:
                 own = fn.at(target, engine.packed, sliver.index * distance + run * kc * (columns * parts))
                 for column in range(0, width, self.piece):
                     piece(sliver.index, column, own, shift, step.index, is_whole)
@@ -267,7 +267,7 @@ class PackSlivers:
                 address = (step * parts + part) * columns + column
                 fn.store(value, fn.at(own, engine.packed, address), align=engine.packed.bytes)
 
-        with fn.loop(0, count, hints=NO_UNROLL) as run:
+        with fn.loop(0, count, hints=AS_WRITTEN) as run:
             if group == 1:
                 rows(run.index, 0, kc)
                 return
@@ -275,7 +275,7 @@ class PackSlivers:
             rows(run.index, 0, whole)
             rows(run.index, whole, in_groups(kc + (group - 1), group), is_whole=False)
         if engine.amx:
-            with fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
+            with fn.loop(0, slivers, hints=AS_WRITTEN) as sliver:
                 self._pad(fn, fn.at(target, engine.packed, sliver.index * distance))
 
     def _along(self, fn: Function, columns: Value, own: Value) -> None:
@@ -287,20 +287,20 @@ class PackSlivers:
         # A step of the loops takes ``group`` steps of k; what a lane takes at once moves as 32 bits.
         element = I32 if group > 1 else engine.packed
         whole = in_groups(kc, group) & -lanes
-        with fn.loop(0, count, hints=NO_UNROLL) as run:
+        with fn.loop(0, count, hints=AS_WRITTEN) as run:
             shift = fn.load(I64, fn.at(runs, I64, run.index * 2))
             into = fn.at(own, engine.packed, run.index * kc * engine.nr)
-            with fn.loop(0, -(-width // lanes) * lanes, lanes, hints=NO_UNROLL) as column:
+            with fn.loop(0, -(-width // lanes) * lanes, lanes, hints=AS_WRITTEN) as column:
                 # Beyond the last column it is read again: the table says so.
                 starts = [reader.at(fn.load(PTR, fn.at(columns, PTR, column.index + c)), shift) for c in range(lanes)]
-                with fn.loop(0, whole, lanes, hints=NO_UNROLL) as step:
+                with fn.loop(0, whole, lanes, hints=AS_WRITTEN) as step:
                     square = [reader.elements(reader.at(s, step.index * group), lanes * group)[0] for s in starts]
                     if group > 1:
                         square = [v.bits_as(vector(I32, lanes)) for v in square]
                     for k, value in enumerate(transposed(fn, square)):
                         address = fn.at(into, element, (step.index + k) * engine.nr + column.index)
                         fn.store(value, address, align=engine.packed.bytes)
-            with fn.loop(whole * group, kc, hints=NO_UNROLL) as step, fn.loop(0, width, hints=NO_UNROLL) as column:
+            with fn.loop(whole * group, kc, hints=AS_WRITTEN) as step, fn.loop(0, width, hints=AS_WRITTEN) as column:
                 start = fn.load(PTR, fn.at(columns, PTR, column.index))
                 value = reader.elements(reader.at(start, shift + step.index), 1)[0]
                 fn.store(value, _packed_address(fn, engine, into, step.index, column.index))
@@ -309,10 +309,10 @@ class PackSlivers:
         engine = self.engine
         reader = ElementReader(fn, engine, self.kind, self.result)
         _, runs, count, kc, stride, _, _, _ = fn.parameters
-        with fn.loop(0, count, hints=NO_UNROLL) as run:
+        with fn.loop(0, count, hints=AS_WRITTEN) as run:
             shift = fn.load(I64, fn.at(runs, I64, run.index * 2))
             into = fn.at(own, engine.packed, run.index * kc * (engine.nr * engine.parts))
-            with fn.loop(0, self.width, hints=NO_UNROLL) as column:
+            with fn.loop(0, self.width, hints=AS_WRITTEN) as column:
                 start = reader.at(fn.load(PTR, fn.at(columns, PTR, column.index)), shift)
                 with fn.loop(0, kc, independent=True) as step:
                     for part, value in enumerate(reader.elements(reader.at(start, step.index * stride), 1)):

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, to_result, vectors_of
-from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, Sums, flatten
+from xlakit.cpu.kernels.gemm.micro_kernel import Sums, flatten
 from xlakit.cpu.kernels.gemm.operands import Direction
 from xlakit.cpu.llvm import VOID, Function, Value
+from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.cpu.scalars.memory import is_narrow, memory_type
 from xlakit.data.primitive import PrimitiveType
@@ -59,7 +60,7 @@ class Output:
         buffer, per_row = sums
         pieces = vectors_of(engine, width)
         types = [acc_vector(engine, lanes) for _, lanes in pieces for _ in range(engine.parts)]
-        with fn.loop(0, count, hints=NO_UNROLL) as r:
+        with fn.loop(0, count, hints=AS_WRITTEN) as r:
             found = [
                 fn.load(type, fn.at(buffer, acc_vector(engine), r.index * per_row + n), align=engine.acc.bytes)
                 for n, type in enumerate(types)
@@ -106,7 +107,7 @@ class Output:
         buffers = [fn.alloca(value.type, align=64) for value in values]
         for value, buffer in zip(values, buffers, strict=True):
             fn.store(value, buffer)
-        with fn.loop(0, lanes, hints=NO_UNROLL) as lane:
+        with fn.loop(0, lanes, hints=AS_WRITTEN) as lane:
             single = [fn.load(element, fn.at(memory, element, lane.index)) for memory in buffers]
             self.store_elements(single, start + self.columns.offset(fn, column + lane.index))
 
