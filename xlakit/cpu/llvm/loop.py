@@ -14,7 +14,7 @@ _LEAST_LANES = 4
 _LEAST_WITH_REST = 16
 # LLVM is not to make vectors of a loop.
 SCALAR: Final = '"llvm.loop.vectorize.enable", i1 false'
-# Hints for a loop: LLVM does not unroll it, and does not vectorize it either: its body is large, and in vectors already.
+# Hints: LLVM does not unroll a loop; and does not vectorize it either, whose body is large, and in vectors already.
 NO_UNROLL: Final = ('"llvm.loop.unroll.disable"',)
 AS_WRITTEN: Final = (*NO_UNROLL, SCALAR)
 
