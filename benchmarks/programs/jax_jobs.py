@@ -22,7 +22,7 @@ _ANSWER: Final = "answer: "
 class Job:
     """Some processes of some devices each, which run a module's :func:`serve`.
 
-    launcher: what starts them in place of this process, such as ``mpiexec``, which then says who is who.
+    launcher: what starts them in place of this process, such as ``mpiexec``, which then numbers the processes.
     """
 
     def __init__(

@@ -376,14 +376,14 @@ def _wrong_type(bench: Bench) -> Injection:
 @_case(
     "a custom call of an unknown name",
     xla.UnsupportedError,
-    "no custom call is registered as 'nobody'",
+    "no custom call is registered as 'unknown'",
     "register_custom_call",
 )
 def _unknown(bench: Bench) -> Injection:
     def compiled(**functions: Any) -> Any:
-        return bench.compile(lambda b, x: xla.custom_call(b, "nobody", [x], S32), S32, custom_calls=functions)
+        return bench.compile(lambda b, x: xla.custom_call(b, "unknown", [x], S32), S32, custom_calls=functions)
 
-    return compiled, lambda: int(compiled(nobody=lambda x: x)(5)) == 5
+    return compiled, lambda: int(compiled(unknown=lambda x: x)(5)) == 5
 
 
 # -- Ctrl-C ------------------------------------------------------------------------------------------

@@ -76,8 +76,8 @@ def test_an_elementwise_step_works_in_place():
   m = f32[64,32] parameter(1)
   g = f32[64,32] parameter(2)
   half = f32[] constant(0.5)
-  halves = f32[64,32] broadcast(half), dimensions={}
-  scaled = f32[64,32] multiply(m, halves)
+  factors = f32[64,32] broadcast(half), dimensions={}
+  scaled = f32[64,32] multiply(m, factors)
   moment = f32[64,32] add(scaled, g)
   weight = f32[64,32] subtract(w, moment)
   ROOT r = (f32[64,32], f32[64,32]) tuple(weight, moment)""",

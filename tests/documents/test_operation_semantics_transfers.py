@@ -179,8 +179,8 @@ def test_the_signature_is_the_same_for_any_number_of_arguments():
 
 
 def test_custom_call_of_an_unknown_name():
-    with pytest.raises(xla.UnsupportedError, match=r"documents\.nobody"):
-        evaluate(call_myfunc("documents.nobody"), X, Y)
+    with pytest.raises(xla.UnsupportedError, match=r"documents\.unknown"):
+        evaluate(call_myfunc("documents.unknown"), X, Y)
 
 
 def test_a_custom_call_must_give_its_shape():

@@ -1,3 +1,5 @@
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -6,6 +8,7 @@ from xlakit.data.primitive import PrimitiveType as P
 from xlakit.data.shape import OPAQUE_SHAPE, ProgramShape, make_shape, make_tuple_shape
 from xlakit.errors import UnsupportedError
 from xlakit.execution.inputs import make_inputs
+from xlakit.tools import cli
 from xlakit.tools.compare import compare, format_table
 from xlakit.tools.inputs import flatten
 
@@ -47,3 +50,93 @@ def test_made_up_inputs_suit_their_types():
 def test_leaves_are_named_by_their_index():
     names = list(flatten((np.zeros(1), (np.zeros(1), None), ml_dtypes.bfloat16(1))))
     assert names == ["0", "1.0", "2"]
+
+
+@pytest.mark.parametrize("reference", ["interpreter", "jaxlib"])
+def test_compare_prints_a_table(add_file, capsys, reference):
+    assert cli.main(["run", add_file, "--compare", reference]) == 0
+    out = capsys.readouterr().out
+    assert "max abs error" in out
+    assert "f32[3]" in out
+    assert "ok" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--compare-timeout", "0.01"], "jaxlib gave no result in 0.01 s"),
+        (["--compare-memory", "1M"], "more than the 1,048,576 that it may have"),
+    ],
+)
+def test_a_comparison_has_limits(add_file, capsys, options, message):
+    assert cli.main(["run", add_file, "--compare", "jaxlib", *options]) == 3
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("dies", "message"),
+    [
+        (
+            "os.write(2, b'F0101 1 a.cc:1] Check failed: x\\nmore\\n'); os.abort()",
+            "died of SIGABRT .*: F0101 .* failed: x",
+        ),
+        ("os._exit(7)", "ended with status 7 on this program: it said nothing"),
+        ("raise ImportError('no such library')", "jaxlib cannot be imported: no such library"),
+    ],
+)
+def test_jaxlib_may_die_of_a_program(add_file, tmp_path, monkeypatch, capsys, dies, message):
+    (tmp_path / "jaxlib.py").write_text(f"import os\n{dies}\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert cli.main(["run", add_file, "--compare", "jaxlib"]) == 3
+    error = capsys.readouterr().err
+    assert re.search(message, error), error
+    assert "Traceback" not in error
+
+
+def test_tokens_are_not_compared_with_jaxlib(tmp_path, capsys):
+    path = tmp_path / "token.hlo"
+    path.write_text("HloModule m\n\nENTRY e {\n  ROOT t = token[] parameter(0)\n}\n")
+    assert cli.main(["run", str(path), "--compare", "jaxlib"]) == 3
+    assert "tokens" in capsys.readouterr().err
+
+
+_CHOLESKY = """HloModule m
+
+called {
+  y = f64[2,2]{1,0} parameter(0)
+  factor = (f64[2,2]{0,1}, s32[]) custom-call(y), custom_call_target="lapack_dpotrf_ffi",
+    operand_layout_constraints={f64[2,2]{0,1}}, api_version=API_VERSION_TYPED_FFI, backend_config={uplo = 76 : ui8}
+  ROOT lower = f64[2,2]{0,1} get-tuple-element(factor), index=0
+}
+
+ENTRY e {
+  x = f64[2,2]{1,0} parameter(0)
+  ROOT lower = f64[2,2]{1,0} call(x), to_apply=called
+}
+"""
+
+
+def test_calls_of_lapack_in_jax_programs_are_answered(tmp_path, capsys):
+    path = tmp_path / "cholesky.hlo"
+    path.write_text(_CHOLESKY)
+    np.savez(tmp_path / "x.npz", x=np.array([[4.0, 2.0], [2.0, 5.0]]))
+    arguments = ["run", str(path), "--input", str(tmp_path / "x.npz")]
+    assert cli.main([*arguments, "--output", str(tmp_path / "y.npz")]) == 0
+    np.testing.assert_array_equal(np.tril(np.load(tmp_path / "y.npz")["result"]), [[2, 0], [1, 2]])
+    assert cli.main([*arguments, "--compare", "jaxlib"]) == 0, capsys.readouterr()
+
+
+def test_an_optimized_program_is_compared_with_jaxlib(tmp_path, capsys):
+    path = tmp_path / "fused.hlo"
+    path.write_text(
+        "HloModule m\nfused { x = f32[2,3]{1,0} parameter(0) ROOT t = f32[3,2]{0,1} transpose(x), dimensions={1,0} }"
+        "\nENTRY e { x = f32[2,3]{1,0} parameter(0) ROOT f = f32[3,2]{0,1} fusion(x), kind=kLoop, calls=fused }"
+    )
+    assert cli.main(["run", str(path), "--compare", "jaxlib"]) == 0
+    assert "ok" in capsys.readouterr().out
+    path.write_text(
+        "HloModule m, is_scheduled=true\nfused { x = f32[2,3]{1,0} parameter(0) b = f32[3,2]{0,1} bitcast(x) "
+        "ROOT n = f32[3,2]{0,1} negate(b) }\nENTRY e { x = f32[2,3]{1,0} parameter(0) f = f32[3,2]{0,1} fusion(x), "
+        'kind=kCustom, calls=fused, backend_config={"a":"b"} ROOT b = f32[2,1,3]{2,1,0} bitcast(f) }'
+    )
+    assert cli.main(["run", str(path), "--compare", "jaxlib"]) == 0, capsys.readouterr()

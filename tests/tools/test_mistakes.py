@@ -22,7 +22,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("step.hlo").write_text(STEP)
     Path("shapes.hlo").write_text(STEP.replace("f32[4] sine", "f32[5] sine"))
-    Path("unknown.hlo").write_text(STEP.replace("sine(x)", 'custom-call(x), custom_call_target="nobody"'))
+    Path("unknown.hlo").write_text(STEP.replace("sine(x)", 'custom-call(x), custom_call_target="unknown"'))
     Path("twice.hlo").write_text(STEP + STEP)
     Path("binary").write_bytes(bytes(range(256)))
     Path("itself.hlo").symlink_to("itself.hlo")
@@ -36,7 +36,7 @@ def folder(tmp_path, monkeypatch):
         ("run shapes.hlo", 1, "shapes.hlo: sine 'y' in computation main: declared as f32[5]"),
         ("inspect shapes.hlo", 1, "shapes.hlo: sine 'y'"),
         ("opt shapes.hlo", 1, "shapes.hlo: sine 'y'"),
-        ("run unknown.hlo", 1, "unknown.hlo: custom-call 'y': no custom call is registered as 'nobody'"),
+        ("run unknown.hlo", 1, "unknown.hlo: custom-call 'y': no custom call is registered as 'unknown'"),
         ("diff step.hlo unknown.hlo --run", 2, "step.hlo unknown.hlo: custom-call 'y'"),
         ("extract step.hlo --instruction z -o part", 1, "step.hlo: step has no instruction %z"),
         ("extract step.hlo --instruction y --iteration 1 -o part", 1, "step.hlo: %main has no run 1: it runs 1 time\n"),

@@ -91,8 +91,8 @@ def test_a_loop_of_small_sums_needs_no_python():
       j = s32[] add(i, one)
       s = f32[3] all-reduce(v), replica_groups={{0,1},{2,3}}, to_apply=add
       half = f32[] constant(0.5)
-      halves = f32[3] broadcast(half), dimensions={}
-      w = f32[3] multiply(s, halves)
+      factors = f32[3] broadcast(half), dimensions={}
+      w = f32[3] multiply(s, factors)
       ROOT t = (s32[], f32[3]) tuple(j, w)
     }
     c { p = (s32[], f32[3]) parameter(0)

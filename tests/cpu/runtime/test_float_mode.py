@@ -22,8 +22,8 @@ HloModule m
 ENTRY e {{
   x = f32[{0}] parameter(0)
   half = f32[] constant(0.5)
-  halves = f32[{0}] broadcast(half), dimensions={{}}
-  ROOT r = f32[{0}] multiply(x, halves)
+  factors = f32[{0}] broadcast(half), dimensions={{}}
+  ROOT r = f32[{0}] multiply(x, factors)
 }}
 """
 
@@ -85,8 +85,8 @@ def test_steps_in_python_compute_in_full():
 
     xla.register_custom_call("float_mode_step", step)
     text = HALVED.format(4).replace(
-        "ROOT r = f32[4] multiply(x, halves)",
-        'y = f32[4] custom-call(x), custom_call_target="float_mode_step"\n  ROOT r = f32[4] multiply(y, halves)',
+        "ROOT r = f32[4] multiply(x, factors)",
+        'y = f32[4] custom-call(x), custom_call_target="float_mode_step"\n  ROOT r = f32[4] multiply(y, factors)',
     )
     x = np.full(4, TINY)
     assert not compiled(text, True)(x).any()
@@ -104,8 +104,8 @@ def test_devices_that_wait_for_each_other_keep_their_modes():
       x = f32[8] parameter(0)
       all = f32[8] all-reduce(x), to_apply=add
       half = f32[] constant(0.5)
-      halves = f32[8] broadcast(half), dimensions={}
-      product = f32[8] multiply(all, halves)
+      factors = f32[8] broadcast(half), dimensions={}
+      product = f32[8] multiply(all, factors)
       ROOT r = f32[8] all-reduce(product), to_apply=add
     }"""
     before = get()

@@ -1,0 +1,72 @@
+"""The command line's streams: what is closed, has few letters, or is interrupted."""
+
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+
+from xlakit.tools import cli
+
+
+@pytest.mark.parametrize("stream", ["stdin", "stdout"])
+def test_closed_streams_are_told(add_file, monkeypatch, capsys, stream):
+    monkeypatch.setattr(sys, stream, None)
+    assert cli.main(["check", "-" if stream == "stdin" else add_file]) == 1
+    assert "is closed" in capsys.readouterr().err
+    assert cli.main(["run", "-" if stream == "stdin" else add_file]) == 1
+    assert capsys.readouterr().err.count("is closed") == 1
+
+
+def test_faults_are_not_printed_among_results_where_standard_error_is_closed(add_text, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", None)
+    assert cli.main(["check", str(tmp_path / "none.hlo")]) == 1
+    (tmp_path / "bad.hlo").write_text(add_text.replace("add(", "ad("))
+    assert cli.main(["check", str(tmp_path / "bad.hlo")]) == 1
+    assert capsys.readouterr().out == ""
+
+
+def test_terminals_without_the_letters_of_a_program_get_escapes(tmp_path, monkeypatch):
+    path = tmp_path / "a.hlo"
+    path.write_text('ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] tanh(x), metadata={source_file="grö→ße.py"} }')
+    for options in ("--trace", "--profile"):
+        terminal = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+        monkeypatch.setattr("sys.stdout", terminal)
+        assert cli.main(["run", str(path), options]) == 0
+        assert "grö\\u2192ße.py".encode("latin-1") in terminal.buffer.getvalue()
+
+
+def test_interrupted(add_file, monkeypatch, capsys):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("xlakit.tools.run.run", interrupt)
+    assert cli.main(["run", add_file]) == 130
+    assert capsys.readouterr().err == "xlakit: interrupted\n"
+
+
+def test_interrupted_while_it_is_imported(tmp_path):
+    # In place of one of the first modules that the command line needs; the first test has the interruption later.
+    (tmp_path / "argparse.py").write_text("raise KeyboardInterrupt\n")
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-m", "xlakit", "run", "-"],
+        input="",
+        capture_output=True,
+        check=False,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "xlakit: interrupted\n")
+
+
+def test_standard_input(add_text):
+    done = subprocess.run(
+        [sys.executable, "-m", "xlakit.tools.cli", "run", "-"],
+        input=add_text.encode(),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(b"[")
