@@ -166,7 +166,7 @@ ENTRY main (a: f32[2,2]) -> f32[2,2] {{
     moved = text.replace("source_line=3", "source_line=4")
     assert key(text) == key(moved)
     assert key(text) != key(text.replace(target, "fails")) != key(moved.replace(target, "fails"))
-    # For several devices a hint may become a collective, which says where it waits in vain.
+    # For several devices a hint may become a collective, whose error of a deadlock has its line.
     if target == "Sharding":
         assert key(text, partitions=2) != key(moved, partitions=2)
 

@@ -129,9 +129,9 @@ def in_a_loop(x):
 @program(SMALL, replicas=2)
 def partitions(x):
     total = xla.all_reduce(x, xla.add, [[0, 3], [1, 2]], 1, use_global_device_ids=True)
-    everybody = xla.all_reduce(x, xla.mul, [[1, 0]], 2)
+    products = xla.all_reduce(x, xla.mul, [[1, 0]], 2)
     moved = xla.collective_permute(x, [(0, 1), (1, 0)], channel_id=3)
-    return total, everybody, moved, xla.all_gather(x, 0, 2), xla.replica_id(x.builder), xla.partition_id(x.builder)
+    return total, products, moved, xla.all_gather(x, 0, 2), xla.replica_id(x.builder), xla.partition_id(x.builder)
 
 
 @program(SMALL)

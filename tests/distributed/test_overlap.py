@@ -51,7 +51,7 @@ _BESIDE = """
 
 
 def test_what_is_sent_may_arrive_when_other_work_is_done(networks, monkeypatch):
-    # Values come when both processes have worked: those that wait for the sum before they work wait in vain.
+    # Values come when both processes have worked: a process that waited for the sum before its work would not end.
     worked = threading.Barrier(2)
     may_come = threading.Event()
 

@@ -43,7 +43,7 @@ def test_what_can_go_on(running, waits, dead, cycle):
 #
 # Devices run programs of three kinds of steps: a rendezvous of a group, the numbers of its members; "s" sends
 # a value that any other device may receive, and never waits; "r" receives one. A state is how far each device is, and
-# who has sent values that are not received. All states are visited, and the graph of each is compared with what can
+# which have sent values that are not received. All states are visited, and the graph of each is compared with what can
 # really happen from there.
 
 DEVICES = 3

@@ -228,7 +228,7 @@ def test_async_pairs_that_do_not_fit(body, message):
     assert message in str(error.value)
 
 
-# -- who runs what ---------------------------------------------------------------------------------
+# -- what runs what ---------------------------------------------------------------------------------
 
 ADD = "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b)\n}\n"
 LOOP = """

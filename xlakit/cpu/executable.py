@@ -30,7 +30,7 @@ from xlakit.execution.context import ExecutionContext
 from xlakit.execution.device import Device
 from xlakit.execution.program import Stopped
 from xlakit.execution.random_state import RandomState
-from xlakit.execution.repeated import Repeatable
+from xlakit.execution.recipe import Recompiled
 from xlakit.execution.run_group import has_group
 from xlakit.execution.values import to_device
 from xlakit.interpreter.executable import InterpreterExecutable, check_donated
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from xlakit.memory.timeline import MemoryTimeline
 
 
-class CpuExecutable(Repeatable):
+class CpuExecutable(Recompiled):
     """A program in machine code. Call it with one value for each parameter; see :class:`xlakit.Executable`."""
 
     def __init__(

@@ -93,9 +93,9 @@ class RunRecord:
         """Have the devices stop where they wait or loop."""
         runtime().call("xlakit_run_stop", self.address)
 
-    def ask(self) -> None:
-        """Have devices tell when they end."""
-        runtime().call("xlakit_run_ask", self.address)
+    def watch(self) -> None:
+        """Have devices notify Python when they end."""
+        runtime().call("xlakit_run_watch", self.address)
 
 
 def words(address: int, size: int) -> Any:
@@ -147,7 +147,7 @@ class Launch:
                 if found is None:
                     found = self._registered = context, devices
                     devices[0].run.when_failed(self.record.stop)
-                    self.record.ask()
+                    self.record.watch()
                     context.enter([d for d in devices if self._has_ended is None or not self._has_ended(d.index)])
         return found
 
@@ -294,7 +294,7 @@ class Replicas:
         statuses = [status, *(record.status(n) for n in range(record.field("devices")))]
         with self._lock:
             launch = self._native.pop(run, None)
-        if record.field("asked"):
+        if record.field("watched"):
             # Runs that may still be canceled keep it.
             (record if launch is None else launch.record).own()
         if launch is not None:

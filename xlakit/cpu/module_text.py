@@ -12,10 +12,6 @@ from xlakit.ir.operation import Kind, Op
 from xlakit.ops.custom_call import HINTS, CustomCall
 from xlakit.ops.data import Constant
 
-# Operations that may fail or wait at run time, with errors that name them: prefixes of opcodes. Those with side effects
-# are others.
-_SPEAKING = ("custom-call", "all-", "collective-", "reduce-scatter", "ragged-all", "send", "recv", "infeed", "outfeed")
-
 
 def module_parts(
     module: HloModule, lapack_calls: Collection[str] = (), *, num_partitions: int = 1
@@ -25,17 +21,17 @@ def module_parts(
     lapack_calls: the targets of custom calls that are LAPACK's. num_partitions: the devices that it is for.
     """
     # In a program that is yet to be partitioned hints become collectives.
-    silent = {"TopK", *(HINTS if num_partitions == 1 else ()), *lapack_calls}
-    named = any(_may_be_named(i, silent) for c in module.computations for i in c.instructions)
+    safe = {"TopK", *(HINTS if num_partitions == 1 else ()), *lapack_calls}
+    named = any(_may_be_named(i, safe) for c in module.computations for i in c.instructions)
     return _ModuleText(module, named=named).parts()
 
 
-def _may_be_named(instruction: Instruction, silent: Collection[str]) -> bool:
-    """Whether an error of the running program may name the instruction; custom calls to ``silent`` do not fail."""
+def _may_be_named(instruction: Instruction, safe: Collection[str]) -> bool:
+    """Whether an error of the running program may name an instruction; calls of ``safe`` targets do not fail."""
     op = instruction.op
-    if isinstance(op, CustomCall) and op.custom_call_target in silent:
-        return op.has_side_effect or bool(op.computations)
-    return op.has_side_effect or op.opcode.startswith(_SPEAKING)
+    if not isinstance(op, CustomCall):
+        return op.has_side_effect
+    return op.has_side_effect or bool(op.computations) or op.custom_call_target not in safe
 
 
 class _ModuleText:

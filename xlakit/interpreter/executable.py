@@ -27,7 +27,7 @@ from xlakit.execution.executable import Executable
 from xlakit.execution.options import DEFAULT, ExecutionOptions
 from xlakit.execution.program import Program, Stopped
 from xlakit.execution.random_state import RandomState
-from xlakit.execution.repeated import Repeatable
+from xlakit.execution.recipe import Recompiled
 from xlakit.execution.run import Run
 from xlakit.execution.run_group import RunGroup, running_in
 from xlakit.execution.values import at_declared_sizes, to_device, to_host
@@ -101,7 +101,7 @@ def _bytes_of(shape: Shape) -> int:
     return sum(_bytes_of(s) for s in shape.tuple_shapes)
 
 
-class InterpreterExecutable(Repeatable):
+class InterpreterExecutable(Recompiled):
     """A program ready to run. Call it with one value for each parameter.
 
     ``execution_context`` has the infeeds, outfeeds and channels of its devices. Device numbers are

@@ -68,11 +68,11 @@ def for_each_index(
             f"{kind.hlo_name} does not count to {num_iterations}", hint="take a wider integer type, such as xlakit.S64"
         )
 
-    def going(values: Sequence[XlaOp]) -> XlaOp:
+    def condition(values: Sequence[XlaOp]) -> XlaOp:
         return lt(values[0], constant_r0_with_type(values[0].builder, kind, num_iterations))
 
     def step(values: Sequence[XlaOp]) -> list[XlaOp]:
         index = values[0]
         return [add(index, one(index.builder, kind)), *body_function(index, values[1:])]
 
-    return while_loop_helper(going, step, [zero(builder, kind), *initial_values])[1:]
+    return while_loop_helper(condition, step, [zero(builder, kind), *initial_values])[1:]

@@ -15,7 +15,7 @@ from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, ExecutionError, Location
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.device import Device as RunningDevice
-from xlakit.execution.repeated import Recipe, Repeatable, States
+from xlakit.execution.recipe import Recipe, Recompiled, States
 from xlakit.interpreter.executable import check_donated
 from xlakit.ir.instruction import HloModule
 from xlakit.ir.operation import Array
@@ -83,7 +83,7 @@ class LoadedExecutable:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The recipe of the program, for the same devices, or those that represent them in another process."""
-        compiled = cast("Repeatable", self._compiled)
+        compiled = cast("Recompiled", self._compiled)
         return _loaded, (self._client, compiled.recipe, compiled.random_states, tuple(self._assignment))
 
     # What JAX runs is called by native code, and never asks for these.

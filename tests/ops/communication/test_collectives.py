@@ -86,7 +86,7 @@ def test_the_order_in_a_group_is_the_order_of_the_result():
     ("channel", "use_global", "groups", "expected"),
     [
         (None, False, [], [2, 4, 2, 4]),  # over replicas of the same partition
-        (1, False, [], [6, 6, 6, 6]),  # over everybody
+        (1, False, [], [6, 6, 6, 6]),  # over all devices
         (1, True, [[0, 3], [1, 2]], [3, 3, 3, 3]),  # over devices by their number
     ],
 )

@@ -109,10 +109,11 @@ class RendezvousTable:
 
 
 def _site_key(instruction: Instruction) -> Hashable:
-    """Collectives that are alike on one channel are the same collective.
+    """What collectives that have their rendezvous together have in common: the channel and the whole operation.
 
-    For the interpreter those of one kind are. But devices that arrive at different ones, which it would refuse, wait in
-    vain here; and all collectives of JAX's ``shard_map`` have one channel.
+    The interpreter takes all collectives of one kind on a channel for the same, and raises an error where their
+    operations differ. Machine code does not compare them: devices that arrive at different ones would deadlock, and all
+    collectives of JAX's ``shard_map`` have one channel.
     """
     channel = getattr(instruction.op, "channel_id", None)
     return instruction if channel is None else (channel, fingerprint(instruction, constants=False))

@@ -40,7 +40,7 @@ _FUNCTIONS: Mapping[str, tuple[type[Any] | None, int]] = {
     "xlakit_main_thread": (None, 1),
     "xlakit_run_start": (None, 4),
     "xlakit_run_stop": (None, 1),
-    "xlakit_run_ask": (None, 1),
+    "xlakit_run_watch": (None, 1),
     "xlakit_rendezvous_sleep": (None, 2),
     "xlakit_share_sleep": (None, 3),
     "xlakit_replicas_end": (None, 1),

@@ -41,7 +41,7 @@ from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Attribute, Kind, Op
 
 # The value of a reader for an absent field.
-_UNSAID: Any = object()
+_OMITTED: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,13 @@ def read_operation(cls: type[Op], instruction: Any, operands: Sequence[Shape], c
     for slot in slots:
         try:
             holder = slot.holder(instruction)
-            value = _UNSAID if holder is None else _READERS[slot.spec.kind](holder, slot)
-            if slot.spec.kind is Kind.INT64_LIST_LIST and value is not _UNSAID:
+            value = _OMITTED if holder is None else _READERS[slot.spec.kind](holder, slot)
+            if slot.spec.kind is Kind.INT64_LIST_LIST and value is not _OMITTED:
                 value = _regrouped(value, operands)
         except XlakitError as error:
             error.rule = f"{slot.spec.proto}: {error.rule}"
             raise
-        if value is not _UNSAID:
+        if value is not _OMITTED:
             values[slot.spec.name] = value
         elif slot.spec.required:
             raise FormatError(f"{slot.spec.proto} is missing")
@@ -168,14 +168,14 @@ def _read_scalar(holder: Any, slot: _Slot) -> Any:
     if slot.repeated:
         if len(value) > 1:
             raise FormatError(f"has {len(value)} entries, at most one is allowed")
-        return value[0] if value else _UNSAID
+        return value[0] if value else _OMITTED
     if slot.presence:
-        return value if holder.HasField(slot.leaf) else _UNSAID
+        return value if holder.HasField(slot.leaf) else _OMITTED
     if isinstance(value, bytes):
         value = text_of(value)
     # Without presence, zero and nothing are the same; "false" is what a boolean then says.
-    unsaid = not value and not slot.spec.required and (value is not False or slot.spec.default is None)
-    return _UNSAID if unsaid else value
+    is_omitted = not value and not slot.spec.required and (value is not False or slot.spec.default is None)
+    return _OMITTED if is_omitted else value
 
 
 def _write_scalar(holder: Any, slot: _Slot, value: Any) -> None:
@@ -189,7 +189,7 @@ def _write_scalar(holder: Any, slot: _Slot, value: Any) -> None:
 
 def _read_list(holder: Any, slot: _Slot) -> Any:
     values = tuple(getattr(holder, slot.leaf))
-    return values if values or slot.spec.required else _UNSAID
+    return values if values or slot.spec.required else _OMITTED
 
 
 def _write_list(holder: Any, slot: _Slot, value: Sequence[int]) -> None:
@@ -200,11 +200,11 @@ def _read_enum(holder: Any, slot: _Slot) -> Any:
     kind: Any = slot.spec.enum
     value = getattr(holder, slot.leaf)
     if isinstance(value, str):
-        return kind.of(value) if value else _UNSAID
+        return kind.of(value) if value else _OMITTED
     found = next((member for member in kind if member.value == value), None)
     if found is None and value:
         raise FormatError(f"{kind.__name__} has no value {value}")
-    return _UNSAID if found is None else found
+    return _OMITTED if found is None else found
 
 
 def _write_enum(holder: Any, slot: _Slot, value: HloEnum) -> None:
@@ -216,7 +216,7 @@ def _read_precisions(holder: Any, slot: _Slot) -> Any:
     values = getattr(holder, slot.leaf)
     numbers = values if slot.repeated else values.operand_precision
     if not any(numbers) and not slot.spec.required:
-        return _UNSAID
+        return _OMITTED
     return tuple(Precision.of(number) for number in numbers)
 
 
@@ -262,8 +262,8 @@ def _message(
     def reader(holder: Any, slot: _Slot) -> Any:
         value = getattr(holder, slot.leaf)
         if slot.repeated:
-            return tuple(read(item) for item in value) if value or slot.spec.required else _UNSAID
-        return read(value) if holder.HasField(slot.leaf) else _UNSAID
+            return tuple(read(item) for item in value) if value or slot.spec.required else _OMITTED
+        return read(value) if holder.HasField(slot.leaf) else _OMITTED
 
     def writer(holder: Any, slot: _Slot, value: Any) -> None:
         proto = getattr(holder, slot.leaf)
@@ -371,7 +371,7 @@ def _write_pair(pair: tuple[int, int], proto: Any) -> None:
 
 
 def _read_constraints(holder: Any, slot: _Slot) -> Any:
-    return tuple(read_shape(shape) for shape in getattr(holder, slot.leaf)) if holder.constrain_layout else _UNSAID
+    return tuple(read_shape(shape) for shape in getattr(holder, slot.leaf)) if holder.constrain_layout else _OMITTED
 
 
 def _write_constraints(holder: Any, slot: _Slot, value: Sequence[Shape]) -> None:

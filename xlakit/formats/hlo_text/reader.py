@@ -23,7 +23,7 @@ from xlakit.formats.hlo_text.metadata import (
     parse_origin,
     parse_statistics,
 )
-from xlakit.formats.hlo_text.records import CALLING, Bodies, Body, Callee, Record, fill_silent, table_of
+from xlakit.formats.hlo_text.records import CALLING, Bodies, Body, Callee, Record, fill_omitted, table_of
 from xlakit.formats.hlo_text.shapes import at_shape, list_of, parse_shape
 from xlakit.formats.hlo_text.sharding import parse_sharding
 from xlakit.formats.hlo_text.sugar import read_sugar, unsugar
@@ -187,9 +187,9 @@ class Reader(Bodies):
         if lexer.text == "," and not nested:
             self._attributes(body, record, opcode, wrapped, inner)
         if wrapped is None:
-            fill_silent(opcode, record.values)
+            fill_omitted(opcode, record.values)
         else:
-            fill_silent(wrapped.opcode, inner)
+            fill_omitted(wrapped.opcode, inner)
             unsugar(self, body, record, wrapped, inner, opcode_start)
         self._check(record, opcode, opcode_start)
         if not name:

@@ -105,13 +105,13 @@ def table_of(cls: type[Op]) -> Table:
     return Table(inline, named, tuple(spec for spec in named.values() if spec.required))
 
 
-# What XLA's parser puts where the text is silent and the default of the attribute says something else.
-_WHERE_SILENT: dict[str, dict[str, Any]] = {"scan": {"is_associative": TriState.TRI_STATE_FALSE}}
+# What XLA's parser puts where the text omits an attribute, and the default of the attribute is another.
+_DEFAULTS_OF_TEXT: dict[str, dict[str, Any]] = {"scan": {"is_associative": TriState.TRI_STATE_FALSE}}
 
 
-def fill_silent(opcode: str, values: dict[str, Any]) -> None:
-    """Add the attributes that an instruction in text has without saying so."""
-    for name, value in _WHERE_SILENT.get(opcode, {}).items():
+def fill_omitted(opcode: str, values: dict[str, Any]) -> None:
+    """Add the attributes that the text of an instruction omits, where they are not the defaults."""
+    for name, value in _DEFAULTS_OF_TEXT.get(opcode, {}).items():
         values.setdefault(name, value)
 
 

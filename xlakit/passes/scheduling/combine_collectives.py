@@ -99,7 +99,7 @@ def _changed(computation: Computation, kept: Set[Hashable], context: PassContext
     """The computation with its collectives combined, without those on channels that are ``kept``."""
     seen: set[Hashable] = set()
     while True:
-        # In the order of the program, whatever the keys' hashes are. What has been combined changes who waits for whom.
+        # In the order of the program, whatever the keys' hashes are: what is combined changes what waits for what.
         keys = {i: key for i in computation.instructions if (key := _common_of(i, kept)) is not None}
         repeated = [key for key, count in Counter(keys.values()).items() if count > 1 and key not in seen]
         if not repeated:

@@ -175,6 +175,6 @@ class Search:
 
 
 def _key(module: HloModule) -> int:
-    """A hash of a module, which tells modules with metadata, too, which are the same program without."""
+    """A hash of a module, which is another one where the same program has metadata."""
     described = any(i.annotations.metadata or i.annotations.origin for c in module.computations for i in c.instructions)
     return hash((module, described))

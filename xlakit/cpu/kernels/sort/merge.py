@@ -302,10 +302,10 @@ class _Parallel:
             start = fn.i64(0)
             with fn.loop(0, part + 1, carried=[start, start, start]) as loop:
                 _, left, cut = loop.carried
-                following = size * (loop.index + 1) // parts
-                wanted = fn.call(self.cut, I64, *source, begin, middle, end, following)
+                next_cut = size * (loop.index + 1) // parts
+                wanted = fn.call(self.cut, I64, *source, begin, middle, end, next_cut)
                 wanted = fn.select(wanted < left, left, wanted)
-                loop.next(left, wanted.smin(left + (following - cut)), following)
+                loop.next(left, wanted.smin(left + (next_cut - cut)), next_cut)
             left, left_end, cut_end = loop.results
             cut = size * part // parts
             rights = (middle + (cut - left), middle + (cut_end - left_end))

@@ -45,13 +45,13 @@ from xlakit.cpu.runtime.devices.fibers import FIBER, FiberState, current_fiber, 
 from xlakit.cpu.runtime.record import Record
 
 # What the devices of a run share. The parking slots of the workers follow, as many as there are devices, then TABLES
-# with a word for each device, then the slots. asked: not 0 as soon as Python knows of the run. slots: where they begin;
-# end: where they end, from the start. left: workers that have not ended, under the mutex of the first parking slot.
+# with a word for each device, then the slots. watched: not 0 as soon as Python watches the run. slots, end: where they
+# begin and end, from the start. left: workers that have not ended, under the mutex of the first parking slot.
 # limit: how many threads the kernels of each may use. workers: how many there are. next: the next run that is free.
-# detached: not 0 where Python is never asked; deadlocked: not 0 where that run has stopped for a deadlock.
+# detached: not 0 where Python never waits for it; deadlocked: not 0 where that run has stopped for a deadlock.
 # origins, arguments, results, statuses: what the devices run, a word for each.
 RUN = Record(
-    stop=1, asked=1, devices=1, slots=1, end=1, left=1, limit=1, workers=1,
+    stop=1, watched=1, devices=1, slots=1, end=1, left=1, limit=1, workers=1,
     origins=1, arguments=1, results=1, statuses=1, next=1, detached=1, deadlocked=1, _line_2=1,
 )  # fmt: skip
 PARKING_SLOT_BYTES = -(-waiting.PARKING_SLOT.size // 64) * 64
@@ -70,7 +70,7 @@ NEVER = -1
 SITE = Record(slot=1, index=1, count=1, members=1, source=1)
 
 # Host calls by number: a wait at a collective that takes long, that of all devices of a share, the end of a device of a
-# run that Python knows, and the end of a run that it knows or that has failed.
+# run that Python watches, and the end of a run that it watches or that has failed.
 WAIT = 1 << 32
 STUCK = 1 << 33
 LEAVE = STUCK + 1
@@ -83,9 +83,9 @@ NOTICE = Record(run=1, ordinal=1, slot=1, generation=1, site=1, raised=1)
 # each device, for deadlocks.py: how often it has begun or ended to wait for others, and at which slot and generation.
 TABLES = ("threads", "fibers", "arguments", "results", "statuses", "waits", "waiting_at", "generations")
 
-# How long a device looks for the others before it sleeps, and sleeps before it asks Python.
+# How long a device spins until the others arrive before it sleeps, and sleeps before it waits in Python.
 SPIN_NANOSECONDS = 20_000
-ASK_NANOSECONDS = 20_000_000
+SLEEP_NANOSECONDS = 20_000_000
 
 
 def run_bytes(devices: int) -> int:
@@ -145,7 +145,7 @@ def emit_rendezvous(module: Module) -> None:
     _emit_perform(module)
     _emit_arrive(module)
     _emit_linger(module)
-    _emit_ask(module)
+    _emit_wait_in_python(module)
     _emit_await(module)
     _emit_collective(module)
     _emit_sleep(module)
@@ -176,9 +176,9 @@ def _emit_stop(module: Module) -> None:
     fn = module.function("run_has_stopped", I1, [PTR])
     fn.ret(_get(fn, RUN, fn.parameters[0], "stop").ne(0))
 
-    # Devices that end from now on tell Python; those that have ended before are found in the table of statuses.
-    fn = module.function("xlakit_run_ask", VOID, [PTR], external=True)
-    fn.atomic_store(fn.i64(1), RUN.at(fn, fn.parameters[0], "asked"), "seq_cst")
+    # Devices that end from now on notify Python; those that have ended before are found in the table of statuses.
+    fn = module.function("xlakit_run_watch", VOID, [PTR], external=True)
+    fn.atomic_store(fn.i64(1), RUN.at(fn, fn.parameters[0], "watched"), "seq_cst")
     fn.ret()
 
     fn = module.function("xlakit_run_stop", VOID, [PTR], external=True)
@@ -315,10 +315,10 @@ def _emit_linger(module: Module) -> None:
         FIBER.store(fn, fiber, "number", number)
         leave_fiber(fn, fiber, FiberState.ABSENT)
         fn.ret(fn.constant(I1, 0))
-    look(fn, run, absent)
+    spin_briefly(fn, run, absent)
     late = absent()
     fn.return_if(~late, late)
-    waiting.sleep(fn, parking, absent, fn.i64(ASK_NANOSECONDS))
+    waiting.sleep(fn, parking, absent, fn.i64(SLEEP_NANOSECONDS))
     fn.ret(absent())
 
     fn = module.function("await_completion", VOID, [PTR, PTR, I64, PTR])
@@ -333,24 +333,24 @@ def _emit_linger(module: Module) -> None:
         fn.store(slot, FIBER.at(fn, fiber, "slot"))
         FIBER.store(fn, fiber, "generation", generation)
         leave_fiber(fn, fiber, FiberState.INCOMPLETE)
-    look(fn, run, incomplete)
+    spin_briefly(fn, run, incomplete)
     with fn.if_(incomplete()):
         waiting.sleep(fn, parking, incomplete)
     fn.ret()
 
 
-def look(fn: Function, run: Value, pending: Callable[[], Value]) -> None:
-    """Look for a moment: where each worker has a processor by spinning, else by letting the others run."""
+def spin_briefly(fn: Function, run: Value, pending: Callable[[], Value]) -> None:
+    """Wait for a moment: where each worker has a processor by spinning, else by letting the others run."""
     crowded = RUN.load(fn, run, "workers") > fn.load(I64, fn.address("rendezvous_processors"))
     waiting.spin(fn, pending, fn.i64(SPIN_NANOSECONDS), crowded)
 
 
-def _emit_ask(module: Module) -> None:
-    """``ask(ptr context, ptr site, ptr slot, i64 generation, i64 number) -> i64``: let Python wait; its status.
+def _emit_wait_in_python(module: Module) -> None:
+    """``wait_in_python(ptr context, ptr site, ptr slot, i64 generation, i64 number) -> i64``; gives its status.
 
     A run that native code has begun looks for a deadlock first.
     """
-    fn = module.function("ask", I64, [PTR, PTR, PTR, I64, I64], attributes=(NO_INLINE, COLD))
+    fn = module.function("wait_in_python", I64, [PTR, PTR, PTR, I64, I64], attributes=(NO_INLINE, COLD))
     context, site, slot, generation, number = fn.parameters
     notice = fn.alloca(I64, NOTICE.size // 8)
     run = CONTEXT.load(fn, context, "run")
@@ -399,7 +399,7 @@ def _emit_await(module: Module) -> None:
         late = fn.call("linger", I1, run, site, slot, generation, number, parking)
 
         def ask() -> tuple[Value]:
-            return (fn.call("ask", I64, context, site, slot, generation, number),)
+            return (fn.call("wait_in_python", I64, context, site, slot, generation, number),)
 
         (status,) = fn.if_else(late, ask, lambda: (fn.i64(Status.DONE),))
         iteration.next(fn.call("absent", I1, run, site, slot, generation), status)

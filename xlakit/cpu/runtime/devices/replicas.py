@@ -122,7 +122,7 @@ def _emit_make(module: Module) -> None:
         for table, arrays, count in zip(tables[:2], (arguments, results), counts, strict=True):
             fn.store(fn.at(arrays, PTR, each.index * count), fn.at(table, PTR, each.index))
         fn.store(fn.i64(-1), fn.at(tables[2], I64, each.index))
-    RUN.store(fn, run, "asked", fn.i64(0))
+    RUN.store(fn, run, "watched", fn.i64(0))
     RUN.store(fn, run, "detached", THREAD.load(fn, thread_state(fn), "detached"))
     fn.ret()
 
@@ -200,9 +200,9 @@ def _emit_finish(module: Module) -> None:
     run, status = fn.parameters
     with fn.if_(RUN.load(fn, run, "detached").ne(0)):
         fn.ret(fn.call("finish_detached", I64, run))
-    is_known = RUN.load(fn, run, "asked").ne(0)
-    own = fn.call("tell", I64, run, fn.i64(0), fn.i64(FINISH), status)
-    with fn.if_(~is_known):
+    is_watched = RUN.load(fn, run, "watched").ne(0)
+    own = fn.call("notify_python", I64, run, fn.i64(0), fn.i64(FINISH), status)
+    with fn.if_(~is_watched):
         fn.call("xlakit_release", VOID, run)
     fn.ret(fn.select(status.eq(Status.DONE), own, status))
 
@@ -218,7 +218,7 @@ def _emit_execute(module: Module) -> None:
     RUN.store(fn, run, "workers", workers)
     since = waiting.clock(fn)
     status = fn.call("run_devices", I64, run)
-    is_well = status.eq(Status.DONE) & RUN.load(fn, run, "asked").eq(0) & fn.call("all_done", I1, run)
+    is_well = status.eq(Status.DONE) & RUN.load(fn, run, "watched").eq(0) & fn.call("all_done", I1, run)
     with fn.if_(~is_well, likely=False):
         fn.ret(fn.call("finish_run", I64, run, status))
     fn.call("note_run", VOID, replicas, workers, waiting.clock(fn) - since)

@@ -18,14 +18,14 @@ from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.devices.fibers import FIBER, FiberState
 from xlakit.cpu.runtime.devices.rendezvous import (
-    ASK_NANOSECONDS,
     LEAVE,
     NOTICE,
     RUN,
+    SLEEP_NANOSECONDS,
     STUCK,
     first_of,
-    look,
     parking_slot_at,
+    spin_briefly,
     table_at,
 )
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
@@ -81,19 +81,19 @@ def _origin_of(fn: Function, run: Value, device: Value) -> Value:
 def _emit_end_device(module: Module) -> None:
     """``end_device(ptr run, i64 device, i64 status)``: a device has ended.
 
-    ``tell(ptr run, i64 device, i64 number, i64 ordinal) -> i64`` makes a host call of a run, for a device. An exception
-    that is set already stays; Python finds that in the notice, and the status is RAISED.
+    ``notify_python(ptr run, i64 device, i64 number, i64 ordinal) -> i64`` makes a host call of a run, for a device. An
+    exception that is set already stays; Python finds that in the notice, and the status is RAISED.
     """
     fn = module.function("end_device", VOID, [PTR, I64, I64])
     run, device, status = fn.parameters
     address = fn.at(fn.load(PTR, RUN.at(fn, run, "statuses")), I64, device)
     fn.atomic_store(status, address, "seq_cst")
-    # Python sets "asked" before it reads the statuses: so it either sees this status, or is notified here.
-    with fn.if_(fn.atomic_load(I64, RUN.at(fn, run, "asked"), "seq_cst").ne(0), likely=False):
-        fn.call("tell", I64, run, device, fn.i64(LEAVE), device)
+    # Python sets "watched" before it reads the statuses: so it either sees this status, or is notified here.
+    with fn.if_(fn.atomic_load(I64, RUN.at(fn, run, "watched"), "seq_cst").ne(0), likely=False):
+        fn.call("notify_python", I64, run, device, fn.i64(LEAVE), device)
     fn.ret()
 
-    fn = module.function("tell", I64, [PTR, I64, I64, I64], attributes=(NO_INLINE, COLD))
+    fn = module.function("notify_python", I64, [PTR, I64, I64, I64], attributes=(NO_INLINE, COLD))
     run, device, number, ordinal = fn.parameters
     notice = fn.alloca(I64, NOTICE.size // 8)
     fn.fill(notice, 0, NOTICE.size)
@@ -192,12 +192,12 @@ def _emit_idle(module: Module) -> None:
 
     # No other thread could change anything where this share has all of the devices.
     with fn.if_(RUN.load(fn, run, "workers") > 1):
-        look(fn, run, stuck)
+        spin_briefly(fn, run, stuck)
         with fn.if_(stuck()):
-            waiting.sleep(fn, parking_slot_at(fn, run, worker), stuck, fn.i64(ASK_NANOSECONDS))
+            waiting.sleep(fn, parking_slot_at(fn, run, worker), stuck, fn.i64(SLEEP_NANOSECONDS))
     with fn.if_(stuck(), likely=False):
         fn.return_if(~fn.call("needs_python", I1, run))
-        status = fn.call("tell", I64, run, first_of(fn, run, worker), fn.i64(STUCK), worker)
+        status = fn.call("notify_python", I64, run, first_of(fn, run, worker), fn.i64(STUCK), worker)
         with fn.if_(status.ne(Status.DONE)):
             fn.call("xlakit_run_stop", VOID, run)
     fn.ret()

@@ -1,4 +1,4 @@
-"""Copies and pickles of executables, which compile the program again.
+"""The recipe of an executable: how it was compiled. Copies and pickles of executables compile the program again.
 
 Machine code, threads and addresses belong to a process. So a copy of an executable is its recipe, with its random
 states: the module, as a proto in a pickle, the arguments of its compilation, and the options.
@@ -41,7 +41,7 @@ class Recipe:
     def make(self, states: States, execution_context: ExecutionContext | None = None) -> Any:
         """Another executable with these random states; it has feeds and channels of its own if no context is given."""
         with compiling(self.options):
-            made: Repeatable = self.compile(self.module, self.execution.in_context(execution_context), **self.arguments)
+            made: Recompiled = self.compile(self.module, self.execution.in_context(execution_context), **self.arguments)
         made.random_states = states
         return made
 
@@ -49,7 +49,7 @@ class Recipe:
         return self
 
 
-class Repeatable:
+class Recompiled:
     """An executable that can be copied and pickled once its recipe is known."""
 
     _recipe: Recipe | None = None
