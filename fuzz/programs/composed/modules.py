@@ -18,6 +18,7 @@ from fuzz.programs.composed.movement_steps import (
     concatenations,
     divided_indices,
     iotas,
+    masks,
     pads,
     pieces,
     reshapes,
@@ -249,8 +250,8 @@ def _complex(body: Body) -> None:
 
 _STEPS: tuple[Callable[[Body], None], ...] = (
     _unary, _unary, _binary, _binary, _binary, _binary, _select, _convert, broadcasts, broadcasts, reshapes,
-    transposes, slices, pads, concatenations, reversals, iotas, _reduce, _reduce, _reduce, _dot, _dynamic, _gather,
-    _while, _while, _while, _conditional, special_functions, narrow_chains, scatters, with_itself_moved,
+    transposes, slices, pads, concatenations, reversals, iotas, masks, _reduce, _reduce, _reduce, _dot, _dynamic,
+    _gather, _while, _while, _while, _conditional, special_functions, narrow_chains, scatters, with_itself_moved,
     with_itself_moved,
 )  # fmt: skip
 

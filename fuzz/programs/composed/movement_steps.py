@@ -108,6 +108,24 @@ def iotas(body: Body) -> None:
         body.add(kind, value.dims, f"iota(), iota_dimension={body.draft.integer(0, len(value.dims) - 1)}")
 
 
+def masks(body: Body) -> None:
+    """What is below a number that only the program knows, along some dimensions or all; 0 elsewhere."""
+    value = body.pick(lambda v: len(v.dims) > 0 and v.kind != "pred")
+    end = body.pick(lambda v: v.kind == "s32" and not v.dims)
+    if value is None or end is None:
+        return
+    zero = body.scalar(value.kind, 0)
+    zeros = body.emit(value.shape, f"broadcast({zero.name}), dimensions={{}}")
+    masked = value
+    for axis in body.draft.subset(len(value.dims)):
+        numbers = body.emit(f"s32[{join(value.dims)}]", f"iota(), iota_dimension={axis}")
+        ends = body.emit(f"s32[{join(value.dims)}]", f"broadcast({end.name}), dimensions={{}}")
+        mask = body.emit(f"pred[{join(value.dims)}]", f"compare({numbers}, {ends}), direction=LT")
+        masked = body.add(value.kind, value.dims, f"select({mask}, {masked.name}, {zeros})")
+    if masked is not value:
+        body.results.append(masked)
+
+
 def pieces(body: Body) -> None:
     """An array put together of pieces that are computed."""
     value = body.pick(lambda v: len(v.dims) > 0 and v.kind != "pred" and v.dims[-1] in WHOLE)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from fuzz.programs.draft import Draft, Program, family
 from fuzz.programs.values import (
     ALL_TYPES,
@@ -151,11 +153,28 @@ def _tuple(draft: Draft, names: Sequence[str], shapes: Sequence[str]) -> None:
 
 @family("select", ALL_TYPES, 1.3)
 def select(draft: Draft, case: str) -> Program:
-    """A predicate of the same dimensions, or a scalar one through a broadcast."""
+    """A predicate of the same dimensions, or indices below numbers that only the program knows."""
     dims = draft.dims()
+    if dims and draft.chance():
+        return _masked(draft, case, dims)
     predicate = draft.parameter("pred", dims)
     on_true, on_false = draft.parameter(case, dims), draft.parameter(case, dims)
     draft.emit(draft.shape(case, dims), f"select({predicate}, {on_true}, {on_false})")
+    return draft.finish("select", BITS, case)
+
+
+def _masked(draft: Draft, case: str, dims: list[int]) -> Program:
+    """Along each dimension, the last one often so short that it is written out."""
+    dims[-1] = draft.pick([dims[-1], 2, 3, 4])
+    indices, kept = draft.shape("s32", dims), draft.shape(case, dims)
+    chosen, other = draft.parameter(case, dims), draft.parameter(case, [])
+    other = draft.emit(kept, f"broadcast({other}), dimensions={{}}")
+    for axis, size in enumerate(dims):
+        end = draft.parameter("s32", [], values=np.asarray(draft.integer(0, size), np.int32))
+        numbers = draft.emit(indices, f"iota(), iota_dimension={axis}")
+        ends = draft.emit(indices, f"broadcast({end}), dimensions={{}}")
+        mask = draft.emit(draft.shape("pred", dims), f"compare({numbers}, {ends}), direction=LT")
+        chosen = draft.emit(kept, f"select({mask}, {chosen}, {other})")
     return draft.finish("select", BITS, case)
 
 
