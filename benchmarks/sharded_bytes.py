@@ -49,8 +49,9 @@ def programs() -> dict[str, Any]:
     from benchmarks.programs.sharded_numerics import NUMERICS
     from benchmarks.programs.sharded_results import RESULTS
     from benchmarks.programs.sharded_steps import STEPS
+    from benchmarks.programs.sharded_unequal import UNEQUAL
 
-    return PROGRAMS | RESULTS | KINDS | STEPS | NUMERICS
+    return PROGRAMS | RESULTS | KINDS | STEPS | NUMERICS | UNEQUAL
 
 
 def compiled(name: str) -> tuple[Any, Sequence[Any]]:

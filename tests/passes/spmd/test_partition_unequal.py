@@ -104,3 +104,76 @@ def test_columns_in_unequal_parts_beside_split_rows():
         ROOT d = f32[16,4] dot(x, q), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, sharding={ROWS}""",
         None,
     )
+
+
+_OPERATIONS = {
+    "slice": "y = f32[14,5] slice(x), slice={[0:14],[2:7]}",
+    "pad": "y = f32[14,11] pad(x, one), padding=0_0x1_2",
+    "concatenate": "y = f32[14,16] concatenate(x, x), dimensions={1}",
+    "sort": "y = f32[14,8] sort(x), dimensions={1}, to_apply=less",
+    "reduce-window": """y = f32[14,8] reduce-window(x, zero), window={size=1x3 pad=0_0x1_1}, to_apply=add""",
+    "dynamic-slice": """i = s32[] constant(0)
+      j = s32[] constant(3)
+      y = f32[14,4] dynamic-slice(x, i, j), dynamic_slice_sizes={14,4}""",
+    "dynamic-update-slice": """i = s32[] constant(0)
+      j = s32[] constant(3)
+      u = f32[14,2] slice(x), slice={[0:14],[0:2]}
+      y = f32[14,8] dynamic-update-slice(x, u, i, j)""",
+    "gather": """k = s32[3] constant({6,0,3})
+      y = f32[14,3] gather(x, k), offset_dims={0}, collapsed_slice_dims={1}, start_index_map={1},
+        index_vector_dim=1, slice_sizes={14,1}""",
+    "convolution": """c = f32[14,8,1] reshape(x)
+      w = f32[3,1,2] broadcast(one), dimensions={}
+      v = f32[14,6,2] convolution(c, w), window={size=3}, dim_labels=b0f_0io->b0f
+      y = f32[14,12] reshape(v)""",
+    "sorted pairs": """n = f32[14,8] negate(x)
+      s = (f32[14,8], f32[14,8]) sort(x, n), dimensions={1}, is_stable=true, to_apply=less_first
+      y = f32[14,8] get-tuple-element(s), index=1""",
+    "batched product": """l = f32[14,2,4] reshape(x)
+      y = f32[14,2,2] dot(l, l), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
+        rhs_contracting_dims={2}""",
+}
+_LESS = "less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = pred[] compare(a, b), direction=LT }"
+_LESS_FIRST = """less_first { a = f32[] parameter(0) b = f32[] parameter(1)
+  c = f32[] parameter(2) d = f32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=LT }"""
+
+
+@pytest.mark.parametrize("operation", _OPERATIONS)
+def test_operations_beside_unequal_rows_stay_where_they_are(operation):
+    text = _OPERATIONS[operation]
+    rank = "0,1,2" if operation == "batched product" else "0,1"
+    shape = text.rpartition("y = ")[2].split(" ")[0]
+    check(
+        f"""{_X} zero = f32[] constant(0)
+        one = f32[] constant(1)
+        {text}
+        z = {shape} multiply(y, y)
+        ROOT r = f32[] reduce(z, zero), dimensions={{{rank}}}, to_apply=add, sharding={WHOLE}""",
+        {"all-reduce": 1},
+        _LESS,
+        _LESS_FIRST,
+    )
+
+
+def test_a_convolution_over_unequal_images_adds_up():
+    # The gradient of a kernel: positions of the images are those of the window, and images are added up.
+    check(
+        f"""p = f32[16,6,1] parameter(0), sharding={{devices=[4,1,1]<=[4]}}
+        x = f32[14,6,1] slice(p), slice={{[0:14],[0:6],[0:1]}}
+        q = f32[16,4,2] parameter(1), sharding={{devices=[4,1,1]<=[4]}}
+        g = f32[14,4,2] slice(q), slice={{[0:14],[0:4],[0:2]}}
+        ROOT k = f32[3,1,2] convolution(x, g), window={{size=4}}, dim_labels=f0b_i0o->0bf, sharding={WHOLE}""",
+        {"all-reduce": 1},
+    )
+
+
+def test_groups_of_features_are_not_in_unequal_parts():
+    check(
+        """p = f32[2,5,8] parameter(0), sharding={devices=[1,1,4]<=[4]}
+        x = f32[2,5,6] slice(p), slice={[0:2],[0:5],[0:6]}
+        w = f32[3,1,6] parameter(1), sharding={replicated}
+        ROOT y = f32[2,3,6] convolution(x, w), window={size=3}, dim_labels=b0f_0io->b0f, feature_group_count=6,
+          sharding={replicated}""",
+        None,
+    )

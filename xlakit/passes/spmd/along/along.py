@@ -32,10 +32,18 @@ from xlakit.passes.spmd.shardings.values import Piece, Value
 # Called with an operation and its operands; gives None where it does nothing, or gains nothing.
 _Along = Callable[[Pieces, Instruction, Sequence[Piece], Scope, Tiling | None], Value | None]
 
+
+def _convolution(
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
+) -> Value | None:
+    found = kernel_gradients.convolution(pieces, old, given, scope, hint)
+    return products.product(pieces, old, given, scope, hint) if found is None else found
+
+
 _ALONG: Final[dict[str, _Along]] = {
     "concatenate": concatenation.concatenate,
-    "convolution": kernel_gradients.convolution,
-    "dot": products.dot,
+    "convolution": _convolution,
+    "dot": products.product,
     "dynamic-slice": rows.dynamic_slice,
     "dynamic-update-slice": rows.dynamic_update_slice,
     "gather": rows.gather,

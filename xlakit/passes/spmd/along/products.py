@@ -1,4 +1,4 @@
-"""Products over dimensions in unequal parts: what is behind the end of a part becomes zeros, which add nothing."""
+"""Products and convolutions over dimensions in unequal parts: what is behind the end becomes zeros, which add nothing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from xlakit.passes.spmd.shardings.tilings import Split, Tiling, local_sizes, par
 from xlakit.passes.spmd.shardings.values import Piece, Value
 
 
-def dot(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None) -> Value | None:
-    """A product of which one operand or both are in unequal parts of what it adds up; None where gathering is cheaper,
-    or other dimensions are in unequal parts, too.
+def product(
+    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
+) -> Value | None:
+    """A product, or a convolution, one operand of which or both are in unequal parts of what it adds up; None where
+    gathering is cheaper, or other dimensions are in unequal parts, too.
     """
     rule = factors_of(old)
     found = None if rule is None else _summed(rule, given, scope)

@@ -34,7 +34,8 @@ class Choice:
         """``first``: splits that are given; ``unequal``: whether parts need not be equal."""
         self.splits: dict[int, Split] = dict(first)
         self._unequal = unequal
-        self._summed = factors.summed
+        # What is behind the end must not be added, and is of no group.
+        self._equal = factors.summed | {factor for factor, _ in factors.groups}
         self._sizes: dict[int, set[int]] = {factor: {count} for factor, count in factors.groups}
         shapes = [*(o.shape for o in old.operands), *leaf_shapes(old.shape)]
         for shape, dims in zip(shapes, (*factors.operands, *factors.results), strict=True):
@@ -48,8 +49,8 @@ class Choice:
             if factor is None or split is None or factor in self.splits:
                 continue
             sizes = tuple(self._sizes[factor])
-            # Parts that are not equal go together if they are of one size. What is behind their end must not be added.
-            is_free = self._unequal and factor not in self._summed
+            # Parts that are not equal go together if they are of one size.
+            is_free = self._unequal and factor not in self._equal
             fits = divides((split,) * len(sizes), sizes) or (is_free and len(sizes) == 1)
             if fits and is_proper([*self.splits.values(), split]):
                 self.splits[factor] = split

@@ -14,20 +14,44 @@ from xlakit.ops.convolution import Convolution
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Iota
 from xlakit.ops.dot import Dot
-from xlakit.ops.dynamic import DynamicSlice
+from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from xlakit.ops.fft import Fft
 from xlakit.ops.gather import Gather
-from xlakit.ops.movement import Broadcast, Reshape, Slice, Transpose
+from xlakit.ops.linear_algebra import Cholesky, TriangularSolve
+from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Slice, Transpose
 from xlakit.ops.reduction import Reduce
+from xlakit.ops.sort import Sort, TopK
+from xlakit.ops.windows import ReduceWindow
 from xlakit.passes.spmd.shardings.factors import Dims, Factors
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_whole, local_sizes, parts
 
 # Operations, beside elementwise ones, that may be split in unequal parts.
-_PLACES_KEPT: Final = (Broadcast, Dot, Iota, Reduce, Reshape, Transpose)
+_PLACES_KEPT: Final = (
+    Broadcast,
+    Cholesky,
+    Concatenate,
+    Convolution,
+    Dot,
+    DynamicSlice,
+    DynamicUpdateSlice,
+    Fft,
+    Gather,
+    Iota,
+    Pad,
+    Reduce,
+    ReduceWindow,
+    Reshape,
+    Slice,
+    Sort,
+    TopK,
+    Transpose,
+    TriangularSolve,
+)
 
 
 def can_be_unequal(old: Instruction) -> bool:
     """Whether an operation may be split in unequal parts: each element is made of those at its own place alone, or has
-    its place along what a product or a reduction does not add up.
+    its place along the dimensions that its factors say, other than those that are added up.
     """
     return not old.op.has_side_effect and (old.is_pointwise or isinstance(old.op, _PLACES_KEPT))
 
@@ -64,7 +88,7 @@ def local_shape(old: Instruction, whole: Shape, tiling: Tiling) -> Shape:
 def local_slice(op: Slice, result: Tiling) -> Slice:
     """A slice that gives a part of its result: the dimensions that are split are taken whole of the operand's part."""
     ranges = [
-        s if split is None else SliceDimension(0, s.limit // parts(split))
+        s if split is None else SliceDimension(0, -(-s.limit // parts(split)))
         for s, split in zip(op.slice, result, strict=True)
     ]
     return dataclasses.replace(op, slice=tuple(ranges))
@@ -99,7 +123,7 @@ def local_op(old: Instruction, operands: Sequence[Tiling], results: Sequence[Til
     if isinstance(op, Gather):
         whole_ones = old.operands[0].shape.dimensions
         sizes = [
-            size // parts(split) if size == own and d not in op.operand_batching_dims else size
+            -(-size // parts(split)) if size == own and d not in op.operand_batching_dims else size
             for d, (size, own, split) in enumerate(zip(op.slice_sizes, whole_ones, operands[0], strict=True))
         ]
         return dataclasses.replace(op, slice_sizes=tuple(sizes))

@@ -40,7 +40,6 @@ from xlakit.passes.spmd.shardings.tilings import (
 from xlakit.passes.spmd.shardings.values import (
     Piece,
     Value,
-    array_of,
     leaf_shapes,
     leaves,
     rebuilt,
@@ -260,19 +259,19 @@ class Pieces:
         value = self.in_parts(old, given, scope, factors, splits)
         if isinstance(value, Piece) and (isinstance(old.op, Broadcast) or (value.is_whole and not splits)):
             value.source = (old, tuple(operands))
-        if isinstance(value, Piece) and can_be_unequal(old):
+        if can_be_unequal(old):
             return self._in_unequal_parts_too(old, value, given, factors, splits, scope)
         return value
 
     def _in_unequal_parts_too(
         self,
         old: Instruction,
-        value: Piece,
+        value: Value,
         given: Sequence[Piece],
         factors: Factors,
         splits: dict[int, Split],
         scope: Scope,
-    ) -> Piece:
+    ) -> Value:
         """The value of an operation, with its unequal parts if some operand has such."""
         choice = Choice(old, factors, unequal=True)
         order = sorted(range(len(given)), key=lambda n: -given[n].shape.num_elements)
@@ -283,11 +282,17 @@ class Pieces:
         for factor, split in splits.items():
             if factor not in choice.splits and is_proper([*choice.splits.values(), split]):
                 choice.splits[factor] = split
-        if not has or not unequal_dims(tiling_of(factors.results[0], choice.splits), old.shape.dimensions):
+        tilings = [tiling_of(dims, choice.splits) for dims in factors.results]
+        shapes = leaf_shapes(old.shape)
+        if not has or not any(unequal_dims(t, s.dimensions) for t, s in zip(tilings, shapes, strict=True)):
+            return value
+        made = self.in_parts(old, given, scope, factors, choice.splits)
+        if not isinstance(value, Piece) or not isinstance(made, Piece):
+            for own, parts_of_it in zip(leaves(value), leaves(made), strict=True):
+                own.unequal = (parts_of_it.tiling, parts_of_it.instruction)
             return value
         # Unequal parts are values, not partial sums.
-        made = self.summed(array_of(self.in_parts(old, given, scope, factors, choice.splits)))
-        value = self.summed(value)
+        made, value = self.summed(made), self.summed(value)
         if len(has) > 1 and old.shape.num_elements <= sum(given[n].shape.num_elements for n in has):
             # One array is to be gathered, not several.
             return self.evened(made.instruction, made.tiling, old.shape, scope)
