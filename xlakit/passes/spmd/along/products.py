@@ -1,4 +1,4 @@
-"""Products and convolutions over dimensions in unequal parts: what is behind the end becomes zeros, which add nothing."""
+"""Products and convolutions over dimensions in unequal parts, behind whose end there are zeros, which add nothing."""
 
 from __future__ import annotations
 
