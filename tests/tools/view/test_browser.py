@@ -184,6 +184,16 @@ def test_memory_rectangles_go_to_instructions(opened, view):
     assert texts(browser, "#details h2")[0] in label
 
 
+def test_numbers_of_steps_below_memory_are_equally_far_apart(opened, view):
+    browser = opened(view, "#view=memory")
+    shown = browser.execute_script("return [...document.querySelectorAll('svg .faint')].map((e) => e.textContent)")
+    numbers = [int(text) for text in shown if text.isdigit()]
+    steps = {after - before for before, after in pairwise(numbers)}
+    assert numbers[0] == 0
+    assert 2 <= len(numbers) <= 9
+    assert len(steps) == 1
+
+
 def test_memory_rectangles_have_names_where_there_is_room(opened, view):
     browser = opened(view, "#view=memory")
     labels = browser.execute_script("return [...document.querySelectorAll('svg .inside')].map((e) => e.textContent)")

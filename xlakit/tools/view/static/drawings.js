@@ -130,7 +130,9 @@ class MemoryView {
       svg.append(Dom.svg("path", { class: "grid", d: `M70 ${y(offset)}H${width - 10}` }));
       svg.append(Dom.svg("text", { x: 2, y: y(offset) + 4, class: "faint" }, Model.amount(offset, "B")));
     }
-    for (const point of new Set([0, 1, 2, 3, 4].map((tick) => Math.round((points * tick) / 4)))) {
+    const power = 10 ** Math.floor(Math.log10(Math.max(1, points / 8)));
+    const every = [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= points / 8);
+    for (let point = 0; point <= points; point += every) {
       svg.append(Dom.svg("text", { x: x(point), y: height - 8, class: "faint" }, `${point}`));
     }
     for (const slice of shown) svg.append(this.slice(slice, x, y));
