@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from xlakit.errors import XlakitError
+from xlakit.errors import ParseError, XlakitError
 from xlakit.formats.hlo_text.faults import check_text
 from xlakit.ir.instruction import HloModule
 
@@ -148,3 +148,14 @@ def test_there_are_faults_where_a_module_cannot_be_read_or_verified_and_nowhere_
             assert check_text(text).faults, text
         else:
             assert not check_text(text).faults, text
+
+
+def test_a_text_that_is_cut_off_says_so():
+    text = "HloModule m\n\nENTRY e {\n  x = f32[2] parameter(0)\n  ROOT y = f32[2] add(x, "
+    with pytest.raises(ParseError, match="got the end of the text") as raised:
+        HloModule.from_text(text)
+    assert "dump or copy it again" in raised.value.hint
+    # One of a line was written by hand.
+    with pytest.raises(ParseError) as raised:
+        HloModule.from_text("ENTRY e { ROOT y = f32[2] iota(")
+    assert not raised.value.hint

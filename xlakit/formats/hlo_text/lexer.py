@@ -180,7 +180,10 @@ class Lexer:
                 return self.error("this quote is never closed")
             if self.source.startswith("/*", self.start):
                 return self.error("this comment is never closed")
-        return self.error(f"expected {what}, got {self.shown()}")
+        # Of a long text, the end comes where a file was cut off.
+        is_cut = self.kind == "end" and self.source.count("\n", 0, self.start) > 1
+        hint = "the file ends inside of a program: dump or copy it again" if is_cut else ""
+        return self.error(f"expected {what}, got {self.shown()}", hint=hint)
 
     def shown(self) -> str:
         """The current word for a message."""
