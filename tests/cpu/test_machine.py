@@ -15,7 +15,7 @@ import xlakit as xla
 from xlakit import machine, target
 from xlakit.cpu import measuring
 from xlakit.cpu.cache_key import program_key
-from xlakit.cpu.kernels.dot.blas_choice import large_products
+from xlakit.cpu.kernels.dot.blas_choice import OWN_PRODUCTS, OWN_TRANSPOSED_PRODUCTS, large_products
 from xlakit.cpu.kernels.dot.dot import dot_product
 from xlakit.cpu.kernels.gemm.blocking import plan_gemm
 from xlakit.machine import Machine, Rates
@@ -129,9 +129,20 @@ def test_only_what_is_asked_for_is_measured_and_it_is_kept(tmp_path, monkeypatch
 
 
 def test_large_products_are_found_in_all_computations():
-    small, large = (xla.HloModule.from_text(PRODUCT.format(kind=k, n=n)) for k, n in [("f32", 64), ("f64", 512)])
+    small, large = (xla.HloModule.from_text(PRODUCT.format(kind=k, n=n)) for k, n in [("f32", 64), ("f64", 704)])
     assert large_products(small) == set()
     assert large_products(large) == {P.F64}
+
+
+def test_a_product_alone_is_large_where_blas_would_be_called_for_it():
+    """Measuring took a tenth of a second in the first second of programs that had no use for it."""
+    alone = PRODUCT.format(kind="f32", n=512)
+    assert large_products(xla.HloModule.from_text(alone)) == set()
+    fused = alone.replace("ROOT r", "d").replace("\n}", "\n  ROOT r = f32[512,512] tanh(d)\n}")
+    assert large_products(xla.HloModule.from_text(fused)) == {P.F32}
+    for knob in (OWN_PRODUCTS, OWN_TRANSPOSED_PRODUCTS):
+        assert not knob.is_set
+        assert knob.value >= 1 << 28
 
 
 def test_the_command_prints_and_writes_the_description(tmp_path, monkeypatch, capsys):
@@ -146,7 +157,7 @@ def test_the_command_prints_and_writes_the_description(tmp_path, monkeypatch, ca
 def test_a_process_measures_when_it_first_compiles_a_large_product(tmp_path):
     code = (
         "import xlakit\n"
-        f"xlakit.compile(xlakit.HloModule.from_text({PRODUCT.format(kind='f32', n=512)!r}), backend='cpu')\n"
+        f"xlakit.compile(xlakit.HloModule.from_text({PRODUCT.format(kind='f32', n=704)!r}), backend='cpu')\n"
         "from xlakit import machine\n"
         "rates = machine.current().products['f32']\n"
         "assert rates.own > 0 and rates.blas > 0\n"
