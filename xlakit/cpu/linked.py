@@ -89,7 +89,10 @@ def _recorder(imports: Sequence[str]) -> Recorder | None:
 
 def _addresses(imports: Sequence[str], c_functions: Mapping[str, int]) -> dict[str, int]:
     """The addresses of what a program imports."""
-    symbols = {**runtime_symbols(), **{c_symbol(name): address for name, address in c_functions.items()}}
+    wanted = frozenset(imports)
+    # Each symbol that is given to the linker takes time, and programs import few of the runtime's.
+    symbols = {name: address for name, address in runtime_symbols().items() if name in wanted}
+    symbols |= {c_symbol(name): address for name, address in c_functions.items()}
     if FFI_TABLE in imports:
         from xlakit.execution.calls.ffi.interface import table_address
 
