@@ -48,7 +48,7 @@ class _Groups:
 def _dimension(draft: Draft, most: int) -> WindowDimension:
     """A spatial dimension: mostly dilated, with a number of places that its phases do not divide."""
     base, size = draft.pick([draft.integer(1, 5), draft.integer(2, most)]), draft.pick([1, 2, 3, 3, 4, 5, 7])
-    base_dilation, window_dilation = draft.pick([1, 2, 2, 3, 4]), draft.pick([1, 1, 1, 2, 3])
+    base_dilation, window_dilation = draft.pick([1, 2, 2, 3, 3, 4]), draft.pick([1, 1, 1, 2, 3])
     stride = draft.pick([1, 1, 1, 2, 3])
     extent = (size - 1) * window_dilation + 1
     low, high = (draft.pick([0, size // 2, extent - 1, draft.integer(-1, extent + 1)]) for _ in range(2))
@@ -65,7 +65,7 @@ def _places_of_a_phase(dimension: WindowDimension) -> int:
 
 def _order(draft: Draft, labels: str, usual: Sequence[str]) -> str:
     """An order of dimensions that programs have, or any."""
-    return draft.pick(usual) if draft.chance(0.7) else "".join(labels[i] for i in draft.permutation(len(labels)))
+    return draft.pick(usual) if draft.chance(0.8) else "".join(labels[i] for i in draft.permutation(len(labels)))
 
 
 def _arranged(order: str, labels: str, sizes: Sequence[int]) -> list[int]:
@@ -96,21 +96,27 @@ def _drawn(draft: Draft) -> Program | None:
     rank = draft.pick([1, 1, 2, 2, 2, 3])
     dims = [_dimension(draft, 40 if rank == 1 else 12) for _ in range(rank)]
     groups = _Groups(draft.pick(["", "", "", "feature", "batch"]), draft.integer(2, 4))
-    count = groups.count if groups.of else 1
     inputs, batch = draft.pick([1, draft.integer(1, 4), draft.integer(3, 40)]), draft.integer(1, 4)
     # Rows are positions or features, whichever fills vectors better: where both are about as many, each phase chooses.
     near = max(1, _places_of_a_phase(dims[-1]))
-    outputs = draft.pick([near, near, draft.integer(1, 6), draft.integer(5, 70)])
+    outputs = draft.pick([near, near, near, draft.integer(1, 6), draft.integer(5, 70)])
+    # Each feature may be a convolution by itself; kernels of their own have features side by side.
+    is_depthwise = draft.chance(0.12)
+    if is_depthwise:
+        groups, inputs, outputs = _Groups("feature", draft.integer(2, 70)), 1, 1
+    count = groups.count if groups.of else 1
     places = math.prod(d.output for d in dims)
     if batch * count * outputs * inputs * places * math.prod(d.size for d in dims) > _MOST:
         return None
-    kind = draft.pick(draft.pick([_FLOATS, _FLOATS, _INTEGERS, _OTHERS]))
+    kind = draft.pick(draft.pick([_FLOATS, _FLOATS, _FLOATS, _INTEGERS, _OTHERS]))
     result = draft.pick(_WIDER[kind]) if kind in _WIDER and draft.chance(0.5) else kind
     spatial = "012"[:rank]
     of_images, of_kernels = f"bf{spatial}", f"io{spatial}"
-    left_order = _order(draft, of_images, [f"bf{spatial}", f"bf{spatial}", f"b{spatial}f"])
-    out_order = left_order if draft.chance(0.6) else _order(draft, of_images, [f"bf{spatial}", f"b{spatial}f"])
-    right_order = _order(draft, of_kernels, [f"{spatial}io", f"oi{spatial}", f"io{spatial}"])
+    apart = [f"b{spatial}f"]
+    left_order = _order(draft, of_images, apart if is_depthwise else [f"bf{spatial}", f"bf{spatial}", *apart])
+    out_order = left_order if draft.chance(0.6) else _order(draft, of_images, [f"bf{spatial}", *apart])
+    of_depthwise, others = [f"{spatial}io"], [f"{spatial}io", f"oi{spatial}", f"io{spatial}"]
+    right_order = _order(draft, of_kernels, of_depthwise if is_depthwise else others)
     batches, features = {"feature": (1, count), "batch": (count, 1), "": (1, 1)}[groups.of]
     left = _arranged(left_order, of_images, [batch * batches, inputs * features, *(d.base for d in dims)])
     right = _arranged(right_order, of_kernels, [inputs, outputs * count, *(d.size for d in dims)])
