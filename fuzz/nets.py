@@ -65,7 +65,7 @@ NETS: tuple[Net, ...] = (
     _net("plain-large", "fuzz.plain --of large", 2, "operations on large arrays against plain code"),
     _net("large", "fuzz.large", 2, "operations on large arrays against the interpreter, on several threads"),
     _net("products", "fuzz.products", 3, "products and convolutions of larger sizes against the interpreter"),
-    _net("convolutions", "fuzz.convolutions", 4, "dilated convolutions of narrow types in groups, with knobs drawn"),
+    _net("convolutions", "fuzz.convolutions", 5, "dilated convolutions of narrow types in groups, with knobs drawn"),
     _net("compiled", "fuzz.compiled --count 4000", 3, "one operation each, of every type and with special values"),
     _net("specials", "fuzz.specials", 2, "operations on elements at all pairs of special values"),
     _net("math-library", "fuzz.math_library", 1, "functions of xlakit.lib against the interpreter and jaxlib's CPU"),
