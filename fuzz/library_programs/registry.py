@@ -43,6 +43,8 @@ FILES: Final = (
     "jax_alone.algorithms",
     "jax_alone.recipes",
     "jax_alone.solvers",
+    "jax_alone.models",
+    "jax_alone.simulations",
     "jax_alone.many_devices",
 )
 # Of files whose programs are for several devices: how many.
