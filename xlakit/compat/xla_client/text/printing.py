@@ -43,11 +43,11 @@ class HloPrintOptions:
         "print_program_shape": True,
         "print_result_shape": True,
         # Not there in jaxlib: whether every fifth operand has its number beside it, which the short forms leave out,
-        # whether computations that are called are written where they are named, and whether the values of all constants
-        # are written, whatever print_large_constants says.
+        # whether computations that are called are written where they are named, and whether the values of constants of
+        # integers are written, whatever print_large_constants says: numbers that are likely to be indices.
         "_counts_operands": True,
         "_writes_called_out": False,
-        "_writes_all_constants": False,
+        "_writes_integers": False,
     }
     __slots__ = tuple(_DEFAULTS)
 
@@ -91,7 +91,7 @@ class HloPrintOptions:
         """Text for fingerprints: as :meth:`canonical`, without names of computations."""
         made = HloPrintOptions.canonical()
         made.canonicalize_computations, made.print_ids = True, False
-        made._writes_all_constants = True
+        made._writes_integers = True
         return made
 
 
@@ -139,7 +139,7 @@ def _text(module: HloModule, options: HloPrintOptions, *, layouts: bool = True) 
         short=not options.print_percent and not options.print_program_shape,
         metadata=options.print_metadata,
         layouts=layouts,
-        large_constants=options.print_large_constants or options._writes_all_constants,
+        large_constants=options.print_large_constants,
     )
 
 
@@ -184,11 +184,14 @@ def _name(instruction: Instruction, options: HloPrintOptions) -> str:
 def printed_parts(instruction: Instruction, options: HloPrintOptions) -> tuple[str, str, list[str]]:
     """The opcode, what is in the parentheses after it, and the attributes, as they are printed."""
     layouts = options.include_layout_in_shapes
-    large = options.print_large_constants or options._writes_all_constants
+    shape = instruction.shape
+    large = options.print_large_constants
+    if options._writes_integers and shape.is_array:
+        large = large or shape.element_type.is_integral
     full = PrintOptions(metadata=options.print_metadata, layouts=layouts, large_constants=large)
     text = print_instruction(instruction, full)
-    shape = instruction.shape.to_string(with_layout=layouts)
-    opcode, _, rest = text.removeprefix(f"%{instruction.name} = ").removeprefix(f"{shape} ").partition("(")
+    shown = shape.to_string(with_layout=layouts)
+    opcode, _, rest = text.removeprefix(f"%{instruction.name} = ").removeprefix(f"{shown} ").partition("(")
     # The operands as they are printed, up to the parenthesis that ends them.
     end = 0
     for operand in instruction.operands:
