@@ -81,7 +81,7 @@ def test_a_comparison_has_limits(add_file, capsys, options, message):
             "died of SIGABRT .*: F0101 .* failed: x",
         ),
         ("os._exit(7)", "ended with status 7 on this program: it said nothing"),
-        ("raise ImportError('no such library')", "jaxlib cannot be imported: no such library"),
+        ("raise ImportError('no such library')", r"jaxlib cannot be imported: no such library\n +hint: pip install"),
     ],
 )
 def test_jaxlib_may_die_of_a_program(add_file, tmp_path, monkeypatch, capsys, dies, message):

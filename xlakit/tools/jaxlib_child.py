@@ -63,9 +63,9 @@ def run_on_jaxlib(module: HloModule, arguments: Sequence[Sequence[Any]], limits:
                 process.wait()
         if process.returncode != 0 or not (folder / _RESULT).exists():
             raise _death(process.returncode, (folder / _MESSAGES).read_text(errors="replace"))
-        refusal, results = pickle.loads((folder / _RESULT).read_bytes())
+        refusal, hint, results = pickle.loads((folder / _RESULT).read_bytes())
     if refusal:
-        raise NothingToCompareError(refusal, hint="run it with xlakit alone")
+        raise NothingToCompareError(refusal, hint=hint)
     return results
 
 
@@ -127,12 +127,12 @@ def _serve(folder: Path) -> None:
     from xlakit.tools.jaxlib_backend import JaxlibBackend
 
     data, arguments = pickle.loads((folder / _REQUEST).read_bytes())
-    refusal, results = "", []
+    refusal, hint, results = "", "", []
     try:
         results = JaxlibBackend(len(arguments)).run_replicas(HloModule.from_proto(data), arguments)
     except UnsupportedError as error:
-        refusal = error.rule
-    (folder / _RESULT).write_bytes(pickle.dumps((refusal, results)))
+        refusal, hint = error.rule, error.hint
+    (folder / _RESULT).write_bytes(pickle.dumps((refusal, hint, results)))
 
 
 if __name__ == "__main__":
