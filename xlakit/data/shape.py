@@ -372,7 +372,7 @@ def make_shape(
 
 @converting
 def make_tuple_shape(shapes: Sequence[Shape]) -> Shape:
-    """A tuple of shapes; tuples nest."""
+    """The shape of a tuple of values of these shapes; they may be tuples themselves, and there may be none."""
     return Shape(PrimitiveType.TUPLE, tuple_shapes=tuple(shapes))
 
 

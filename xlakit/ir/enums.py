@@ -54,7 +54,7 @@ class LowercaseEnum(HloEnum):
 
 
 class FftType(HloEnum):
-    """Kinds of Fourier transform."""
+    """Kinds of Fourier transform: of complex numbers, inverse, of real numbers, inverse to real numbers."""
 
     FFT = 0
     IFFT = 1

@@ -35,7 +35,10 @@ class Parameter(Op, Distinct):
 
 @building
 def parameter(builder: Builder, number: int, shape: Shape, name: str = "") -> XlaOp:
-    """Argument ``number`` (from 0) of the computation that is built, of a shape. Source: XlaBuilder::Parameter."""
+    """Argument ``number`` of the computation that is built, of a shape; all numbers from 0 on must be declared.
+
+    Raises ShapeError where the number is negative or declared already. Source: XlaBuilder::Parameter.
+    """
     return builder.append(Parameter(number=number), (), shape, name)
 
 
@@ -133,7 +136,10 @@ class Iota(Op):
 
 @building
 def iota(builder: Builder, shape: Shape, iota_dimension: int) -> XlaOp:
-    """An array of ``shape`` that counts 0, 1, 2, .. along ``iota_dimension``. Source: Operation semantics, Iota."""
+    """An array of ``shape`` that counts 0, 1, 2, .. along ``iota_dimension``.
+
+    Raises ShapeError. Source: Operation semantics, Iota.
+    """
     return builder.append(Iota(iota_dimension=iota_dimension), (), shape)
 
 
@@ -191,7 +197,10 @@ class GetTupleElement(Op, Forwarding):
 
 @building
 def get_tuple_element(tuple_data: XlaOp, index: int) -> XlaOp:
-    """Element ``index`` (a compile-time constant) of a tuple. Source: Operation semantics, GetTupleElement."""
+    """Element ``index`` (a compile-time constant) of a tuple.
+
+    Raises ShapeError. Source: Operation semantics, GetTupleElement.
+    """
     return emit(GetTupleElement(index=index), tuple_data)
 
 

@@ -307,7 +307,10 @@ def set_dimension_size(operand: XlaOp, size: OperandLike, dimension: int) -> Xla
 
 @building
 def remove_dynamic_dimension(operand: XlaOp, dimension: int) -> XlaOp:
-    """Make a dynamic dimension static with its bound; missing elements are zero. Source: XlaBuilder."""
+    """Make a dynamic dimension static with its bound; missing elements are zero.
+
+    Raises ShapeError. Source: XlaBuilder.
+    """
     shape = need_array(operand.shape)
     _check_sized(shape, dimension)
     size = as_op(operand.builder, shape.dimensions[dimension], PrimitiveType.S32)

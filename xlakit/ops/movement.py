@@ -338,7 +338,10 @@ def slice(
 
 @building
 def slice_in_dim(operand: XlaOp, start_index: int, limit_index: int, stride: int, dimno: int) -> XlaOp:
-    """``slice`` along dimension ``dimno`` only, all of the others. Source: XlaBuilder::SliceInDim."""
+    """``slice`` along dimension ``dimno`` only, all of the others.
+
+    Raises ShapeError. Source: XlaBuilder::SliceInDim.
+    """
     shape = need_array(operand.shape)
     check_distinct("dimno", [dimno], shape.rank)
     parts = [SliceDimension(0, size) for size in shape.dimensions]
@@ -409,7 +412,7 @@ def pad(
 
 @building
 def pad_in_dim(operand: XlaOp, padding_value: OperandLike, dimno: int, pad_lo: int, pad_hi: int) -> XlaOp:
-    """``pad`` at the edges of dimension ``dimno`` only. Source: XlaBuilder::PadInDim."""
+    """``pad`` at the edges of dimension ``dimno`` only. Raises ShapeError. Source: XlaBuilder::PadInDim."""
     shape = need_array(operand.shape)
     check_distinct("dimno", [dimno], shape.rank)
     config = [PaddingDimension()] * shape.rank

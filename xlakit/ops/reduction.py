@@ -336,7 +336,7 @@ def reducer_and_operands(
 
 @building
 def reduce_all(operand: OperandLike, init_value: OperandLike, computation: ComputationLike) -> XlaOp:
-    """``reduce`` over all dimensions of one array, to a scalar. Source: XlaBuilder::ReduceAll."""
+    """``reduce`` over all dimensions of one array, to a scalar. Raises ShapeError. Source: XlaBuilder::ReduceAll."""
     array = as_op(common_builder([operand, init_value]), operand)
     return reduce(array, init_value, computation, range(need_array(array.shape).rank))
 

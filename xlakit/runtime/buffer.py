@@ -85,7 +85,7 @@ class Buffer:
 
     @property
     def device(self) -> Device:
-        """Where it lives."""
+        """The device whose memory has the array."""
         return self._device
 
     def on_device_size_in_bytes(self) -> int:

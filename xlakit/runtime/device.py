@@ -47,7 +47,7 @@ class Device:
 
     @property
     def local_hardware_id(self) -> int:
-        """The same number."""
+        """The same number as :attr:`id`."""
         return self._queue.number
 
     @property

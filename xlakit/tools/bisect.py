@@ -67,7 +67,7 @@ class Bisection:
         return "".join(lines)
 
     def as_dict(self) -> dict[str, object]:
-        """All of it, for JSON."""
+        """The report as a dict that JSON can hold."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def __str__(self) -> str:

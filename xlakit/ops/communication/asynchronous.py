@@ -245,13 +245,13 @@ def async_start(
 
 @building
 def async_update(operand: XlaOp) -> XlaOp:
-    """Go on with what async_start began; gives the same. Source: Operation semantics, Async."""
+    """Go on with what async_start began; gives the same. Raises ShapeError. Source: Operation semantics, Async."""
     return emit(AsyncUpdate(), operand)
 
 
 @building
 def async_done(operand: XlaOp) -> XlaOp:
-    """Wait for what async_start began and give its result. Source: Operation semantics, Async."""
+    """Wait for what async_start began and give its result. Raises ShapeError. Source: Operation semantics, Async."""
     return emit(AsyncDone(), operand)
 
 
@@ -296,5 +296,5 @@ def copy_start(operand: XlaOp) -> XlaOp:
 
 @building
 def copy_done(operand: XlaOp) -> XlaOp:
-    """The copy that copy_start began. Source: Operation semantics, Copy."""
+    """The copy that copy_start began. Raises ShapeError. Source: Operation semantics, Copy."""
     return emit(CopyDone(), operand)

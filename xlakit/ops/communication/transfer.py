@@ -90,7 +90,10 @@ def infeed(builder: Builder, shape: Shape, config: str = "") -> XlaOp:
 
 @building
 def infeed_with_token(token: XlaOp, shape: Shape, config: str = "") -> XlaOp:
-    """Read the next value of the infeed after ``token``; gives (value, token). Source: XlaBuilder::InfeedWithToken."""
+    """Read the next value of the infeed after ``token``; gives (value, token).
+
+    Raises ShapeError. Source: XlaBuilder::InfeedWithToken.
+    """
     return emit(Infeed(infeed_config=config), token, shape=make_tuple_shape([shape, TOKEN_SHAPE]))
 
 
@@ -135,7 +138,10 @@ def outfeed(operand: XlaOp, shape_with_layout: Shape | None = None, outfeed_conf
 def outfeed_with_token(
     operand: XlaOp, token: XlaOp, shape_with_layout: Shape | None = None, outfeed_config: str = ""
 ) -> XlaOp:
-    """Append a value to the outfeed after ``token``; gives a token. Source: XlaBuilder::OutfeedWithToken."""
+    """Append a value to the outfeed after ``token``; gives a token.
+
+    Raises ShapeError. Source: XlaBuilder::OutfeedWithToken.
+    """
     shape = shape_with_layout if shape_with_layout is not None else operand.shape
     return emit(Outfeed(outfeed_shape=shape, outfeed_config=outfeed_config), operand, token)
 
@@ -239,7 +245,7 @@ def send(operand: XlaOp, channel_handle: int) -> XlaOp:
 
 @building
 def send_with_token(operand: XlaOp, token: XlaOp, channel_id: int) -> XlaOp:
-    """Send a value after ``token``; gives a token. Source: XlaBuilder::SendWithToken."""
+    """Send a value after ``token``; gives a token. Raises ShapeError. Source: XlaBuilder::SendWithToken."""
     _check_value(operand.shape)
     return emit(SendDone(channel_id=channel_id), emit(Send(channel_id=channel_id), operand, token))
 
@@ -255,14 +261,14 @@ def recv(builder: Builder, shape: Shape, channel_handle: int) -> XlaOp:
 
 @building
 def recv_with_token(token: XlaOp, shape: Shape, channel_id: int) -> XlaOp:
-    """Receive a value after ``token``; gives (value, token). Source: XlaBuilder::RecvWithToken."""
+    """Receive a value after ``token``; gives (value, token). Raises ShapeError. Source: XlaBuilder::RecvWithToken."""
     context = make_tuple_shape([shape, _REQUEST, TOKEN_SHAPE])
     return emit(RecvDone(channel_id=channel_id), emit(Recv(channel_id=channel_id), token, shape=context))
 
 
 @building
 def send_to_host(operand: XlaOp, token: XlaOp, channel_id: int) -> XlaOp:
-    """Send a value to the host after ``token``; gives a token. Source: XlaBuilder::SendToHost."""
+    """Send a value to the host after ``token``; gives a token. Raises ShapeError. Source: XlaBuilder::SendToHost."""
     _check_value(operand.shape)
     context = emit(Send(channel_id=channel_id, is_host_transfer=True), operand, token)
     return emit(SendDone(channel_id=channel_id, is_host_transfer=True), context)
@@ -270,7 +276,10 @@ def send_to_host(operand: XlaOp, token: XlaOp, channel_id: int) -> XlaOp:
 
 @building
 def recv_from_host(token: XlaOp, shape: Shape, channel_id: int) -> XlaOp:
-    """Receive a value from the host after ``token``; gives (value, token). Source: XlaBuilder::RecvFromHost."""
+    """Receive a value from the host after ``token``; gives (value, token).
+
+    Raises ShapeError. Source: XlaBuilder::RecvFromHost.
+    """
     room = make_tuple_shape([shape, _REQUEST, TOKEN_SHAPE])
     context = emit(Recv(channel_id=channel_id, is_host_transfer=True), token, shape=room)
     return emit(RecvDone(channel_id=channel_id, is_host_transfer=True), context)

@@ -22,7 +22,7 @@ def square(operand: XlaOp) -> XlaOp:
 
 @building
 def reciprocal(operand: XlaOp) -> XlaOp:
-    """One divided by the operand, for numbers of any type. Source: Reciprocal."""
+    """One divided by the operand, for numbers of any type. Raises ShapeError for PRED. Source: Reciprocal."""
     return div(1, operand)
 
 

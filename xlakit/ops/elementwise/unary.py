@@ -302,55 +302,82 @@ def neg(operand: XlaOp) -> XlaOp:
 
 @building
 def floor(operand: XlaOp) -> XlaOp:
-    """The greatest integers not above the floats of an array. Source: Operation semantics, Floor."""
+    """The greatest integers not above the floats of an array.
+
+    Raises ShapeError for other types. Source: Operation semantics, Floor.
+    """
     return emit(Floor(), operand)
 
 
 @building
 def ceil(operand: XlaOp) -> XlaOp:
-    """The least integers not below the floats of an array. Source: Operation semantics, Ceil."""
+    """The least integers not below the floats of an array.
+
+    Raises ShapeError for other types. Source: Operation semantics, Ceil.
+    """
     return emit(Ceil(), operand)
 
 
 @building
 def round(operand: XlaOp) -> XlaOp:
-    """The nearest integers to the floats of an array, halves away from zero. Source: Operation semantics, Round."""
+    """The nearest integers to the floats of an array, halves away from zero.
+
+    Raises ShapeError for other types. Source: Operation semantics, Round.
+    """
     return emit(RoundNearestAfz(), operand)
 
 
 @building
 def round_nearest_even(operand: XlaOp) -> XlaOp:
-    """The nearest integers to the floats of an array, halves to even. Source: Operation semantics, RoundNearestEven."""
+    """The nearest integers to the floats of an array, halves to even.
+
+    Raises ShapeError for other types. Source: Operation semantics, RoundNearestEven.
+    """
     return emit(RoundNearestEven(), operand)
 
 
 @building
 def real(operand: XlaOp) -> XlaOp:
-    """The real parts of complex numbers; floats give themselves. Source: Operation semantics, Real."""
+    """The real parts of complex numbers; floats give themselves.
+
+    Raises ShapeError for other types. Source: Operation semantics, Real.
+    """
     return emit(Real(), operand)
 
 
 @building
 def imag(operand: XlaOp) -> XlaOp:
-    """The imaginary parts of complex numbers; floats give 0. Source: Operation semantics, Imag."""
+    """The imaginary parts of complex numbers; floats give 0.
+
+    Raises ShapeError for other types. Source: Operation semantics, Imag.
+    """
     return emit(Imag(), operand)
 
 
 @building
 def conj(operand: XlaOp) -> XlaOp:
-    """The conjugates of complex numbers; f32 and f64 become complex. Source: XlaBuilder's Conj."""
+    """The conjugates of complex numbers; f32 and f64 become complex.
+
+    Raises ShapeError for other types. Source: XlaBuilder's Conj.
+    """
     return binary.complex(real(operand), neg(imag(operand)))
 
 
 @building
 def is_finite(operand: XlaOp) -> XlaOp:
-    """PRED: whether the floats of an array are neither infinite nor NaN. Source: Operation semantics, IsFinite."""
+    """PRED: whether the floats of an array are neither infinite nor NaN.
+
+    Raises ShapeError for other types. Source: Operation semantics, IsFinite.
+    """
     return emit(IsFinite(), operand)
 
 
 @building
 def not_(operand: XlaOp) -> XlaOp:
-    """Logical not of PRED, bitwise not of integers. Source: Operation semantics, LogicalNot."""
+    """Logical not of PRED, bitwise not of integers.
+
+    Raises ShapeError for other types. Source: Operation semantics, LogicalNot.
+    """
     return emit(Not(), operand)
 
 
@@ -359,11 +386,17 @@ logical_not = not_
 
 @building
 def population_count(operand: XlaOp) -> XlaOp:
-    """How many bits of each integer are set, in its own type. Source: Operation semantics, PopulationCount."""
+    """How many bits of each integer are set, in its own type.
+
+    Raises ShapeError for other types. Source: Operation semantics, PopulationCount.
+    """
     return emit(PopulationCount(), operand)
 
 
 @building
 def clz(operand: XlaOp) -> XlaOp:
-    """How many leading bits of each integer are zero, in its own type. Source: XlaBuilder's Clz."""
+    """How many leading bits of each integer are zero, in its own type.
+
+    Raises ShapeError for other types. Source: XlaBuilder's Clz.
+    """
     return emit(CountLeadingZeros(), operand)

@@ -74,7 +74,7 @@ class ModuleDiff:
         return sum(i.status == status for c in self.computations for i in c.instructions)
 
     def as_dict(self) -> dict[str, object]:
-        """What differs, for JSON."""
+        """The differences as a dict that JSON can hold."""
         different = [(c, i) for c in self.computations for i in c.instructions if i.status != "same"]
         return {
             "is_same": self.is_same,

@@ -92,7 +92,7 @@ class Document:
         return self._computation_of[computation]
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """The page as a dict that JSON can hold."""
         columns = list(zip(*self._lines, strict=True)) or [()] * (len(_COLUMNS) + 1)
         operands = columns.pop()
         lines: dict[str, Any] = dict(zip(_COLUMNS, columns, strict=True))
