@@ -40,7 +40,7 @@ Replacement: TypeAlias = "Callable[..., Any] | XlaComputation | Computation"
 
 @converting
 def edit(module: HloModule) -> Editor:
-    """An editor of a module: its methods note changes, ``build()`` gives a changed module, and this one stays as it is."""
+    """An editor of a module: its methods note changes, ``build()`` gives a changed module, and this one stays."""
     return Editor(module)
 
 
