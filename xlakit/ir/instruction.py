@@ -337,7 +337,7 @@ class HloModule:
         """Whether two modules are the same program: whether they print the same, but for what follows.
 
         Compared are, computation by computation and instruction by instruction in their order: opcodes, attributes and
-        literals (to the bit), shapes with their layouts (one that is not said is major to minor), which operands and
+        literals (to the bit), shapes with their layouts (an omitted one is major to minor), which operands and
         control predecessors an instruction has, shardings, frontend attributes and backend configs; and of the module
         the entry's layout, whether it is scheduled, replicas, partitions, aliases, donors and its other attributes.
 

@@ -461,7 +461,7 @@ class Concatenate(Op):
 
 
 def _merge(dimension: int, a: tuple[int, bool], b: tuple[int, bool]) -> tuple[int, bool]:
-    """The more exact of two sizes that must be equal; an unbounded one says nothing."""
+    """The more exact of two sizes that must be equal; an unbounded one is the less exact."""
     if UNBOUNDED in (a[0], b[0]):
         return b if a[0] == UNBOUNDED else a
     if a[0] != b[0]:

@@ -268,7 +268,7 @@ class TopK(Op):
 
     k: int = attribute(Kind.INT64, always=True)
     largest: bool = attribute(Kind.BOOL, default=True, always=True)
-    # None where it is not said, as in programs older than this attribute; the order is stable in any case.
+    # None where it is omitted, as in programs older than this attribute; the order is stable in any case.
     is_stable: bool | None = attribute(Kind.BOOL, default=None)
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:

@@ -45,7 +45,7 @@ def check(data: bytes, name: str, *, enable: Collection[str] = (), disable: Coll
     """Read, verify and lint a file's content; for ``enable`` and ``disable`` see :func:`xlakit.lint`.
 
     name: the file's name in messages. Raises FormatError and ParseError where it is no program that can be read, and
-    ArgumentError for lints that there are not.
+    ArgumentError for unknown lints.
     """
     text = hlo_text_of(data, name)
     if text is None:

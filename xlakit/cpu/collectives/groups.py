@@ -26,7 +26,7 @@ class Group:
 def groups_of(op: Collective | Permuting, grid: Grid) -> tuple[Group, ...]:
     """The groups, each device being in one of them.
 
-    Raises ExecutionError where the attributes name devices that there are not, DeclinedError where a device is in no
+    Raises ExecutionError where the attributes name devices that do not exist, DeclinedError where a device is in no
     group although it must be.
     """
     if isinstance(op, Permuting):

@@ -40,7 +40,7 @@ class _Machine:
         self.data_layout = str(self.target.target_data)
         tuning = llvm.create_pipeline_tuning_options(speed_level=level)
         tuning.loop_vectorization = True
-        # Loops that gain from more say so themselves; for all of them it would double the time to compile.
+        # Loops that gain from more have a hint; for all of them it would double the time to compile.
         tuning.slp_vectorization = False
         tuning.loop_interleaving = False
         tuning.loop_unrolling = False

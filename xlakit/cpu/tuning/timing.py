@@ -22,7 +22,7 @@ CLOCK: Final[Clock] = time.perf_counter_ns
 _ROUNDS: Final = 11
 # After so many rounds of which none was faster, it is not going to be.
 _HOPELESS: Final = 3
-# The part of the time that must be gained, and the part of the rounds that must say so.
+# The part of the time that must be gained, and the part of the rounds that must show it.
 MARGIN: Final = 0.05
 _AGREEING: Final = 0.8
 # A round shall take at least so long for each of the two, in so many runs at most.

@@ -29,7 +29,7 @@ def at_shape(lexer: Lexer) -> bool:
 
 
 def parse_shape(lexer: Lexer) -> Shape:
-    """An array shape, a tuple in parentheses, or a buffer ``b(...)``; layouts that are not said are the default ones.
+    """An array shape, a tuple in parentheses, or a buffer ``b(...)``; omitted layouts are the default ones.
 
     Raises ParseError.
     """

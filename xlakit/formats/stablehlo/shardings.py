@@ -136,7 +136,7 @@ class Shardings:
 
 
 def _marked(draft: Draft, target: str, value: Instruction, at: Annotations, shape: Shape | None = None) -> Instruction:
-    """A custom call that says something of the sharding of a value, by default of its shape."""
+    """A custom call about the sharding of a value; its shape is that of the value by default."""
     op = CustomCall(custom_call_target=target, custom_call_has_side_effect=target != _CONSTRAINT)
     return draft.emit(op, [value], value.shape if shape is None else shape, at)
 

@@ -75,7 +75,7 @@ def _emit_count(module: Module) -> None:
 
 
 def _emit_has_order(module: Module) -> None:
-    """``has_order(ptr layout, i64 rank) -> i1``: whether a layout says nothing but an order of so many dimensions."""
+    """``has_order(ptr layout, i64 rank) -> i1``: whether a layout is only an order of so many dimensions."""
     args = arguments_of("MemoryLayout")
     # A layout has a size and extensions, and then, as the first of its fields, the structure of a tiled one.
     fn = module.function("has_order", I1, [PTR, I64])

@@ -188,7 +188,7 @@ class Bitcast(Op, Forwarding):
 
 
 def _is_packed(shape: Shape) -> bool:
-    """Whether elements narrower than a byte share bytes: a layout says so by the width that it gives them."""
+    """Whether elements narrower than a byte share bytes: that is so if the layout gives them a width."""
     return 0 < shape.layout_or_default.element_size_in_bits < 8
 
 

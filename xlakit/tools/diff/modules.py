@@ -251,5 +251,5 @@ def _differences(
 
 
 def _layouts(i: Instruction) -> list[Layout]:
-    """The layouts of the arrays of a shape; one that is not said is major to minor."""
+    """The layouts of the arrays of a shape; an omitted one is major to minor."""
     return [leaf.layout_or_default for _, leaf in i.shape.leaves() if leaf.is_array]

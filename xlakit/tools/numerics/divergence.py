@@ -396,7 +396,7 @@ def _largest(array: Array) -> float:
 
 
 def _is_shown(instruction: Instruction) -> bool:
-    """Whether the value can be a result that says something."""
+    """Whether the value can be a result whose comparison is conclusive."""
     is_given = isinstance(instruction.op, (Parameter, Constant, Tuple, GetTupleElement, AsyncUpdate, Start))
     return not is_given and _has_arrays_only(instruction.shape)
 

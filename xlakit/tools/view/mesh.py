@@ -96,5 +96,5 @@ def _sent(op: Collective | Permuting, grid: Grid) -> dict[str, Any]:
         )
         return {"groups": list(dict.fromkeys(tuple(group) for group in found if group)), "pairs": []}
     except (XlakitError, IndexError):
-        # It names devices that there are not: running it says so.
+        # The groups have devices that do not exist: a run raises that error.
         return {"groups": [], "pairs": []}

@@ -51,7 +51,7 @@ def is_moved(n: int) -> bool:
 
 
 def lane_transform(module: Module, part: Type, n: int) -> Function:
-    """``void(ptr points, ptr other)``: transform the points; the result is in ``other`` where :func:`is_moved` says so.
+    """``void(ptr points, ptr other)``: transform the points; the result is in ``other`` if :func:`is_moved`.
 
     The memories have room for ``fft_plan.lane_points`` points.
     """

@@ -9,7 +9,7 @@ RELEASE = "xlakit_scratch_release"
 
 
 def acquire(fn: Function, size: int) -> Value:
-    """``size`` bytes, aligned to 64; what they hold is not said."""
+    """``size`` bytes, aligned to 64, not initialized."""
     fn.module.declare(ACQUIRE, PTR, [I64])
     return fn.call(ACQUIRE, PTR, fn.i64(size))
 
