@@ -80,3 +80,58 @@ def test_chunks(k, monkeypatch):
     compared(any_bits(rng, np.float32, 3, 2001), k, True, Method.CHUNKED_LIST)
     compared(rng.integers(0, 5, 1234), k, False, Method.CHUNKED_LIST)
     compared(any_bits(rng, np.float16, 2, 1357), k + 32, True, Method.CHUNKED_SORT if k == 1 else Method.SORT)
+
+
+LENGTH = 5000
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize(
+    "kind", [bool, np.int8, np.uint16, np.int32, np.uint64, np.float16, ml_dtypes.bfloat16, np.float32, np.float64]
+)
+def test_many_of_long_rows_are_counted_in_a_sample(kind, largest):
+    rng = np.random.default_rng(7)
+    compared(any_bits(rng, kind, 2, LENGTH), 60, largest, Method.SORT)
+    for values in (np.arange(LENGTH), -np.arange(LENGTH), rng.permutation(LENGTH)):
+        compared(np.stack([values, values // 50]).astype(kind), 60, largest, Method.SORT)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_a_sample_that_is_none(largest):
+    """Every eighth block has no number that is among the first, or nothing else, or all numbers are equal."""
+    block = np.arange(LENGTH) // 64 % 8
+    for values in (np.where(block == 0, 0.0, 1.0), np.where(block == 0, 1.0, 0.0), np.ones(LENGTH)):
+        noise = np.random.default_rng(3).normal(size=LENGTH) * 0.1 * (values != 1)
+        for number in (values, -values, values + noise, -values - noise):
+            compared(number.astype(np.float32), 33, largest, Method.SORT)
+            compared(number.astype(np.float32), 78, largest, Method.SORT)
+
+
+@pytest.mark.parametrize("direction", ["LT", "GT"])
+def test_the_last_of_a_long_row(direction):
+    """Rows are read backwards where the last elements of a sort are wanted."""
+    text = f"""HloModule last
+order {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = s32[] parameter(2)
+  d = s32[] parameter(3)
+  ROOT less = pred[] compare(a, b), direction={direction}
+}}
+ENTRY e {{
+  x = f32[{LENGTH}] parameter(0)
+  i = s32[{LENGTH}] iota(), iota_dimension=0
+  sorted = (f32[{LENGTH}], s32[{LENGTH}]) sort(x, i), dimensions={{0}}, is_stable=true, to_apply=order
+  keys = f32[{LENGTH}] get-tuple-element(sorted), index=0
+  where = s32[{LENGTH}] get-tuple-element(sorted), index=1
+  last = f32[70] slice(keys), slice={{[{LENGTH - 70}:{LENGTH}]}}
+  places = s32[70] slice(where), slice={{[{LENGTH - 70}:{LENGTH}]}}
+  ROOT r = (f32[70], s32[70]) tuple(last, places)
+}}"""
+    executable = xla.compile(xla.HloModule.from_text(text))
+    for values in (np.random.default_rng(2).normal(size=LENGTH), np.arange(LENGTH) // 3, -np.arange(LENGTH) // 3):
+        numbers = values.astype(np.float32)
+        order = np.argsort(numbers if direction == "LT" else -numbers, kind="stable")[-70:]
+        keys, places = executable(numbers)
+        np.testing.assert_array_equal(places, order)
+        np.testing.assert_array_equal(keys, numbers[order])

@@ -122,7 +122,8 @@ class TopKPlan:
     def cost(self) -> float:
         """About how many nanoseconds it takes on one processor."""
         if self.method in (Method.SORT, Method.CHUNKED_SORT):
-            cycles = 12.0 * self.length + 60.0 * self.k
+            # Of rows that are long against k most elements are compared only.
+            cycles = min(12.0 * self.length + 60.0 * self.k, 2.0 * self.length + 600.0 * self.k)
         else:
             cycles = self.length * 0.4 * self.key.kind.byte_width + self.k * 120.0
         return cost_model().cycles(self.rows * cycles)
