@@ -15,6 +15,7 @@ import xlakit as xla
 from xlakit import compile_cache as cache
 from xlakit.cpu import cache_key, compiler
 from xlakit.cpu.cache_key import program_key
+from xlakit.cpu.program import Program
 from xlakit.cpu.runtime import runtime
 
 
@@ -182,13 +183,23 @@ def test_host_steps_are_found_again(compiles):
 
 
 def test_large_constants_stay_in_the_program(folder, compiles):
-    values = np.arange(100_000, dtype=np.float32)
+    values = np.arange(300_000, dtype=np.float32)
     built = build(lambda x: xla.constant(x.builder, values) + x, f32())
     first, second = (xla.compile(built)(np.float32(1)) for _ in range(2))
     np.testing.assert_array_equal(first, values + 1)
     np.testing.assert_array_equal(first, second)
     assert len(compiles) == 1
     assert entries(folder)[0].stat().st_size < values.nbytes / 4
+
+
+def test_other_constants_are_kept_with_the_code(folder, compiles):
+    """A batch of images in a program made each process read the program again, for more than its code takes to load."""
+    values = np.arange(100_000, dtype=np.float32)
+    built = build(lambda x: xla.constant(x.builder, values) + x, f32())
+    xla.compile(built)
+    entry = cache.load(entries(folder)[0].stem)
+    program = Program.from_entry(entry, lambda: pytest.fail("the program is read again"))
+    assert any(np.array_equal(kept, values) for kept in program.constants)
 
 
 @pytest.mark.parametrize(

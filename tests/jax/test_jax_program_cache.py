@@ -38,14 +38,15 @@ def program():
     import jax
     import jax.numpy as jnp
 
-    table = np.arange(2000, dtype=np.float32)
+    # So large that machine code takes it from the program, which is read for that.
+    table = np.arange(300_000, dtype=np.float32)
     return jax.jit(lambda x, y: (jnp.sin(x) + table, x * y), donate_argnums=0)
 
 
 def arguments(device=0):
     import jax
 
-    values = np.full((2, 2000), 0.5, np.float32), np.float32(3)
+    values = np.full((2, 300_000), 0.5, np.float32), np.float32(3)
     return jax.device_put(values, jax.devices()[device])
 
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from xlakit.ir.operation import Array
     from xlakit.link import Link
 
-# Constants of the module that are larger than this are not written to disk once more.
-_LARGE_CONSTANT = 4096
+# Constants of the module that are larger than this are not written to disk once more. To take a smaller one from there
+# would take longer: in the first second, whatever reads programs would be loaded for that.
+_LARGE_CONSTANT = 1 << 20
 
 
 # The symbol of the table of functions that handlers of XLA's typed FFI call back.
