@@ -4,6 +4,7 @@ import pytest
 
 import xlakit as xla
 from xlakit.errors import ArgumentError
+from xlakit.link import Link
 from xlakit.runtime.cluster import Cluster
 
 
@@ -11,12 +12,14 @@ class Connected:
     """Connections that only note whose devices a program has."""
 
     timeout = 7.0
+    link = Link(alpha=1_000.0)
 
     def __init__(self):
         self.ranks = None
 
     def on(self, ranks):
         self.ranks = ranks
+        return self
 
 
 def test_devices_are_numbered_by_process():
@@ -30,6 +33,7 @@ def test_a_context_has_the_network_of_all_devices_and_its_timeout():
     network = Connected()
     context = Cluster(1, (2, 1), network).new_execution_context()
     assert (context.timeout, network.ranks) == (7, [0, 0, 1])
+    assert context.network.link == network.link
     assert list(context.network.local_devices(3)) == [2]
     assert list(context.network.local_devices(1)) == [0]
     with pytest.raises(ArgumentError, match="for 2 devices, 2 processes"):
