@@ -110,7 +110,9 @@ def check_arrays_of_the_caller_may_change():
     import jax
 
     slow = _slow()
-    mine = np.zeros(100_000, np.float32)
+    memory = np.zeros(100_016, np.float32)
+    start = -memory.ctypes.data % 64 // 4
+    mine, unaligned = memory[start : start + 100_000], memory[start + 4 : start + 100_004]
     slow(1, mine).block_until_ready()
     first = slow(COUNT, mine)
     put = jax.device_put(mine)
@@ -120,6 +122,8 @@ def check_arrays_of_the_caller_may_change():
     tensor = jax.dlpack.from_dlpack(mine)
     fourth = slow(COUNT, tensor)
     assert shares
+    # jaxlib's CPU copies what is not aligned to cache lines.
+    assert not np.shares_memory(np.asarray(jax.device_put(unaligned)), memory)
     # What is a view of another library's memory is read before the call returns.
     assert not first.is_ready() or fourth.is_ready()
     mine[:] = 7
