@@ -401,10 +401,10 @@ class GemmEmitter:
         """The macro-kernel for so many columns of a sliver."""
         blocking, engine, product = self.blocking, self.engine, self.product
         kind = product.rhs.kind
-        wide, chosen = computed_columns(engine, width, packed=blocking.packs[1], direct=self.direct)
+        wide, masks = computed_columns(engine, width, packed=blocking.packs[1], direct=self.direct)
         return MacroKernel(
             engine,
-            None if chosen else width if self.direct else wide,
+            None if masks else width if self.direct else wide,
             wide,
             1 if blocking.packs[0] or product.lhs.along.stride == 1 else None,
             engine.nr if blocking.packs[1] else None,

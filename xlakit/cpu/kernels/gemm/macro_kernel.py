@@ -10,8 +10,8 @@ from xlakit.cpu.kernels.gemm.amx import WriteSums, configured, write_sums, write
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, takes_pairs_of_bf16, to_packed, vectors_of
 from xlakit.cpu.kernels.gemm.micro_kernel import Columns, Rows, Sums, multiply, zeros
 from xlakit.cpu.kernels.gemm.operands import rounded_up
-from xlakit.cpu.kernels.gemm.store import with_first_lanes
-from xlakit.cpu.kernels.shared.chosen_lanes import first_lanes, has_chosen_lanes, load_chosen, store_chosen
+from xlakit.cpu.kernels.gemm.store import first_lanes
+from xlakit.cpu.kernels.shared.masked import first_lanes_mask, has_masks, masked_load, masked_store
 from xlakit.cpu.llvm import I8, I64, PTR, Effort, Function, Type, Value
 from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.scalars.memory import memory_type
@@ -83,10 +83,10 @@ class MacroKernel:
         """All tiles; ``write`` writes the sums of one to memory, if they are not in vector registers."""
         tiles, slivers, right_advance, advance, rows, right, *middle, targets, offset, adds, _, width = fn.parameters
         engine = self.engine
-        chosen = None
+        mask = None
         if self.width is None:
             start, lanes = vectors_of(engine, self.computed)[-1]
-            chosen = first_lanes(fn, lanes, width - start)
+            mask = first_lanes_mask(fn, lanes, width - start)
         buffer = fn.null() if write is None else fn.alloca(acc_vector(engine), engine.mr * engine.vectors, align=64)
         with fn.loop(0, slivers, hints=AS_WRITTEN) as sliver:
             start = fn.at(right, I8, sliver.index * right_advance)
@@ -98,12 +98,12 @@ class MacroKernel:
                 if self.ahead:
                     self._prefetch_next(fn, start, right_advance, (row.index, tiles * engine.mr))
                 if write is None:
-                    self._store(fn, self._sums(fn, own, start, middle, chosen), target, into, adds, chosen)
+                    self._store(fn, self._sums(fn, own, start, middle, mask), target, into, adds, mask)
                 else:
                     write(fn, engine, own, start, middle[2] if self.kc is None else fn.i64(self.kc), buffer)
                     self._store_from(fn, buffer, target, into, adds)
 
-    def _sums(self, fn: Function, rows: Value, right: Value, rest: Sequence[Value], chosen: Value | None) -> Sums:
+    def _sums(self, fn: Function, rows: Value, right: Value, rest: Sequence[Value], mask: Value | None) -> Sums:
         engine = self.engine
         runs, count, kc, left_step, right_step = rest
         pointers = [fn.load(PTR, fn.at(rows, PTR, r)) for r in range(engine.mr)]
@@ -115,7 +115,7 @@ class MacroKernel:
         if self.unpacked is not None:
             kind, result = self.unpacked, self.result
             columns.stored = memory_type(kind)
-            columns.chosen = chosen
+            columns.mask = mask
             if result is not None:
                 columns.convert = lambda stored: to_packed(fn, engine, kind, result, stored)
         return multiply(
@@ -151,13 +151,13 @@ class MacroKernel:
             fn.prefetch(fn.at(right, I8, advance + line.index * _LINE_BYTES), level=2)
 
     def _store(
-        self, fn: Function, sums: Sums, targets: Value, offset: Value, adds: Value, chosen: Value | None = None
+        self, fn: Function, sums: Sums, targets: Value, offset: Value, adds: Value, mask: Value | None = None
     ) -> None:
-        """Store sums, of the last register of a row those of chosen lanes."""
+        """Store sums; ``mask``: which lanes of the last register of a row."""
         engine = self.engine
         pieces = vectors_of(engine, self.width or self.computed)
         ends = [
-            chosen if n == len(pieces) - 1 else None
+            mask if n == len(pieces) - 1 else None
             for _ in sums
             for n in range(len(pieces))
             for _ in range(engine.parts)
@@ -169,14 +169,14 @@ class MacroKernel:
             for n, (register, (_, lanes)) in enumerate(zip(row, pieces, strict=True)):
                 for part, value in enumerate(register):
                     addresses.append(fn.at(start, acc_vector(engine), n * engine.parts + part))
-                    flat.append(with_first_lanes(fn, value, lanes))
+                    flat.append(first_lanes(fn, value, lanes))
         if self.adds:
             # Sums of blocks are added up, which loses fewer digits than one long sum.
             def added() -> list[Value]:
                 before = [
                     fn.load(v.type, address, align=engine.acc.bytes)
                     if end is None
-                    else load_chosen(fn, v.type, address, end)
+                    else masked_load(fn, v.type, address, end)
                     for v, address, end in zip(flat, addresses, ends, strict=True)
                 ]
                 return [a + b for a, b in zip(before, flat, strict=True)]
@@ -186,7 +186,7 @@ class MacroKernel:
             if end is None:
                 fn.store(value, target, align=engine.acc.bytes)
             else:
-                store_chosen(fn, value, target, end)
+                masked_store(fn, value, target, end)
 
     def _store_from(self, fn: Function, buffer: Value, targets: Value, offset: Value, adds: Value) -> None:
         """Store the sums of a tile that are in memory, a row at a time."""
@@ -201,17 +201,17 @@ class MacroKernel:
 
 
 def computed_columns(engine: Engine, width: int, *, packed: bool, direct: bool) -> tuple[int, bool]:
-    """How many columns tiles of a width compute, and whether they choose among those of the last register.
+    """How many columns tiles of a width compute, and whether they mask the last register.
 
     Packed slivers are padded, so that registers are full. Sums that are results (``direct``), and columns that are read
-    where they are, end with the last one: where lanes can be chosen, tiles of many widths are alike.
+    where they are, end with the last one: with a mask, tiles of many widths are one function.
     """
     wide = full = rounded_up(width, engine.lanes)
     if not packed and width < full:
         # More lanes than needed would lie across two cache lines more often.
         whole = full - engine.lanes
         wide = whole + (1 << (width - whole - 1).bit_length())
-    chooses = engine.parts == 1 and not engine.amx and has_chosen_lanes()
-    if width < wide and chooses and (direct or not packed):
+    masks = engine.parts == 1 and not engine.amx and has_masks()
+    if width < wide and masks and (direct or not packed):
         return wide, True
     return (full if packed else width), False

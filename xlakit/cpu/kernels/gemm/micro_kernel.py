@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, takes_pairs_of_bf16, vectors_of
-from xlakit.cpu.kernels.shared.chosen_lanes import load_chosen
+from xlakit.cpu.kernels.shared.masked import masked_load
 from xlakit.cpu.llvm import BF16, I16, I32, Function, Type, Value, vector
 from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.dataclass import dataclass
@@ -52,7 +52,7 @@ class Columns:
     stored: Type | None = None
     convert: Callable[[Value], Value] | None = None
     # The lanes of the last register that are read.
-    chosen: Value | None = None
+    mask: Value | None = None
 
 
 def zeros(fn: Function, engine: Engine, rows: int, width: int) -> Sums:
@@ -142,7 +142,7 @@ def _products(fn: Function, engine: Engine, pointers: list[Value], start: Value,
                 vector(right.stored or engine.packed, lanes * engine.group),
                 fn.at(start, right.stored or engine.packed, column * engine.group + part * right.part),
                 right,
-                right.chosen if column + lanes == width else None,
+                right.mask if column + lanes == width else None,
             )
             for part in range(engine.parts)
         ]
@@ -161,12 +161,12 @@ def _products(fn: Function, engine: Engine, pointers: list[Value], start: Value,
     return made
 
 
-def _register(fn: Function, type: Type, start: Value, right: Columns, chosen: Value | None) -> Value:
-    """Elements of the right operand that lie side by side; of those of some lanes only, where they are ``chosen``."""
-    if chosen is None:
+def _register(fn: Function, type: Type, start: Value, right: Columns, mask: Value | None) -> Value:
+    """Elements of the right operand that lie side by side; where there is a ``mask``, its lanes alone."""
+    if mask is None:
         found = fn.load(type, start, align=type.element.bytes)
     else:
-        found = load_chosen(fn, type, start, chosen)
+        found = masked_load(fn, type, start, mask)
     return right.convert(found) if right.convert is not None else found
 
 

@@ -87,7 +87,7 @@ class Output:
         if self.is_contiguous:
             start = start + self.columns.offset(fn, column)
         for (first, lanes), register in zip(vectors_of(self.engine, width), registers, strict=False):
-            values = to_result(fn, self.kind, tuple(with_first_lanes(fn, part, lanes) for part in register))
+            values = to_result(fn, self.kind, tuple(first_lanes(fn, part, lanes) for part in register))
             if self.is_contiguous:
                 self.store_elements(values, start + first)
             elif lanes == 1 or self._are_neighbors(lanes):
@@ -135,7 +135,7 @@ def is_stored_by_tiles(engine: Engine, kind: PrimitiveType, columns: Direction, 
     return local or (len(columns.dims) <= 1 and (columns.stride == 1 or columns.size == 1))
 
 
-def with_first_lanes(fn: Function, value: Value, lanes: int) -> Value:
+def first_lanes(fn: Function, value: Value, lanes: int) -> Value:
     """The first lanes of a register."""
     if value.type.lanes == lanes:
         return value

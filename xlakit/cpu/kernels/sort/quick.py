@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from xlakit.cpu.kernels.shared.chosen_lanes import first_lanes, load_chosen, store_chosen
+from xlakit.cpu.kernels.shared.masked import first_lanes_mask, masked_load, masked_store
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Type, Value, integer, vector
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.llvm.promises import NO_INLINE
@@ -166,18 +166,18 @@ def _write_partition(fn: Function, order: Order, name: str, *, strict: bool) -> 
         number = _count(own, chosen)
         loop.next(left + number, right + (lanes - number))
     left, right = loop.results
-    last = first_lanes(own, lanes, end - whole)
-    x = load_chosen(own, wide, own.at(records, type, whole), last)
+    last = first_lanes_mask(own, lanes, end - whole)
+    x = masked_load(own, wide, own.at(records, type, whole), last)
     small = goes_left(x, spread)
     numbers: list[Value] = []
     for chosen, target in ((small & last, own.at(records, type, left)), (~small & last, own.at(spare, type, right))):
         numbers.append(_count(own, chosen))
-        store_chosen(own, _compressed(own, x, chosen), target, first_lanes(own, lanes, numbers[-1]))
+        masked_store(own, _compressed(own, x, chosen), target, first_lanes_mask(own, lanes, numbers[-1]))
     left = left + numbers[0]
     with own.loop(left, end, lanes, hints=NO_UNROLL) as back:
-        some = first_lanes(own, lanes, end - back.index)
-        x = load_chosen(own, wide, own.at(spare, type, begin + (back.index - left)), some)
-        store_chosen(own, x, own.at(records, type, back.index), some)
+        some = first_lanes_mask(own, lanes, end - back.index)
+        x = masked_load(own, wide, own.at(spare, type, begin + (back.index - left)), some)
+        masked_store(own, x, own.at(records, type, back.index), some)
     own.ret(left)
     return own
 

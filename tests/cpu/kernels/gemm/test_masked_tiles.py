@@ -11,21 +11,21 @@ from xlakit import target
 from xlakit.cpu.kernels.gemm.engine import choose_engine
 from xlakit.cpu.kernels.gemm.macro_kernel import MacroKernel, computed_columns
 from xlakit.cpu.kernels.shared import common, common_code
-from xlakit.cpu.kernels.shared.chosen_lanes import has_chosen_lanes
+from xlakit.cpu.kernels.shared.masked import has_masks
 from xlakit.data.primitive import PrimitiveType as P
 from xlakit.options import compiling
 
 WORD, POINTER = ctypes.c_int64, ctypes.c_void_p
 ROWS, DEPTH = 8, 5
 
-needs_lanes = pytest.mark.skipif("x86-64-v4" not in target.levels(), reason="no instructions for chosen lanes")
+needs_masks = pytest.mark.skipif("x86-64-v4" not in target.levels(), reason="no masked instructions")
 
 
 @pytest.fixture
-def chosen_level(monkeypatch):
+def level_with_masks(monkeypatch):
     monkeypatch.delenv("XLAKIT_VECTOR_BYTES", raising=False)
     with compiling(cpu="x86-64-v4", vector_bytes=64):
-        assert has_chosen_lanes()
+        assert has_masks()
         yield
 
 
@@ -43,17 +43,17 @@ def addresses_of(rows):
     return np.array([row.ctypes.data for row in rows], np.int64)
 
 
-@needs_lanes
+@needs_masks
 @pytest.mark.parametrize("adds", [0, 1])
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("width", [3, 5, 7, 11, 17, 19, 23, 31])
-def test_they_end_with_the_last_column(width, packed, adds, chosen_level):
+def test_they_end_with_the_last_column(width, packed, adds, level_with_masks):
     engine = replace(choose_engine(P.F32, P.F32, P.F32), mr=ROWS)
-    computed, chooses = computed_columns(engine, width, packed=packed, direct=True)
-    assert chooses == (width != 17 or packed)
+    computed, masks = computed_columns(engine, width, packed=packed, direct=True)
+    assert masks == (width != 17 or packed)
     unpacked = None if packed else P.F32
     symbol = common.symbol_of(
-        MacroKernel(engine, None if chooses else width, computed, 1, None, unpacked, None, None, adds=True)
+        MacroKernel(engine, None if masks else width, computed, 1, None, unpacked, None, None, adds=True)
     )
     code = ctypes.CFUNCTYPE(None, *[WORD] * 4, *[POINTER] * 3, *[WORD] * 4, POINTER, *[WORD] * 4)(
         common_code.resolve(symbol)
@@ -70,8 +70,8 @@ def test_they_end_with_the_last_column(width, packed, adds, chosen_level):
     np.testing.assert_array_equal(result, left @ right[:, :width] + 7 * adds)
 
 
-@needs_lanes
-def test_several_widths_share_one_function(chosen_level):
+@needs_masks
+def test_several_widths_share_one_function(level_with_masks):
     engine = choose_engine(P.F32, P.F32, P.F32)
     read = [computed_columns(engine, width, packed=False, direct=True) for width in (5, 6, 7, 8, 9, 21, 24)]
     assert read == [(8, True)] * 3 + [(8, False), (16, True), (24, True), (24, False)]
