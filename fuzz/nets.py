@@ -69,7 +69,7 @@ NETS: tuple[Net, ...] = (
     _net("compiled", "fuzz.compiled --count 4000", 3, "one operation each, of every type and with special values"),
     _net("specials", "fuzz.specials", 2, "operations on elements at all pairs of special values"),
     _net("math-library", "fuzz.math_library", 1, "functions of xlakit.lib against the interpreter and jaxlib's CPU"),
-    _net("dynamic", "fuzz.dynamic", 1, "bounded dynamic dimensions against the interpreter"),
+    _net("dynamic", "fuzz.dynamic", 2, "bounded dynamic dimensions against the interpreter"),
     _net("collectives", "fuzz.collectives", 3, "devices that meet against the interpreter"),
     _net("sharded", "fuzz.sharded", 2, "modules split over partitions against the whole ones"),
     _net("sharded-chains", "fuzz.sharded --chains --count 9000", 2, "chains along split dimensions, to the bit"),

@@ -21,7 +21,7 @@ from unittest import mock
 from fuzz.idioms import FAMILIES, results_of, same
 from fuzz.programs.composed.sketch import Sketched
 from fuzz.support import numbered
-from xlakit.cpu import compile as compiler
+from xlakit.cpu import codegen
 from xlakit.ir.instruction import HloModule
 from xlakit.memory.assignment import SMALL_BYTES, BufferSlice, Space
 from xlakit.memory.checker.faults import MemoryPlanError
@@ -144,7 +144,7 @@ def judge(program: Sketched, rng: random.Random, counts: Counter[str]) -> str:
         expected = results_of(module, given, (), "cpu")
         for _ in range(_MUTANTS):
             done: list[str] = []
-            with mock.patch.object(compiler, "plan_memory", broken(rng, done)):
+            with mock.patch.object(codegen, "plan_memory", broken(rng, done)):
                 try:
                     actual = results_of(module, given, range(len(given)), "cpu")
                 except MemoryPlanError:

@@ -11,7 +11,7 @@ from fuzz import memory_plans, plan_mutations
 from fuzz.idioms import FAMILIES
 from fuzz.plan_mutations import rows_of, with_row, with_slice
 from xlakit import compile as compile_program
-from xlakit.cpu import compile as compiler
+from xlakit.cpu import codegen
 from xlakit.cpu.codegen import generate
 from xlakit.cpu.entry.plan_proof import prove_memory_plan
 from xlakit.cpu.program import Target
@@ -199,7 +199,7 @@ ENTRY e {{
 
 def _broken(text, change):
     """What the checker says of a program whose plan was changed."""
-    patch = mock.patch.object(compiler, "plan_memory", lambda *given: change(plan_memory(*given)))
+    patch = mock.patch.object(codegen, "plan_memory", lambda *given: change(plan_memory(*given)))
     with patch, compiling(check_memory=True, knobs={SMALL_BYTES.name: 0}), pytest.raises(MemoryPlanError) as caught:
         module = HloModule.from_text(text)
         generate(module, Target(Grid(module.replica_count, 1)))
@@ -461,7 +461,7 @@ def test_with_it_on_a_wrong_plan_is_no_program():
         made = plan_memory(*given)
         return replace(made, steps=made.steps[::-1])
 
-    with mock.patch.object(compiler, "plan_memory", plan), pytest.raises(MemoryPlanError):
+    with mock.patch.object(codegen, "plan_memory", plan), pytest.raises(MemoryPlanError):
         compile_program(HloModule.from_text(SORTS), backend="cpu", cache=False)
 
 
