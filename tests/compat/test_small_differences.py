@@ -125,7 +125,7 @@ def test_after_an_error_a_builder_gives_no_shapes():
     x, y = (ops.Parameter(builder, number, S(shape)) for number, shape in enumerate(("f32[2]", "f32[3]")))
     ops.Add(x, y)
     for call in (builder.get_shape, builder.is_constant):
-        with pytest.raises(xc.XlaRuntimeError, match="Binary op with incompatible shapes"):
+        with pytest.raises(xc.XlaRuntimeError, match="add: dimension 0 has size"):
             call(x)
 
 

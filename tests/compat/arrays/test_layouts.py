@@ -111,7 +111,9 @@ def test_executables_print_the_shapes_and_layouts_of_arguments_and_results(clien
 def test_another_number_of_layouts_is_an_error(client, count):
     options = xc.CompileOptions()
     options.argument_layouts = [column_major()] * count
-    with pytest.raises(xc.XlaRuntimeError, match=f"specify {count} argument layouts, but computation has 1 arguments"):
+    with pytest.raises(
+        xc.XlaRuntimeError, match=f"argument_layouts has {count} shapes, the computation has 1 arguments"
+    ):
         client.compile(program(), options)
 
 

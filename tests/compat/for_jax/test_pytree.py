@@ -45,7 +45,7 @@ def test_leaves_and_structure(registry):
     again = structure.unflatten(iter("vwxyz"))
     assert (again["b"], again["a"].x, again["a"].y.b.first, again["a"].y.b.label) == (["y", ("z", None)], "v", "x", "k")
     assert structure.flatten_up_to(again) == list("vwxyz")
-    for count, words in ((4, "Too few leaves for PyTreeDef; expected 5, got 4"), (6, "Too many leaves")):
+    for count, words in ((4, "4 leaves for the 5 of this structure"), (6, "more leaves than the 5")):
         with pytest.raises(ValueError, match=words):
             structure.unflatten(range(count))
 
@@ -90,19 +90,19 @@ def test_pickles_and_messages():
     with pytest.raises(ValueError, match="User-defined nodes"):
         found.flatten(Point(1, 2))[1].serialize_using_proto()
     for wrong in (b"\xff", b"", b"\n\x04\x08\x02\x10\x04"):
-        with pytest.raises(xc.XlaRuntimeError, match="Could not deserialize PyTreeDefProto"):
+        with pytest.raises(xc.XlaRuntimeError, match="these bytes are no PyTreeDefProto"):
             tree.PyTreeDef.deserialize_using_proto(found, wrong)
 
 
 @pytest.mark.parametrize(
     ("structure_of", "value", "words"),
     [
-        ((1, 2), (1,), r"Tuple arity mismatch: 1 != 2; tuple: \(1,\)."),
-        ([1], (1,), r"Expected list, got \(1,\)."),
-        ({"a": 1}, {"b": 1}, r"Dict key mismatch; expected keys: \['a'\]; dict: \{'b': 1\}."),
-        (Point(1, 2), (1, 2), r"Expected named tuple, got \(1, 2\)."),
-        (None, 3, "Expected None, got 3."),
-        (Pair(1, 2), 3, "Custom node type mismatch"),
+        ((1, 2), (1,), r"a tuple of 1 elements, where the structure has 2: \(1,\)"),
+        ([1], (1,), r"the structure has a list here, the tree \(1,\)"),
+        ({"a": 1}, {"b": 1}, r"other keys than the \['a'\] of the structure: \{'b': 1\}"),
+        (Point(1, 2), (1, 2), r"the structure has a named tuple here, the tree \(1, 2\)"),
+        (None, 3, "the structure has None here, the tree 3"),
+        (Pair(1, 2), 3, "a custom node of another type"),
     ],
 )
 def test_trees_of_other_structures(registry, structure_of, value, words):
@@ -129,9 +129,9 @@ def test_functions_that_give_something_else(registry):
         pass
 
     registry.register_node(Wrong, lambda _: 3, lambda aux, children: None)
-    with pytest.raises(ValueError, match=r"should return a \(children, aux_data\) tuple, got 3"):
+    with pytest.raises(ValueError, match=r"gives a tuple, \(children, aux_data\), got 3"):
         registry.flatten(Wrong())
-    with pytest.raises(ValueError, match="Duplicate custom PyTreeDef type registration for <class 'tuple'>"):
+    with pytest.raises(ValueError, match="<class 'tuple'> is registered already"):
         registry.register_node(tuple, iter, lambda aux, children: None)
-    with pytest.raises(ValueError, match="Comparator raised exception"):
+    with pytest.raises(ValueError, match="have no order"):
         registry.flatten({1: 2, "a": 3})

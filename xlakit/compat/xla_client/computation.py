@@ -143,13 +143,12 @@ class XlaBuilder:
     Building empties it: operations that were added before belong to what was built. As operands they are errors.
     """
 
-    __slots__ = ("_aliases", "_error_words", "_first", "error", "wrapped")
+    __slots__ = ("_aliases", "_first", "error", "wrapped")
 
     def __init__(self, name: str, /) -> None:
         self.wrapped = OurBuilder(BUILDER_NAMES.unique(name), source_metadata=False)
-        # The first error of an operation, and jaxlib's words for it.
+        # The first error of an operation.
         self.error: XlakitError | None = None
-        self._error_words = ""
         # The number of the first operation of the next computation.
         self._first = 1
         # The indices of outputs and the numbers of parameters of setup_alias, and the indices in these.
@@ -260,10 +259,9 @@ class XlaBuilder:
                     )
                 outputs.add(output)
 
-    def keep_error(self, error: XlakitError, words: str = "") -> None:
-        """Keep the error of an operation, if it is the first; ``words`` are jaxlib's for it."""
-        if self.error is None:
-            self.error, self._error_words = error, words
+    def keep_error(self, error: XlakitError) -> None:
+        """Keep the error of an operation, if it is the first."""
+        self.error = self.error or error
 
     def _check_parameters(self) -> None:
         numbers = [i.op.number for i in self.wrapped.instructions if isinstance(i.op, Parameter)]
@@ -274,7 +272,7 @@ class XlaBuilder:
 
     def _raise_error(self) -> None:
         if self.error is not None:
-            raise as_status(self.error, self._error_words) from self.error
+            raise as_status(self.error) from self.error
 
     def _own(self, op: XlaOp) -> OurOp:
         if not isinstance(op, XlaOp):  # pyright: ignore[reportUnnecessaryIsInstance]

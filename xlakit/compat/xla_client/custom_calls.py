@@ -65,7 +65,7 @@ def register_on_host(
         raise UnsupportedError(f"there is no platform '{platform}' here", hint="register functions for cpu")
     if api_version not in (0, 1):
         raise UnsupportedError(
-            f"API version {api_version} is not supported by RegisterCustomCallTarget. Supported versions are 0 and 1.",
+            f"custom calls have API versions 0 and 1, not {api_version}",
             hint="0 is for C functions of any version that a call asks for, 1 for the typed FFI",
         )
     if api_version == 1 or isinstance(fn, dict):

@@ -50,7 +50,6 @@ class ProfilerSession:
             if ProfilerSession.current() is not None:
                 raise as_status(
                     ExecutionError("a profiler session is active already", hint="stop it before another one"),
-                    "Another profiling session active.",
                     code="ALREADY_EXISTS",
                 )
             ProfilerSession._current = weakref.ref(self)

@@ -103,7 +103,7 @@ class WeakrefLRUCache:
         if known is None:
             return self._calculate(entry, key, weakref_key, args, kwargs)
         if not entry.done.is_set() and entry.owner == threading.get_ident():
-            raise RecursionError(f"Recursively calling {weakref_key!r}{args!r}")
+            raise RecursionError(f"the call for {weakref_key!r}{args!r} asks for its own result")
         if entry.wait() and entry.has_value:
             return entry.value
         return self._function(weakref_key, *args, **kwargs)

@@ -13,7 +13,7 @@ from xlakit.jax.native.records import BLOCK
 
 # From this number on, PJRT's host buffer semantics let the buffer use the host's memory as long as it lives.
 _ZERO_COPY = 2
-# jaxlib's CPU copies what is not aligned so, and programs that fill an array anew after they have given it rely on that.
+# jaxlib's CPU copies what is not aligned so; programs that fill an array anew after they have given it rely on that.
 _ZERO_COPY_ALIGNMENT = 64
 _NO_MEMORY = "there is not enough memory for the buffer"
 

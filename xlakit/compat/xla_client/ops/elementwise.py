@@ -47,7 +47,7 @@ def _check_parts(operand: Op) -> None:
     kind = operand.shape.element_type
     if kind.is_floating and kind.hlo_name not in ("f32", "f64"):
         raise UnsupportedError(
-            f"Complex component type is not implemented. Parts are f32 or f64, not {kind.hlo_name}",
+            f"the parts of a complex number are f32 or f64, not {kind.hlo_name}",
             hint="convert the operand to f32",
         )
 

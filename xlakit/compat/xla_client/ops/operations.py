@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, TypeAlias, cast
 
 from xlakit.compat.xla_client.binding import binder
 from xlakit.compat.xla_client.computation import XlaBuilder, XlaComputation, XlaOp
 from xlakit.compat.xla_client.enums import PrimitiveType
 from xlakit.compat.xla_client.shapes import Layout, Shape, ShapeIndex
-from xlakit.data.shape import Shape as OurShape
-from xlakit.errors import ShapeError, XlakitError
+from xlakit.errors import XlakitError
 from xlakit.ops.handle import XlaOp as OurOp
 
 # Callers give and get the types of this package, which `operation` checks; inside of the functions they are xlakit's.
@@ -26,12 +25,6 @@ Ints: TypeAlias = Sequence[int]
 Pairs: TypeAlias = Sequence[tuple[int, int]]
 # A record or an enumeration that the function reads by itself.
 Record: TypeAlias = Any
-
-# Opcodes of binary operations whose functions have other names.
-_OPCODES = {
-    "sub": "subtract", "mul": "multiply", "div": "divide", "max": "maximum", "min": "minimum", "rem": "remainder",
-    "pow": "power", **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), "compare"),
-}  # fmt: skip
 
 
 class InvalidOperand(Exception):
@@ -58,28 +51,10 @@ def operation(function: Callable[..., Any]) -> Callable[..., Any]:
         except InvalidOperand:
             return _failed(builder, function)
         except XlakitError as error:
-            builder.keep_error(error, _words_for(error, bound.arguments))
+            builder.keep_error(error)
             return _failed(builder, function)
 
     return call
-
-
-def _words_for(error: XlakitError, arguments: Mapping[str, Any]) -> str:
-    """What jaxlib says of the shapes of two operands that do not go together; empty for other errors."""
-    shapes = [getattr(arguments.get(name), "shape", None) for name in ("lhs", "rhs")]
-    if not isinstance(error, ShapeError) or "broadcast_dimensions" not in arguments or None in shapes:
-        return ""
-    left, right = (cast("OurShape", shape).without_layout() for shape in shapes)
-    if left.element_type != right.element_type:
-        name = error.operation or ""
-        opcode = _OPCODES.get(name, name.rstrip("_").replace("_", "-"))
-        return f"Binary op {opcode} with different element types: {left} and {right}"
-    if left.rank != right.rank:
-        lower, higher = sorted((left, right), key=lambda shape: shape.rank)
-        # With dimensions to broadcast along, these are what is wrong: jaxlib has words for each fault of them.
-        return "" if arguments["broadcast_dimensions"] else f"Shapes must be equal rank, but are {lower} and {higher}"
-    apart = left.dimensions != right.dimensions
-    return f"Binary op with incompatible shapes: {left} and {right}" if apart else ""
 
 
 def overloaded(*forms: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -39,7 +39,7 @@ def tuple(registry: PyTreeRegistry, treedefs: list, /) -> PyTreeDef:  # pyright:
         if not isinstance(treedef, PyTreeDef):
             raise incompatible("tuple", f"a {type(treedef).__name__} is no PyTreeDef")
         if treedef.registry is not registry:
-            raise ValueError("PyTree registries of PyTreeDefs passed to Tuple() must match.")
+            raise ValueError("the structures of a tuple are of different registries")
         nodes += treedef.nodes
     nodes.append(Node.over(nodes, Kind.TUPLE, len(treedefs)))
     return PyTreeDef.of(registry, builtins.tuple(nodes))

@@ -175,11 +175,11 @@ def sorted_keys(value: dict[Any, Any]) -> list[Any]:
     try:
         return sorted(value)
     except Exception as error:
-        raise ValueError("Comparator raised exception while sorting pytree dictionary keys.") from error
+        raise ValueError("the keys of a dictionary have no order: sorting them failed") from error
 
 
 def _pair(given: Any, name: str, form: str, children: str) -> tuple[Any, Any]:
-    text = f"The {name} function for a custom PyTree node should return a {form} tuple"
+    text = f"{name} of a custom node gives a tuple, {form}"
     if not isinstance(given, tuple) or len(given) != 2:  # pyright: ignore[reportUnknownArgumentType]
         raise ValueError(f"{text}, got {given}")
     first: Any
@@ -187,7 +187,7 @@ def _pair(given: Any, name: str, form: str, children: str) -> tuple[Any, Any]:
     try:
         iter(first)
     except TypeError:
-        raise ValueError(f"{text} where '{children}' is iterable, got {given}") from None
+        raise ValueError(f"{text}, with iterable {children}, got {given}") from None
     return first, data
 
 

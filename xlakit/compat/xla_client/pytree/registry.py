@@ -73,7 +73,7 @@ class PyTreeRegistry:
 
     def _register(self, made: Registration, kind: Kind, what: str) -> None:
         if made.type in self._types:
-            raise ValueError(f"Duplicate {what} type registration for {made.type!r}.")
+            raise ValueError(f"{made.type!r} is registered already ({what})")
         self._types[made.type] = kind, made
 
     @bound

@@ -76,7 +76,7 @@ class PyTreeDef:
         given, (kind, data) = list(children), node_data
         found = registry.registration(kind)
         if found is None:
-            raise RuntimeError(f"Could not find type: {kind!r}.")
+            raise RuntimeError(f"{kind!r} is not a registered type")
         nodes = [node for child in given for node in child.nodes]
         kept = kind if found[0] is Kind.NAMEDTUPLE else list(data) if kind is dict else data
         return PyTreeDef.of(registry, (*nodes, Node.over(nodes, found[0], len(given), kept, found[1])))
@@ -89,7 +89,7 @@ class PyTreeDef:
         given = iter(leaves)
         tree = self._folded(given, lambda node, children: node.made(children))
         for _ in given:
-            raise ValueError(f"Too many leaves for PyTreeDef; expected {self.num_leaves}.")
+            raise ValueError(f"more leaves than the {self.num_leaves} of this structure")
         return tree
 
     def walk(self, f_node: Callable[[Any, Any], Any], f_leaf: Callable[[Any], Any], leaves: Iterable[Any]) -> Any:
@@ -99,7 +99,7 @@ class PyTreeDef:
         given = iter(leaves)
         made = self._folded(map(f_leaf, given), lambda node, children: f_node(tuple(children), node.data))
         for _ in given:
-            raise ValueError(f"Too many leaves for PyTreeDef; expected {self.num_leaves}.")
+            raise ValueError(f"more leaves than the {self.num_leaves} of this structure")
         return made
 
     def _folded(self, leaves: Iterable[Any], combine: Callable[[Node, Sequence[Any]], Any]) -> Any:
@@ -111,7 +111,7 @@ class PyTreeDef:
                     stack.append(leaf)
                     break
                 else:
-                    raise ValueError(f"Too few leaves for PyTreeDef; expected {self.num_leaves}, got {taken}")
+                    raise ValueError(f"{taken} leaves for the {self.num_leaves} of this structure")
                 taken += 1
                 continue
             split = len(stack) - node.arity
@@ -140,7 +140,7 @@ class PyTreeDef:
             return tree
         given, children = list(tree), self.children()
         if len(given) != len(children):
-            raise ValueError(f"Arity mismatch: {len(given)} != {len(children)}")
+            raise ValueError(f"{len(given)} children for a node of {len(children)}")
         return root.made([c.from_iterable_tree(g) for c, g in zip(children, given, strict=True)])
 
     @bound
@@ -183,7 +183,7 @@ class PyTreeDef:
             written.arity, written.type = node.arity, node.kind.value
             for key in node.data if node.kind is Kind.DICT else ():
                 if not isinstance(key, str):
-                    raise ValueError("Only string keys are supported in proto pytree serialization.")
+                    raise ValueError(f"a PyTreeDefProto has keys that are strings, not {key!r}")
                 written.dict_node.str_id.append(strings.setdefault(key, len(strings)))
         message.interned_strings.extend(strings)
         return message.SerializeToString()
@@ -200,9 +200,9 @@ class PyTreeDef:
                 keys = [strings[i] for i in read.dict_node.str_id] if kind is Kind.DICT else None
                 nodes.append(Node(kind) if kind is Kind.LEAF else Node.over(nodes, kind, read.arity, keys))
         except (ValueError, IndexError, FormatError) as error:
-            raise FormatError("Could not deserialize PyTreeDefProto.", hint="give the bytes of a structure") from error
+            raise FormatError("these bytes are no PyTreeDefProto", hint="give the bytes of a structure") from error
         if not nodes or nodes[-1].num_nodes != len(nodes):
-            raise FormatError("Could not deserialize PyTreeDefProto.", hint="give the bytes of one structure")
+            raise FormatError("these bytes are no PyTreeDefProto", hint="give the bytes of one structure")
         return PyTreeDef.of(registry, tuple(nodes))
 
     def __copy__(self) -> Self:
@@ -230,22 +230,20 @@ def _children_like(node: Node, value: Any) -> list[Any]:
     match node.kind:
         case Kind.NONE:
             if value is not None:
-                raise ValueError(f"Expected None, got {value!r}.")
+                raise ValueError(f"the structure has None here, the tree {value!r}")
             return []
         case Kind.TUPLE | Kind.LIST:
             name = "tuple" if node.kind is Kind.TUPLE else "list"
             if type(value) is not node.type:
-                raise ValueError(f"Expected {name}, got {value!r}.")
+                raise ValueError(f"the structure has a {name} here, the tree {value!r}")
             if len(value) != node.arity:
-                raise ValueError(
-                    f"{name.capitalize()} arity mismatch: {len(value)} != {node.arity}; {name}: {value!r}."
-                )
+                raise ValueError(f"a {name} of {len(value)} elements, where the structure has {node.arity}: {value!r}")
             return list(value)
         case Kind.DICT:
             if type(value) is not dict:
-                raise ValueError(f"Expected dict, got {value!r}.")
+                raise ValueError(f"the structure has a dict here, the tree {value!r}")
             if len(value) != node.arity or any(key not in value for key in node.data):
-                raise ValueError(f"Dict key mismatch; expected keys: {node.data!r}; dict: {value!r}.")
+                raise ValueError(f"a dict with other keys than the {node.data!r} of the structure: {value!r}")
             return [value[key] for key in node.data]
         case Kind.NAMEDTUPLE:
             return _of_named_tuple(node, value)
@@ -255,23 +253,23 @@ def _children_like(node: Node, value: Any) -> list[Any]:
 
 def _of_named_tuple(node: Node, value: Any) -> list[Any]:
     if not isinstance(value, tuple) or not hasattr(value, "_fields"):  # pyright: ignore[reportUnknownArgumentType]
-        raise ValueError(f"Expected named tuple, got {value!r}.")
+        raise ValueError(f"the structure has a named tuple here, the tree {value!r}")
     children: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
     if len(children) != node.arity:
-        raise ValueError(f"Named tuple arity mismatch: {len(children)} != {node.arity}; tuple: {value!r}.")
+        raise ValueError(f"a named tuple of {len(children)} elements, where the structure has {node.arity}: {value!r}")
     if type(value) is not node.data:  # pyright: ignore[reportUnknownArgumentType]
-        raise ValueError(f"Named tuple type mismatch: expected type: {node.data!r}, tuple: {value!r}.")
+        raise ValueError(f"a named tuple of another type than the structure's {node.data!r}: {value!r}")
     return children
 
 
 def _of_custom(node: Node, value: Any) -> list[Any]:
-    what = "Custom dataclass node" if node.kind is Kind.DATACLASS else "Custom node"
+    what = "dataclass" if node.kind is Kind.DATACLASS else "custom node"
     if type(value) is not node.type:
-        raise ValueError(f"{what} type mismatch: expected type: {node.type!r}, value: {value!r}.")
+        raise ValueError(f"a {what} of another type than the structure's {node.type!r}: {value!r}")
     given, data = taken_apart(value, node.kind, node.custom)
     children = list(given)
     if len(children) != node.arity:
-        raise ValueError(f"{what} arity mismatch: {len(children)} != {node.arity}; value: {value!r}.")
+        raise ValueError(f"a {what} of {len(children)} children, where the structure has {node.arity}: {value!r}")
     if not data == node.data:
-        raise ValueError(f"Mismatch custom node data: {node.data!r} != {data!r}; value: {value!r}.")
+        raise ValueError(f"a {what} with data {data!r}, where the structure has {node.data!r}: {value!r}")
     return children

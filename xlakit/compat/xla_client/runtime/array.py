@@ -83,11 +83,9 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
         parts = [array for array in arrays if isinstance(array, ArrayImpl)]
         if len(parts) != len(arrays):
             other = next(array for array in arrays if not isinstance(array, ArrayImpl))
-            raise TypeError(f"Unsupported type for elements in `arrays`: {type(other)}")
+            raise TypeError(f"`arrays` has a {type(other)}, and takes arrays of this package")
         if len({part._device for part in parts}) != len(parts):
-            raise ValueError(
-                "When making an array from single-device arrays, the input arrays must be from distinct devices"
-            )
+            raise ValueError("two of the arrays are on one device; give one for each device")
         if len(parts) != len(devices):
             raise ValueError(
                 "INVALID_ARGUMENT: Number of addressable output shards must match the number of single-shard arrays: "
@@ -378,7 +376,7 @@ def buffer_to_dlpack_managed_tensor(buffer: ArrayImpl, stream: int | None = None
         # The error of C++'s cast, as in jaxlib.
         raise RuntimeError(f"std::bad_cast: the tensor is made of an array, not of a {type(buffer).__name__}")
     if buffer.is_deleted():
-        raise as_status(UnsupportedError("BufferToDLPackManagedTensor called on deleted array.", hint="keep the array"))
+        raise as_status(UnsupportedError("a deleted array has no memory for DLPack", hint="keep the array"))
     if stream is not None:
         raise as_status(UnsupportedError("processors have no streams", hint="leave stream out"))
     with status_errors():
@@ -414,14 +412,10 @@ def dlpack_managed_tensor_to_buffer(
     where = given if given is None or isinstance(given, Device) else given.local_devices()[0]
     if where is None:
         error = ArgumentError("there is no device for the tensor", hint="give a device, or cpu_backend")
-        raise as_status(error, "DLPack tensor is on CPU, but no CPU backend was provided")
+        raise as_status(error)
     if "used_dltensor" in repr(dlpack):
-        error = ArgumentError("the capsule was used before", hint="ask the tensor for another one")
-        raise as_status(
-            error,
-            'DLPack tensor must be a capsule with name "dltensor", got "used_dltensor". '
-            "Note that a DLPack tensor may be consumed at most once",
-        )
+        text = "this capsule was used before; a DLPack tensor may be consumed at most once"
+        raise as_status(ArgumentError(text, hint="ask the tensor for another one"))
     with status_errors():
         values = dlpack_format.imported(_Capsule(dlpack))
         _check_compact(values)
@@ -438,8 +432,7 @@ def _check_compact(values: np.ndarray[Any, Any]) -> None:
         if size > 1 and values.size:
             if stride != step:
                 raise UnsupportedError(
-                    "Only DLPack tensors with trivial (compact) striding are supported. "
-                    "Elements must lie side by side: "
+                    "the elements of a DLPack tensor must lie side by side (compact strides): "
                     f"the dimensions are {list(values.shape)}, the strides in bytes {list(values.strides)}",
                     hint="copy the tensor first",
                 )

@@ -44,7 +44,7 @@ def _of_arguments(given: Sequence[Shape], parameters: Sequence[OurShape]) -> tup
     leaves = [leaf for parameter in parameters for _, leaf in parameter.leaves()]
     if len(given) != len(leaves):
         raise ArgumentError(
-            f"CompileOptions specify {len(given)} argument layouts, but computation has {len(leaves)} arguments",
+            f"argument_layouts has {len(given)} shapes, the computation has {len(leaves)} arguments",
             hint="give the shape of each array, or None",
         )
     chosen = iter(
@@ -57,7 +57,7 @@ def _of_arguments(given: Sequence[Shape], parameters: Sequence[OurShape]) -> tup
 def _compatible(given: OurShape, own: OurShape, what: str) -> OurShape:
     if not given.compatible(own):
         raise ShapeError(
-            f"Argument does not match {what}: want {own.without_layout()}, got {given.without_layout()}",
+            f"the {what} is {own.without_layout()}, a layout is asked for of {given.without_layout()}",
             hint="give the shapes of the program in argument_layouts and result_layout, or none",
         )
     return given

@@ -169,9 +169,7 @@ class Client:
     @with_status
     def defragment(self) -> None:
         """Raises XlaRuntimeError: memory is that of the process, whose allocator cannot move arrays."""
-        raise UnsupportedError(
-            "Defragmentation is not supported on this runtime.", hint="delete arrays that are not needed"
-        )
+        raise UnsupportedError("memory of the host is not defragmented", hint="delete arrays that are not needed")
 
     def heap_profile(self) -> bytes:
         """What the live arrays and executables take, by the lines that made them: a profile of pprof."""

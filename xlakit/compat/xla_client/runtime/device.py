@@ -250,7 +250,4 @@ def check_and_canonicalize_memory_kind(memory_kind: str | None, device_list: Dev
 
 
 def _no_memory(kind: str) -> str:
-    return (
-        "Could not find memory addressable by device cpu. Device cpu can address the following memory kinds: "
-        f"{MEMORY_KIND}. Got memory kind: {kind}"
-    )
+    return f"device cpu has no memory of kind {kind}; its memory kinds: {MEMORY_KIND}"

@@ -84,7 +84,7 @@ class ExecuteResults:
 
     def __len__(self) -> int:
         if self._taken:
-            raise ValueError("ExecuteResults already exploded. Keep the lists of the first call")
+            raise ValueError("the arrays of these ExecuteResults are taken already: keep the lists of the first call")
         return len(self._arrays[0]) if self._arrays else 0
 
     def disassemble_into_single_device_arrays(self) -> list[list[ArrayImpl]]:
@@ -111,7 +111,7 @@ class ExecuteResults:
     def consume_token(self) -> ShardedToken:
         """The tokens of the run. Raises ValueError when called again."""
         if self._tokens_taken:
-            raise ValueError("ExecuteResults token already consumed. Keep the one of the first call")
+            raise ValueError("the token of these ExecuteResults is taken already: keep that of the first call")
         self._tokens_taken = True
         return ShardedToken(self._tokens)
 
@@ -279,13 +279,11 @@ class LoadedExecutable:
                     f"an argument has {len(found)} arrays, '{self.wrapped.name}' runs on {len(self._devices)} devices",
                     hint="give an array for each device",
                 ),
-                f"Expected args to execute_sharded_on_local_devices to have {len(self._devices)} shards, "
-                f"got: [{len(found)}]",
             )
         return list(found)
 
     def _check(self, shards: Sequence[Sequence[Buffer]]) -> None:
-        """Raise XlaRuntimeError, in jaxlib's words, for arguments that do not fit or are no more."""
+        """Raise XlaRuntimeError for arguments that do not fit or are no more."""
         name = self.wrapped.name
         leaves = [leaf for shape in self.wrapped.module.program_shape.parameters for _, leaf in shape.leaves()]
         for replica, buffers in enumerate(shards):
@@ -295,27 +293,27 @@ class LoadedExecutable:
                         f"'{name}' takes {len(leaves)} arrays, got {len(buffers)}",
                         hint="give an array for each parameter, and for each element of a parameter that is a tuple",
                     ),
-                    f"Execution supplied {len(buffers)} buffers but compiled program expected {len(leaves)} buffers",
                 )
             for number, (buffer, leaf) in enumerate(zip(buffers, leaves, strict=True)):
                 try:
                     buffer.check_usable()
                 except DeletedBufferError as error:
-                    raise as_status(error, "Invalid buffer passed: buffer has been deleted or donated") from error
+                    raise as_status(error) from error
                 device = self._devices[replica]
                 if buffer.device is not device.wrapped:
                     raise as_status(
                         ArgumentError(
-                            "the array is elsewhere, or of another client", hint="copy it with copy_to_device"
-                        ),
-                        f"Buffer passed to Execute() as argument {number} to replica {replica} is on device "
-                        f"TFRT_CPU_{buffer.device.id}, but replica is assigned to device {device}",
+                            f"argument {number} of replica {replica} is on device TFRT_CPU_{buffer.device.id}, "
+                            f"the replica on device {device}, of this client or another one",
+                            hint="copy it with copy_to_device",
+                        )
                     )
                 if leaf.is_array and not leaf.is_dynamic and buffer.shape.byte_size != leaf.byte_size:
                     raise as_status(
-                        ArgumentError(f"'{name}' takes {leaf.without_layout()}, got {buffer.shape.without_layout()}"),
-                        f"Executable expected parameter {number} of size {leaf.byte_size} but got buffer with "
-                        f"incompatible size {buffer.shape.byte_size}",
+                        ArgumentError(
+                            f"'{name}' takes {leaf.without_layout()}, {leaf.byte_size} bytes, as parameter {number}, "
+                            f"got {buffer.shape.without_layout()}, {buffer.shape.byte_size} bytes"
+                        )
                     )
 
     def _nested(self, buffers: Sequence[Buffer]) -> list[Any]:

@@ -77,13 +77,13 @@ def pjrt_plugin_loaded(plugin_name: str) -> bool:
 
 def pjrt_plugin_initialized(plugin_name: str) -> bool:
     """Raises XlaRuntimeError: no plugin is loaded."""
-    raise _no_plugins(f"PJRT_Api not found for device type {plugin_name}")
+    raise _no_plugins(f"plugin '{plugin_name}'")
 
 
 @bound
 def load_pjrt_plugin_dynamically(plugin_name: str, library_path: str) -> Any:
     """Raises XlaRuntimeError: xlakit loads no plugins."""
-    raise _no_plugins(f"Failed to open {library_path}", "INTERNAL")
+    raise _no_plugins(f"plugin {library_path}", "INTERNAL")
 
 
 @bound
@@ -96,7 +96,7 @@ def load_pjrt_plugin_with_c_api(plugin_name: str, c_api: Any) -> None:
 @bound
 def initialize_pjrt_plugin(plugin_name: str) -> None:
     """Raises XlaRuntimeError: xlakit loads no plugins."""
-    raise _no_plugins(f"PJRT_Api not found for device type {plugin_name}")
+    raise _no_plugins(f"plugin '{plugin_name}'")
 
 
 @bound
@@ -104,13 +104,13 @@ def make_c_api_client(
     plugin_name: str, options: Mapping[str, Any] | None = None, distributed_client: Any = None
 ) -> Any:
     """Raises XlaRuntimeError: xlakit loads no plugins."""
-    raise _no_plugins(f"PJRT_Api not found for device type {plugin_name}")
+    raise _no_plugins(f"plugin '{plugin_name}'")
 
 
 @bound
 def make_tpu_client(library_path: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
     """Raises XlaRuntimeError: there are no TPUs."""
-    raise _no_plugins(f"Failed to open {library_path or 'libtpu.so'}", "INTERNAL")
+    raise _no_plugins(f"plugin {library_path or 'libtpu.so'}", "INTERNAL")
 
 
 def generate_pjrt_gpu_plugin_options() -> dict[str, Any]:
