@@ -209,7 +209,9 @@ def test_a_ragged_exchange_goes_on_beside_other_work(networks):
         assert np.array_equal(out, outs[rank])
 
 
-def test_a_ragged_exchange_beside_other_work_that_sends_too_much_fails_in_both(networks):
+def test_a_ragged_exchange_beside_other_work_fails_where_too_much_comes(networks):
     *_, found = _ragged(networks, ([1, 9], [1, 1]))
-    assert all(isinstance(error, xla.XlakitError) for error in found), found
-    assert any("rows 1..10 of 4" in str(error) for error in found), found
+    assert isinstance(found[1], xla.ExecutionError) and "rows 1..10 of 4" in str(found[1])
+    # The sender gets what it was to get, unless it hears of the failure before.
+    if not isinstance(found[0], xla.XlakitError):
+        assert np.array_equal(found[0][0][:2], np.float32([[0, 1, 2], [100, 101, 102]]))
