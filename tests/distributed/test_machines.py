@@ -83,7 +83,8 @@ def test_a_link_is_measured(networks, monkeypatch):
     assert slow.beta >= 50e6 / (1 << 20)
 
 
-def test_a_process_that_does_not_answer_is_not_measured(networks):
+def test_a_process_that_does_not_answer_is_not_measured(networks, monkeypatch):
+    monkeypatch.setattr(networks[0], "_timeout", 0.3)
     networks[1].leave()
     with pytest.raises(xla.RankError, match="process 1"):
         networks[0].measured(1)
