@@ -177,3 +177,40 @@ def test_groups_of_features_are_not_in_unequal_parts():
           sharding={replicated}""",
         None,
     )
+
+
+# Rows beyond the last one hold what no row of the program has: factors of them are NaN, which must not be added.
+_MATRICES = """l = f32[14,2,4] reshape(x)
+      s = f32[14,2,2] dot(l, l), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
+        rhs_contracting_dims={2}
+      i = s32[14,2,2] iota(), iota_dimension=1
+      j = s32[14,2,2] iota(), iota_dimension=2
+      d = pred[14,2,2] compare(i, j), direction=EQ
+      ones = f32[14,2,2] broadcast(one), dimensions={}
+      t = f32[14,2,2] add(s, ones)
+      m = f32[14,2,2] select(d, t, s)
+      f = f32[14,2,2] cholesky(m), lower=true"""
+_FACTORS = {
+    "cholesky": f"{_MATRICES}\n y = f32[14,4] reshape(f)",
+    "triangular-solve": f"""{_MATRICES}
+      z = f32[14,2,2] triangular-solve(f, s), left_side=true, lower=true, transpose_a=NO_TRANSPOSE
+      y = f32[14,4] reshape(z)""",
+    "fft": "c = c64[14,5] fft(x), fft_type=RFFT, fft_length={8}\n y = f32[14,5] imag(c)",
+    "topk": "k = (f32[14,3], s32[14,3]) topk(x), k=3, largest=true\n y = f32[14,3] get-tuple-element(k), index=0",
+}
+
+
+@pytest.mark.parametrize("operation", _FACTORS)
+def test_factors_and_transforms_of_unequal_rows(operation):
+    text = f"""{_X} zero = f32[] constant(0)
+        one = f32[] constant(1)
+        {_FACTORS[operation]}
+        """
+    shape = text.rpartition("y = ")[2].split(" ")[0]
+    check(f"{text} ROOT r = {shape} negate(y), sharding={WHOLE}", None)
+    check(
+        f"""{text} zeros = {shape} broadcast(zero), dimensions={{}}
+        nothing = {shape} multiply(y, zeros)
+        ROOT r = f32[] reduce(nothing, zero), dimensions={{0,1}}, to_apply=add, sharding={WHOLE}""",
+        {"all-reduce": 1},
+    )
