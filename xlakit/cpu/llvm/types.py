@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from functools import cache
 from typing import Final
 
 from xlakit.errors import InternalError
@@ -74,17 +73,22 @@ _MANGLED = {"float": "f32", "double": "f64", "half": "f16"}
 _INTEGERS = {t.bits: t for t in (I1, I8, I16, I32, I64, I128)}
 
 
-@cache
+# Several threads compile: a type that two of them make at once is that of the first.
+_VECTORS: dict[tuple[Type, int], Type] = {}
+
+
 def integer(bits: int) -> Type:
     """The integer type of so many bits."""
-    return _INTEGERS.get(bits) or Type(f"i{bits}", bits, is_int=True)
+    return _INTEGERS.get(bits) or _INTEGERS.setdefault(bits, Type(f"i{bits}", bits, is_int=True))
 
 
-@cache
 def vector(element: Type, lanes: int) -> Type:
     """A vector of ``lanes`` elements; of one, the element itself."""
     if lanes == 1:
         return element
-    made = Type(f"<{lanes} x {element.name}>", element.bits, is_float=element.is_float, is_int=element.is_int)
-    made.lanes, made.element = lanes, element
-    return made
+    found = _VECTORS.get((element, lanes))
+    if found is None:
+        made = Type(f"<{lanes} x {element.name}>", element.bits, is_float=element.is_float, is_int=element.is_int)
+        made.lanes, made.element = lanes, element
+        found = _VECTORS.setdefault((element, lanes), made)
+    return found
