@@ -38,23 +38,31 @@ def binder(function: Callable[..., Any]) -> Callable[..., inspect.BoundArguments
     """
     signature = inspect.signature(function)
 
-    @functools.cache
     def converts() -> dict[str, Convert]:
         hints = typing.get_type_hints(function, include_extras=True)
         return {name: convert_of(hints[name]) for name in signature.parameters if name in hints}
+
+    return signature_binder(function.__name__, signature, converts)
+
+
+def signature_binder(
+    called: str, signature: inspect.Signature, converts: Callable[[], dict[str, Convert]]
+) -> Callable[..., inspect.BoundArguments]:
+    """What binds arguments to parameters, as :func:`binder` does. ``converts`` is called when arguments are bound."""
+    converts = functools.cache(converts)
 
     def bind(*args: Any, **kwargs: Any) -> inspect.BoundArguments:
         try:
             given = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise incompatible(function.__name__, f"{error}; it takes {signature}") from None
+            raise incompatible(called, f"{error}; it takes {signature}") from None
         convert = converts()
         for name, value in given.arguments.items():
             if name in convert:
                 try:
                     given.arguments[name] = convert[name](value)
                 except MisfitError:
-                    raise incompatible(function.__name__, f"{name} is {_shown(value)}; it takes {signature}") from None
+                    raise incompatible(called, f"{name} is {_shown(value)}; it takes {signature}") from None
         return given
 
     return bind

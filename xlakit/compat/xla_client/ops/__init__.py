@@ -1,4 +1,4 @@
-"""The operations of XlaBuilder, by the names that C++ gives them."""
+"""The operations of XlaBuilder, by the names that C++ gives them: for each xlakit's function, and its parameters."""
 
 from __future__ import annotations
 
@@ -7,164 +7,480 @@ from xlakit.compat.xla_client.enums import (
     RandomAlgorithm as RandomAlgorithm,
     TriangularSolveOptions_Transpose as TriangularSolveOptions_Transpose,
 )
-from xlakit.compat.xla_client.ops.algebra import (
-    Cholesky as Cholesky,
-    ConvGeneralDilated as ConvGeneralDilated,
-    Dot as Dot,
-    DotGeneral as DotGeneral,
-    Fft as Fft,
-    TriangularSolve as TriangularSolve,
-)
-from xlakit.compat.xla_client.ops.communication import (
-    AllGather as AllGather,
-    AllReduce as AllReduce,
-    AllToAll as AllToAll,
-    CollectivePermute as CollectivePermute,
-    CrossReplicaSum as CrossReplicaSum,
-    InfeedWithToken as InfeedWithToken,
-    MultiCollectivePermute as MultiCollectivePermute,
-    OutfeedWithToken as OutfeedWithToken,
-    RecvFromHost as RecvFromHost,
-    ReduceScatter as ReduceScatter,
-    ReplicaId as ReplicaId,
-    RngBitGenerator as RngBitGenerator,
-    RngNormal as RngNormal,
-    RngUniform as RngUniform,
-    SendToHost as SendToHost,
-)
-from xlakit.compat.xla_client.ops.control import (
-    Call as Call,
-    Conditional as Conditional,
-    Gather as Gather,
-    Map as Map,
-    Reduce as Reduce,
-    ReduceWindowWithGeneralPadding as ReduceWindowWithGeneralPadding,
-    Scatter as Scatter,
-    SelectAndScatterWithGeneralPadding as SelectAndScatterWithGeneralPadding,
-    Sort as Sort,
-    TopK as TopK,
-    While as While,
-)
-from xlakit.compat.xla_client.ops.custom_calls import (
-    CustomCall as CustomCall,
-    CustomCallWithAliasing as CustomCallWithAliasing,
-    CustomCallWithComputation as CustomCallWithComputation,
-    CustomCallWithLayout as CustomCallWithLayout,
-)
-from xlakit.compat.xla_client.ops.data import (
-    AfterAll as AfterAll,
-    Broadcast as Broadcast,
-    BroadcastInDim as BroadcastInDim,
-    Collapse as Collapse,
-    ConcatInDim as ConcatInDim,
-    Constant as Constant,
-    ConstantLiteral as ConstantLiteral,
-    CreateToken as CreateToken,
-    DynamicReshape as DynamicReshape,
-    DynamicSlice as DynamicSlice,
-    DynamicUpdateSlice as DynamicUpdateSlice,
-    GetDimensionSize as GetDimensionSize,
-    GetTupleElement as GetTupleElement,
-    Iota as Iota,
-    OptimizationBarrier as OptimizationBarrier,
-    Pad as Pad,
-    Parameter as Parameter,
-    RemoveDynamicDimension as RemoveDynamicDimension,
-    Reshape as Reshape,
-    Rev as Rev,
-    SetDimensionSize as SetDimensionSize,
-    Slice as Slice,
-    SliceInDim as SliceInDim,
-    Transpose as Transpose,
-    Tuple as Tuple,
-)
-from xlakit.compat.xla_client.ops.elementwise import (
-    Abs as Abs,
-    Acos as Acos,
-    Acosh as Acosh,
-    Add as Add,
-    And as And,
-    Asin as Asin,
-    Asinh as Asinh,
-    Atan as Atan,
-    Atan2 as Atan2,
-    Atanh as Atanh,
-    BitcastConvertType as BitcastConvertType,
-    Cbrt as Cbrt,
-    Ceil as Ceil,
-    Clamp as Clamp,
-    Clz as Clz,
-    Complex as Complex,
-    Conj as Conj,
-    ConvertElementType as ConvertElementType,
-    Cos as Cos,
-    Cosh as Cosh,
-    Div as Div,
-    Eq as Eq,
-    Erf as Erf,
-    Exp as Exp,
-    Expm1 as Expm1,
-    Floor as Floor,
-    Ge as Ge,
-    Gt as Gt,
-    Imag as Imag,
-    IsFinite as IsFinite,
-    Le as Le,
-    Log as Log,
-    Log1p as Log1p,
-    Logistic as Logistic,
-    Lt as Lt,
-    Max as Max,
-    Min as Min,
-    Mul as Mul,
-    Ne as Ne,
-    Neg as Neg,
-    Not as Not,
-    Or as Or,
-    PopulationCount as PopulationCount,
-    Pow as Pow,
-    Real as Real,
-    Reciprocal as Reciprocal,
-    ReducePrecision as ReducePrecision,
-    Rem as Rem,
-    Round as Round,
-    Rsqrt as Rsqrt,
-    Select as Select,
-    ShiftLeft as ShiftLeft,
-    ShiftRightArithmetic as ShiftRightArithmetic,
-    ShiftRightLogical as ShiftRightLogical,
-    Sign as Sign,
-    Sin as Sin,
-    Sinh as Sinh,
-    Sqrt as Sqrt,
-    Square as Square,
-    Sub as Sub,
-    Tan as Tan,
-    Tanh as Tanh,
-    Xor as Xor,
-)
-from xlakit.compat.xla_client.ops.math_library import (
-    LU as LU,
-    QR as QR,
-    SVD as SVD,
-    ApproxTopK as ApproxTopK,
-    ApproxTopKFallback as ApproxTopKFallback,
-    ApproxTopKReductionOutputSize as ApproxTopKReductionOutputSize,
-    BesselI0e as BesselI0e,
-    BesselI1e as BesselI1e,
-    Digamma as Digamma,
-    Eigh as Eigh,
-    Erfc as Erfc,
-    ErfInv as ErfInv,
-    Igamma as Igamma,
-    Igammac as Igammac,
-    IgammaGradA as IgammaGradA,
-    Lgamma as Lgamma,
-    NextAfter as NextAfter,
-    ProductOfElementaryHouseholderReflectors as ProductOfElementaryHouseholderReflectors,
-    QrDecomposition as QrDecomposition,
-    RandomGammaGrad as RandomGammaGrad,
-    RegularizedIncompleteBeta as RegularizedIncompleteBeta,
-    Zeta as Zeta,
-)
+from xlakit.compat.xla_client.ops import composed, kinds as k, math_library, operations as o
+from xlakit.compat.xla_client.ops.math_library import ApproxTopKReductionOutputSize as ApproxTopKReductionOutputSize
 from xlakit.ir.enums import CustomCallSchedule as CustomCallSchedule
+from xlakit.lib import linear_algebra, special
+from xlakit.ops import (
+    control,
+    convolution,
+    custom_call,
+    data,
+    dot,
+    dynamic,
+    fft,
+    gather,
+    linear_algebra as factors,
+    movement,
+    random,
+    reduction,
+    scatter,
+    windows,
+)
+from xlakit.ops.communication import collective_moves, collectives, transfer
+from xlakit.ops.elementwise import binary, compare, convert, elementary, math_library as math, unary
+
+# -- elements: one operand -------------------------------------------------------------------------
+
+Abs = o.operation("Abs", unary.abs, arg=k.Op)
+Acos = o.operation("Acos", composed.acos, arg=k.Op)
+Acosh = o.operation("Acosh", composed.acosh, arg=k.Op)
+Asin = o.operation("Asin", composed.asin, arg=k.Op)
+Asinh = o.operation("Asinh", composed.asinh, arg=k.Op)
+Atan = o.operation("Atan", binary.atan, arg=k.Op)
+Atanh = o.operation("Atanh", composed.atanh, arg=k.Op)
+BesselI0e = o.operation("BesselI0e", special.bessel_i0e, arg=k.Op)
+BesselI1e = o.operation("BesselI1e", special.bessel_i1e, arg=k.Op)
+Ceil = o.operation("Ceil", unary.ceil, arg=k.Op)
+Clz = o.operation("Clz", unary.clz, arg=k.Op)
+Conj = o.operation("Conj", composed.conj, arg=k.Op)
+Cosh = o.operation("Cosh", composed.cosh, arg=k.Op)
+Digamma = o.operation("Digamma", special.digamma, arg=k.Op)
+ErfInv = o.operation("ErfInv", special.erf_inv, arg=k.Op)
+Erfc = o.operation("Erfc", special.erfc, arg=k.Op)
+Floor = o.operation("Floor", unary.floor, arg=k.Op)
+Imag = o.operation("Imag", unary.imag, arg=k.Op)
+IsFinite = o.operation("IsFinite", unary.is_finite, arg=k.Op)
+Lgamma = o.operation("Lgamma", special.lgamma, arg=k.Op)
+Neg = o.operation("Neg", unary.neg, arg=k.Op)
+Not = o.operation("Not", unary.not_, arg=k.Op)
+PopulationCount = o.operation("PopulationCount", unary.population_count, arg=k.Op)
+Real = o.operation("Real", unary.real, arg=k.Op)
+Reciprocal = o.operation("Reciprocal", composed.reciprocal, arg=k.Op)
+Round = o.operation("Round", unary.round, arg=k.Op)
+Sign = o.operation("Sign", unary.sign, arg=k.Op)
+Sinh = o.operation("Sinh", composed.sinh, arg=k.Op)
+Square = o.operation("Square", math.square, arg=k.Op)
+
+_ELEMENTARY = {"operand": k.Op, "result_accuracy": k.Accuracy}
+
+Cbrt = o.operation("Cbrt", elementary.cbrt, **_ELEMENTARY)
+Cos = o.operation("Cos", elementary.cos, **_ELEMENTARY)
+Erf = o.operation("Erf", elementary.erf, **_ELEMENTARY)
+Exp = o.operation("Exp", elementary.exp, **_ELEMENTARY)
+Expm1 = o.operation("Expm1", elementary.expm1, **_ELEMENTARY)
+Log = o.operation("Log", elementary.log, **_ELEMENTARY)
+Log1p = o.operation("Log1p", elementary.log1p, **_ELEMENTARY)
+Logistic = o.operation("Logistic", elementary.logistic, **_ELEMENTARY)
+Rsqrt = o.operation("Rsqrt", elementary.rsqrt, **_ELEMENTARY)
+Sin = o.operation("Sin", elementary.sin, **_ELEMENTARY)
+Sqrt = o.operation("Sqrt", elementary.sqrt, **_ELEMENTARY)
+Tan = o.operation("Tan", elementary.tan, **_ELEMENTARY)
+Tanh = o.operation("Tanh", elementary.tanh, **_ELEMENTARY)
+
+BitcastConvertType = o.operation(
+    "BitcastConvertType", convert.bitcast_convert_type, operand=k.Op, new_element_type=k.Type
+)
+ConvertElementType = o.operation(
+    "ConvertElementType", convert.convert_element_type, operand=k.Op, new_element_type=k.Type
+)
+ReducePrecision = o.operation(
+    "ReducePrecision", convert.reduce_precision, operand=k.Op, exponent_bits=k.Int, mantissa_bits=k.Int
+)
+
+# -- elements: several operands, which broadcast as in XlaBuilder ------------------------------------
+
+_BINARY = {"lhs": k.Op, "rhs": k.Op, "broadcast_dimensions": k.OptionalInts}
+
+Add = o.operation("Add", binary.add, **_BINARY)
+And = o.operation("And", binary.and_, **_BINARY)
+Atan2 = o.operation("Atan2", binary.atan2, **_BINARY)
+Complex = o.operation("Complex", composed.complex, **_BINARY)
+Div = o.operation("Div", binary.div, **_BINARY)
+Eq = o.operation("Eq", compare.eq, **_BINARY)
+Ge = o.operation("Ge", compare.ge, **_BINARY)
+Gt = o.operation("Gt", compare.gt, **_BINARY)
+Le = o.operation("Le", compare.le, **_BINARY)
+Lt = o.operation("Lt", compare.lt, **_BINARY)
+Max = o.operation("Max", binary.max, **_BINARY)
+Min = o.operation("Min", binary.min, **_BINARY)
+Mul = o.operation("Mul", binary.mul, **_BINARY)
+Ne = o.operation("Ne", compare.ne, **_BINARY)
+Or = o.operation("Or", binary.or_, **_BINARY)
+Pow = o.operation("Pow", binary.pow, **_BINARY)
+Rem = o.operation("Rem", binary.rem, **_BINARY)
+ShiftLeft = o.operation("ShiftLeft", binary.shift_left, **_BINARY)
+ShiftRightArithmetic = o.operation("ShiftRightArithmetic", binary.shift_right_arithmetic, **_BINARY)
+ShiftRightLogical = o.operation("ShiftRightLogical", binary.shift_right_logical, **_BINARY)
+Sub = o.operation("Sub", binary.sub, **_BINARY)
+Xor = o.operation("Xor", binary.xor, **_BINARY)
+
+Clamp = o.operation("Clamp", composed.clamp, min=k.Op, operand=k.Op, max=k.Op)
+Igamma = o.operation("Igamma", special.igamma, a=k.Op, x=k.Op)
+IgammaGradA = o.operation("IgammaGradA", special.igamma_grad_a, a=k.Op, x=k.Op)
+Igammac = o.operation("Igammac", math_library.igammac, a=k.Op, x=k.Op)
+NextAfter = o.operation("NextAfter", special.next_after, from_=k.Op, to=k.Op)
+RandomGammaGrad = o.operation("RandomGammaGrad", special.random_gamma_grad, a=k.Op, x=k.Op)
+RegularizedIncompleteBeta = o.operation(
+    "RegularizedIncompleteBeta", special.regularized_incomplete_beta, a=k.Op, b=k.Op, x=k.Op
+)
+Select = o.operation("Select", composed.select_, pred=k.Op, on_true=k.Op, on_false=k.Op)
+Zeta = o.operation("Zeta", special.zeta, x=k.Op, q=k.Op)
+
+# -- values of the program, and tuples ---------------------------------------------------------------
+
+Parameter = o.operation(
+    "Parameter",
+    data.parameter,
+    builder=k.Builder,
+    parameter_number=k.Int,
+    shape=k.LaidOut,
+    name=k.Text.or_(""),
+    replicated_at_leaf_buffers=k.Bools.or_(()).unused(),
+)
+Constant = o.operation("Constant", composed.constant_of, builder=k.Builder, literal=k.Any_)
+ConstantLiteral = o.operation("ConstantLiteral", composed.constant_of_literal, builder=k.Builder, literal=k.Any_)
+Iota = o.overloaded(
+    "Iota",
+    o.operation("Iota", data.iota, builder=k.Builder, shape=k.ShapeOf, iota_dimension=k.Int),
+    o.operation("Iota", composed.iota_of_type, builder=k.Builder, type=k.Type, size=k.Int),
+)
+Tuple = o.operation("Tuple", data.tuple_, builder=k.Builder, elements=k.Ops)
+GetTupleElement = o.operation("GetTupleElement", data.get_tuple_element, tuple_data=k.Op, index=k.Int)
+CreateToken = o.operation("CreateToken", data.create_token, builder=k.Builder)
+AfterAll = o.operation("AfterAll", composed.after_all, builder=k.Builder, tokens=k.Ops)
+OptimizationBarrier = o.operation("OptimizationBarrier", data.optimization_barrier, arg=k.Op)
+
+# -- movement of elements ----------------------------------------------------------------------------
+
+Broadcast = o.operation("Broadcast", movement.broadcast, operand=k.Op, sizes=k.Ints)
+BroadcastInDim = o.operation(
+    "BroadcastInDim", composed.broadcast_in_dim, operand=k.Op, shape=k.Ints, broadcast_dimensions=k.Ints
+)
+Collapse = o.operation("Collapse", composed.collapse, operand=k.Op, dimensions=k.Ints)
+ConcatInDim = o.operation(
+    "ConcatInDim", movement.concat_in_dim, builder=k.Builder.unused(), operands=k.Ops, dimension=k.Int
+)
+Pad = o.operation("Pad", movement.pad, operand=k.Op, padding_value=k.Op, padding_config=k.Padding)
+Reshape = o.operation("Reshape", movement.reshape, operand=k.Op, new_sizes=k.Ints)
+Rev = o.operation("Rev", movement.rev, operand=k.Op, dimensions=k.Ints)
+Slice = o.operation("Slice", movement.slice, operand=k.Op, start_indices=k.Ints, limit_indices=k.Ints, strides=k.Ints)
+SliceInDim = o.operation(
+    "SliceInDim", movement.slice_in_dim, operand=k.Op, start_index=k.Int, limit_index=k.Int, stride=k.Int, dimno=k.Int
+)
+Transpose = o.operation("Transpose", movement.transpose, operand=k.Op, permutation=k.Ints)
+
+# -- dynamic positions and sizes ---------------------------------------------------------------------
+
+DynamicReshape = o.operation(
+    "DynamicReshape",
+    dynamic.dynamic_reshape,
+    operand=k.Op,
+    dim_sizes=k.Ops,
+    new_size_bounds=k.Ints,
+    dims_are_dynamic=k.Bools,
+)
+DynamicSlice = o.operation("DynamicSlice", dynamic.dynamic_slice, operand=k.Op, start_indices=k.Ops, slice_sizes=k.Ints)
+DynamicUpdateSlice = o.operation(
+    "DynamicUpdateSlice", dynamic.dynamic_update_slice, operand=k.Op, update=k.Op, start_indices=k.Ops
+)
+GetDimensionSize = o.operation("GetDimensionSize", composed.get_dimension_size, operand=k.Op, dimension=k.Int)
+SetDimensionSize = o.operation("SetDimensionSize", dynamic.set_dimension_size, operand=k.Op, val=k.Op, dimension=k.Int)
+RemoveDynamicDimension = o.operation(
+    "RemoveDynamicDimension", dynamic.remove_dynamic_dimension, operand=k.Op, dimension=k.Int
+)
+
+# -- products, convolutions, transforms, linear systems ----------------------------------------------
+
+_PRECISION = {"precision_config": k.PrecisionOf, "preferred_element_type": k.OptionalType}
+
+Dot = o.operation("Dot", dot.dot, lhs=k.Op, rhs=k.Op, **_PRECISION)
+DotGeneral = o.operation(
+    "DotGeneral", dot.dot_general, lhs=k.Op, rhs=k.Op, dimension_numbers=k.DotNumbers, **_PRECISION
+)
+ConvGeneralDilated = o.operation(
+    "ConvGeneralDilated",
+    convolution.conv_general_dilated,
+    lhs=k.Op,
+    rhs=k.Op,
+    window_strides=k.Ints,
+    padding=k.Pairs,
+    lhs_dilation=k.Ints,
+    rhs_dilation=k.Ints,
+    dimension_numbers=k.ConvolutionNumbers,
+    feature_group_count=k.Int.or_(1),
+    batch_group_count=k.Int.or_(1),
+    **_PRECISION,
+    window_reversal=k.OptionalBools,
+)
+Fft = o.operation("Fft", fft.fft, operand=k.Op, fft_type=k.FftKind, fft_length=k.Ints)
+Cholesky = o.operation("Cholesky", factors.cholesky, a=k.Op, lower=k.Bool.or_(True))
+TriangularSolve = o.operation(
+    "TriangularSolve",
+    factors.triangular_solve,
+    a=k.Op,
+    b=k.Op,
+    left_side=k.Bool,
+    lower=k.Bool,
+    unit_diagonal=k.Bool,
+    transpose_a=k.TransposeKind,
+)
+QR = o.operation("QR", linear_algebra.qr, operand=k.Op, full_matrices=k.Bool)
+QrDecomposition = o.operation("QrDecomposition", linear_algebra.qr_decomposition, operand=k.Op)
+ProductOfElementaryHouseholderReflectors = o.operation(
+    "ProductOfElementaryHouseholderReflectors",
+    linear_algebra.product_of_elementary_householder_reflectors,
+    a=k.Op,
+    taus=k.Op,
+)
+LU = o.operation("LU", linear_algebra.lu, operand=k.Op)
+# LAPACK computes the eigenvalues and singular values: how often and how exactly XLA iterates has no effect.
+Eigh = o.operation(
+    "Eigh",
+    linear_algebra.eigh,
+    a=k.Op,
+    lower=k.Bool.or_(True),
+    max_iter=k.Int.or_(15).unused(),
+    epsilon=k.Float.or_(1e-5).unused(),
+    sort_eigenvalues=k.Bool.or_(True),
+)
+SVD = o.operation("SVD", math_library.svd, a=k.Op, max_iter=k.Int.or_(100).unused(), epsilon=k.Float.or_(1e-6).unused())
+
+# -- computations that are called, windows, and orders -----------------------------------------------
+
+Call = o.operation("Call", control.call, builder=k.Builder, computation=k.Computation, operands=k.Ops)
+Conditional = o.overloaded(
+    "Conditional",
+    o.operation(
+        "Conditional",
+        control.conditional,
+        branch_index=k.Op,
+        branch_computations=k.Computations,
+        branch_operands=k.Ops,
+    ),
+    o.operation(
+        "Conditional",
+        control.conditional,
+        predicate=k.Op,
+        true_operand=k.Op,
+        true_computation=k.Computation,
+        false_operand=k.Op,
+        false_computation=k.Computation,
+    ),
+)
+While = o.operation("While", control.while_, condition=k.Computation, body=k.Computation, init=k.Op)
+Map = o.operation(
+    "Map",
+    reduction.map,
+    builder=k.Builder.unused(),
+    operands=k.Ops,
+    computation=k.Computation,
+    dimensions=k.Ints,
+    static_operands=k.Ops.or_(()).unused(),
+)
+Reduce = o.operation(
+    "Reduce",
+    reduction.reduce,
+    builder=k.Builder.unused(),
+    operands=k.Ops,
+    init_values=k.Ops,
+    computation=k.Computation,
+    dimensions_to_reduce=k.Ints,
+)
+
+_WINDOWS = {
+    "computation": k.Computation,
+    "window_dimensions": k.Ints,
+    "window_strides": k.Ints,
+    "base_dilations": k.Ints,
+    "window_dilations": k.Ints,
+    "padding": k.Pairs,
+}
+
+ReduceWindowWithGeneralPadding = o.overloaded(
+    "ReduceWindowWithGeneralPadding",
+    o.operation(
+        "ReduceWindowWithGeneralPadding",
+        windows.reduce_window_with_general_padding,
+        operand=k.Op,
+        init_value=k.Op,
+        **_WINDOWS,
+    ),
+    o.operation(
+        "ReduceWindowWithGeneralPadding",
+        windows.reduce_window_with_general_padding,
+        operands=k.Ops,
+        init_values=k.Ops,
+        **_WINDOWS,
+    ),
+)
+SelectAndScatterWithGeneralPadding = o.operation(
+    "SelectAndScatterWithGeneralPadding",
+    windows.select_and_scatter_with_general_padding,
+    operand=k.Op,
+    select=k.Computation,
+    window_dimensions=k.Ints,
+    window_strides=k.Ints,
+    padding=k.Pairs,
+    source=k.Op,
+    init_value=k.Op,
+    scatter=k.Computation,
+)
+Gather = o.operation(
+    "Gather",
+    gather.gather,
+    a=k.Op,
+    start_indices=k.Op,
+    dimension_numbers=k.GatherNumbers,
+    slice_sizes=k.Ints,
+    indices_are_sorted=k.Bool.or_(False),
+)
+
+_SCATTER = {
+    "update_computation": k.Computation,
+    "dimension_numbers": k.ScatterNumbers,
+    "indices_are_sorted": k.Bool.or_(False),
+    "unique_indices": k.Bool.or_(False),
+}
+
+Scatter = o.overloaded(
+    "Scatter",
+    o.operation("Scatter", scatter.scatter, input=k.Op, scatter_indices=k.Op, updates=k.Op, **_SCATTER),
+    o.operation("Scatter", scatter.scatter, inputs=k.Ops, scatter_indices=k.Op, updates=k.Ops, **_SCATTER),
+)
+Sort = o.operation(
+    "Sort",
+    composed.sort_,
+    builder=k.Builder.unused(),
+    operands=k.Ops,
+    comparator=k.OptionalComputation,
+    dimension=k.Int.or_(-1),
+    is_stable=k.Bool.or_(False),
+)
+TopK = o.operation("TopK", composed.top_k, input=k.Op, k=k.Int)
+
+_APPROX_TOP_K = {
+    "builder": k.Builder,
+    "operands": k.Ops,
+    "init_values": k.Ops.unused(),
+    "top_k": k.Int,
+    "reduction_dim": k.Int,
+    "comparator": k.Computation,
+    "recall_target": k.Float.or_(0.9),
+    "aggregate_to_topk": k.Bool.or_(True),
+    "reduction_input_size_override": k.Int.or_(-1),
+}
+
+ApproxTopK = o.operation("ApproxTopK", math_library.approx_top_k, **_APPROX_TOP_K)
+ApproxTopKFallback = o.operation("ApproxTopKFallback", math_library.approx_top_k_fallback, **_APPROX_TOP_K)
+
+# -- collectives, feeds and transfers, random numbers ------------------------------------------------
+
+_GLOBAL_IDS = k.OptionalBool.named()
+
+ReplicaId = o.operation("ReplicaId", collectives.replica_id, builder=k.Builder)
+CrossReplicaSum = o.operation("CrossReplicaSum", composed.cross_replica_sum, operand=k.Op, replica_groups=k.Groups)
+AllReduce = o.operation(
+    "AllReduce",
+    collectives.all_reduce,
+    operand=k.Op,
+    computation=k.Computation,
+    replica_groups=k.Groups,
+    channel_id=k.Channel,
+    shape_with_layout=k.Any_.or_(None).unused(),
+    use_global_device_ids=_GLOBAL_IDS,
+)
+AllGather = o.operation(
+    "AllGather",
+    collectives.all_gather,
+    operand=k.Op,
+    all_gather_dimension=k.Int,
+    shard_count=k.Int,
+    replica_groups=k.Groups,
+    channel_id=k.Channel,
+    shape_with_layout=k.Any_.or_(None).unused(),
+    use_global_device_ids=_GLOBAL_IDS,
+)
+ReduceScatter = o.operation(
+    "ReduceScatter",
+    collectives.reduce_scatter,
+    operand=k.Op,
+    computation=k.Computation,
+    scatter_dimension=k.Int,
+    shard_count=k.Int,
+    replica_groups=k.Groups,
+    channel_id=k.Channel.named(),
+    layout=k.Any_.or_(None).unused(),
+    use_global_device_ids=_GLOBAL_IDS,
+)
+AllToAll = o.operation(
+    "AllToAll",
+    collective_moves.all_to_all,
+    operand=k.Op,
+    split_dimension=k.Int,
+    concat_dimension=k.Int,
+    split_count=k.Int,
+    replica_groups=k.Groups,
+    layout=k.Any_.or_(None).unused(),
+    channel_id=k.Channel.named(),
+)
+_PERMUTE = {
+    "source_target_pairs": k.Pairs,
+    "channel_id": k.Channel,
+    "inplace": k.InPlace,
+}
+CollectivePermute = o.operation("CollectivePermute", collective_moves.collective_permute, operand=k.Op, **_PERMUTE)
+MultiCollectivePermute = o.operation(
+    "MultiCollectivePermute", collective_moves.collective_permute, operands=k.Ops, **_PERMUTE
+)
+InfeedWithToken = o.operation(
+    "InfeedWithToken", transfer.infeed_with_token, token=k.Op, shape=k.ShapeOf, config=k.Text.or_("")
+)
+OutfeedWithToken = o.operation(
+    "OutfeedWithToken",
+    transfer.outfeed_with_token,
+    operand=k.Op,
+    token=k.Op,
+    shape_with_layout=k.ShapeOf,
+    outfeed_config=k.Text.or_(""),
+)
+SendToHost = o.operation(
+    "SendToHost",
+    transfer.send_to_host,
+    operand=k.Op,
+    token=k.Op,
+    shape_with_layout=k.ShapeOf.unused(),
+    handle=k.ChannelToHost,
+)
+RecvFromHost = o.operation("RecvFromHost", transfer.recv_from_host, token=k.Op, shape=k.ShapeOf, handle=k.ChannelToHost)
+RngBitGenerator = o.operation(
+    "RngBitGenerator", composed.rng_bit_generator, algorithm=k.Algorithm, initial_state=k.Op, shape=k.ShapeOf
+)
+RngNormal = o.operation("RngNormal", random.rng_normal, mu=k.Op, sigma=k.Op, shape=k.ShapeOf)
+RngUniform = o.operation("RngUniform", random.rng_uniform, a=k.Op, b=k.Op, shape=k.ShapeOf)
+
+# -- custom calls ------------------------------------------------------------------------------------
+
+_CALLED = {"builder": k.Builder, "call_target_name": k.TargetName, "operands": k.Ops}
+_LAYOUTS = {"shape_with_layout": k.LaidOut, "operand_shapes_with_layout": k.LaidOuts.named()}
+_OPAQUE = {"opaque": k.Opaque, "has_side_effect": k.Bool.or_(False).named()}
+_ALIASING = {"output_operand_aliasing": k.Aliasing, "literal": k.LiteralOf}
+_VERSION = {"schedule": k.Schedule, "api_version": k.ApiVersion}
+
+CustomCall = o.operation("CustomCall", custom_call.custom_call, **_CALLED, shape=k.LaidOut, **_OPAQUE, **_VERSION)
+CustomCallWithLayout = o.operation(
+    "CustomCallWithLayout", custom_call.custom_call, **_CALLED, **_LAYOUTS, **_OPAQUE, **_VERSION
+)
+CustomCallWithAliasing = o.operation(
+    "CustomCallWithAliasing", custom_call.custom_call, **_CALLED, **_LAYOUTS, **_OPAQUE, **_ALIASING, **_VERSION
+)
+CustomCallWithComputation = o.operation(
+    "CustomCallWithComputation",
+    custom_call.custom_call,
+    **_CALLED,
+    computation=k.Computation.named(),
+    shape=k.LaidOut,
+    **_OPAQUE,
+    **_ALIASING,
+    **_VERSION,
+)

@@ -1,4 +1,4 @@
-"""Operations that XLA's builder composes of others, composed of the same ones, in its order.
+"""Operations that are not one function of xlakit's: XLA's builder composes most of them, and so does this.
 
 Programs then have the opcodes that XLA of jaxlib 0.6.0 knows, and its names and numbers. Python evaluates arguments
 from left to right, as they are numbered.
@@ -12,11 +12,14 @@ import ml_dtypes
 import numpy as np
 
 from xlakit.builder import XlaBuilder, XlaComputation
+from xlakit.compat.xla_client.binding import incompatible
 from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.ops import data, dynamic, movement, sort
-from xlakit.ops.elementwise import binary, compare, convert, elementary, select, unary
+from xlakit.errors import ShapeError, UnsupportedError
+from xlakit.ops import data, dynamic, movement, random, sort
+from xlakit.ops.communication import collectives
+from xlakit.ops.elementwise import binary, compare, convert, elementary, math_library, select, unary
 
 # xlakit's handle of an operation.
 _Op = Any
@@ -197,3 +200,116 @@ def top_k(x: _Op, k: int) -> _Op:
         part = movement.slice_in_dim(data.get_tuple_element(sorted_, i), 0, k, 1, last)
         parts.append(dynamic.remove_dynamic_dimension(part, last))
     return data.tuple_(x.builder, parts)
+
+
+# -- operations whose arguments xlakit's take otherwise ------------------------------------------------
+
+
+def _check_parts(operand: _Op) -> None:
+    """Raise UnsupportedError for floating point numbers that complex ones cannot have as parts, as jaxlib does."""
+    kind = operand.shape.element_type
+    if kind.is_floating and kind.hlo_name not in ("f32", "f64"):
+        raise UnsupportedError(
+            f"the parts of a complex number are f32 or f64, not {kind.hlo_name}",
+            hint="convert the operand to f32",
+        )
+
+
+def conj(x: _Op) -> _Op:
+    """The conjugates of complex numbers; f32 and f64 become complex."""
+    _check_parts(x)
+    return unary.conj(x)
+
+
+def complex(lhs: _Op, rhs: _Op, broadcast_dimensions: Any) -> _Op:
+    """Complex numbers of their real and imaginary parts, which are f32 or f64."""
+    _check_parts(lhs)
+    return binary.complex(lhs, rhs, broadcast_dimensions)
+
+
+def reciprocal(x: _Op) -> _Op:
+    """1 / x, of numbers that have one: those of integers are errors in jaxlib, too."""
+    kind = x.shape.element_type
+    if not (kind.is_floating or kind.is_complex):
+        raise ShapeError(f"takes floating point or complex numbers, got {kind.hlo_name}", hint="convert it first")
+    return math_library.reciprocal(x)
+
+
+def clamp(least: _Op, x: _Op, most: _Op) -> _Op:
+    """The elements, at least ``least`` and at most ``most``; these are of the same dimensions, or scalars."""
+    return select.clamp(_like(least, x), x, _like(most, x))
+
+
+def select_(predicate: _Op, on_true: _Op, on_false: _Op) -> _Op:
+    """Elements of ``on_true`` where the predicate, which may be a scalar, holds, and of ``on_false`` elsewhere."""
+    return select.select(_like(predicate, on_true), on_true, on_false)
+
+
+def _like(scalar: _Op, array: _Op) -> _Op:
+    """A scalar in the dimensions of an array, as XLA's builder makes it; anything else as it is."""
+    fits = scalar.shape.is_array and array.shape.is_array and not scalar.shape.rank and array.shape.rank
+    return movement.broadcast_in_dim(scalar, array.shape.dimensions, ()) if fits else scalar
+
+
+def constant_of(builder: Any, value: Any) -> _Op:
+    """A constant of an array or a number; Python's numbers are S64, F64 and C128."""
+    if value is None:
+        raise incompatible("Constant", "the literal is an array or a number")
+    return constant_of_literal(builder, value)
+
+
+def constant_of_literal(builder: Any, value: Any) -> _Op:
+    """A constant of an array, a number, or a (nested) tuple of them; Python's numbers are S64, F64 and C128."""
+    return constant(builder, _literal(value))
+
+
+def _literal(value: Any) -> Literal:
+    if isinstance(value, tuple):
+        return Literal.make_tuple([_literal(part) for part in value])  # pyright: ignore
+    return Literal.from_numpy(np.asarray(value))
+
+
+def iota_of_type(builder: Any, kind: PrimitiveType, size: int) -> _Op:
+    """0, 1, 2, ... in an array of rank 1."""
+    return data.iota(builder, Shape(kind, (size,)), 0)
+
+
+def after_all(builder: Any, tokens: Any) -> _Op:
+    """A token that is there after all of ``tokens``."""
+    return data.after_all(tokens) if tokens else data.create_token(builder)
+
+
+def collapse(x: _Op, dimensions: Any) -> _Op:
+    """Consecutive dimensions as one. One alone is left as it is, whatever its number."""
+    return x if len(dimensions) < 2 else movement.collapse(x, dimensions)
+
+
+def get_dimension_size(x: _Op, dimension: int) -> _Op:
+    """The size of a dimension as an S32 scalar; a constant where it is static."""
+    shape = x.shape
+    if shape.is_array and 0 <= dimension < shape.rank and not shape.dynamic_dimensions[dimension]:
+        return data.constant(x.builder, Literal.from_numpy(np.int32(shape.dimensions[dimension])))
+    return dynamic.get_dimension_size(x, dimension)
+
+
+def sort_(operands: Any, comparator: Any, dimension: int, is_stable: bool) -> _Op:
+    """Arrays sorted along a dimension, the last by default, in the order of the first, or of a comparator."""
+    if not operands:
+        raise ShapeError("takes at least one array", hint="give the keys first")
+    first = comparator or order(operands, "compare-less-than", compare.lt_total_order)
+    return sort.sort(operands, first, dimension, is_stable)
+
+
+def cross_replica_sum(x: _Op, replica_groups: Any) -> _Op:
+    """The sum over the replicas of a group, of PRED the disjunction, in a computation whose names are XLA's."""
+    inner = XlaBuilder("sum", source_metadata=False)
+    kind = next(leaf for _, leaf in x.shape.leaves()).element_type
+    a, b = (data.parameter(inner, i, Shape(kind), name) for i, name in enumerate("xy"))
+    combined = inner.build(binary.or_(a, b) if kind is PrimitiveType.PRED else binary.add(a, b))
+    return collectives.all_reduce(x, combined, replica_groups)
+
+
+def rng_bit_generator(algorithm: Any, state: _Op, shape: Shape) -> _Op:
+    """The next state of a generator and random bits, unsigned integers of the size of the shape's type, as a tuple."""
+    bits = PrimitiveType[f"U{shape.element_type.bit_width}"]
+    return random.rng_bit_generator(algorithm, state, shape.with_element_type(bits))

@@ -3,77 +3,113 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import keyword
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
-from xlakit.compat.xla_client.binding import binder
+from xlakit.compat.xla_client.binding import convert_of, signature_binder
 from xlakit.compat.xla_client.computation import XlaBuilder, XlaComputation, XlaOp
 from xlakit.compat.xla_client.enums import PrimitiveType
 from xlakit.compat.xla_client.shapes import Layout, Shape, ShapeIndex
 from xlakit.errors import XlakitError
 from xlakit.ops.handle import XlaOp as OurOp
 
-# Callers give and get the types of this package, which `operation` checks; inside of the functions they are xlakit's.
-Op: TypeAlias = Annotated[Any, XlaOp]
-Ops: TypeAlias = Annotated[Any, Sequence[XlaOp]]
-Builder: TypeAlias = Annotated[Any, XlaBuilder]
-Computation: TypeAlias = Annotated[Any, XlaComputation]
-Computations: TypeAlias = Annotated[Any, Sequence[XlaComputation]]
-Shaped: TypeAlias = Annotated[Any, Shape]
-Kind: TypeAlias = Annotated[Any, PrimitiveType]
-Ints: TypeAlias = Sequence[int]
-Pairs: TypeAlias = Sequence[tuple[int, int]]
-# A record or an enumeration that the function reads by itself.
-Record: TypeAlias = Any
+REQUIRED = inspect.Parameter.empty
+
+
+class Kind(NamedTuple):
+    """What a parameter of an operation takes, and what xlakit's function gets of it."""
+
+    name: str
+    hint: Any  # an annotation of this package, which arguments are converted to, see binding.py
+    read: Callable[[Any], Any] | None = None  # makes xlakit's value of it, where unwrapping does not
+    default: Any = REQUIRED
+    is_passed: bool = True
+    by_name: bool = False
+
+    def or_(self, default: Any) -> Kind:
+        """The kind of a parameter that may be left out."""
+        return self._replace(default=default)
+
+    def unused(self) -> Kind:
+        """The kind of a parameter that xlakit's function has no use for."""
+        return self._replace(is_passed=False)
+
+    def named(self) -> Kind:
+        """The kind of a parameter that xlakit's function takes by the same name only."""
+        return self._replace(by_name=True)
 
 
 class InvalidOperand(Exception):
     """An operand comes from an operation that was not well formed: its error is kept already."""
 
 
-def operation(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of ``ops`` from one on xlakit's handles.
+def operation(name: str, function: Callable[..., Any], /, **parameters: Kind) -> Callable[..., Any]:
+    """A function of ``ops``: a function on xlakit's handles, which gets the arguments in the order of the parameters.
 
-    Arguments of another type than the annotation says raise TypeError. An error of xlakit is kept by the builder, and
-    the operation that is given then raises it when its shape is asked for.
+    A parameter that is called ``arg`` has no name, a keyword of Python is spelled with an underscore. Arguments of
+    another type than the kinds say raise TypeError. An error of xlakit is kept by the builder, and the operation that
+    is given then raises it when its shape is asked for.
     """
-    bind = binder(function)
+    signature = _signature(parameters)
+    bind = signature_binder(name, signature, lambda: {n: convert_of(kind.hint) for n, kind in parameters.items()})
+    results = max(1, str(function.__annotations__.get("return", "Op")).count("Op"))
 
-    @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        kwargs = {n + "_" * keyword.iskeyword(n): value for n, value in kwargs.items()}
         bound = bind(*args, **kwargs)
         builder = _builder_of((*args, *kwargs.values()))
         bound.apply_defaults()
         try:
-            for parameter, value in bound.arguments.items():
-                bound.arguments[parameter] = unwrapped(value)
-            return _wrapped(builder, function(*bound.args, **bound.kwargs))
+            given = {n: unwrapped(value) for n, value in bound.arguments.items()}
+            read = {n: (kind.read or _as_it_is)(given[n]) for n, kind in parameters.items()}
+            passed = {n: value for n, value in read.items() if parameters[n].is_passed}
+            named = {n: value for n, value in passed.items() if parameters[n].by_name}
+            return _wrapped(builder, function(*(passed[n] for n in passed if n not in named), **named))
         except InvalidOperand:
-            return _failed(builder, function)
+            return _failed(builder, results)
         except XlakitError as error:
             builder.keep_error(error)
-            return _failed(builder, function)
+            return _failed(builder, results)
 
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = function.__doc__
+    call.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
     return call
 
 
-def overloaded(*forms: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _signature(parameters: dict[str, Kind]) -> inspect.Signature:
+    return inspect.Signature([
+        inspect.Parameter(
+            name,
+            inspect.Parameter.POSITIONAL_ONLY if name == "arg" else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=kind.default,
+            annotation=kind.name,
+        )
+        for name, kind in parameters.items()
+    ])  # fmt: skip
+
+
+def overloaded(name: str, *forms: Callable[..., Any]) -> Callable[..., Any]:
     """A function that is the first of several forms whose parameters its arguments fit."""
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            problems: list[str] = []
-            for form in forms:
-                try:
-                    return form(*args, **kwargs)
-                except TypeError as error:
-                    problems.append(str(error))
-            raise TypeError("; or ".join(problems))
+    @functools.wraps(forms[0])
+    def call(*args: Any, **kwargs: Any) -> Any:
+        problems: list[str] = []
+        for form in forms:
+            try:
+                return form(*args, **kwargs)
+            except TypeError as error:
+                problems.append(str(error))
+        raise TypeError("; or ".join(problems))
 
-        return call
-
-    return decorate
+    call.__name__ = call.__qualname__ = name
+    return call
 
 
 def _handles(values: object) -> Iterator[XlaOp | XlaBuilder]:
@@ -115,8 +151,7 @@ def _wrapped(builder: XlaBuilder, value: Any) -> Any:
     return value
 
 
-def _failed(builder: XlaBuilder, function: Callable[..., Any]) -> Any:
-    """What stands for the result of an operation that is not well formed."""
-    count = str(function.__annotations__.get("return", "Op")).count("Op")
+def _failed(builder: XlaBuilder, results: int) -> Any:
+    """What stands for the results of an operation that is not well formed."""
     failed = XlaOp.of(builder, None)
-    return failed if count == 1 else (failed,) * count
+    return failed if results == 1 else (failed,) * results
