@@ -409,9 +409,11 @@ def test_messages_show_layouts_that_are_not_major_to_minor_only():
     assert "f32[2,3], s32[2,3]{0,1}" in str(raised.value)
 
 
-def test_one_level_of_a_dict_is_tuples():
+def test_trees_are_jaxlibs():
+    pytest.importorskip("jaxlib")
+    leaves, structure = xe.PyTreeRegistry().flatten({"b": [1, None], "a": (2,)})
+    assert (leaves, structure.num_nodes) == ([2, 1], 6)
     registry = xe.pytree.default_registry()
-    key = xe.pytree.DictKey("a")
-    assert registry.flatten_one_level({"a": 1}) == ((1,), ("a",))
-    assert registry.flatten_one_level_with_keys({"a": 1}) == (((key, 1),), ("a",))
-    assert registry.flatten_one_level([1]) == ([1], None)
+    assert str(xe.pytree.tuple(registry, [registry.flatten([1])[1]])) == "PyTreeDef(([*],))"
+    with pytest.raises(AttributeError):
+        xe.pytree.no_such_name  # noqa: B018

@@ -58,7 +58,6 @@ from xlakit.compat.xla_client.hlo_module import (
     hlo_module_to_dot_graph as hlo_module_to_dot_graph,
 )
 from xlakit.compat.xla_client.literals import Literal as Literal
-from xlakit.compat.xla_client.pytree import PyTreeRegistry as PyTreeRegistry
 from xlakit.compat.xla_client.runtime import ifrt_programs as ifrt_programs
 from xlakit.compat.xla_client.runtime.array import (
     Array as Array,
@@ -132,6 +131,12 @@ get_tfrt_cpu_client = make_cpu_client
 register_custom_call_target = register_on_host
 register_custom_type_id = register_type_on_host
 hlo_sharding_util = sharding_util
+
+
+def __getattr__(name: str) -> Any:
+    if name == "PyTreeRegistry":
+        return pytree.PyTreeRegistry
+    raise AttributeError(f"xla_extension has no attribute '{name}'")
 
 
 def collect_garbage() -> None:
