@@ -306,16 +306,11 @@ class EntryWriter:
             self._steps(branches[0])
             return
         middle = len(branches) // 2
-
-        def low() -> tuple[Value, ...]:
-            self._branches(branches[:middle], chosen, first)
-            return ()
-
-        def high() -> tuple[Value, ...]:
-            self._branches(branches[middle:], chosen, first + middle)
-            return ()
-
-        self._fn.if_else(chosen < first + middle, low, high)
+        self._fn.if_else(
+            chosen < first + middle,
+            lambda: self._branches(branches[:middle], chosen, first),
+            lambda: self._branches(branches[middle:], chosen, first + middle),
+        )
 
 
 def _add(attributes: list[str], attribute: str) -> None:

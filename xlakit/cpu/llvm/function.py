@@ -233,20 +233,20 @@ class Function:
     def if_else(
         self,
         condition: Value,
-        yes: Callable[[], Sequence[Value]],
-        no: Callable[[], Sequence[Value]],
+        yes: Callable[[], Sequence[Value] | None],
+        no: Callable[[], Sequence[Value] | None],
         *,
         likely: bool | None = None,
     ) -> tuple[Value, ...]:
         """Run one of two pieces of code; gives what it gave. Only one is written where it is known which."""
         if condition.constant is not None:
-            return tuple(yes() if condition.constant else no())
+            return tuple((yes() if condition.constant else no()) or ())
         then, other, join = self._labels("then", "else", "join")
         self._branch(condition, then, other, likely)
-        of_yes, end_yes = tuple(yes()), self._label
+        of_yes, end_yes = tuple(yes() or ()), self._label
         self._jump(join)
         self._start(other)
-        of_no, end_no = tuple(no()), self._label
+        of_no, end_no = tuple(no() or ()), self._label
         self._jump(join)
         self._start(join)
         return tuple(

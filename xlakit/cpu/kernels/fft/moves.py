@@ -135,7 +135,7 @@ class LoadColumns:
         wide = vector(part, 2 * lanes)
         edge = fn.alloca(wide, align=64)
 
-        def move(whole: bool) -> Sequence[Value]:
+        def move(whole: bool) -> None:
             with fn.loop(0, points, hints=AS_WRITTEN) as loop:
                 address = fn.at(source, part, loop.index * stride * 2)
                 if not whole:
@@ -144,7 +144,6 @@ class LoadColumns:
                 both = fn.load(wide, address, align=part.bytes)
                 real, imag = (fn.shuffle(both, both, range(first, 2 * lanes, 2)) for first in (0, 1))
                 store_point(fn, (imag, real) if self.swaps else (real, imag), memory, loop.index)
-            return ()
 
         fn.if_else(count.eq(lanes), lambda: move(True), lambda: move(False))
 
@@ -171,7 +170,7 @@ class StoreColumns:
         edge = fn.alloca(vector(part, 2 * lanes), align=64)
         factor = _spread(fn, part, scale)
 
-        def move(whole: bool) -> Sequence[Value]:
+        def move(whole: bool) -> None:
             with fn.loop(0, points, hints=AS_WRITTEN) as loop:
                 address = fn.at(target, part, loop.index * stride * 2)
                 point = load_point(fn, vector(part, lanes), memory, loop.index)
@@ -184,7 +183,6 @@ class StoreColumns:
                 else:
                     fn.store(both, edge)
                     fn.copy(address, edge, count * (2 * part.bytes))
-            return ()
 
         fn.if_else(count.eq(lanes), lambda: move(True), lambda: move(False))
 

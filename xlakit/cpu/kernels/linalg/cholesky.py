@@ -45,7 +45,7 @@ def emit_cholesky(module: Module, instruction: Instruction) -> Kernel:
     return Kernel((Phase(fn.name, 1 if is_shared else count, count * cost),), {0: 0})
 
 
-def _clear(fn: Function, kind: PrimitiveType, matrix: Value, size: int, *, lower: bool) -> tuple[Value, ...]:
+def _clear(fn: Function, kind: PrimitiveType, matrix: Value, size: int, *, lower: bool) -> None:
     """Set the other triangle to 0."""
     bytes = kind.byte_width
     type = memory_type(kind)
@@ -55,15 +55,13 @@ def _clear(fn: Function, kind: PrimitiveType, matrix: Value, size: int, *, lower
         first = row * size + (row + 1 if lower else fn.i64(0))
         count = fn.i64(size - 1) - row if lower else row
         fn.fill(fn.at(matrix, type, first * width), 0, count * bytes)
-    return ()
 
 
-def _spoil(fn: Function, kind: PrimitiveType, matrix: Value, size: int) -> tuple[Value, ...]:
+def _spoil(fn: Function, kind: PrimitiveType, matrix: Value, size: int) -> None:
     """What is not positive definite has no factor: all elements become NaN."""
     nan = constant(fn, kind, kind.dtype.type(math.nan))
     with fn.loop(0, size * size, independent=True) as loop:
         store(fn, kind, nan, matrix, loop.index)
-    return ()
 
 
 class _Lapack:

@@ -81,13 +81,12 @@ def emit_in_lanes(module: Module, computation: Computation) -> Kernel | None:
     # What the last vector would only have in part is done one by one.
     vectors, rest = divmod(batch, lanes)
 
-    def run(group: Value, lane: Value, lanes: int) -> tuple[Value, ...]:
+    def run(group: Value, lane: Value, lanes: int) -> None:
         matrices = [
             _Matrices(fn, kind, array, group * (rows * columns * batch) + lane, (columns * batch, batch), lanes)
             for array, (rows, columns) in zip(arrays, sizes, strict=True)
         ]
         compute(matrices)
-        return ()
 
     with fn.loop(begin, end, hints=NO_UNROLL) as task:
         group, own = (task.index.integer(name, vectors + rest) for name in ("udiv", "urem"))

@@ -172,7 +172,7 @@ class _Kernel:
         self._operands = found[: len(self._problem.operands)]
         self._results = found[len(self._problem.operands) :]
 
-    def _routine(self) -> tuple[Value, ...]:
+    def _routine(self) -> None:
         fn, call = self._fn, self._call
         unpacked = set(call.unpacked.values())
         for result in range(len(self._results)):
@@ -184,14 +184,13 @@ class _Kernel:
                 fn.copy(self._works[work.name], source, _bytes(self._problem.operands[work.copy_of]))
         if self._method is not None:
             self._method.factor(self._operands, self._results, self._works, self._counts.get("work", 0))
-            return ()
+            return
         has_lengths = call.routine[1:] not in _WITHOUT_LENGTHS
         letters = sum(isinstance(a, Letter) for a in call.arguments) if has_lengths else 0
         symbol = blas.declare(fn.module, call.routine, len(call.arguments), letters)
         fn.call(symbol, VOID, *map(self._argument, call.arguments), *[fn.i64(1)] * letters)
         for work, result in call.unpacked.items():
             self._unpack(self._works[work], self._results[1], self._results[result])
-        return ()
 
     def _argument(self, argument: Argument) -> Value:
         if isinstance(argument, Letter):
@@ -229,7 +228,7 @@ class _Kernel:
             loop.next(loop.carried[0] & is_finite(fn, element))
         return loop.results[0]
 
-    def _spoiled(self) -> tuple[Value, ...]:
+    def _spoiled(self) -> None:
         """Results that are NaN, numbers that are 0, and an info of 1."""
         fn = self._fn
         for result, (pointer, (kind, dims)) in enumerate(zip(self._results, self._problem.results, strict=True)):
@@ -239,7 +238,6 @@ class _Kernel:
             nan = constant(fn, kind, kind.dtype.type(math.nan))
             with fn.loop(0, math.prod(dims), hints=NO_UNROLL) as loop:
                 store(fn, kind, nan, pointer, loop.index)
-        return ()
 
     def _unpack(self, packed: Value, imaginary: Value, vectors: Value) -> None:
         """Complex vectors of what ``geev`` gives for real matrices.

@@ -215,16 +215,11 @@ class _Writer:
     def _store(self, fn: Function, elements: Value, target: Value, count: Value) -> None:
         """Store the first ``count`` lanes."""
 
-        def whole() -> Sequence[Value]:
-            fn.store(elements, target)
-            return ()
-
-        def part() -> Sequence[Value]:
+        def part() -> None:
             fn.store(elements, self._spare(fn, elements))
             fn.copy(target, self._spare(fn, elements), count * self.type.bytes)
-            return ()
 
-        fn.if_else(count.eq(elements.type.lanes), whole, part)
+        fn.if_else(count.eq(elements.type.lanes), lambda: fn.store(elements, target), part)
 
     def _spare(self, fn: Function, elements: Value) -> Value:
         if self._spare_buffer is None:

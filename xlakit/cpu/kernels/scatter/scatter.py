@@ -139,13 +139,12 @@ class _Writer:
             loop = updates[number]
             bounds = outer_bounds if outer_bounds is not None and number == 0 else (fn.i64(0), fn.i64(loop.extent))
 
-            def strip(begin: Value, end: Value, _: Sequence[Value]) -> Sequence[Value]:
+            def strip(begin: Value, end: Value, _: Sequence[Value]) -> None:
                 if number == len(updates) - 1 and self._may_have_runs(kinds):
                     begin = self._in_runs(emitter, targets, kinds, loop, (update, index, operand), (begin, end), nest)
                 with fn.loop(begin, end) as made, emitter.scope():
                     at = made.index
                     nest(number + 1, update + at * loop.update, index + at * loop.index, operand + at * loop.operand)
-                return ()
 
             iterations = iterations_between(
                 self.plan.cost / self.plan.count * math.prod(u.extent for u in updates[number + 1 :])
@@ -194,26 +193,19 @@ class _Writer:
         def group(first: Value) -> None:
             update_of, index_of = update + first * loop.update, index + first * loop.index
 
-            def at_once() -> Sequence[Value]:
+            def at_once() -> None:
                 with emitter.scope():
                     write = partial(self._run, emitter, targets, kinds, (update_of, loop.update))
                     self._at_position(emitter, (index_of, operand), write)
-                return ()
 
-            def apart() -> Sequence[Value]:
-                one_by_one(first, _RUN)
-                return ()
+            fn.if_else(self._same(emitter, loop, index_of, range(1, _RUN)), at_once, lambda: one_by_one(first, _RUN))
 
-            fn.if_else(self._same(emitter, loop, index_of, range(1, _RUN)), at_once, apart)
-
-        def with_runs() -> Sequence[Value]:
+        def with_runs() -> None:
             with fn.loop(0, _GROUPS) as made, emitter.scope():
                 group(first + made.index * _RUN)
-            return ()
 
-        def without() -> Sequence[Value]:
+        def without() -> None:
             one_by_one(first, _GROUPS * _RUN)
-            return ()
 
         strips = (end - begin).integer("udiv", _GROUPS * _RUN)
         with fn.loop(0, strips) as strip, emitter.scope():

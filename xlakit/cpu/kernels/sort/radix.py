@@ -404,11 +404,7 @@ class _Chunk:
         with fn.loop(0, self.rows.plan.chunks, carried=[fn.constant(I8, 0)]) as loop:
             loop.next(loop.carried[0] | fn.load(I8, self.exception(loop.index)))
 
-        def branch(exceptions: bool) -> list[Value]:
-            write(exceptions)
-            return []
-
-        fn.if_else(loop.results[0].ne(0), lambda: branch(True), lambda: branch(False))
+        fn.if_else(loop.results[0].ne(0), lambda: write(True), lambda: write(False))
 
     def positions(self, sorter: RecordSorter, target: Value) -> Value:
         """Work out where this chunk's records of each digit go; gives whether all of the row have the same digit."""

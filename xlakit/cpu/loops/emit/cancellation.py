@@ -25,7 +25,7 @@ def in_strips(
     bounds: tuple[Value | int, Value | int],
     iterations: int,
     running: Sequence[Value],
-    body: Callable[[Value, Value, Sequence[Value]], Sequence[Value]],
+    body: Callable[[Value, Value, Sequence[Value]], Sequence[Value] | None],
 ) -> Sequence[Value]:
     """A loop in strips of so many iterations; ``body`` writes the one between two bounds, and gives what runs on.
 
@@ -38,5 +38,5 @@ def in_strips(
     ) as loop:
         first, *before = loop.carried
         after = (first + iterations).smin(end)
-        loop.next(after, *body(first, after, before))
+        loop.next(after, *(body(first, after, before) or ()))
     return loop.results[1:]

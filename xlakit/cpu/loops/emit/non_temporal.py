@@ -98,16 +98,7 @@ def non_temporal(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> G
 def _leave(fn: Function, target: Value, buffer: Value, bytes: Value) -> None:
     """Copy a buffer to memory: past the caches where that is possible."""
     is_whole = is_aligned(fn, target) & (bytes & (VECTOR_BYTES - 1)).eq(0)
-
-    def bypass() -> tuple[Value, ...]:
-        copy_past_caches(fn, target, buffer, bytes)
-        return ()
-
-    def copy() -> tuple[Value, ...]:
-        fn.copy(target, buffer, bytes)
-        return ()
-
-    fn.if_else(is_whole, bypass, copy)
+    fn.if_else(is_whole, lambda: copy_past_caches(fn, target, buffer, bytes), lambda: fn.copy(target, buffer, bytes))
 
 
 def _is_slow(outputs: Sequence[Output], group: Group) -> bool:

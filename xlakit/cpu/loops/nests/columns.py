@@ -182,11 +182,10 @@ def _accumulate(
         _reduced_loops(emitter, plan, levels, strip, accumulators, known)
         return
 
-    def cut(begin: Value, end: Value, _: Sequence[Value]) -> Sequence[Value]:
+    def cut(begin: Value, end: Value, _: Sequence[Value]) -> None:
         own = level.strip(begin, end, iterations, even=level.divisor % iterations == 0)
         with emitter.scope():
             _reduced_loops(emitter, plan, [own, *rest], strip, accumulators, known)
-        return ()
 
     in_strips(fn, (level.begin, level.end), iterations, (), cut)
 

@@ -7,7 +7,8 @@ stays in the first-level cache; the loops of the tile then run along memory, bot
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from xlakit import machine
 from xlakit.cpu.llvm import I8, VOID, Effort, Function, Module, Value
@@ -250,22 +251,16 @@ class _Tiled:
         step = _stride(output.offset, self.crossing.across) * width
         bytes_of_run = sizes[0] * width
 
-        def bypass() -> tuple[Value, ...]:
+        def copy_runs(copy: Callable[[Value, Value, Value], None]) -> None:
             with fn.loop(0, sizes[1]) as column:
                 read = fn.at(buffer, I8, column.index * (stride * width))
-                copy_past_caches(fn, fn.at(target, I8, column.index * step), read, bytes_of_run)
-            return ()
-
-        def copy() -> tuple[Value, ...]:
-            with fn.loop(0, sizes[1]) as column:
-                read = fn.at(buffer, I8, column.index * (stride * width))
-                fn.copy(fn.at(target, I8, column.index * step), read, bytes_of_run)
-            return ()
+                copy(fn.at(target, I8, column.index * step), read, bytes_of_run)
 
         if self.is_non_temporal:
-            fn.if_else(is_aligned(fn, target), bypass, copy)
+            bypass = partial(copy_past_caches, fn)
+            fn.if_else(is_aligned(fn, target), lambda: copy_runs(bypass), lambda: copy_runs(fn.copy))
         else:
-            copy()
+            copy_runs(fn.copy)
 
     def _compute(
         self,

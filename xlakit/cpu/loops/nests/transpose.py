@@ -30,16 +30,8 @@ def block_transposer(module: Module, width: int) -> Function:
         _by_elements(fn, width)
     else:
         rows, columns = fn.parameters[4:]
-
-        def by_squares() -> tuple[Value, ...]:
-            _by_squares(fn, width, square)
-            return ()
-
-        def by_elements() -> tuple[Value, ...]:
-            _by_elements(fn, width)
-            return ()
-
-        fn.if_else((rows >= square) & (columns >= square), by_squares, by_elements)
+        is_large = (rows >= square) & (columns >= square)
+        fn.if_else(is_large, lambda: _by_squares(fn, width, square), lambda: _by_elements(fn, width))
     fn.ret()
     return fn
 
