@@ -198,6 +198,8 @@ def test_header():
     assert (module.replica_count, module.num_partitions) == (2, 4)
     assert module.input_output_alias == (AliasEntry((0,), 0, (), True), AliasEntry((1,), 1, ()))
     assert module.buffer_donor == (BufferDonor(1),)
+    old = "HloModule m, allow_spmd_sharding_propagation_to_output=true\nENTRY e { ROOT x = f32[] parameter(0) }"
+    assert "allow_spmd_sharding_propagation_to_output={true}" in HloModule.from_text(old).to_text()
     assert module.program_shape.parameters[0].layout == Layout((0, 1))
     assert ("something_new", '{"x": {}}') in module.header
     assert print_module(module).splitlines()[0] == HEADER
@@ -450,6 +452,7 @@ def test_jaxlib_prints_the_same(line):
         ("add(y, x)", "f32[2,3]{1,0}"),
         ("compare(x, x), direction=EQ", "pred[2,3]{0,1}"),
         ("clamp(y, x, y)", "f32[2,3]{0,1}"),
+        ("select(z, x, y)", "f32[2,3]{0,1}"),
         ("transpose(y), dimensions={1,0}", "f32[3,2]{0,1}"),
         ("tuple(x, y)", "(f32[2,3]{0,1}, f32[2,3]{1,0})"),
         ("concatenate(x, x), dimensions={0}", "f32[4,3]{1,0}"),
@@ -464,6 +467,7 @@ same {{
 ENTRY main {{
   x = f32[2,3]{{0,1}} parameter(0)
   y = f32[2,3]{{1,0}} parameter(1)
+  z = pred[2,3]{{1,0}} parameter(2)
   ROOT r = {expression}
 }}
 """

@@ -132,6 +132,9 @@ def test_literal_spellings():
     assert parse_literal(parse_shape("u64[]"), "-1").array == 2**64 - 1
     with_comments = parse_literal(parse_shape("s32[2,2]"), "{ /*a*/ {1, /*b*/ 2}, // c\n {3, 4} }")
     assert with_comments.array.tolist() == [[1, 2], [3, 4]]
+    # As XLA reads them: commas may be missing.
+    without_commas = parse_literal(parse_shape("s32[3,2]"), "{ {1, 2} {3 4}, {5, 6,}, }")
+    assert without_commas.array.tolist() == [[1, 2], [3, 4], [5, 6]]
 
 
 @pytest.mark.parametrize(
@@ -139,8 +142,8 @@ def test_literal_spellings():
     [
         ("f32[2]", "{1, 2, 3}", "expected 2 elements in dimension 0, got more", 8),
         ("f32[2,2]", "{{1, 2}, {3}}", "expected 2 elements in dimension 1 at [1], got 1", 12),
-        ("f32[2]", "{1 2}", "expected ','", 4),
-        ("f32[2]", "{1, }", "expected an element after ','", 5),
+        ("f32[2]", "{1 2 3}", "expected 2 elements in dimension 0, got more", 6),
+        ("f32[2]", "{1, }", "expected 2 elements in dimension 0, got 1", 5),
         ("f32[2]", "{, 1}", "got ','", 2),
         ("f32[2,2]", "{1, 2}", "expected '{': a literal of rank 2 nests 2 deep, not 1", 2),
         ("f32[2,0]", "1", "expected '{': a literal of rank 2", 1),

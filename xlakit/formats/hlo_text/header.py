@@ -210,7 +210,9 @@ def print_header(module: HloModule, *, layouts: bool = True) -> str:
     parts.append(f"entry_computation_layout={{{print_program_layout(module, layouts=layouts)}}}")
     for name in ("allow_spmd_sharding_propagation_to_parameters", "allow_spmd_sharding_propagation_to_output"):
         if name in others:
-            parts.append(f"{name}={others.pop(name)}")
+            # Old texts have one value without braces.
+            value = others.pop(name)
+            parts.append(f"{name}={value if value.startswith('{') else f'{{{value}}}'}")
     if module.replica_count != 1:
         parts.append(f"replica_count={module.replica_count}")
     if module.num_partitions != 1:

@@ -10,7 +10,7 @@ from xlakit.ir.operation import Op
 from xlakit.ops.communication.transfer import Domain
 from xlakit.ops.control import Call, Conditional, While
 from xlakit.ops.data import GetTupleElement, Tuple
-from xlakit.ops.elementwise.select import Clamp
+from xlakit.ops.elementwise.select import Clamp, Select
 from xlakit.ops.movement import Reverse, Transpose
 from xlakit.ops.sort import Sort
 
@@ -33,8 +33,9 @@ def _source(op: Op, operands: Sequence[Shape]) -> Shape | None:
     if isinstance(op, Conditional):
         return op.branch_computations[0].root.shape
     if op.pointwise or isinstance(op, (Domain, Reverse, Sort, While)):
-        # A scalar that stands for a whole array has no layout to hand on; a clamp's first operand may be one.
-        candidates = operands[isinstance(op, Clamp) :]
+        # A scalar that stands for a whole array has no layout to hand on; a clamp's first operand may be one. What a
+        # select chooses by is of another type, and has another size of elements.
+        candidates = operands[isinstance(op, (Clamp, Select)) :]
         return next((o for o in candidates if not o.is_scalar), candidates[0] if candidates else None)
     return None
 

@@ -121,8 +121,8 @@ class _Reader:
 
     def read(self) -> int:
         """Read the whole literal; gives where it ends."""
+        # Braces and counts say all: XLA passes over a comma that is missing, or that nothing follows.
         source, position = self.lexer.source, self.lexer.start
-        needs_comma, after_comma = False, False
         while True:
             match = _ITEM.match(source, position)
             if match is None:
@@ -130,11 +130,7 @@ class _Reader:
             text, comma = match.groups()
             start, position, end = match.start(1), match.end(), match.end(1)
             if text == "}":
-                if after_comma:
-                    raise self.lexer.error("expected an element after ',', got '}'", start)
                 self._close(start)
-            elif needs_comma:
-                raise self.lexer.error("expected ',' between the elements of a literal", start)
             elif text == "{":
                 self._open(start)
                 row = self._whole_row(end)
@@ -147,8 +143,6 @@ class _Reader:
             if self.depth == 0:
                 # A comma after the whole literal belongs to what is around it.
                 return end
-            after_comma = bool(comma)
-            needs_comma = not comma and text != "{"
 
     def _whole_row(self, position: int) -> tuple[str, int, int] | None:
         """Pass a row of plain elements at once; anything odd is left for the slow way, and gets its error there."""
