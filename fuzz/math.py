@@ -20,6 +20,7 @@ import numpy as np
 from scipy import special
 
 from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Module, Type, Value, engine, vector
+from xlakit.cpu.llvm.library import Library
 from xlakit.cpu.math import FUNCTION_NAMES, ULP_BOUNDS, math_function
 from xlakit.target import vector_bytes
 
@@ -59,7 +60,7 @@ class Compiled:
         with engine.optimized_module(loop_over(name, kind, vector_bytes() // kind.bytes).text()) as optimized:
             data = engine.emit_object(optimized)
         self.dtype = _DTYPES[kind]
-        self._library = engine.Library(f"proof.{next(_numbers)}", data, ["run"], {})
+        self._library = Library(f"proof.{next(_numbers)}", data, ["run"], {})
         types = [ctypes.c_void_p] * (arity + 1) + [ctypes.c_int64]
         self._run = ctypes.CFUNCTYPE(None, *types)(self._library.address("run"))
 

@@ -15,11 +15,11 @@ import threading
 from collections.abc import Callable
 from functools import cache
 
-import llvmlite.binding as llvm
-
 from xlakit import options
 from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError
+from xlakit.machine_code import identification
+from xlakit.machine_code.identification import Identification
 
 # What sets up LLVM's global state (targets, the JIT) is done by one thread at a time.
 lock = threading.Lock()
@@ -103,6 +103,8 @@ def _is_wider(feature: str, width: int) -> bool:
 @cache
 def set_up() -> None:
     """Have LLVM know this machine's instruction set."""
+    import llvmlite.binding as llvm
+
     with lock:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
@@ -113,11 +115,41 @@ def set_up() -> None:
 @cache
 def host() -> Processor:
     """This machine's processor, with what this process may use of it."""
-    set_up()
-    found = Processor(llvm.get_host_cpu_name(), tuple(llvm.get_host_cpu_features().flatten().split(",")))
+    name, features = _kept_or_asked() if identification.can_be_kept() else _asked()
+    found = Processor(name, tuple(features.split(",")))
     if not found.has("amx-tile") or _may_use_tiles():
         return found
     return found.without("amx")
+
+
+def _kept_or_asked() -> tuple[str, str]:
+    kept = Identification.kept()
+    found = None if kept is None else kept.known()
+    if found is None:
+        found = _asked()
+        kept = kept or _new_identification()
+        if kept is not None:
+            kept.keep(*found)
+    return found
+
+
+def _asked() -> tuple[str, str]:
+    """What LLVM says: the name of this machine's processor, and its features."""
+    import llvmlite.binding as llvm
+
+    set_up()
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def _new_identification() -> Identification | None:
+    import llvmlite.binding as llvm
+
+    from xlakit.machine_code.elf import image_of
+
+    machine = llvm.Target.from_default_triple().create_target_machine(reloc="pic", codemodel="small", jit=False)
+    with llvm.create_context() as context, llvm.parse_assembly(identification.TEXT, context) as module:
+        image = image_of([machine.emit_object(module)])
+    return None if image is None else Identification(image.to_bytes(), {})
 
 
 def _may_use_tiles() -> bool:

@@ -15,7 +15,7 @@ import pytest
 from evaluating import build, f32, floats, s32, same
 
 import xlakit as xla
-from xlakit.cpu.llvm import engine
+from xlakit.cpu.llvm.library import Library
 from xlakit.cpu.runtime import runtime_symbols
 
 
@@ -382,13 +382,13 @@ def test_numbers_and_lists_become_arrays_on_the_short_way(monkeypatch):
 def test_a_program_is_linked_with_what_it_imports_alone(monkeypatch):
     """All symbols of the runtime took a quarter of the time in which a kept program is loaded."""
     given = []
-    link = engine.Library.__init__
+    link = Library.__init__
 
     def linked(self, name, objects, functions, symbols, **options):
         given.append(set(symbols))
         link(self, name, objects, functions, symbols, **options)
 
-    monkeypatch.setattr(engine.Library, "__init__", linked)
+    monkeypatch.setattr(Library, "__init__", linked)
     module = xla.HloModule.from_text("HloModule m\nENTRY e {\n a = f32[5] parameter(0)\n ROOT r = f32[5] add(a, a)\n}")
     program = xla.compile(module, backend="cpu", cache=False)
     program(np.ones(5, np.float32))

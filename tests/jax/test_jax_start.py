@@ -8,8 +8,17 @@ from pathlib import Path
 _ROOT = Path(__file__).parents[2]
 # What compiles programs: a process whose programs are all in the compile cache does without.
 _COMPILER = ("xlakit.face", "xlakit.ops", "xlakit.passes", "xlakit.formats", "xlakit.verifier", "xlakit.interpreter")
-# What writes native code, of programs and of the runtime.
-_WRITERS = ("xlakit.cpu.llvm.function", "xlakit.cpu.runtime.text", "xlakit.cpu.runtime.pool", "xlakit.jax.native.text")
+# What writes native code, of programs and of the runtime; LLVM, which takes longer to load than all else, is among it.
+_WRITERS = (
+    "llvmlite.binding",
+    "llvmlite.ir",
+    "xlakit.machine_code.elf",
+    "xlakit.cpu.llvm.engine",
+    "xlakit.cpu.llvm.function",
+    "xlakit.cpu.runtime.text",
+    "xlakit.cpu.runtime.pool",
+    "xlakit.jax.native.text",
+)
 # What few programs need.
 _SELDOM = (
     "xlakit.face",

@@ -15,6 +15,7 @@ from xlakit.cpu.entry.lowering import Lowering
 from xlakit.cpu.kernels.library import KernelLibrary
 from xlakit.cpu.kernels.shared.common_code import PREFIX, Missing
 from xlakit.cpu.llvm import Effort, Module, bounds, engine
+from xlakit.cpu.llvm.library import laid_out
 from xlakit.cpu.program import Program, Target
 from xlakit.cpu.threads import thread_count
 from xlakit.dataclass import dataclass
@@ -116,5 +117,5 @@ def make_objects(code: Code) -> None:
     parts = _checked_parts(code, threads) if current().sanitize else code.llvm.parts(threads)
     common = Missing(code.imports)
     objects = engine.compile_objects(itertools.chain(parts, common.parts()), threads)
-    code.objects = tuple(objects[: len(parts)])
+    code.objects = laid_out(objects[: len(parts)])
     common.keep(objects[len(parts) :])

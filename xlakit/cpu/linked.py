@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xlakit.cpu.kernels.shared import common_code
-from xlakit.cpu.llvm import engine
+from xlakit.cpu.llvm.library import Library
 from xlakit.cpu.program import FFI_TABLE, c_symbol
 from xlakit.cpu.runtime import CONTEXT, Context, runtime_symbols
 from xlakit.options import current
@@ -43,7 +43,7 @@ class Linked:
         if self.recorder is not None:
             symbols |= self.recorder.symbols
         names = [program.entry, *functions]
-        self._library = engine.Library(f"program{next(_numbers)}", program.objects, names, symbols)
+        self._library = Library(f"program{next(_numbers)}", program.objects, names, symbols)
         # Whether a call reads and writes nothing but its arguments and results, and needs no Python.
         self.is_pure = self.recorder is None and not (
             c_functions or program.host_instructions or any(name.startswith(_RANDOM) for name in program.imports)

@@ -23,6 +23,7 @@ import numpy as np
 from xlakit import machine, options, target
 from xlakit.cpu.kernels.dot.blas_choice import KINDS, OWN_PRODUCTS
 from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Effort, Function, Module, Type, Value, engine, vector
+from xlakit.cpu.llvm.library import Library
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.operation import Array
 from xlakit.machine import Machine, Rates
@@ -149,7 +150,7 @@ class _Code:
         _write_copy(module.function("copy", VOID, [PTR, I64, PTR], external=True))
         _write_chain(module.function("chain", VOID, [PTR, I64], external=True))
         names = ["fused_f32", "fused_f64", "read", "copy", "chain"]
-        self._library = engine.Library("measuring", engine.compiled(module.text(), Effort.ALL), names, {})
+        self._library = Library("measuring", engine.compiled(module.text(), Effort.ALL), names, {})
 
     def function(self, name: str) -> Callable[..., None]:
         """One of them, with what it takes."""

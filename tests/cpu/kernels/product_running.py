@@ -7,10 +7,11 @@ import numpy as np
 import xlakit as xla
 from xlakit.cpu.kernels.shared import blas, common_code, scratch
 from xlakit.cpu.llvm import engine
+from xlakit.cpu.llvm.library import Library
 from xlakit.ops.shared.numerics import to_double
 
 _held: dict[int, np.ndarray] = {}
-_libraries: list[engine.Library] = []
+_libraries: list[Library] = []
 
 
 @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)
@@ -36,7 +37,7 @@ def run(module, stages, arrays):
     symbols[scratch.ACQUIRE] = ctypes.cast(_acquire, ctypes.c_void_p).value
     symbols[scratch.RELEASE] = ctypes.cast(_release, ctypes.c_void_p).value
     data = engine.make_object(text)
-    library = engine.Library(f"products{len(_libraries)}", data, [f.name for f, _ in stages], symbols)
+    library = Library(f"products{len(_libraries)}", data, [f.name for f, _ in stages], symbols)
     _libraries.append(library)
     table = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
     for function, tasks in stages:

@@ -17,6 +17,7 @@ from xlakit.cpu.kernels.gemm.macro_kernel import MacroKernel
 from xlakit.cpu.kernels.gemm.packing import ACROSS, ALONG, SINGLE, PackRows, PackSlivers
 from xlakit.cpu.kernels.shared import common, common_code
 from xlakit.cpu.llvm import I64, Effort, Module, engine
+from xlakit.cpu.llvm.library import Library
 from xlakit.data.primitive import PrimitiveType as P
 from xlakit.formats.hlo_text.parser import parse_module
 from xlakit.options import compiling, current
@@ -161,7 +162,7 @@ def test_parts_of_all_efforts_are_linked():
     parts = module.parts()
     assert sorted((effort for effort, _ in parts), key=list(Effort).index) == list(Effort)
     objects = engine.compile_objects(parts, threads=2)
-    library = engine.Library("efforts_test", objects, [names[-1]], {})
+    library = Library("efforts_test", objects, [names[-1]], {})
     code = ctypes.CFUNCTYPE(WORD, WORD)(library.address(names[-1]))
     expected = 3
     for number in reversed(range(len(names))):

@@ -12,6 +12,7 @@ import pytest
 from xlakit.cpu.llvm import F32, I8, I32, I64, PTR, VOID, Effort, Function, Module, Value, engine, vector
 from xlakit.cpu.llvm.bounds import within
 from xlakit.cpu.llvm.bounds_checks import BoundsChecks, fixed_functions
+from xlakit.cpu.llvm.library import Library
 from xlakit.cpu.runtime.bounds import BoundsFault, bounds_symbols, note_bounds, take_faults
 from xlakit.errors import InternalError
 from xlakit.options import compiling
@@ -30,7 +31,7 @@ def run(body: Body, number: int, effort: Effort = Effort.LITTLE) -> tuple[list[B
         body(fn, fn.load(PTR, fn.parameters[0]), fn.parameters[1])
     fn.ret()
     text = BoundsChecks(module.functions, "common.", fixed_functions(module.functions, ["f"])).checked(module.text())
-    library = engine.Library(f"bounds{next(_numbers)}", engine.compiled(text, effort), ["f"], bounds_symbols())
+    library = Library(f"bounds{next(_numbers)}", engine.compiled(text, effort), ["f"], bounds_symbols())
     memory = np.arange(3 * SIZE, dtype=np.uint8)
     table = (ctypes.c_void_p * 1)(memory.ctypes.data + SIZE)
     note_bounds(ctypes.addressof(table), memory.ctypes.data + SIZE, SIZE)

@@ -11,6 +11,8 @@ from growth import left_behind, needs_proc
 import xlakit as xla
 from xlakit import target
 from xlakit.cpu.llvm import engine
+from xlakit.cpu.llvm.library import Library
+from xlakit.machine_code import elf
 
 ARGUMENT = np.arange(4, dtype=np.float32)
 OBJECT = "define i64 @f(i64 %x) {{\n  %y = add i64 %x, {}\n  ret i64 %y\n}}\n"
@@ -23,13 +25,16 @@ def program(number):
 
 
 def library(number):
-    return engine.Library(f"freed{number}", engine.compiled(OBJECT.format(number), engine.Effort.CODE), ["f"], {})
+    return Library(f"freed{number}", engine.compiled(OBJECT.format(number), engine.Effort.CODE), ["f"], {})
 
 
 @pytest.fixture
 def jits(monkeypatch):
-    """The JITs that are made, as weak references."""
+    """The JITs that are made, as weak references; LLVM links all there is, as it does what no image can be made of."""
     made = []
+    monkeypatch.setattr(elf, "image_of", lambda objects: None)
+    # Nor are object files to be left where images are looked for.
+    monkeypatch.setenv("XLAKIT_CACHE", "off")
 
     class Watched(engine._Jit):
         def __init__(self):

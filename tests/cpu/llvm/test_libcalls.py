@@ -11,6 +11,7 @@ import pytest
 import xlakit as xla
 from xlakit.cpu.llvm import engine, libcalls
 from xlakit.cpu.llvm.function import Effort
+from xlakit.cpu.llvm.library import Library
 from xlakit.target import converts_halves
 
 # Two roundings after a sign that is an F64's: LLVM makes a call of it.
@@ -41,8 +42,8 @@ pytestmark = pytest.mark.skipif(not converts_halves(), reason="without such inst
 
 
 @cache
-def _library(name: str, text: str) -> engine.Library:
-    return engine.Library(name, engine.compiled(text, Effort.CODE), ["rounded"], {})
+def _library(name: str, text: str) -> Library:
+    return Library(name, engine.compiled(text, Effort.CODE), ["rounded"], {})
 
 
 def _called(text: str, *arguments: float) -> np.float16:

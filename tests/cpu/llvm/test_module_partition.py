@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from xlakit.cpu.llvm import I64, VOID, Effort, Function, Module, engine
+from xlakit.cpu.llvm.library import Library
 from xlakit.errors import InternalError
 
 WORD = ctypes.c_int64
@@ -45,7 +46,7 @@ def defined(text: str) -> set[str]:
 
 def run(parts: list[tuple[Effort, str]], threads: int, argument: int) -> int:
     objects = engine.compile_objects(parts, threads)
-    library = engine.Library(f"parts{threading.get_ident()}{id(objects)}", objects, ["entry"], {})
+    library = Library(f"parts{threading.get_ident()}{id(objects)}", objects, ["entry"], {})
     return ctypes.CFUNCTYPE(WORD, WORD)(library.address("entry"))(argument)
 
 

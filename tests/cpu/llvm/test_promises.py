@@ -12,6 +12,7 @@ from fuzz.large import KINDS, large_program
 from xlakit.cpu.kernels import common_families
 from xlakit.cpu.kernels.shared.common_code import PREFIX
 from xlakit.cpu.llvm import F32, I64, PTR, VOID, Effort, Module, engine, promises
+from xlakit.cpu.llvm.library import Library
 from xlakit.cpu.runtime.text import runtime_text
 from xlakit.errors import InternalError
 from xlakit.formats.hlo_text.parser import parse_module
@@ -117,7 +118,7 @@ def compiled(write, effort, *parameters):
     module = Module("promises")
     fn = module.function("f", I64, [I64] * len(parameters), external=True)
     write(fn)
-    library = engine.Library(f"promises.{effort.value}", engine.compiled(module.text(), effort), ["f"], {})
+    library = Library(f"promises.{effort.value}", engine.compiled(module.text(), effort), ["f"], {})
     code = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * len(parameters))(library.address("f"))
     return code(*parameters)
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Module, engine
+from xlakit.cpu.llvm.library import Library
 from xlakit.cpu.math.narrow import from_f32, from_f64, storage, to_f32
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
@@ -22,7 +23,7 @@ def compiled(convert, kind, source, target):
         value = fn.load(source, fn.at(given, source, loop.index))
         fn.store(convert(fn, kind, value), fn.at(result, target, loop.index))
     fn.ret()
-    library = engine.Library(f"narrow.{next(_names)}", engine.make_object(module.text()), ["run"], {})
+    library = Library(f"narrow.{next(_names)}", engine.make_object(module.text()), ["run"], {})
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(library.address("run"))
 
     def call(x, dtype, library=library):

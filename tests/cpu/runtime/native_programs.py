@@ -4,6 +4,7 @@ import ctypes
 from functools import cache
 
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, engine
+from xlakit.cpu.llvm.library import Library
 from xlakit.cpu.runtime import CONTEXT, runtime_symbols
 from xlakit.cpu.runtime.context import Status
 
@@ -113,7 +114,7 @@ def _scratch(module: Module) -> None:
 
 
 @cache
-def library() -> engine.Library:
+def library() -> Library:
     module = Module("runtime_tests")
     for name, (result, parameters) in _IMPORTS.items():
         module.declare(name, result, parameters)
@@ -124,7 +125,7 @@ def library() -> engine.Library:
     names = ["counts", "nests", "add", "spin", "host", "status", "context", "scratch"]
     symbols = runtime_symbols()
     data = engine.make_object(module.text(), level=1)
-    return engine.Library("runtime_tests", data, names, {name: symbols[name] for name in _IMPORTS})
+    return Library("runtime_tests", data, names, {name: symbols[name] for name in _IMPORTS})
 
 
 def address(name: str) -> int:

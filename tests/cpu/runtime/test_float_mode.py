@@ -9,6 +9,7 @@ import pytest
 
 import xlakit as xla
 from xlakit.cpu.llvm import I64, VOID, Module, engine
+from xlakit.cpu.llvm.library import Library
 from xlakit.cpu.runtime.float_mode import get_mode, set_mode
 from xlakit.options import compiling
 
@@ -36,7 +37,7 @@ def mode_functions():
     put = module.function("put", VOID, [I64], external=True)
     set_mode(put, put.parameters[0])
     put.ret()
-    library = engine.Library("mode_test", engine.make_object(module.text()), ["get", "put"], {})
+    library = Library("mode_test", engine.make_object(module.text()), ["get", "put"], {})
     # The library has to stay.
     return (
         ctypes.CFUNCTYPE(ctypes.c_int64)(library.address("get")),

@@ -17,7 +17,6 @@ import llvmlite.binding as llvm
 from llvmlite.binding.newpassmanagers import NewPassManager
 
 from xlakit import options, target
-from xlakit.cpu.llvm import libcalls
 from xlakit.cpu.llvm.effort import Effort
 from xlakit.errors import InternalError
 from xlakit.target import Processor
@@ -27,6 +26,7 @@ _STACK_BYTES = 8 << 20
 
 def _target_machine(level: int, processor: Processor) -> Any:
     """LLVM's machine for a processor."""
+    target.set_up()
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=processor.name, features=processor.text, opt=level, reloc="pic", codemodel="small", jit=False
     )
@@ -265,30 +265,19 @@ class _Work:
         self.waiting.put(None)
 
 
-class Library:
-    """Machine code in memory. It stays as long as this object does: a caller holds the object."""
+class LinkedObjects:
+    """Object files in memory, linked by LLVM. They stay as long as this object does."""
 
     def __init__(
-        self,
-        name: str,
-        objects: bytes | Sequence[bytes],
-        functions: Sequence[str],
-        symbols: Mapping[str, int],
-        *,
-        stays: bool = False,
+        self, name: str, objects: Sequence[bytes], functions: Sequence[str], symbols: Mapping[str, int], *, stays: bool
     ) -> None:
-        """Object files linked together; ``functions`` are those that are asked for, ``symbols`` what they import.
-
-        stays: whether it is needed as long as the process runs, whatever programs come and go.
-        """
+        """As :class:`xlakit.cpu.llvm.library.Library` takes them."""
         target.set_up()
         builder = llvm.JITLibraryBuilder()
-        images = [objects] if isinstance(objects, bytes) else list(objects)
-        for data in images:
+        for data in objects:
             builder.add_object_img(data)
         builder.add_current_process()
-        called = {libcall: _libcall(libcall) for libcall in libcalls.called_by(images) if libcall not in functions}
-        for symbol, address in {**symbols, **called}.items():
+        for symbol, address in symbols.items():
             builder.import_symbol(symbol, address)
         for function in functions:
             builder.export_symbol(function)
@@ -307,18 +296,6 @@ class Library:
     def address(self, function: str) -> int:
         """Where a function starts."""
         return self._addresses[function]
-
-
-_libcall_libraries: dict[str, Library] = {}
-_libcalls_lock = threading.Lock()
-
-
-def _libcall(name: str) -> int:
-    """Where a function starts that LLVM's code generation calls by itself; made when it is first needed."""
-    with _libcalls_lock:
-        if name not in _libcall_libraries:
-            _libcall_libraries[name] = Library(name, make_object(libcalls.LIBCALLS[name]), [name], {}, stays=True)
-        return _libcall_libraries[name].address(name)
 
 
 # -- freeing machine code --------------------------------------------------------------------------

@@ -7,6 +7,7 @@ and then brings y to the narrower type; where x is an F64 that becomes an F16 by
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 # F64 to F16, rounded once, half to even: first to F32 towards zero with a last bit of 1 where that is inexact, so that
@@ -36,6 +37,6 @@ LIBCALLS: Final = {"__truncdfhf2": _TRUNCDFHF2}
 """The IR of each function by its name."""
 
 
-def called_by(objects: list[bytes]) -> list[str]:
+def called_by(objects: Sequence[bytes]) -> list[str]:
     """The names of the functions of :data:`LIBCALLS` that object files may call."""
     return [name for name in LIBCALLS if any(name.encode() in data for data in objects)]

@@ -23,6 +23,7 @@ import numpy as np
 
 from xlakit import options
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, engine
+from xlakit.cpu.llvm.library import Library
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.record import Record
 from xlakit.dataclass import dataclass
@@ -155,7 +156,7 @@ class _Code:
         names = [CLOCK, NOTE, RANGE]
         with options.compiling(options.DEFAULT, cpu=options.current().cpu):
             data = engine.make_object(_text(), level=1)
-        self._library = engine.Library("xlakit_profile", data, names, {}, stays=True)
+        self._library = Library("xlakit_profile", data, names, {}, stays=True)
         self.symbols = {name: self._library.address(name) for name in names}
 
 

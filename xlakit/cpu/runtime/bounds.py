@@ -22,6 +22,7 @@ from typing import Any
 from xlakit import options
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, engine
 from xlakit.cpu.llvm.bounds import CHECK, HIGH, LOW, NOTE
+from xlakit.cpu.llvm.library import Library
 from xlakit.dataclass import dataclass
 
 _FAULT = "xlakit_bounds_fault"
@@ -90,7 +91,7 @@ class _Loaded:
         with options.compiling(options.DEFAULT, cpu=options.current().cpu):
             data = engine.make_object(_text(), level=0)
         handler = ctypes.cast(_handler, ctypes.c_void_p).value or 0
-        self._library = engine.Library("xlakit_bounds", data, names, {_FAULT: handler}, stays=True)
+        self._library = Library("xlakit_bounds", data, names, {_FAULT: handler}, stays=True)
         self.symbols = {name: self._library.address(name) for name in names}
         self.note: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(self.symbols[NOTE])
 

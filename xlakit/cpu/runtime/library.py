@@ -14,8 +14,8 @@ import numpy as np
 
 from xlakit import compile_cache as cache, options
 from xlakit.cpu.cache_key import runtime_key
-from xlakit.cpu.llvm import engine
 from xlakit.cpu.llvm.effort import Effort
+from xlakit.cpu.llvm.library import Library, laid_out
 from xlakit.cpu.runtime.host import host_symbols
 from xlakit.cpu.runtime.numpy_api import api_symbols, data_handler
 from xlakit.cpu.runtime.processors import default_threads, processor_count
@@ -88,10 +88,13 @@ _loaded: list[Runtime] = []
 
 
 def runtime_object(text: str) -> bytes:
-    """The object file of the runtime's text. It holds no addresses, so that it can be cached on disk."""
+    """The machine code of the runtime's text, as it is loaded. It holds no addresses: it can be cached on disk."""
     # It is written as it should run, and has no loop to vectorize: LLVM's passes would take longer than all else.
     # Optimized machine code would take eight times as long to make, and take 1 % off a call of a small program.
-    return engine.compiled(text, Effort.LITTLE)
+    from xlakit.cpu.llvm import engine
+
+    (data,) = laid_out([engine.compiled(text, Effort.LITTLE)])
+    return data
 
 
 class Runtime:
@@ -100,7 +103,7 @@ class Runtime:
     def __init__(self, data: bytes) -> None:
         api = api_symbols()
         exported = [*_FOR_PROGRAMS, *_FUNCTIONS, *([] if api is None else _FOR_PYTHON)]
-        self._library = engine.Library("xlakit_runtime", data, exported, {**host_symbols(), **(api or {})}, stays=True)
+        self._library = Library("xlakit_runtime", data, exported, {**host_symbols(), **(api or {})}, stays=True)
         # Never unloaded, not even when Python takes its modules down.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._library))
         self.symbols = {name: self._library.address(name) for name in exported}

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from xlakit import compile_cache, options
 from xlakit.cpu.cache_key import runtime_key
-from xlakit.cpu.llvm import engine
 from xlakit.cpu.llvm.effort import Effort
+from xlakit.cpu.llvm.library import Library, laid_out
 from xlakit.cpu.runtime import runtime_symbols
 
 _FORK: Final = ("queue_before_fork", "queue_after_fork_in_parent", "queue_after_fork_in_child")
@@ -32,7 +32,7 @@ class Native:
         for name in code.fields["python"]:
             symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
         exported = [*names, *_FOR_PYTHON]
-        self._library = engine.Library(
+        self._library = Library(
             "xlakit_jax",
             bytes(code.sections["object"]),
             exported,
@@ -83,12 +83,14 @@ def _kept_or_made(of_python: tuple[str, ...]) -> compile_cache.Entry:
     entry = None if key is None else compile_cache.load(key)
     if entry is None:
         # What writes them is not needed where they are in the cache.
+        from xlakit.cpu.llvm import engine
         from xlakit.jax.native.text import PYTHON, RUNTIME, slots_text
 
         text, names = slots_text(of_python)
         fields = {"slots": names, "runtime": RUNTIME, "python": PYTHON}
         # Calls through these take as long as with all of LLVM's passes, which take twice as long.
-        entry = compile_cache.Entry(fields, {"object": engine.compiled(text, Effort.TIDY)})
+        (data,) = laid_out([engine.compiled(text, Effort.TIDY)])
+        entry = compile_cache.Entry(fields, {"object": data})
         if key is not None:
             compile_cache.save(key, entry)
     return entry

@@ -10,6 +10,7 @@ from xlakit.builder.xla_builder import trace
 from xlakit.cpu.kernels.shared import common_code
 from xlakit.cpu.kernels.sort.sort import comparator_less, emit_sort, plan_sort
 from xlakit.cpu.llvm import Module, engine
+from xlakit.cpu.llvm.library import Library
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ops.sort import Sort
 
@@ -26,7 +27,7 @@ class Program:
             module.functions[name].linkage = ""
         data = engine.make_object(module.text())
         symbols = {name: address for name in module.declared if (address := common_code.resolve(name)) is not None}
-        self.library = engine.Library(f"sort_test_{Program.count}", data, names, symbols)
+        self.library = Library(f"sort_test_{Program.count}", data, names, symbols)
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         self.phases = [(prototype(self.library.address(p.function)), p.tasks) for p in phases]
         memory = np.full(scratch_bytes + 64, 0xA5, np.uint8)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from xlakit import options
 from xlakit.cpu.llvm import I32, PTR, VOID, Effort, Module, engine
+from xlakit.cpu.llvm.library import Library
 
 # PyTypeObject, the same in all versions before 3.12: tp_basicsize and tp_as_buffer.
 _BASIC_SIZE: Final = 32
@@ -53,7 +54,7 @@ def _bind(exporter: int) -> int:
     with options.compiling(options.DEFAULT, cpu=options.current().cpu):
         code = engine.compiled(_text(), Effort.LITTLE)
     symbols["buffer_exporter"] = exporter
-    library = engine.Library(f"xlakit_buffers_{next(_numbers)}", code, ["get_buffer"], symbols, stays=True)
+    library = Library(f"xlakit_buffers_{next(_numbers)}", code, ["get_buffer"], symbols, stays=True)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
     return library.address("get_buffer")
 

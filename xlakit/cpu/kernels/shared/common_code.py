@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from xlakit import compile_cache
 from xlakit.cpu.cache_key import runtime_key
-from xlakit.cpu.llvm import Effort, engine
+from xlakit.cpu.llvm.effort import Effort
+from xlakit.cpu.llvm.library import Library, laid_out
 from xlakit.options import Options, compiling, of_tag
 
 PREFIX = "xlakit_common."
 
 _lock = threading.Lock()
-_loaded: dict[str, engine.Library] = {}
+_loaded: dict[str, Library] = {}
 
 
 def resolve(symbol: str) -> int | None:
@@ -26,6 +27,9 @@ def resolve(symbol: str) -> int | None:
         return None
     if not is_there(symbol):
         with compiling(options_of(symbol)):
+            # LLVM is not needed where all is on disk.
+            from xlakit.cpu.llvm import engine
+
             missing = Missing([symbol])
             missing.keep(engine.compile_objects(missing.parts(), threads=1))
     return _loaded[symbol].address(symbol)
@@ -43,6 +47,7 @@ def is_there(symbol: str) -> bool:
 
 def keep(symbol: str, data: bytes) -> None:
     """Load a function that has been compiled, and keep it for other processes."""
+    (data,) = laid_out([data])
     _load(symbol, data)
     key = key_of(symbol)
     if key is not None:
@@ -97,7 +102,7 @@ def key_of(symbol: str) -> str | None:
 def _load(symbol: str, data: bytes) -> None:
     with _lock:
         if symbol not in _loaded:
-            _loaded[symbol] = engine.Library(symbol, data, [symbol], _imports(symbol), stays=True)
+            _loaded[symbol] = Library(symbol, data, [symbol], _imports(symbol), stays=True)
 
 
 def _imports(symbol: str) -> Mapping[str, int]:
