@@ -12,9 +12,9 @@ def networks(monkeypatch, request):
     """Two networks, or as many as the parameter says."""
     pytest.importorskip("zmq")
     from xlakit.distributed.network import Network
-    from xlakit.distributed.zeromq import ZeroMqTransport
+    from xlakit.distributed.shared.transport import SharedMemoryTransport
 
-    made = [Network(partial(ZeroMqTransport, "127.0.0.1")) for _ in range(getattr(request, "param", 2))]
+    made = [Network(partial(SharedMemoryTransport, "127.0.0.1")) for _ in range(getattr(request, "param", 2))]
     ends = [network.endpoint for network in made]
     names = [f"process {rank} (device {rank})" for rank in range(len(made))]
     monkeypatch.setattr("sys.excepthook", lambda *_: None)

@@ -16,7 +16,7 @@ pytest.importorskip("zmq")
 from xlakit.distributed import session
 from xlakit.distributed.messages import Header, Kind
 from xlakit.distributed.network import Network
-from xlakit.distributed.zeromq import ZeroMqTransport
+from xlakit.distributed.shared.transport import SharedMemoryTransport
 
 
 def _module(make, replicas=2):
@@ -185,7 +185,7 @@ def test_a_process_that_does_not_come(networks, monkeypatch):
 
 
 def test_messages_of_another_job_are_dropped(networks):
-    stranger = Network(partial(ZeroMqTransport, "127.0.0.1"))
+    stranger = Network(partial(SharedMemoryTransport, "127.0.0.1"))
     stranger.join(1, [network.endpoint for network in networks], ["a", "b"], bytes(16))
     stranger._connections.answer(0, Header(Kind.LEAVE, 1, text="has ended"))
     time.sleep(0.2)

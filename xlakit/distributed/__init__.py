@@ -21,6 +21,7 @@ has them all. See docs/distributed.md.
     transport.py      what carries messages: the interface
     mpi_transport.py  MPI, for processes that it has started; mpi.py: how it is loaded and called
     zeromq.py         ZeroMQ, for processes of JAX that MPI has not started
+    shared/           memory that those of one machine share
     reductions.py     the reductions that may be combined in any order
     fingerprint.py    by what processes know that they run the same program
     processors.py     how the processes of a machine share its processors

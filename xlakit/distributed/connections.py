@@ -67,6 +67,8 @@ class Connections:
         self._is_closing = False
         self._transport = open(self._arrived, self._lost)
         self.endpoint = self._transport.endpoint
+        # Memory for the body of a message, from which it is sent with the fewest copies.
+        self.new_body = self._transport.new_body
         self._thread = threading.Thread(target=self._serve, name="xlakit-network", daemon=True)
         self._thread.start()
 

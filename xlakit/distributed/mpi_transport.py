@@ -106,6 +106,10 @@ class MpiTransport:
         except ResourceError:
             self._refused.add(rank)
 
+    def new_body(self, size: int) -> Bytes:
+        """Memory for a body."""
+        return np.empty(size, np.uint8)
+
     def _start(self, rank: int, data: Bytes, tag: int) -> None:
         api, place = self._mpi.api, self._places[rank]
         request = self._mpi.call(lambda: self._communicator.Isend([data, api.BYTE], place, tag))

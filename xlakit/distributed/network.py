@@ -78,6 +78,7 @@ class Network:
         self._condition = self._connections.condition
         self.endpoint = self._connections.endpoint
         self.name_of = self._connections.name_of
+        self.new_body = self._connections.new_body
         self.gone = self._connections.gone
         self.is_connected = self._connections.is_connected
 
@@ -197,7 +198,7 @@ class Network:
         """Wait for a value from each of some processes. Raises RankError where one will not come, or is of another
         program.
         """
-        deadline, missing = self._deadline(session), set(ranks)
+        deadline, missing = None, set(ranks)
         found: dict[int, tuple[Header, Bytes]] = {}
         with self._connections.awaited():
             while missing:
@@ -205,8 +206,11 @@ class Network:
                     found[header.rank] = header, body
                     missing.discard(header.rank)
                 if missing:
-                    deadline.check(missing)
+                    if deadline is not None:
+                        deadline.check(missing)
                     self._connections.pump_or_wait()
+                    # Most values are there by now.
+                    deadline = deadline or self._deadline(session)
         for rank, (header, body) in found.items():
             self._use(rank, body)
             if header.program != session.fingerprint.number:

@@ -6,7 +6,7 @@ dimensions (or, for a tuple, elements) follow, the dimensions, then the elements
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,10 @@ Bytes = npt.NDArray[np.uint8]
 _WORD = 8
 
 
+def _new(size: int) -> Bytes:
+    return np.empty(size, np.uint8)
+
+
 def packed_size(value: Value) -> int:
     """The number of bytes of a value in packed form."""
     if isinstance(value, tuple):
@@ -28,9 +32,9 @@ def packed_size(value: Value) -> int:
     return (2 + value.ndim) * _WORD + _whole(value.nbytes)
 
 
-def pack(values: Sequence[Value]) -> Bytes:
-    """The packed form of values, one after the other."""
-    buffer = np.empty(sum(map(packed_size, values)), np.uint8)
+def pack(values: Sequence[Value], new: Callable[[int], Bytes] = _new) -> Bytes:
+    """The packed form of values, one after the other, in ``new`` memory of so many bytes."""
+    buffer = new(sum(map(packed_size, values)))
     pack_into(buffer, values)
     return buffer
 

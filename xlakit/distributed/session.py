@@ -54,6 +54,10 @@ class Peers(Protocol):
         """The name of a process in errors."""
         ...
 
+    def new_body(self, size: int) -> Bytes:
+        """Memory for the body of a value, from which it is sent with the fewest copies."""
+        ...
+
     def send_value(self, session: NetworkSession, rank: int, header: Header, body: Bytes) -> None:
         """Send a value; waits where the other process has too much that it has not asked for yet."""
         ...
@@ -113,7 +117,7 @@ class NetworkSession(LocalPart):
     def all_gather(self, rendezvous: RendezvousKey, contributions: Mapping[int, Value]) -> dict[int, Value]:
         """The payloads of all members."""
         parts = self._parts(rendezvous.members)
-        payload = pack([contributions[m] for m in parts[self._peers.rank]])
+        payload = self._packed([contributions[m] for m in parts[self._peers.rank]])
         values = dict(contributions)
         for rank, data in self._share(rendezvous, "all_gather", payload).items():
             values.update(zip(parts[rank], unpack(data, len(parts[rank])), strict=True))
@@ -128,7 +132,7 @@ class NetworkSession(LocalPart):
         index = {member: number for number, member in enumerate(members)}
         here = parts[self._peers.rank]
         parcels = {
-            rank: pack([contributions[source][index[target]] for source in here for target in part])
+            rank: self._packed([contributions[source][index[target]] for source in here for target in part])
             for rank, part in parts.items()
             if rank != self._peers.rank
         }
@@ -150,7 +154,7 @@ class NetworkSession(LocalPart):
         kind, number = f"broadcast from {root}", self._next_number(rendezvous.members)
         source, targets = _tree(sorted(self._parts(rendezvous.members)), self._ranks[sender], self._peers.rank)
         if source is None:
-            payload = pack([contributions[sender]])
+            payload = self._packed([contributions[sender]])
         else:
             payload = self._exchange(rendezvous, kind, {}, [source], number)[source]
         self._exchange(rendezvous, kind, dict.fromkeys(targets, payload), [], number)
@@ -179,7 +183,7 @@ class NetworkSession(LocalPart):
             totals.append(combine(found[0], [array.view(found[1]).reshape(-1) for array in column]))
         pieces = [np.array_split(total, len(ranks)) for total in totals]
         parcels = {
-            rank: pack([piece[index] for piece in pieces])
+            rank: self._packed([piece[index] for piece in pieces])
             for index, rank in enumerate(ranks)
             if rank != self._peers.rank
         }
@@ -187,13 +191,17 @@ class NetworkSession(LocalPart):
         rows = {rank: unpack(data, len(totals)) for rank, data in arrived.items()}
         rows[self._peers.rank] = [piece[ranks.index(self._peers.rank)] for piece in pieces]
         own = [combine(function, [rows[rank][k] for rank in ranks]) for k, function in enumerate(functions)]
-        parts = {rank: unpack(data, len(own)) for rank, data in self._share(rendezvous, "reduced", pack(own)).items()}
+        shared = self._share(rendezvous, "reduced", self._packed(own))
+        parts = {rank: unpack(data, len(own)) for rank, data in shared.items()}
         parts[self._peers.rank] = own
         given = next(iter(contributions.values()))
         return [
             np.concatenate([parts[rank][k] for rank in ranks]).view(array.dtype).reshape(array.shape)
             for k, array in enumerate(given)
         ]
+
+    def _packed(self, values: Sequence[Value]) -> Bytes:
+        return pack(values, self._peers.new_body)
 
     def _parts(self, members: Sequence[int]) -> dict[int, list[int]]:
         """The members in each process, in the order of the group."""
@@ -294,7 +302,7 @@ class NetworkSession(LocalPart):
         """Send a value to a device in another process. Waits only for room there."""
         header = self._permute_header(key, target)
         with self.waiting(key[0]):
-            self._peers.send_value(self, self._ranks[target], header, pack([value]))
+            self._peers.send_value(self, self._ranks[target], header, self._packed([value]))
 
     def receive(self, key: tuple[RendezvousKey, int], source: int, receiver: int) -> Value:
         """Wait for a value that a device in another process sends."""
@@ -310,7 +318,7 @@ class NetworkSession(LocalPart):
             raise InternalError("a message without a receiver stays in its process")
         channel = -1 if channel_id is None else channel_id
         header = self._header(0, (CHANNEL, channel, message.sender, receiver), f"a send on channel {channel}")
-        self._peers.send_value(self, self._ranks[receiver], header, pack([message.value]))
+        self._peers.send_value(self, self._ranks[receiver], header, self._packed([message.value]))
 
     def watch(self, sources: Sequence[int], ready: Callable[[], bool]) -> Callable[[float], None]:
         """What a device does instead of sleeping while it waits for messages on a channel of devices elsewhere."""

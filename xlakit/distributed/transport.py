@@ -35,6 +35,10 @@ class Transport(Protocol):
         """
         ...
 
+    def new_body(self, size: int) -> Bytes:
+        """Memory for the body of a message, from which it is sent with the fewest copies."""
+        ...
+
     def connected(self) -> list[int]:
         """The processes to notify when this one ends."""
         ...

@@ -108,11 +108,20 @@ class ZeroMqTransport:
 
     def pump(self, seconds: float) -> None:
         """Take in what has arrived; where there is nothing, wait for it, so many seconds at most."""
-        if not self._take():
-            self._arrivals.select(seconds)
-            self._take()
+        if not self.take():
+            self.wait(seconds)
+            self.take()
 
-    def _take(self) -> bool:
+    def wait(self, seconds: float) -> None:
+        """Wait until something may have arrived, so many seconds at most."""
+        self._arrivals.select(seconds)
+
+    def new_body(self, size: int) -> Bytes:
+        """Memory for a body."""
+        return np.empty(size, np.uint8)
+
+    def take(self) -> bool:
+        """Take in what has arrived; gives whether anything has."""
         with suppress(self._zmq.Again):
             # No code of Python runs within, so Ctrl-C cannot lose a frame.
             self._frames.extend(iter(self._next_frame, None))

@@ -60,10 +60,17 @@ def _exchange(state: Any, key: str, count: int) -> Cluster:
     from xlakit.distributed.connections import process_name
     from xlakit.distributed.network import Network
     from xlakit.distributed.processors import own_processors, share_processors
+    from xlakit.distributed.shared.transport import is_supported
 
     processors = own_processors()
     mpi, reason = _start_mpi(state.num_processes)
-    own = {"devices": count, "processors": processors, "mpi": mpi is not None, "reason": reason}
+    own = {
+        "devices": count,
+        "processors": processors,
+        "mpi": mpi is not None,
+        "reason": reason,
+        "shares": os.environ.get(_TRANSPORT) != "zeromq" and is_supported(),
+    }
     all = _all_gather(state, f"{key}/devices", own)
     counts = tuple(other["devices"] for other in all)
     network = Network(_transport(state, mpi, all))
@@ -139,9 +146,12 @@ def _transport(state: Any, mpi: Mpi | None, all: Sequence[dict[str, Any]]) -> Op
             f"{_TRANSPORT} is mpi, which cannot carry the messages:\n  " + "\n  ".join(without),
             hint="start all processes with one mpiexec or srun, with mpi4py installed, or unset it",
         )
+    from xlakit.distributed.shared.transport import SharedMemoryTransport
     from xlakit.distributed.zeromq import ZeroMqTransport
 
-    return partial(ZeroMqTransport, _address(state.coordinator_address))
+    shares = {other["shares"] for other in all} == {True}
+    transport = SharedMemoryTransport if shares else ZeroMqTransport
+    return partial(transport, _address(state.coordinator_address))
 
 
 def _published(client: Any, key: str, rank: int) -> Any:

@@ -1,0 +1,7 @@
+"""Messages through memory that the processes of one machine share.
+
+transport.py  SharedMemoryTransport, beside ZeroMQ
+rings.py      messages from one process to another
+rooms.py      the bodies of large messages, read where they are written
+doorbell.py   how a process wakes another one
+"""

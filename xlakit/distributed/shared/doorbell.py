@@ -1,0 +1,138 @@
+"""Doorbell: machine code by which processes of one machine tell each other that something has been written.
+
+A writer stores a count and then looks whether the reader sleeps; a reader notes that it sleeps and then looks at the
+counts. Both are sequentially consistent, so that one of them sees the other, which Python's own reads and writes of
+shared memory do not promise on every machine. A bell is a word of the reader: AWAKE, or how it sleeps.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final
+
+from xlakit import compile_cache
+from xlakit.cpu.cache_key import runtime_key
+from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value, engine
+from xlakit.cpu.llvm.effort import Effort
+from xlakit.cpu.runtime import waiting
+
+# How a reader sleeps: not at all; in the system, until the bell changes; or until a message of another kind comes.
+AWAKE, SLEEPS, SELECTS = 0, 1, 2
+
+# The number of the system call, by processor, and its operations; without FUTEX_PRIVATE_FLAG, as processes share words.
+_FUTEX: Final[Mapping[str, int]] = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221}
+_WAIT, _WAKE = 0, 1
+
+# A row of what a reader watches: the address of a count, and how far it has read.
+ROW_WORDS: Final = 2
+
+
+def is_supported() -> bool:
+    """Whether this system has what bells need: Linux's futex, of the lower half of a word."""
+    return sys.platform == "linux" and sys.byteorder == "little" and platform.machine() in _FUTEX
+
+
+def _arrived(fn: Function, table: Value, count: Value) -> Value:
+    """Whether any count is not what has been read."""
+
+    def differs(number: Value) -> Value:
+        row = fn.at(table, I64, number * ROW_WORDS)
+        word = fn.load(I64, row).cast("inttoptr", PTR)
+        return fn.atomic_load(I64, word, "seq_cst").ne(fn.load(I64, fn.at(row, I64, 1)))
+
+    def goes_on(number: Value) -> Value:
+        return fn.if_else(number < count, lambda: (~differs(number),), lambda: (fn.constant(I1, 0),))[0]
+
+    with fn.while_((fn.i64(0),), lambda loop: goes_on(loop.carried[0])) as loop:
+        loop.next(loop.carried[0] + 1)
+    return loop.results[0] < count
+
+
+def _text() -> str:
+    module = Module("doorbell")
+    module.declare("syscall", I64, [I64, PTR, I64, I64, PTR, PTR, I64])
+    futex = _FUTEX[platform.machine()]
+
+    def wait_or_wake(fn: Function, bell: Value, operation: int, number: Value, time: Value) -> None:
+        fn.call("syscall", I64, fn.i64(futex), bell, fn.i64(operation), number, time, fn.null(), fn.i64(0))
+
+    # publish(word, value, bell): write a count; gives how the reader slept, which is woken if it did in the system.
+    fn = module.function("publish", I64, [PTR, I64, PTR], external=True)
+    word, value, bell = fn.parameters
+    fn.atomic_store(value, word, "seq_cst")
+    fn.return_if(fn.atomic_load(I64, bell, "seq_cst").eq(AWAKE), fn.i64(AWAKE))
+    slept = fn.atomic_update("xchg", bell, fn.i64(AWAKE))
+    with fn.if_(slept.eq(SLEEPS)):
+        wait_or_wake(fn, bell, _WAKE, fn.i64(1), fn.null())
+    fn.ret(slept)
+
+    # store(word, value): what has been read or written before is complete for whoever sees the value.
+    fn = module.function("store", VOID, [PTR, I64], external=True)
+    word, value = fn.parameters
+    fn.atomic_store(value, word, "release")
+    fn.ret()
+
+    # load(word): what was written before it is seen by what is read after.
+    fn = module.function("load", I64, [PTR], external=True)
+    fn.ret(fn.atomic_load(I64, fn.parameters[0], "acquire"))
+
+    fn = module.function("has_arrived", I1, [PTR, I64])
+    table, count = fn.parameters
+    fn.ret(_arrived(fn, table, count))
+
+    # await_any(bell, table, count, how, spin, sleep): whether any count has changed; waits so many nanoseconds. Who
+    # sleeps otherwise than in the system does so with the bell as it is left here.
+    fn = module.function("await_any", I64, [PTR, PTR, I64, I64, I64, I64], external=True)
+    bell, table, count, how, spin, sleep = fn.parameters
+
+    def arrived() -> Value:
+        return fn.call("has_arrived", I1, table, count)
+
+    waiting.spin(fn, lambda: ~arrived(), spin)
+    fn.return_if(arrived(), fn.i64(1))
+    fn.return_if(sleep <= 0, fn.i64(0))
+    fn.atomic_store(how, bell, "seq_cst")
+    with fn.if_(arrived()):
+        fn.atomic_store(fn.i64(AWAKE), bell, "seq_cst")
+        fn.ret(fn.i64(1))
+    fn.return_if(how.ne(SLEEPS), fn.i64(0))
+    time = fn.alloca(I64, 2)
+    fn.store(sleep // 1_000_000_000, time)
+    fn.store(sleep % 1_000_000_000, fn.at(time, I64, 1))
+    wait_or_wake(fn, bell, _WAIT, fn.i64(SLEEPS), time)
+    fn.atomic_store(fn.i64(AWAKE), bell, "seq_cst")
+    fn.ret(fn.select(arrived(), fn.i64(1), fn.i64(0)))
+    return module.text()
+
+
+class Bells:
+    """The machine code, loaded. The functions take addresses and numbers."""
+
+    def __init__(self, data: bytes) -> None:
+        words = ctypes.c_int64
+        names = ("publish", "store", "load", "await_any")
+        self._library = engine.Library("xlakit_doorbell", data, names, {}, stays=True)
+        at = self._library.address
+        # These are short, and keep the lock of Python.
+        self.publish: Callable[[int, int, int], int] = ctypes.PYFUNCTYPE(words, *[words] * 3)(at("publish"))
+        self.store: Callable[[int, int], Any] = ctypes.PYFUNCTYPE(None, words, words)(at("store"))
+        self.load: Callable[[int], int] = ctypes.PYFUNCTYPE(words, words)(at("load"))
+        self.await_any: Callable[[int, int, int, int, int, int], int] = ctypes.CFUNCTYPE(words, *[words] * 6)(
+            at("await_any")
+        )
+
+
+@cache
+def bells() -> Bells:
+    """The machine code, from the compile cache where it is there."""
+    key = runtime_key("doorbell") if compile_cache.is_enabled() else None
+    entry = None if key is None else compile_cache.load(key)
+    if entry is None:
+        entry = compile_cache.Entry({}, {"object": engine.compiled(_text(), Effort.LITTLE)})
+        if key is not None:
+            compile_cache.save(key, entry)
+    return Bells(bytes(entry.sections["object"]))

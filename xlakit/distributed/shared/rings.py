@@ -1,0 +1,155 @@
+"""Rings: records from one process to another one of the same machine, in memory that both have mapped.
+
+The positions of writer and reader count all bytes that were ever written and read. A record is in one piece; where
+there is no room for it before the end of the ring, the rest is skipped. A small body follows its head, a large one is
+in a room; see rooms.py.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from xlakit.distributed.packing import Bytes
+from xlakit.distributed.shared.rooms import Memory
+
+# Words before the records, each in a cache line of its own: how far it is written, and read; whether the reader is
+# there.
+_WRITTEN, _READ, _ACCEPTED, _BEGIN = 0, 64, 128, 192
+BYTES: Final = 1 << 18
+_CAPACITY = BYTES - _BEGIN
+# Bodies of so many bytes travel in a ring.
+INLINE: Final = 1 << 14
+
+# A record: its size, or SKIP; the sizes of head and body; then a Place.
+_RECORD = struct.Struct("=7q")
+_SKIP = -1
+NO_BODY, INLINE_BODY, FORGET = -1, -2, -3
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the body of a record is: in a room, with its file, bytes and use; or INLINE_BODY, or NO_BODY. FORGET: a
+    record that says that the room of number ``use`` is given up.
+    """
+
+    room: int = NO_BODY
+    fd: int = 0
+    bytes: int = 0
+    use: int = 0
+
+
+class OutRing:
+    """The writer's end. A lock of the caller's keeps calls apart."""
+
+    def __init__(self, publish: Callable[[int, int, int], int]) -> None:
+        self.memory = Memory.made(BYTES)
+        self._publish = publish
+        self._written = self._read = 0
+        # What there was no room for.
+        self._waiting: deque[tuple[bytes, Bytes | None, Place]] = deque()
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the reader has mapped it."""
+        return bool(self.memory.words[_ACCEPTED // 8])
+
+    def write(self, head: bytes, body: Bytes | None, place: Place, bell: int) -> int:
+        """Write a record, or keep it until there is room; gives how the reader slept."""
+        if self._waiting or not self._put(head, body, place):
+            self._waiting.append((head, body, place))
+            return self.flush(bell)
+        return self._publish(self.memory.address + _WRITTEN, self._written, bell)
+
+    def flush(self, bell: int) -> int:
+        """Write what has waited, as far as there is room now."""
+        before = self._written
+        while self._waiting and self._put(*self._waiting[0]):
+            self._waiting.popleft()
+        return self._publish(self.memory.address + _WRITTEN, self._written, bell) if before != self._written else 0
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether records wait for room."""
+        return bool(self._waiting)
+
+    def _put(self, head: bytes, body: Bytes | None, place: Place) -> bool:
+        inline = 0 if body is None or place.room != INLINE_BODY else len(body)
+        # In whole words, so that there is always room for the word that says SKIP.
+        size = -(-(_RECORD.size + len(head) + inline) // 8) * 8
+        offset = self._written % _CAPACITY
+        skipped = _CAPACITY - offset if offset + size > _CAPACITY else 0
+        if self._written + skipped + size - self._read > _CAPACITY:
+            self._read = int(self.memory.words[_READ // 8])
+            if self._written + skipped + size - self._read > _CAPACITY:
+                return False
+        if skipped:
+            self.memory.words[(_BEGIN + offset) // 8] = _SKIP
+            self._written += skipped
+            offset = 0
+        start = _BEGIN + offset
+        data: Any = self.memory.bytes.data
+        length = 0 if body is None else len(body)
+        _RECORD.pack_into(data, start, size, len(head), length, place.room, place.fd, place.bytes, place.use)
+        start += _RECORD.size
+        data[start : start + len(head)] = head
+        if body is not None and inline:
+            self.memory.bytes[start + len(head) : start + len(head) + inline] = body
+        self._written += size
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record that is read. body: where it was in the ring; else there are ``length`` bytes at its place. end: of the
+    record, for :meth:`InRing.advance`.
+    """
+
+    head: bytes
+    body: Bytes | None
+    length: int
+    place: Place
+    end: int
+
+
+class InRing:
+    """The reader's end. ``load`` and ``store`` take the address of a word, and keep what is read behind and before."""
+
+    def __init__(self, memory: Memory, load: Callable[[int], int], store: Callable[[int, int], Any]) -> None:
+        self.memory = memory
+        self.read = 0
+        self._load, self._store = load, store
+        self.written_address = memory.address + _WRITTEN
+
+    def accept(self) -> None:
+        """Let the writer know that it may write."""
+        self._store(self.memory.address + _ACCEPTED, 1)
+
+    def next(self) -> Record | None:
+        """The next record; None if there is none."""
+        if self._load(self.written_address) == self.read:
+            return None
+        offset, end = self.read % _CAPACITY, self.read
+        if self.memory.words[(_BEGIN + offset) // 8] == _SKIP:
+            end += _CAPACITY - offset
+            offset = 0
+        start = _BEGIN + offset
+        size, head_size, length, room, fd, total, use = _RECORD.unpack_from(self.memory.bytes.data, start)
+        start += _RECORD.size
+        head = self.memory.bytes[start : start + head_size].tobytes()
+        body = None
+        if room in (NO_BODY, INLINE_BODY):
+            # A copy, since the ring goes on, and because machine code wants arrays that are aligned.
+            body = np.empty(length, np.uint8)
+            body[:] = self.memory.bytes[start + head_size : start + head_size + length]
+        return Record(head, body, length, Place(room, fd, total, use), end + size)
+
+    def advance(self, end: int) -> None:
+        """All before has been used."""
+        self.read = end
+        self._store(self.memory.address + _READ, end)

@@ -1,0 +1,204 @@
+"""Rooms: memory that processes of one machine share, without a name that could be left behind.
+
+Memory is a file without a name (memfd) that its maker has open; another process opens it as the maker's, by the numbers
+of process and file. The system takes it back when the last process that has mapped it ends, however that ends.
+
+A room holds the body of one message at a time: its maker writes it, and each receiver reads it where it is. It may be
+used again when nothing of the maker refers to it any more, and each receiver has stored the number of the use in its
+own word of the room. A message that several processes get is written once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import threading
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from xlakit.distributed.packing import Bytes
+
+# Before the data of a room stand the words of its receivers.
+_HEADER: Final = 4096
+MOST_RECEIVERS: Final = _HEADER // 8
+# The sizes of rooms: powers of two, with so many steps in between.
+_LEAST, _STEPS = 1 << 16, 8
+
+
+@cache
+def _system() -> tuple[Callable[..., int], Callable[..., int]]:
+    """The system's mmap and munmap. Python's own keep a file open for each piece of memory."""
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    library.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    return library.mmap, library.munmap
+
+
+class Memory:
+    """Some memory of a file without a name. ``fd`` is its number in the process that has made it, -1 elsewhere.
+
+    Its arrays must not be used any more when it is gone.
+    """
+
+    def __init__(self, fd: int, size: int, *, is_own: bool) -> None:
+        self.fd = -1
+        self.size = size
+        map, self._unmap = _system()
+        found = map(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
+        if found == ctypes.c_void_p(-1).value:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        self.address: int = found
+        self.fd = fd if is_own else -1
+        buffer: Any = (ctypes.c_uint8 * size).from_address(found)
+        self.bytes: Bytes = np.frombuffer(buffer, np.uint8)
+        self.words: npt.NDArray[np.int64] = self.bytes.view(np.int64)
+
+    @staticmethod
+    def made(size: int) -> Memory:
+        """New memory of zeros, all of which there is: OSError where there is not so much."""
+        fd = os.memfd_create("xlakit")
+        try:
+            os.posix_fallocate(fd, 0, size)
+            return Memory(fd, size, is_own=True)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    @staticmethod
+    def of(process: int, fd: int, size: int) -> Memory:
+        """The memory that another process has made; OSError where this one may not read it, or it is another one."""
+        own = os.open(f"/proc/{process}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if os.fstat(own).st_size != size:
+                raise OSError(f"file {fd} of process {process} has not {size} bytes")
+            return Memory(own, size, is_own=False)
+        finally:
+            os.close(own)
+
+    def close_file(self) -> None:
+        """Let no other process map it from now on."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __del__(self) -> None:
+        if hasattr(self, "address"):
+            self._unmap(self.address, self.size)
+            self.close_file()
+
+
+class Lease:
+    """The data of a room as an array's memory, for as long as any array refers to it."""
+
+    def __init__(self, memory: Memory, size: int, end: Callable[[], None], room: Room | None = None) -> None:
+        self.room = room
+        self.size = size
+        self._memory = memory
+        self._end = end
+        self.__array_interface__: dict[str, Any] = {
+            "version": 3,
+            "typestr": "|u1",
+            "shape": (size,),
+            "data": (memory.address + _HEADER, False),
+        }
+
+    def __del__(self) -> None:
+        self._end()
+
+    def array(self) -> Bytes:
+        """The data."""
+        return np.asarray(self)
+
+
+class Room:
+    """A room of this process."""
+
+    def __init__(self, number: int, capacity: int) -> None:
+        self.number = number
+        self.capacity = capacity
+        self.memory = Memory.made(_HEADER + capacity)
+        # The number of its use, and the receivers of this use.
+        self.use = 0
+        self.receivers: set[int] = set()
+        # All that have ever mapped it.
+        self.known_to: set[int] = set()
+        self.is_leased = False
+
+    def is_free(self, lost: Iterable[int]) -> bool:
+        """Whether nobody reads it any more; ``lost`` are receivers that are gone."""
+        if self.is_leased:
+            return False
+        words = self.memory.words
+        self.receivers = {r for r in self.receivers.difference(lost) if words[r] != self.use}
+        return not self.receivers
+
+    def lease(self, size: int) -> Bytes:
+        """Begin a use; gives so many bytes."""
+        self.use += 1
+        self.is_leased = True
+        self.receivers = set()
+        return Lease(self.memory, size, self._end, self).array()
+
+    def _end(self) -> None:
+        self.is_leased = False
+
+
+class Rooms:
+    """The rooms of a process.
+
+    limit: the bytes up to which those are kept that nobody uses. forget: is called with a room that is given up. lock:
+    of the caller, who may hold it.
+    """
+
+    def __init__(self, limit: int, forget: Callable[[Room], None], lock: threading.RLock) -> None:
+        self._limit = limit
+        self._forget = forget
+        self._lock = lock
+        self._by_capacity: dict[int, list[Room]] = {}
+        self._count = self._bytes = 0
+
+    def take(self, size: int, lost: Iterable[int]) -> Bytes | None:
+        """So many bytes of a room that is free, or of a new one; None where there is no memory."""
+        capacity = _capacity(size)
+        with self._lock:
+            for room in self._by_capacity.get(capacity, ()):
+                if room.is_free(lost):
+                    return room.lease(size)
+            if self._bytes + capacity > self._limit:
+                self._give_up(lost)
+            try:
+                room = Room(self._count, capacity)
+            except OSError:
+                return None
+            self._count += 1
+            self._bytes += capacity
+            self._by_capacity.setdefault(capacity, []).append(room)
+            return room.lease(size)
+
+    def _give_up(self, lost: Iterable[int]) -> None:
+        """Give up all that is free."""
+        for capacity, rooms in self._by_capacity.items():
+            kept = [room for room in rooms if not room.is_free(lost)]
+            for room in rooms:
+                if room not in kept:
+                    self._bytes -= capacity
+                    self._forget(room)
+            rooms[:] = kept
+
+
+def _capacity(size: int) -> int:
+    step = max(_LEAST, 1 << (size - 1).bit_length()) // _STEPS
+    return max(_LEAST, -(-size // step) * step)
+
+
+def received(memory: Memory, size: int, receiver: int, use: int, store: Callable[[int, int], Any]) -> Bytes:
+    """So many bytes of a room of another process, which is told when no array refers to them any more."""
+    word = memory.address + 8 * receiver
+    return Lease(memory, size, lambda: store(word, use)).array()

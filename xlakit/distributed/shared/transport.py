@@ -1,0 +1,332 @@
+"""SharedMemoryTransport: connections by shared memory between processes of one machine, and by ZeroMQ to all others.
+
+Processes are on one machine where they have the same boot of the system and the same network namespace, and one can map
+the other's memory; the end of a connection is what ZeroMQ finds. A connection begins with ZeroMQ:
+
+    a connects to b        maps b's bell, makes a ring, and offers it to b, by ZeroMQ
+    b gets the offer       maps the ring, and accepts it, in the ring
+    a sends                by ZeroMQ until the ring is accepted; then says so, by ZeroMQ, and writes into the ring
+    b gets that            reads the ring
+
+So messages keep their order. Where any of this is not possible, ZeroMQ goes on. An offer proves by the receiver's
+secret, which only processes of the job know, that it is one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import secrets
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from xlakit.distributed.packing import Bytes
+from xlakit.distributed.shared import doorbell
+from xlakit.distributed.shared.rings import BYTES, FORGET, INLINE, INLINE_BODY, NO_BODY, InRing, OutRing, Place, Record
+from xlakit.distributed.shared.rooms import MOST_RECEIVERS, Lease, Memory, Room, Rooms, received
+from xlakit.distributed.transport import Lost, Receive
+from xlakit.distributed.zeromq import ZeroMqTransport
+from xlakit.settings import receive_limit
+
+# Messages by ZeroMQ that are not for users, with the receiver's secret behind: an offer, the switch to a ring, and what
+# only wakes.
+_OFFER, _SWITCH, _RING_BELL = b"xlakit-offer:", b"xlakit-switch:", b"xlakit-bell:"
+_SECRET_BYTES: Final = 16
+_BELL_BYTES: Final = 4096
+# About what it takes to sleep and be woken, in nanoseconds: who looks so long before it sleeps waits at most twice as
+# long as who knows beforehand which is better.
+_SPIN = 50_000
+# How long to sleep before ZeroMQ is looked at, where all processes that are known write into rings, in seconds.
+_LOOK = 0.02
+# The bytes of rooms that are kept at least.
+_LEAST_KEPT = 1 << 26
+
+
+class _Neighbor:
+    """A process of this machine to which this one writes. index: its word in rooms."""
+
+    def __init__(self, index: int, endpoint: dict[str, Any], bell: Memory, ring: OutRing) -> None:
+        self.index = index
+        self.secret: str = endpoint["secret"]
+        self.bell = bell
+        self.ring = ring
+        self.is_switched = self.is_lost = False
+
+
+class _Source:
+    """A ring that this process reads, and the rooms of its writer."""
+
+    def __init__(self, ring: InRing, process: int, receiver: int) -> None:
+        self.ring = ring
+        self.process = process
+        # This process's word in the writer's rooms.
+        self.receiver = receiver
+        self.rooms: dict[int, Memory] = {}
+        self.is_lost = False
+
+
+class SharedMemoryTransport:
+    """See :class:`xlakit.distributed.transport.Transport`.
+
+    host: the address of this machine at which the others reach it.
+    """
+
+    ends_together = False
+
+    def __init__(self, host: str, receive: Receive, lost: Lost) -> None:
+        self._receive, self._lost_rank = receive, lost
+        self._inner = ZeroMqTransport(host, self._received_by_zeromq, self._lost)
+        self._bells = doorbell.bells()
+        self._bell = Memory.made(_BELL_BYTES)
+        secret = secrets.token_bytes(_SECRET_BYTES)
+        # Behind the word of the bell: who maps it finds out that it is the right one.
+        self._bell.bytes[8 : 8 + _SECRET_BYTES] = np.frombuffer(secret, np.uint8)
+        self._own = {
+            "zeromq": self._inner.endpoint,
+            "machine": _machine(),
+            "process": os.getpid(),
+            "bell": self._bell.fd,
+            "secret": secret.hex(),
+        }
+        self.endpoint: str = json.dumps(self._own)
+        # Held for all that is written.
+        self._lock = threading.RLock()
+        self._rooms = Rooms(max(_LEAST_KEPT, receive_limit() // 4), self._forget, self._lock)
+        self._neighbors: dict[int, _Neighbor] = {}
+        self._endpoints: dict[int, str] = {}
+        # By the endpoint of ZeroMQ of the process that writes: rings that are offered, and those that are read.
+        self._offered: dict[str, _Source] = {}
+        self._sources: dict[str, _Source] = {}
+        self._table = np.zeros((1, doorbell.ROW_WORDS), np.int64)
+        self._table_address = self._bell.address
+
+    # -- sending ---------------------------------------------------------------------------------
+
+    def connect(self, rank: int, endpoint: str) -> None:
+        """Connect to a process, once; does not wait for it."""
+        if rank in self._endpoints:
+            return
+        with self._lock:
+            if rank in self._endpoints:
+                return
+            theirs = json.loads(endpoint)
+            self._inner.connect(rank, theirs["zeromq"])
+            self._endpoints[rank] = theirs["zeromq"]
+            if theirs["machine"] == self._own["machine"] and len(self._neighbors) < MOST_RECEIVERS:
+                self._offer(rank, theirs)
+
+    def _offer(self, rank: int, theirs: dict[str, Any]) -> None:
+        secret = bytes.fromhex(theirs["secret"])
+        try:
+            bell = Memory.of(theirs["process"], theirs["bell"], _BELL_BYTES)
+            if bell.bytes[8 : 8 + _SECRET_BYTES].tobytes() != secret:
+                return
+            ring = OutRing(self._bells.publish)
+        except OSError:
+            # Another user's process, say, or one of another container: ZeroMQ goes on.
+            return
+        neighbor = self._neighbors[rank] = _Neighbor(len(self._neighbors), theirs, bell, ring)
+        offer = {**self._own, "ring": ring.memory.fd, "receiver": neighbor.index}
+        self._inner.send(rank, _OFFER + secret + json.dumps(offer).encode())
+
+    def send(self, rank: int, head: bytes, body: Bytes | None = None) -> None:
+        """Send a message, without waiting."""
+        neighbor = self._neighbors.get(rank)
+        if neighbor is None:
+            self._inner.send(rank, head, body)
+            return
+        with self._lock:
+            if neighbor.is_lost:
+                return
+            if not neighbor.is_switched:
+                if not neighbor.ring.is_accepted:
+                    self._inner.send(rank, head, body)
+                    return
+                neighbor.is_switched = True
+                neighbor.ring.memory.close_file()
+                self._inner.send(rank, self._control(_SWITCH, neighbor))
+            place, body = self._placed(neighbor, body)
+            if place is None:
+                # There is no memory: ZeroMQ goes on. The receiver reads the ring before each of its messages.
+                del self._neighbors[rank]
+                self._inner.send(rank, head, body)
+                return
+            slept = neighbor.ring.write(head, body, place, neighbor.bell.address)
+        self._wake(rank, neighbor, slept)
+
+    def _control(self, kind: bytes, neighbor: _Neighbor) -> bytes:
+        return kind + bytes.fromhex(neighbor.secret) + self._inner.endpoint.encode()
+
+    def _wake(self, rank: int, neighbor: _Neighbor, slept: int) -> None:
+        if slept == doorbell.SELECTS:
+            self._inner.send(rank, self._control(_RING_BELL, neighbor))
+
+    def _placed(self, neighbor: _Neighbor, body: Bytes | None) -> tuple[Place | None, Bytes | None]:
+        """Where the body of a message goes: into the ring, or a room, where it may be already."""
+        if body is None:
+            return Place(NO_BODY), None
+        lease = body.base
+        room = lease.room if isinstance(lease, Lease) and len(body) == lease.size else None
+        # A receiver says once that it has read a room.
+        if room is None or neighbor.index in room.receivers:
+            if len(body) <= INLINE:
+                return Place(INLINE_BODY), body
+            copy = self._rooms.take(len(body), self._lost_indices())
+            if copy is None:
+                return None, body
+            copy[:] = body
+            body, room = copy, copy.base.room  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
+        room.receivers.add(neighbor.index)
+        room.known_to.add(neighbor.index)
+        return Place(room.number, room.memory.fd, room.memory.size, room.use), body
+
+    def new_body(self, size: int) -> Bytes:
+        """Memory for a body, which is sent from there without a copy where that is possible."""
+        if size > INLINE and any(n.is_switched for n in self._neighbors.values()):
+            made = self._rooms.take(size, self._lost_indices())
+            if made is not None:
+                return made
+        return np.empty(size, np.uint8)
+
+    def _lost_indices(self) -> list[int]:
+        return [neighbor.index for neighbor in self._neighbors.values() if neighbor.is_lost]
+
+    def _forget(self, room: Room) -> None:
+        """Have the others forget a room."""
+        with self._lock:
+            for rank, neighbor in self._neighbors.items():
+                if neighbor.index in room.known_to and not neighbor.is_lost:
+                    place = Place(FORGET, use=room.number)
+                    self._wake(rank, neighbor, neighbor.ring.write(b"", None, place, neighbor.bell.address))
+
+    def connected(self) -> list[int]:
+        """The processes to which there are connections."""
+        return self._inner.connected()
+
+    # -- receiving -------------------------------------------------------------------------------
+
+    def pump(self, seconds: float) -> None:
+        """Take in what has arrived; where there is nothing, wait for it, so many seconds at most."""
+        if self._take_rings() or self._inner.take():
+            return
+        is_quiet = all(endpoint in self._sources for endpoint in self._endpoints.values())
+        how = doorbell.SLEEPS if is_quiet else doorbell.SELECTS
+        nanoseconds = int(min(seconds, _LOOK) * 1e9)
+        came = self._bells.await_any(self._bell.address, *self._rows(), how, _SPIN, nanoseconds)
+        if not came and not is_quiet:
+            try:
+                self._inner.wait(seconds)
+            finally:
+                self._bells.store(self._bell.address, doorbell.AWAKE)
+        if not self._take_rings():
+            self._inner.take()
+
+    def _rows(self) -> tuple[int, int]:
+        """The table of what is read, for machine code: its address, and how many rows it has."""
+        return self._table_address, len(self._sources)
+
+    def _take_rings(self) -> bool:
+        came = False
+        for number, (endpoint, source) in enumerate(list(self._sources.items())):
+            while (record := source.ring.next()) is not None:
+                came = True
+                if record.place.room == FORGET:
+                    source.rooms.pop(record.place.use, None)
+                else:
+                    try:
+                        body = self._body_of(source, record)
+                    except OSError:
+                        # Its writer has ended, or this process has no more files: what follows cannot be read either.
+                        self._give_up(endpoint)
+                        break
+                    self._receive(record.head, body)
+                source.ring.advance(record.end)
+            self._table[number, 1] = source.ring.read
+            if source.is_lost:
+                del self._sources[endpoint]
+                self._tabulate()
+                return True
+        return came
+
+    def _give_up(self, endpoint: str) -> None:
+        """Treat the connection to a process as ended."""
+        for rank in [rank for rank, theirs in self._endpoints.items() if theirs == endpoint]:
+            self._lost(rank)
+
+    def _body_of(self, source: _Source, record: Record) -> Bytes:
+        if record.body is not None:
+            return record.body
+        place = record.place
+        memory = source.rooms.get(place.room)
+        if memory is None:
+            memory = source.rooms[place.room] = Memory.of(source.process, place.fd, place.bytes)
+        return received(memory, record.length, source.receiver, place.use, self._bells.store)
+
+    def _received_by_zeromq(self, head: bytes, body: Bytes) -> None:
+        for kind in (_OFFER, _SWITCH, _RING_BELL):
+            if head.startswith(kind):
+                begin = len(kind) + _SECRET_BYTES
+                if head[len(kind) : begin].hex() == self._own["secret"]:
+                    self._controlled(kind, head[begin:].decode())
+                return
+        # What its sender has written before.
+        self._take_rings()
+        self._receive(head, body)
+
+    def _controlled(self, kind: bytes, text: str) -> None:
+        if kind == _OFFER:
+            theirs = json.loads(text)
+            try:
+                memory = Memory.of(theirs["process"], theirs["ring"], BYTES)
+            except OSError:
+                return
+            ring = InRing(memory, self._bells.load, self._bells.store)
+            self._offered[theirs["zeromq"]] = _Source(ring, theirs["process"], theirs["receiver"])
+            ring.accept()
+        elif kind == _SWITCH and text in self._offered:
+            self._sources[text] = self._offered.pop(text)
+            self._tabulate()
+
+    def _tabulate(self) -> None:
+        rows = [(source.ring.written_address, source.ring.read) for source in self._sources.values()]
+        self._table = np.array(rows or [(0, 0)], np.int64)
+        self._table_address = self._table.__array_interface__["data"][0]
+
+    # -- ends ------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Notice connections that have ended, and write what there was no room for."""
+        self._inner.look()
+        for rank, neighbor in list(self._neighbors.items()):
+            if neighbor.ring.has_waiting and not neighbor.is_lost:
+                with self._lock:
+                    slept = neighbor.ring.flush(neighbor.bell.address)
+                self._wake(rank, neighbor, slept)
+
+    def _lost(self, rank: int) -> None:
+        neighbor = self._neighbors.get(rank)
+        if neighbor is not None:
+            neighbor.is_lost = True
+        source = self._sources.get(self._endpoints[rank])
+        if source is not None:
+            source.is_lost = True
+        self._lost_rank(rank)
+
+    def close(self, *, deserted: bool) -> None:
+        """Close the connections."""
+        self._inner.close(deserted=deserted)
+
+
+def is_supported() -> bool:
+    """Whether processes of this system can share memory without a name."""
+    return doorbell.is_supported() and hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir()
+
+
+def _machine() -> str:
+    """What processes have in common that are on one machine, and in one network of it."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{platform.node()} {boot} {os.stat('/proc/self/ns/net').st_ino}"
