@@ -7,6 +7,7 @@ interface below, so that the pages stand before the builder, as the house wants 
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -65,6 +66,26 @@ class HasComputation(Protocol):
 ComputationLike: TypeAlias = HasComputation | Computation | Callable[..., Any]
 
 
+def _page(name: str) -> Any:
+    """A page of the operations, which need this file."""
+    return importlib.import_module(f"xlakit.ops.{name}")
+
+
+def _operator(page: str, name: str, *, swapped: bool = False) -> Callable[[XlaOp, OperandLike], XlaOp]:
+    """The method for an operator: a function of a page of elementwise operations."""
+
+    def apply(self: XlaOp, other: OperandLike) -> XlaOp:
+        function = getattr(_page(f"elementwise.{page}"), name)
+        return function(other, self) if swapped else function(self, other)
+
+    return apply
+
+
+def _both(name: str) -> tuple[Callable[[XlaOp, OperandLike], XlaOp], Callable[[XlaOp, OperandLike], XlaOp]]:
+    """The methods for a binary operator with the handle on its left and on its right."""
+    return _operator("binary", name), _operator("binary", name, swapped=True)
+
+
 class XlaOp:
     """A handle of an instruction that a builder has added: operand and result of all functions of this interface."""
 
@@ -89,11 +110,11 @@ class XlaOp:
 
     def __getitem__(self, index: object) -> XlaOp:
         """The element of a tuple; or a part of an array, by integers, slices, ``...`` and None, as in NumPy."""
-        return _subscripts().subscript(self, index)
+        return _page("shared.subscript").subscript(self, index)
 
     def __len__(self) -> int:
         """How many elements a tuple has, or how many rows an array."""
-        return _subscripts().length(self)
+        return _page("shared.subscript").length(self)
 
     def __iter__(self) -> Iterator[XlaOp]:
         """The elements of a tuple, or the rows of an array."""
@@ -102,17 +123,17 @@ class XlaOp:
     @property
     def T(self) -> XlaOp:  # noqa: N802 - NumPy's name
         """The array with its dimensions in the opposite order."""
-        return _subscripts().transposed(self)
+        return _page("shared.subscript").transposed(self)
 
     def reshape(self, *sizes: int | Sequence[int]) -> XlaOp:
         """The elements in their order in other dimensions: ``x.reshape(2, 3)``; one of them may be -1."""
         only = sizes[0] if len(sizes) == 1 else sizes
-        return _subscripts().reshaped(self, [only] if isinstance(only, int) else only)
+        return _page("shared.subscript").reshaped(self, [only] if isinstance(only, int) else only)
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            more = "" if name.startswith("__") else _subscripts().instead_of(name)
+            more = "" if name.startswith("__") else _page("shared.subscript").instead_of(name)
             raise AttributeError(f"'XlaOp' object has no attribute '{name}'{more}")
 
     def __array__(self, *_: object, **__: object) -> Any:
@@ -130,65 +151,16 @@ class XlaOp:
     def __hash__(self) -> int:
         return id(self)
 
-    def __add__(self, other: OperandLike) -> XlaOp:
-        return _page().add(self, other)
-
-    def __radd__(self, other: OperandLike) -> XlaOp:
-        return _page().add(other, self)
-
-    def __sub__(self, other: OperandLike) -> XlaOp:
-        return _page().sub(self, other)
-
-    def __rsub__(self, other: OperandLike) -> XlaOp:
-        return _page().sub(other, self)
-
-    def __mul__(self, other: OperandLike) -> XlaOp:
-        return _page().mul(self, other)
-
-    def __rmul__(self, other: OperandLike) -> XlaOp:
-        return _page().mul(other, self)
-
-    def __truediv__(self, other: OperandLike) -> XlaOp:
-        return _page().div(self, other)
-
-    def __rtruediv__(self, other: OperandLike) -> XlaOp:
-        return _page().div(other, self)
-
-    def __mod__(self, other: OperandLike) -> XlaOp:
-        return _page().rem(self, other)
-
-    def __rmod__(self, other: OperandLike) -> XlaOp:
-        return _page().rem(other, self)
-
-    def __pow__(self, other: OperandLike) -> XlaOp:
-        return _page().pow(self, other)
-
-    def __rpow__(self, other: OperandLike) -> XlaOp:
-        return _page().pow(other, self)
-
-    def __and__(self, other: OperandLike) -> XlaOp:
-        return _page().and_(self, other)
-
-    def __rand__(self, other: OperandLike) -> XlaOp:
-        return _page().and_(other, self)
-
-    def __or__(self, other: OperandLike) -> XlaOp:
-        return _page().or_(self, other)
-
-    def __ror__(self, other: OperandLike) -> XlaOp:
-        return _page().or_(other, self)
-
-    def __xor__(self, other: OperandLike) -> XlaOp:
-        return _page().xor(self, other)
-
-    def __rxor__(self, other: OperandLike) -> XlaOp:
-        return _page().xor(other, self)
-
-    def __lshift__(self, other: OperandLike) -> XlaOp:
-        return _page().shift_left(self, other)
-
-    def __rlshift__(self, other: OperandLike) -> XlaOp:
-        return _page().shift_left(other, self)
+    __add__, __radd__ = _both("add")
+    __sub__, __rsub__ = _both("sub")
+    __mul__, __rmul__ = _both("mul")
+    __truediv__, __rtruediv__ = _both("div")
+    __mod__, __rmod__ = _both("rem")
+    __pow__, __rpow__ = _both("pow")
+    __and__, __rand__ = _both("and_")
+    __or__, __ror__ = _both("or_")
+    __xor__, __rxor__ = _both("xor")
+    __lshift__, __rlshift__ = _both("shift_left")
 
     def __rshift__(self, other: OperandLike) -> XlaOp:
         return self._shift_right(self, other)
@@ -198,46 +170,29 @@ class XlaOp:
 
     def _shift_right(self, lhs: OperandLike, rhs: OperandLike) -> XlaOp:
         # As in C++: arithmetic for signed types, logical for unsigned ones.
-        signed = self.shape.element_type.is_signed
-        return (_page().shift_right_arithmetic if signed else _page().shift_right_logical)(lhs, rhs)
+        kind = "arithmetic" if self.shape.element_type.is_signed else "logical"
+        return getattr(_page("elementwise.binary"), f"shift_right_{kind}")(lhs, rhs)
 
     def __neg__(self) -> XlaOp:
-        return _unary_page().neg(self)
+        return _page("elementwise.unary").neg(self)
 
     def __invert__(self) -> XlaOp:
-        return _unary_page().not_(self)
+        return _page("elementwise.unary").not_(self)
 
     def __abs__(self) -> XlaOp:
-        return _unary_page().abs(self)
+        return _page("elementwise.unary").abs(self)
 
     def __matmul__(self, other: OperandLike) -> XlaOp:
-        from xlakit.ops import dot
-
-        return dot.dot(self, other)
+        return _page("dot").dot(self, other)
 
     def __rmatmul__(self, other: OperandLike) -> XlaOp:
-        from xlakit.ops import dot
-
-        return dot.dot(other, self)
+        return _page("dot").dot(other, self)
 
     # Comparisons give XlaOps, as in C++; `is` compares handles.
-    def __eq__(self, other: OperandLike) -> XlaOp:  # type: ignore[override]  # pyright: ignore
-        return _page().eq(self, other)
-
-    def __ne__(self, other: OperandLike) -> XlaOp:  # type: ignore[override]  # pyright: ignore
-        return _page().ne(self, other)
-
-    def __lt__(self, other: OperandLike) -> XlaOp:
-        return _page().lt(self, other)
-
-    def __le__(self, other: OperandLike) -> XlaOp:
-        return _page().le(self, other)
-
-    def __gt__(self, other: OperandLike) -> XlaOp:
-        return _page().gt(self, other)
-
-    def __ge__(self, other: OperandLike) -> XlaOp:
-        return _page().ge(self, other)
+    __eq__ = _operator("compare", "eq")  # pyright: ignore[reportAssignmentType]
+    __ne__ = _operator("compare", "ne")  # pyright: ignore[reportAssignmentType]
+    __lt__, __le__ = _operator("compare", "lt"), _operator("compare", "le")
+    __gt__, __ge__ = _operator("compare", "gt"), _operator("compare", "ge")
 
 
 # What a person may give where an operation takes an operand; numbers become constants of a fitting type.
@@ -248,24 +203,6 @@ _HOW_TO_MAKE = "make one with xlakit.parameter or xlakit.constant"
 name_type(XlaOp, "an XlaOp", "XlaOps", _HOW_TO_MAKE, is_sequence=False)
 name_type(Builder, "an XlaBuilder", "XlaBuilders", "make one with xlakit.XlaBuilder")
 name_type(HasComputation, "an XlaComputation", "XlaComputations")
-
-
-def _page() -> Any:
-    from xlakit.ops.elementwise import binary as elementwise_binary
-
-    return elementwise_binary
-
-
-def _subscripts() -> Any:
-    from xlakit.ops.shared import subscript
-
-    return subscript
-
-
-def _unary_page() -> Any:
-    from xlakit.ops.elementwise import unary as elementwise_unary
-
-    return elementwise_unary
 
 
 def emit(op: Op, *operands: XlaOp, shape: Shape | None = None) -> XlaOp:

@@ -8,8 +8,9 @@ from xlakit.lib.special import coefficients
 from xlakit.lib.special.support import chebyshev, first_of, full, in_f64, is_nan
 from xlakit.ops.elementwise.binary import max as max_, min as min_
 from xlakit.ops.elementwise.compare import eq, lt
+from xlakit.ops.elementwise.elementary import sqrt
 from xlakit.ops.elementwise.select import select
-from xlakit.ops.elementwise.unary import abs, sign, sqrt
+from xlakit.ops.elementwise.unary import abs, sign
 from xlakit.ops.handle import XlaOp, building
 
 

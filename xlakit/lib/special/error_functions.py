@@ -10,8 +10,9 @@ from xlakit.lib.special.support import chebyshev, first_of, in_f64, is_nan
 from xlakit.ops.elementwise.binary import max as max_, min as min_
 from xlakit.ops.elementwise.compare import eq, gt, lt
 from xlakit.ops.elementwise.convert import convert_element_type
+from xlakit.ops.elementwise.elementary import erf, exp, log, sqrt
 from xlakit.ops.elementwise.select import select
-from xlakit.ops.elementwise.unary import abs, erf, exp, log, sign, sqrt
+from xlakit.ops.elementwise.unary import abs, sign
 from xlakit.ops.handle import XlaOp, building
 
 

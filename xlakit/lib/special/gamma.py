@@ -8,8 +8,9 @@ from xlakit.lib.special import coefficients
 from xlakit.lib.special.support import HALF_LOG_TWO_PI, chebyshev, first_of, full, in_f64, is_nan, polynomial
 from xlakit.ops.elementwise.binary import and_, max as max_, min as min_
 from xlakit.ops.elementwise.compare import eq, ge, gt, le, lt
+from xlakit.ops.elementwise.elementary import cos, log, log1p, sin
 from xlakit.ops.elementwise.select import select
-from xlakit.ops.elementwise.unary import abs, cos, floor, log, log1p, round_nearest_even, sin
+from xlakit.ops.elementwise.unary import abs, floor, round_nearest_even
 from xlakit.ops.handle import XlaOp, building
 
 # The terms B(2k) / (2k (2k - 1)) of Stirling's series, and B(2k) / 2k of the digamma function's.

@@ -10,8 +10,9 @@ from xlakit.lib.special.gamma import LARGE, lgamma_f64, stirling_rest
 from xlakit.lib.special.support import first_of, full, in_f64, iterate, log1p_minus
 from xlakit.ops.elementwise.binary import and_, max as max_, min as min_, or_
 from xlakit.ops.elementwise.compare import eq, ge, gt, le, lt
+from xlakit.ops.elementwise.elementary import exp, log, log1p, sqrt
 from xlakit.ops.elementwise.select import select
-from xlakit.ops.elementwise.unary import abs, exp, log, log1p, not_, sqrt
+from xlakit.ops.elementwise.unary import abs, not_
 from xlakit.ops.handle import XlaOp, building
 
 _STEPS = 1 << 16

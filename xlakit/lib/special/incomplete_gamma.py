@@ -24,8 +24,9 @@ from xlakit.lib.special.gamma import (
 from xlakit.lib.special.support import first_of, full, in_f64, iterate, log1p_minus, polynomial
 from xlakit.ops.elementwise.binary import and_, max as max_, min as min_, or_, pow
 from xlakit.ops.elementwise.compare import eq, ge, gt, le, lt
+from xlakit.ops.elementwise.elementary import exp, expm1, log, log1p, sqrt
 from xlakit.ops.elementwise.select import select
-from xlakit.ops.elementwise.unary import abs, exp, expm1, log, log1p, not_, sqrt
+from xlakit.ops.elementwise.unary import abs, not_
 from xlakit.ops.handle import XlaOp, building
 
 _EPSILON = 2.0**-53

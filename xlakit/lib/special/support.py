@@ -19,8 +19,9 @@ from xlakit.ops.data import constant, tuple_
 from xlakit.ops.elementwise.binary import and_, or_
 from xlakit.ops.elementwise.compare import lt, ne
 from xlakit.ops.elementwise.convert import convert_element_type
+from xlakit.ops.elementwise.elementary import log1p
 from xlakit.ops.elementwise.select import select
-from xlakit.ops.elementwise.unary import abs, log1p
+from xlakit.ops.elementwise.unary import abs
 from xlakit.ops.handle import XlaOp
 from xlakit.ops.movement import broadcast_in_dim
 from xlakit.ops.reduction import reduce

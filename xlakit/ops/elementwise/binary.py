@@ -1,4 +1,4 @@
-"""Binary operations: arithmetic, logic, shifts; the comparisons of the page ``compare`` are offered here too.
+"""Binary operations: arithmetic, logic, shifts. Comparisons are on the page ``compare``.
 
 Source: XLA's document "Operation semantics", Element-wise binary arithmetic operations.
 """
@@ -14,21 +14,6 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Array, operation
 from xlakit.ir.traits import Associative, Commutative, Expensive, Idempotent, Transcendental
-from xlakit.ops.elementwise.compare import (
-    compare,
-    eq,
-    eq_total_order,
-    ge,
-    ge_total_order,
-    gt,
-    gt_total_order,
-    le,
-    le_total_order,
-    lt,
-    lt_total_order,
-    ne,
-    ne_total_order,
-)
 from xlakit.ops.handle import OperandLike, XlaOp, building
 from xlakit.ops.shared import complex_functions as of_complex
 from xlakit.ops.shared.elementwise import (
@@ -55,42 +40,6 @@ from xlakit.ops.shared.numerics import (
     to_signed,
     wrap,
 )
-
-__all__ = [
-    "add",
-    "and_",
-    "atan",
-    "atan2",
-    "compare",
-    "complex",
-    "div",
-    "eq",
-    "eq_total_order",
-    "ge",
-    "ge_total_order",
-    "gt",
-    "gt_total_order",
-    "le",
-    "le_total_order",
-    "logical_and",
-    "logical_or",
-    "lt",
-    "lt_total_order",
-    "max",
-    "min",
-    "mul",
-    "mulhi",
-    "ne",
-    "ne_total_order",
-    "or_",
-    "pow",
-    "rem",
-    "shift_left",
-    "shift_right_arithmetic",
-    "shift_right_logical",
-    "sub",
-    "xor",
-]
 
 Function = Callable[[Array, Array], Array]
 

@@ -1,6 +1,6 @@
 """Unary operations that give exact results: signs, rounding to integers, parts of complex numbers, bits.
 
-The elementary functions, from ``exp`` to ``atanh``, are on the page ``elementary`` and are offered here too.
+The elementary functions, from ``exp`` to ``atanh``, are on the page ``elementary``.
 Source: XLA's document "Operation semantics", Element-wise unary functions.
 """
 
@@ -11,29 +11,7 @@ import numpy as np
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.operation import Array, operation
 from xlakit.ops.elementwise import binary
-from xlakit.ops.elementwise.elementary import (
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atanh,
-    cbrt,
-    cos,
-    cosh,
-    erf,
-    exp,
-    expm1,
-    log,
-    log1p,
-    logistic,
-    rsqrt,
-    sin,
-    sinh,
-    sqrt,
-    tan,
-    tanh,
-)
-from xlakit.ops.handle import XlaOp, building, emit
+from xlakit.ops.handle import XlaOp, building
 from xlakit.ops.shared import complex_functions as of_complex
 from xlakit.ops.shared.elementwise import (
     FLOATING,
@@ -43,6 +21,7 @@ from xlakit.ops.shared.elementwise import (
     PRED_OR_INTEGRAL,
     SIGNED,
     Unary,
+    unary_function,
 )
 from xlakit.ops.shared.numerics import (
     element_type,
@@ -55,45 +34,6 @@ from xlakit.ops.shared.numerics import (
     wrap,
     zeros,
 )
-
-__all__ = [
-    "abs",
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atanh",
-    "cbrt",
-    "ceil",
-    "clz",
-    "conj",
-    "cos",
-    "cosh",
-    "erf",
-    "exp",
-    "expm1",
-    "floor",
-    "imag",
-    "is_finite",
-    "log",
-    "log1p",
-    "logical_not",
-    "logistic",
-    "neg",
-    "not_",
-    "population_count",
-    "real",
-    "round",
-    "round_nearest_even",
-    "rsqrt",
-    "sign",
-    "sin",
-    "sinh",
-    "sqrt",
-    "tan",
-    "tanh",
-]
-
 
 # -- signs ---------------------------------------------------------------------------------------
 
@@ -272,86 +212,20 @@ class CountLeadingZeros(Unary):
 
 # -- what a person calls -------------------------------------------------------------------------
 
-
-@building
-def abs(operand: XlaOp) -> XlaOp:
-    """|x| of signed integers, floats, or complex numbers (which gives the type of their parts).
-
-    Raises ShapeError for other types. Source: Operation semantics, Abs.
-    """
-    return emit(Abs(), operand)
-
-
-@building
-def sign(operand: XlaOp) -> XlaOp:
-    """-1, -0, +0 or 1 of signed integers and floats (NaN of NaN), z / |z| of complex numbers.
-
-    Raises ShapeError for other types. Source: Operation semantics, Sign.
-    """
-    return emit(Sign(), operand)
-
-
-@building
-def neg(operand: XlaOp) -> XlaOp:
-    """-x of integers (which wrap), floats and complex numbers; raises ShapeError for PRED.
-
-    Source: Operation semantics, Neg.
-    """
-    return emit(Negate(), operand)
-
-
-@building
-def floor(operand: XlaOp) -> XlaOp:
-    """The greatest integers not above the floats of an array.
-
-    Raises ShapeError for other types. Source: Operation semantics, Floor.
-    """
-    return emit(Floor(), operand)
-
-
-@building
-def ceil(operand: XlaOp) -> XlaOp:
-    """The least integers not below the floats of an array.
-
-    Raises ShapeError for other types. Source: Operation semantics, Ceil.
-    """
-    return emit(Ceil(), operand)
-
-
-@building
-def round(operand: XlaOp) -> XlaOp:
-    """The nearest integers to the floats of an array, halves away from zero.
-
-    Raises ShapeError for other types. Source: Operation semantics, Round.
-    """
-    return emit(RoundNearestAfz(), operand)
-
-
-@building
-def round_nearest_even(operand: XlaOp) -> XlaOp:
-    """The nearest integers to the floats of an array, halves to even.
-
-    Raises ShapeError for other types. Source: Operation semantics, RoundNearestEven.
-    """
-    return emit(RoundNearestEven(), operand)
-
-
-@building
-def real(operand: XlaOp) -> XlaOp:
-    """The real parts of complex numbers; floats give themselves.
-
-    Raises ShapeError for other types. Source: Operation semantics, Real.
-    """
-    return emit(Real(), operand)
-
-
-@building
-def imag(operand: XlaOp) -> XlaOp:
-    """The imaginary parts of complex numbers; floats give 0.
-
-    Raises ShapeError for other types. Source: Operation semantics, Imag.
-    """
-    return emit(Imag(), operand)
+abs = unary_function(Abs, "abs")
+sign = unary_function(Sign, "sign")
+neg = unary_function(Negate, "neg")
+floor = unary_function(Floor, "floor")
+ceil = unary_function(Ceil, "ceil")
+round = unary_function(RoundNearestAfz, "round")
+round_nearest_even = unary_function(RoundNearestEven, "round_nearest_even")
+real = unary_function(Real, "real")
+imag = unary_function(Imag, "imag")
+is_finite = unary_function(IsFinite, "is_finite")
+not_ = unary_function(Not, "not_")
+logical_not = not_
+population_count = unary_function(PopulationCount, "population_count")
+clz = unary_function(CountLeadingZeros, "clz")
 
 
 @building
@@ -361,42 +235,3 @@ def conj(operand: XlaOp) -> XlaOp:
     Raises ShapeError for other types. Source: XlaBuilder's Conj.
     """
     return binary.complex(real(operand), neg(imag(operand)))
-
-
-@building
-def is_finite(operand: XlaOp) -> XlaOp:
-    """PRED: whether the floats of an array are neither infinite nor NaN.
-
-    Raises ShapeError for other types. Source: Operation semantics, IsFinite.
-    """
-    return emit(IsFinite(), operand)
-
-
-@building
-def not_(operand: XlaOp) -> XlaOp:
-    """Logical not of PRED, bitwise not of integers.
-
-    Raises ShapeError for other types. Source: Operation semantics, LogicalNot.
-    """
-    return emit(Not(), operand)
-
-
-logical_not = not_
-
-
-@building
-def population_count(operand: XlaOp) -> XlaOp:
-    """How many bits of each integer are set, in its own type.
-
-    Raises ShapeError for other types. Source: Operation semantics, PopulationCount.
-    """
-    return emit(PopulationCount(), operand)
-
-
-@building
-def clz(operand: XlaOp) -> XlaOp:
-    """How many leading bits of each integer are zero, in its own type.
-
-    Raises ShapeError for other types. Source: XlaBuilder's Clz.
-    """
-    return emit(CountLeadingZeros(), operand)

@@ -16,7 +16,7 @@ from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Array, Evaluation, Op, Value
 from xlakit.ir.traits import Elementwise
-from xlakit.ops.handle import OperandLike, XlaOp, as_ops, emit
+from xlakit.ops.handle import OperandLike, XlaOp, as_ops, building, emit
 from xlakit.ops.shared.broadcasting import broadcast_together
 from xlakit.ops.shared.numerics import convert
 
@@ -120,6 +120,22 @@ class Unary(Op, Elementwise):
     def value(self, x: Array) -> Array:
         """The meaning, on arrays of the operand's type."""
         raise NotImplementedError
+
+
+def unary_function(made: type[Unary], name: str) -> Callable[[XlaOp], XlaOp]:
+    """The function of a builder for a unary operation without attributes."""
+
+    def function(operand: XlaOp) -> XlaOp:
+        return emit(made(), operand)
+
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = made.__module__
+    function.__doc__ = f"""{made.__doc__}
+
+    operand: an array whose element type is {made.takes.words}. Gives an array of its dimensions. Raises ShapeError.
+    Source: Operation semantics, Element-wise unary functions.
+    """
+    return building(function)
 
 
 class Binary(Op, Elementwise):
