@@ -15,7 +15,6 @@ the system has qemu registered for binaries of AArch64 (``binfmt_misc``). The ex
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -23,6 +22,8 @@ import sys
 import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
+
+from fuzz.support.numbered import command
 
 _EMULATOR = "qemu-aarch64-static"
 _TESTS = ("kernels", "loops", "math", "scalars")
@@ -88,9 +89,7 @@ def emulated(root: Path, arguments: Sequence[str]) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.aarch64", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
+    parser = command("fuzz.aarch64", __doc__)
     folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "xlakit-aarch64"
     parser.add_argument("--root", type=Path, default=folder, help=f"where the environment is ({folder})")
     parser.add_argument("--tests", action="append", default=[], help="of tests/cpu; kernels, loops, math and scalars")

@@ -26,6 +26,7 @@ import numpy as np
 from fuzz.modules import difference
 from fuzz.programs.operations.attributes import Trial, trial
 from fuzz.programs.values import EDGES, SMALL, Array, make_values
+from fuzz.support.numbered import command
 from xlakit import compile as compile_program
 from xlakit.errors import ExecutionError, InternalError, XlakitError
 from xlakit.tools.inputs import flatten
@@ -174,9 +175,7 @@ def run(seed: int, count: int, seconds: float = 0.0) -> tuple[Counter[str], list
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fuzz.attributes", description=(__doc__ or "").split("\n\n", 1)[0], allow_abbrev=False
-    )
+    parser = command("fuzz.attributes", __doc__)
     parser.add_argument("--count", type=int, default=5000, help="how many programs (5000)")
     parser.add_argument("--seconds", type=float, default=0.0, help="stop after so long")
     parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")

@@ -53,7 +53,7 @@ def _evict(cache: Path, drawn: random.Random) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    options = numbered.parser("fuzz.cached", __doc__ or "", 200).parse_args(arguments)
+    options = numbered.parser("fuzz.cached", __doc__, 200).parse_args(arguments)
 
     def fault_of(number: int) -> str:
         return judge(options.seed, number)

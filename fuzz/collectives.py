@@ -52,7 +52,7 @@ def judge(program: Spread, runs: int = 2) -> tuple[str, int]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    options = parser("fuzz.collectives", __doc__ or "", 500).parse_args(arguments)
+    options = parser("fuzz.collectives", __doc__, 500).parse_args(arguments)
     with_python = 0
 
     def fault_of(number: int) -> str:

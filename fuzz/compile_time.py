@@ -35,6 +35,7 @@ from fuzz.programs.composed.long import MIXED, PATTERNS, long_module
 from fuzz.programs.composed.places import ENTRY, PLACES
 from fuzz.programs.composed.steps import FAMILIES
 from fuzz.programs.draft import Program
+from fuzz.support.numbered import command
 from fuzz.support.tolerances import EXACT
 from xlakit.cpu.codegen import generate, make_objects
 from xlakit.cpu.program import Target
@@ -336,9 +337,7 @@ def _print_row(finding: Finding) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fuzz.compile_time", description=(__doc__ or "").split("\n\n", 1)[0], allow_abbrev=False
-    )
+    parser = command("fuzz.compile_time", __doc__)
     parser.add_argument("--only", help=f"one family of steps, or '{MIXED}'")
     parser.add_argument("--pattern", choices=[*PATTERNS], help="one pattern")
     parser.add_argument("--size", type=int, help="one size of the dimensions")

@@ -6,7 +6,6 @@ exit status is 1 where a result differs, or where the compiled backend refuses w
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Any
 from fuzz.jaxlib import fault_of, flat
 from fuzz.programs.draft import FAMILIES, Program
 from fuzz.programs.plan import Entry, plan
+from fuzz.support.numbered import command
 from xlakit import compile as compile_program
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import HloModule
@@ -45,9 +45,7 @@ def _run(module: HloModule, backend: str, replicas: int, program: Program) -> li
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.compiled", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
+    parser = command("fuzz.compiled", __doc__)
     parser.add_argument("--count", type=int, default=2000, help="how many programs, at least (2000)")
     parser.add_argument("--seed", type=int, default=0, help="what the programs are made from (0)")
     parser.add_argument("--only", default="", metavar="OPCODE", help="the programs of one operation")

@@ -141,7 +141,7 @@ def judge(made: Program) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    options = numbered.parser("fuzz.convolutions", __doc__ or "", 2000).parse_args(arguments)
+    options = numbered.parser("fuzz.convolutions", __doc__, 2000).parse_args(arguments)
 
     def fault_of(number: int) -> str:
         made = program(options.seed, number)

@@ -45,7 +45,7 @@ def judge(program: DynamicProgram) -> tuple[str, str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    options = parser("fuzz.dynamic", __doc__ or "", 1000).parse_args(arguments)
+    options = parser("fuzz.dynamic", __doc__, 1000).parse_args(arguments)
     counts = Counter[str]()
 
     def fault_of(number: int) -> str:

@@ -6,7 +6,6 @@ they wait for; it leaves no thread, and the execution context works afterwards. 
 
 from __future__ import annotations
 
-import argparse
 import faulthandler
 import re
 import sys
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 
 from fuzz.support.fault_bench import Bench, Case
 from fuzz.support.fault_cases import CASES
+from fuzz.support.numbered import command
 from fuzz.support.peer_faults import PEER_CASES, has_jax, network_cases
 from fuzz.support.rank_faults import RANK_CASES, mpiexec
 
@@ -98,9 +98,7 @@ def table(outcomes: Sequence[Outcome], width: int) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.faults", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
+    parser = command("fuzz.faults", __doc__)
     parser.add_argument("--backend", choices=_BACKENDS, action="append", help="where to inject them (both)")
     parser.add_argument("--timeout", type=float, default=1.0, help="after how many seconds contexts give up (1)")
     parser.add_argument("--only", default="", metavar="TEXT", help="the faults whose names have this text")

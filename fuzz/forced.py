@@ -137,7 +137,7 @@ def _under(program: Program, judged: Callable[[Program], str], options: Options)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    options = numbered.parser("fuzz.forced", __doc__ or "", 2000).parse_args(arguments)
+    options = numbered.parser("fuzz.forced", __doc__, 2000).parse_args(arguments)
 
     def fault_of(number: int) -> str:
         program, judged = program_of(options.seed, number)

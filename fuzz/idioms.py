@@ -9,7 +9,6 @@ a finding, too; what is found is made smaller and kept as HLO text where ``--kee
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import pickle
 import sys
@@ -25,6 +24,7 @@ from fuzz.programs.composed.carried import carried_program
 from fuzz.programs.composed.known import known_program
 from fuzz.programs.composed.sketch import Sketched
 from fuzz.support.children import Child
+from fuzz.support.numbered import command
 from fuzz.support.sensitivity import spread
 from fuzz.support.shrink import shrink
 from xlakit import compile as compile_program
@@ -147,9 +147,7 @@ def _keep(folder: str, name: str, program: Sketched, child: Child, against: Sequ
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.idioms", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
+    parser = command("fuzz.idioms", __doc__)
     parser.add_argument("--count", type=int, default=2000, help="how many programs (2000)")
     parser.add_argument("--seconds", type=float, help="stop after this time, however many there were")
     parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")

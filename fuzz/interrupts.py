@@ -76,7 +76,7 @@ def judge(program: Program, rng: np.random.Generator) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    options = numbered.parser("fuzz.interrupts", __doc__ or "", 500).parse_args(arguments)
+    options = numbered.parser("fuzz.interrupts", __doc__, 500).parse_args(arguments)
 
     def fault_of(number: int) -> str:
         program = generated(options.seed, number)

@@ -9,7 +9,6 @@ fail or are skipped on xlakit alone, with what was said. Ends with 1 where there
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import socket
@@ -22,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fuzz.jax_tests import PLATFORMS
+from fuzz.support.numbered import command
 
 _ROOT = Path(__file__).parents[1]
 # What absl's tests say of themselves.
@@ -125,9 +125,7 @@ def report(title: str, found: Mapping[str, Outcomes]) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.jax_multiprocess", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
+    parser = command("fuzz.jax_multiprocess", __doc__)
     parser.add_argument("files", nargs="*", help="names in tests/multiprocess/ without _test.py; all of them")
     parser.add_argument("--jax", required=True, type=Path, help="a checkout of JAX's repository")
     parser.add_argument("--processes", type=int, action="append", help="how many processes (2 and 4)")

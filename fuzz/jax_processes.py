@@ -7,7 +7,6 @@ both platforms, to the bit. Ends with 1 where something differs.
 
 from __future__ import annotations
 
-import argparse
 import os
 import socket
 import subprocess
@@ -17,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fuzz.jax_tests import PLATFORMS
+from fuzz.support.numbered import command
 
 _ROOT = Path(__file__).parents[1]
 _SECONDS = 570.0
@@ -82,9 +82,7 @@ def compare(processes: int, devices: int) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.jax_processes", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
+    parser = command("fuzz.jax_processes", __doc__)
     parser.add_argument("--processes", type=int, action="append", help="how many processes (2 and 4)")
     parser.add_argument("--devices", type=int, default=2, help="of each process (2)")
     options = parser.parse_args(arguments)

@@ -37,6 +37,7 @@ from pathlib import Path
 
 from fuzz.support.jax_accepted import reason
 from fuzz.support.jax_results import read, write
+from fuzz.support.numbered import command
 
 FILES = (
     "lax", "lax_numpy", "lax_numpy_operators", "lax_numpy_indexing", "lax_numpy_reducers", "lax_control_flow",
@@ -289,9 +290,7 @@ def platforms_of(options: argparse.Namespace) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the files on both platforms."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.jax_tests", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = command("fuzz.jax_tests", __doc__)
     parser.add_argument("files", nargs="*", default=FILES, help="names in tests/ without _test.py")
     parser.add_argument("--jax", required=True, type=Path, help="a checkout of JAX's repository")
     parser.add_argument("--seconds", type=float, default=600, help="for each file on each platform")

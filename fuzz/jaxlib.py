@@ -7,7 +7,6 @@ compared within the tolerances of ``fuzz.support.tolerances``. Differences that 
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -22,6 +21,7 @@ from fuzz.programs.draft import FAMILIES, Program
 from fuzz.programs.plan import Entry, plan
 from fuzz.programs.values import Array
 from fuzz.support.differences import DIFFERENCES, Mismatch, explanation
+from fuzz.support.numbered import command
 from fuzz.support.tolerances import Measure, mismatches
 from fuzz.support.workers.jaxlib_worker import JaxlibWorker
 from xlakit.errors import UnsupportedError, XlakitError
@@ -208,9 +208,7 @@ def _operands_at(program: Program, where: tuple[int, ...]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.jaxlib", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
+    parser = command("fuzz.jaxlib", __doc__)
     parser.add_argument("--count", type=int, default=2000, help="how many programs, at least (2000)")
     parser.add_argument("--seed", type=int, default=0, help="what the programs are made from (0)")
     parser.add_argument("--only", default="", metavar="OPCODE", help="the programs of one operation")

@@ -89,7 +89,7 @@ def _judged(name: str, seed: int, number: int, shown: bool) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    options_of = parser("fuzz.large", __doc__ or "", 1000)
+    options_of = parser("fuzz.large", __doc__, 1000)
     options_of.add_argument("--only", default="", metavar="KIND", help="the programs of one kind")
     options = options_of.parse_args(arguments)
     if options.only and options.only not in KINDS:

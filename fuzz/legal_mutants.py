@@ -230,7 +230,7 @@ def _short(results: Results | str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    options = parser("fuzz.legal_mutants", __doc__ or "", 2000).parse_args(arguments)
+    options = parser("fuzz.legal_mutants", __doc__, 2000).parse_args(arguments)
     left_out: Counter[str] = Counter()
     child = Child(judge_in_limits, {"XLAKIT_TIMEOUT": "2"})
 

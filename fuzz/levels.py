@@ -14,7 +14,6 @@ The exit status is 1 where something failed.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fuzz.nets import chosen, run
+from fuzz.support.numbered import command
 from xlakit.target import levels
 
 _TESTS = Path(__file__).parents[1] / "tests" / "cpu"
@@ -61,9 +61,7 @@ def search(level: str, seed: int, seconds: float) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.levels", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
+    parser = command("fuzz.levels", __doc__)
     parser.add_argument("--all", action="store_true", help="all tests of machine code, not a sample")
     parser.add_argument("--seconds", type=float, default=0.0, help="for nets at each level (0)")
     parser.add_argument("--seed", type=int, default=0, help="what the nets' programs are made from (0)")

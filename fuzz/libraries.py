@@ -20,7 +20,6 @@ for xlakit; ``--on xlakit`` has it as a platform of its own.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -41,6 +40,7 @@ import numpy as np
 
 from fuzz.jax_tests import add_platform_options, platforms_of, size_of, wait
 from fuzz.library_programs.registry import DEVICES, FILES
+from fuzz.support.numbered import command
 from fuzz.support.workers.libraries_worker import arrays_file, read, write
 
 PACKAGES: Final = (
@@ -268,9 +268,7 @@ def _forget_failed(folder: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the programs on both platforms."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.libraries", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = command("fuzz.libraries", __doc__)
     parser.add_argument("names", nargs="*", help="parts of names of programs, or =NAME")
     parser.add_argument("--file", choices=FILES, nargs="+", default=FILES, help="files of programs; all by default")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -14,7 +14,6 @@ line for each library: how many of its files ran whole and in part, and what the
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import time
@@ -32,6 +31,7 @@ from fuzz.jax_tests import (
     report,
     run_platforms,
 )
+from fuzz.support.numbered import command
 
 
 @dataclass(frozen=True)
@@ -144,9 +144,7 @@ def _is_alike(outcome: str, there: Results, test: str) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the libraries' tests on both platforms."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.library_tests", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = command("fuzz.library_tests", __doc__)
     parser.add_argument("--checkout", nargs="+", required=True, type=Path, help="checkouts of libraries")
     parser.add_argument("--seconds", type=float, default=0, help="for all; what is not begun then is left; 0 for all")
     parser.add_argument("--seconds-file", type=float, default=600, help="for each file on each platform")

@@ -6,7 +6,6 @@ a sample of all.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import sys
 import time
@@ -19,6 +18,7 @@ import mpmath
 import numpy as np
 from scipy import special
 
+from fuzz.support.numbered import command
 from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Module, Type, Value, engine, vector
 from xlakit.cpu.llvm.library import Library
 from xlakit.cpu.math import FUNCTION_NAMES, ULP_BOUNDS, math_function
@@ -251,7 +251,7 @@ def _pairs(name: str, kind: Type, points: int, rng: np.random.Generator) -> Sequ
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; gives 1 where an error is beyond its bound."""
-    parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m fuzz.math", description=__doc__)
+    parser = command("fuzz.math", __doc__)
     parser.add_argument("names", nargs="*", default=list(FUNCTION_NAMES), help="functions; all if none is given")
     parser.add_argument("--points", type=int, default=1 << 21, help="points for each function and type")
     parser.add_argument("--checked", type=int, default=100, help="points of each region that mpmath looks at")

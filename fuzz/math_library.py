@@ -292,7 +292,7 @@ def _unequal(actual: Array, expected: Array, *, signs: bool) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judge the programs; 1 where something is wrong."""
-    options = numbered.parser("fuzz.math_library", __doc__ or "", 600).parse_args(arguments)
+    options = numbered.parser("fuzz.math_library", __doc__, 600).parse_args(arguments)
     show = options.number is not None
     entries = numbered.entries(options, lambda number: judge(options.seed, number, show=show))
     return numbered.run("fuzz.math_library", entries, options.seconds)

@@ -112,7 +112,7 @@ def _benchmarks() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = numbered.parser("fuzz.memory_plans", __doc__ or "", 20_000)
+    parser = numbered.parser("fuzz.memory_plans", __doc__, 20_000)
     parser.add_argument("--file", help="the HLO text of one program, instead of generated ones")
     parser.add_argument("--benchmarks", action="store_true", help="the benchmark's rows, instead of generated programs")
     options = parser.parse_args(arguments)

@@ -6,7 +6,6 @@ e^r, the r after it), what is fitted is the rest divided by its power, so that r
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -16,6 +15,7 @@ import mpmath
 import numpy as np
 from mpmath import mpf
 
+from fuzz.support.numbered import command
 from xlakit.cpu.math import coefficients
 
 Function = Callable[[Any], Any]
@@ -254,7 +254,7 @@ def computed(name: str, fit: Fit, degree: int) -> list[float]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print for each polynomial how good it is, and how good a new one would be; with --write also the new one."""
-    parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m fuzz.minimax", description=__doc__)
+    parser = command("fuzz.minimax", __doc__)
     parser.add_argument("names", nargs="*", help="polynomials; all if none is given")
     parser.add_argument("--write", action="store_true", help="print the coefficients")
     options = parser.parse_args(arguments)

@@ -127,7 +127,7 @@ def judge(program: Program, fusions: np.random.Generator | None = None) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    options_of = parser("fuzz.modules", __doc__ or "", 5000)
+    options_of = parser("fuzz.modules", __doc__, 5000)
     options_of.add_argument("--fused", action="store_true", help="with fusions in them, as other compilers make them")
     options = options_of.parse_args(arguments)
 

@@ -8,7 +8,6 @@ the linter, too, and go through the passes and the code generator.
 
 from __future__ import annotations
 
-import argparse
 import faulthandler
 import resource
 import signal
@@ -23,6 +22,7 @@ import numpy as np
 
 from fuzz.support.mutation_seeds import seed_texts
 from fuzz.support.mutators import mutate_bytes, mutate_message, mutate_text
+from fuzz.support.numbered import command
 from xlakit.api import compile
 from xlakit.cpu.codegen import generate
 from xlakit.cpu.program import Target
@@ -207,9 +207,7 @@ def _too_slow(signum: int, frame: FrameType | None) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.mutations", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
+    parser = command("fuzz.mutations", __doc__)
     parser.add_argument("--count", type=int, default=20000, help="how many mutants (20000)")
     parser.add_argument("--seed", type=int, default=0, help="what the mutants are made from (0)")
     parser.add_argument("--number", type=int, help="one mutant, by its number, and show it")

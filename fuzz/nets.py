@@ -10,7 +10,6 @@ status is 1 where a net found something: it says itself which program it was::
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import secrets
@@ -24,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fuzz.support.numbered import BEGUN
+from fuzz.support.numbered import BEGUN, command
 
 # A program that is under way when the time is over may take so much longer.
 _PATIENCE_SECONDS = 120.0
@@ -158,9 +157,7 @@ def chosen(names: Sequence[str]) -> list[Net]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.nets", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
+    parser = command("fuzz.nets", __doc__)
     parser.add_argument("--seconds", type=float, default=240.0, help="for all nets together (240)")
     parser.add_argument("--seed", type=int, help="what programs are made from; a new one by default")
     parser.add_argument("--only", action="append", default=[], choices=[n.name for n in NETS], help="these nets alone")

@@ -159,7 +159,7 @@ def _programs(options: argparse.Namespace) -> Iterator[tuple[str, HloModule, Seq
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = numbered.parser("fuzz.plain", __doc__ or "", 1000)
+    parser = numbered.parser("fuzz.plain", __doc__, 1000)
     parser.add_argument("files", nargs="*", help="programs, instead of generated ones")
     parser.add_argument("--of", choices=["modules", "large"], default="modules", help="which generated programs")
     parser.add_argument("--what", default="all", help=f"what plain code leaves out: {', '.join(PLAIN)}, or all of it")

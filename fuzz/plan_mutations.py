@@ -159,7 +159,7 @@ def judge(program: Sketched, rng: random.Random, counts: Counter[str]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    options = numbered.parser("fuzz.plan_mutations", __doc__ or "", 2000).parse_args(arguments)
+    options = numbered.parser("fuzz.plan_mutations", __doc__, 2000).parse_args(arguments)
     counts: Counter[str] = Counter()
 
     def fault_of(number: int) -> str:

@@ -194,7 +194,7 @@ def _judged(seed: int, number: int, shown: bool) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    options = parser("fuzz.products", __doc__ or "", 1000).parse_args(arguments)
+    options = parser("fuzz.products", __doc__, 1000).parse_args(arguments)
     seed, shown = options.seed, options.number is not None
     numbers = [options.number] if shown else range(options.count)
     entries = [Entry(f"--seed {seed} --number {n}", partial(_judged, seed, n, shown)) for n in numbers]

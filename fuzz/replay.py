@@ -14,7 +14,6 @@ The exit status is 1 where something differs.
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import json
 import os
@@ -30,6 +29,7 @@ from benchmarks.peers import export
 from benchmarks.workloads import WORKLOADS
 from fuzz.programs.composed.carried import carried_program
 from fuzz.programs.composed.modules import module as generated
+from fuzz.support.numbered import command
 from xlakit.ir.instruction import HloModule
 
 _ROOT = Path(__file__).parents[1]
@@ -114,9 +114,7 @@ def _recorded(tree: Path, programs: Path, records: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.replay", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
+    parser = command("fuzz.replay", __doc__)
     parser.add_argument("--against", default="HEAD", metavar="COMMIT", help="what the tree is compared with (HEAD)")
     parser.add_argument("--count", type=int, default=60, help="how many generated programs (60)")
     parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")

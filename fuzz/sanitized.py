@@ -46,7 +46,7 @@ def judge(program: Program, options: Options = DEFAULT) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    options = numbered.parser("fuzz.sanitized", __doc__ or "", 2000).parse_args(arguments)
+    options = numbered.parser("fuzz.sanitized", __doc__, 2000).parse_args(arguments)
 
     def fault_of(number: int) -> str:
         moves = number % 4 == 3

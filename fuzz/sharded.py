@@ -90,7 +90,7 @@ def _bits(actual: Array, expected: Array) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = numbered.parser("fuzz.sharded", __doc__ or "", 2000)
+    parser = numbered.parser("fuzz.sharded", __doc__, 2000)
     parser.add_argument("--backend", default="interpreter", help="what runs the split module (interpreter)")
     parser.add_argument("--chains", action="store_true", help="chains of operations along dimensions, to the bit")
     options = parser.parse_args(arguments)

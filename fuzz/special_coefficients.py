@@ -7,7 +7,6 @@ below a twentieth of the last place of the sum are cut off.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Any, NamedTuple
 
 import mpmath
 from mpmath import mpf
+
+from fuzz.support.numbered import command
 
 Function = Callable[[Any], Any]
 FILE = Path(__file__).parent.parent / "xlakit" / "lib" / "special" / "coefficients.py"
@@ -142,9 +143,7 @@ def text() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the module; with ``--check``, give 1 where it is not what would be written."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.special_coefficients", description=__doc__
-    )
+    parser = command("fuzz.special_coefficients", __doc__)
     parser.add_argument("--check", action="store_true", help="compare, and write nothing")
     options = parser.parse_args(arguments)
     with mpmath.workprec(200):

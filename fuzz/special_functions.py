@@ -6,7 +6,6 @@ The error is in units in the last place of the result's type; of numbers below t
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ import mpmath
 import numpy as np
 
 import xlakit as xla
+from fuzz.support.numbered import command
 from xlakit.lib import special
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -166,7 +166,7 @@ def _error(result: float, exact: Any, dtype: np.dtype[Any]) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table in Markdown."""
-    parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m fuzz.special_functions", description=__doc__)
+    parser = command("fuzz.special_functions", __doc__)
     parser.add_argument("names", nargs="*", default=list(FUNCTIONS), help="functions; all if none is given")
     parser.add_argument(
         "--points", type=int, default=2000, help="points for each function and type; a tenth where mpmath is slow"

@@ -139,7 +139,7 @@ def judge(batch: Batch, given: Sequence[Array]) -> str:
 
 def main(arguments_given: Sequence[str] | None = None) -> int:
     """The command."""
-    options = numbered.parser("fuzz.specials", __doc__ or "", 1000).parse_args(arguments_given)
+    options = numbered.parser("fuzz.specials", __doc__, 1000).parse_args(arguments_given)
     listed = batches(options.seed)
 
     def fault_of(number: int) -> str:

@@ -7,7 +7,6 @@ where something hangs, or where threads, files or memory are left over.
 
 from __future__ import annotations
 
-import argparse
 import faulthandler
 import gc
 import os
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 
 import xlakit as xla
+from fuzz.support.numbered import command
 from fuzz.support.stress_programs import SIZES, Program, Rows, make_program
 
 _QUEUE_ITEMS = 2
@@ -218,9 +218,7 @@ def table(report: Report) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.stress", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
+    parser = command("fuzz.stress", __doc__)
     defaults = Options()
     parser.add_argument("--replicas", type=int, default=defaults.replicas, help="of each program (8)")
     parser.add_argument("--collectives", type=int, default=defaults.collectives, help="at least (10000)")

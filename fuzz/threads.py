@@ -34,7 +34,7 @@ def judge(seed: int, number: int) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    options = numbered.parser("fuzz.threads", __doc__ or "", 200).parse_args(arguments)
+    options = numbered.parser("fuzz.threads", __doc__, 200).parse_args(arguments)
 
     def fault_of(number: int) -> str:
         return judge(options.seed, number)

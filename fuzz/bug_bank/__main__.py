@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import secrets
 import shutil
@@ -15,6 +14,7 @@ from pathlib import Path
 from fuzz.bug_bank import __doc__ as about
 from fuzz.bug_bank.bugs import BUGS, Bug
 from fuzz.nets import NETS, Found, Net, run, shares
+from fuzz.support.numbered import command
 
 _ROOT = Path(__file__).parents[2]
 # What nets import, and the folder in which JAX looks for plugins that are not installed.
@@ -71,9 +71,7 @@ def _cell(found: Mapping[str, Found | None], name: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.bug_bank", description=(about or "").split("\n\n", 1)[0]
-    )
+    parser = command("fuzz.bug_bank", about)
     parser.add_argument("--bug", action="append", default=[], choices=[b.name for b in BUGS], help="this one alone")
     parser.add_argument("--net", action="append", default=[], choices=[n.name for n in NETS], help="this one alone")
     parser.add_argument("--seconds", type=float, default=_SECONDS, help=f"for all nets together ({_SECONDS:.0f})")

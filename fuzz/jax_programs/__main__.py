@@ -6,7 +6,6 @@ command that repeats it; the exit status is 1 if there was one.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -20,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fuzz.jax_programs import __doc__ as about
+from fuzz.support.numbered import command
 
 # A process compiles so many programs, so that what one of them leaves behind is not left for ever.
 _BATCH = 200
@@ -64,9 +64,7 @@ def reports(prefix: str, first: int, count: int) -> Iterator[dict[str, Any]]:
 
 def main(given: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fuzz.jax_programs", description=(about or "").split("\n\n", 1)[0], allow_abbrev=False
-    )
+    parser = command("fuzz.jax_programs", about)
     parser.add_argument("--seed", default=str(random.randrange(10**6)), help="what programs are made from (by chance)")
     parser.add_argument("--count", type=int, default=10**9, help="how many programs at most")
     parser.add_argument("--first", type=int, default=0, help="the number of the first program (0)")

@@ -28,11 +28,15 @@ class Entry:
     judge: Callable[[], str]
 
 
-def parser(proof: str, document: str, count: int) -> argparse.ArgumentParser:
-    """The options that every such command has."""
-    made = argparse.ArgumentParser(
-        allow_abbrev=False, prog=f"python -m {proof}", description=document.split("\n\n", 1)[0]
-    )
+def command(module: str, document: str | None) -> argparse.ArgumentParser:
+    """The parser of a command that is a module; the first paragraph of its document describes it."""
+    summary = (document or "").split("\n\n", 1)[0]
+    return argparse.ArgumentParser(allow_abbrev=False, prog=f"python -m {module}", description=summary)
+
+
+def parser(module: str, document: str | None, count: int) -> argparse.ArgumentParser:
+    """The options that every command has whose programs have numbers."""
+    made = command(module, document)
     made.add_argument("--count", type=int, default=count, help=f"how many programs ({count})")
     made.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
     made.add_argument("--seconds", type=float, help="begin no more after this time, having shuffled them")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import xlakit as xla
+from fuzz.support.numbered import command
 from fuzz.workbench.programs import hlo, optimized
 
 _HERE = Path(__file__).parent
@@ -106,9 +107,7 @@ class UnseenError(Exception):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.workbench.seeded", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
+    parser = command("fuzz.workbench.seeded", __doc__)
     parser.add_argument("--only", action="append", choices=[*REDUCED, *BISECTED], help="this fault alone")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time (1)")
     parser.add_argument("--show", action="store_true", help="print what is left, and what bisect reports")

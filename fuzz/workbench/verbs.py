@@ -8,7 +8,6 @@ traceback, another status, or silence is a fault. The exit status is 1 where the
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import os
@@ -22,6 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from fuzz.support.numbered import command
 from fuzz.workbench.programs import names
 from xlakit.tools import cli
 from xlakit.tools.commands.shared import load
@@ -197,9 +197,7 @@ def tried(files: Iterable[tuple[str, Path]], verbs: Sequence[str], folder: Path)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.workbench.verbs", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
+    parser = command("fuzz.workbench.verbs", __doc__)
     parser.add_argument("--program", action="append", choices=names(), help="this one alone; by default all")
     parser.add_argument(
         "--verb", action="append", choices=sorted({v.split()[0] for v in _VERBS}), help="this one alone"

@@ -41,58 +41,15 @@ class AttributeKind(IntEnum):
 BUFFER: Final = 1
 METADATA_EXTENSION: Final = 1
 
-# The interface's numbers of element types.
-DATA_TYPES: Final = {
-    P.PRED: 1,
-    P.S2: 26,
-    P.S4: 21,
-    P.S8: 2,
-    P.S16: 3,
-    P.S32: 4,
-    P.S64: 5,
-    P.U2: 27,
-    P.U4: 22,
-    P.U8: 6,
-    P.U16: 7,
-    P.U32: 8,
-    P.U64: 9,
-    P.F16: 10,
-    P.F32: 11,
-    P.F64: 12,
-    P.BF16: 16,
-    P.C64: 15,
-    P.C128: 18,
-    P.TOKEN: 17,
-    P.F8E5M2: 19,
-    P.F8E3M4: 29,
-    P.F8E4M3: 28,
-    P.F8E4M3FN: 20,
-    P.F8E4M3B11FNUZ: 23,
-    P.F8E5M2FNUZ: 24,
-    P.F8E4M3FNUZ: 25,
-    P.F4E2M1FN: 32,
-    P.F8E8M0FNU: 33,
-}
+_UNKNOWN_TYPES: Final = {P.TUPLE, P.OPAQUE, P.BUFFER, P.S1, P.U1, P.F6E2M3FN, P.F6E3M2FN}
+# The interface's numbers of element types are those of XLA's PrimitiveType.
+DATA_TYPES: Final = {kind: kind.value for kind in P if kind not in _UNKNOWN_TYPES}
 
 # The codes of errors, by number.
 CODES: Final = (
-    "OK",
-    "CANCELLED",
-    "UNKNOWN",
-    "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",
-    "ALREADY_EXISTS",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "INTERNAL",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-    "UNAUTHENTICATED",
+    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"),
+    *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED"),
+    *("INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"),
 )
 
 
