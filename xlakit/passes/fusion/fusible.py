@@ -28,6 +28,8 @@ _FUSIBLE = (*ELEMENTWISE, *MOVEMENT, Pad, Concatenate, DynamicSlice, Gather, Red
 
 # A reduction of at most so many elements is unrolled inside of a loop.
 _SMALL_REDUCTION = 16
+# Vectors of fewer elements do not pay.
+_LEAST_ROW = 4
 # The most elements of a matrix product that is unrolled inside of a loop.
 _TINY_RESULT = knob("fusion_cluster.tiny_result", 32, 0, 10_000)
 # Cycles to load an index, keep it within the array, and load one element from there: in vectors, too, each by itself.
@@ -82,6 +84,16 @@ def is_scalar_constant(instruction: Instruction) -> bool:
 def is_large_reduction(instruction: Instruction) -> bool:
     """Whether this is a reduction that needs loops of its own."""
     return isinstance(instruction.op, Reduce) and reduced_size(instruction, 0) > _SMALL_REDUCTION
+
+
+def is_short_row(instruction: Instruction) -> bool:
+    """Whether this reduces rows of a few elements, side by side in memory, that fill a vector of four at least."""
+    op = instruction.op
+    if not isinstance(op, Reduce) or instruction.shape.is_tuple:
+        return False
+    rank = instruction.operands[0].shape.rank
+    is_minor = set(op.dimensions) == set(range(rank - len(op.dimensions), rank))
+    return is_minor and _LEAST_ROW <= reduced_size(instruction, 0) <= _SMALL_REDUCTION
 
 
 def is_free(instruction: Instruction) -> bool:

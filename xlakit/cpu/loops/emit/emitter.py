@@ -113,10 +113,13 @@ class Emitter:
         return found
 
     @contextmanager
-    def in_lanes(self, variable: Variable, width: int) -> Generator[None]:
-        """Emit ``width`` iterations of the loop of a variable at once: nodes that depend on it are vectors inside."""
+    def in_lanes(self, variable: Variable, width: int, stored: int = 0) -> Generator[None]:
+        """Emit ``width`` iterations of the loop of a variable at once: nodes that depend on it are vectors inside.
+
+        stored: how many of the first ones have stored their results before, and are not to do so again.
+        """
         with self.scope():
-            self._iterations = VectorIterations(variable, width)
+            self._iterations = VectorIterations(variable, width, stored)
             yield
             self._iterations = ONE_ITERATION
 
@@ -124,6 +127,11 @@ class Emitter:
     def width(self) -> int:
         """How many iterations are emitted at once: the lanes of vectors, or 1."""
         return self._iterations.width
+
+    @property
+    def stored(self) -> int:
+        """How many of the first iterations that are emitted at once have stored their results before."""
+        return self._iterations.stored
 
     def lane_values(self, node: Node) -> Scalar:
         """The value of a node for each iteration that is emitted: in vectors, for each lane."""

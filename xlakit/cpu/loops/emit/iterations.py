@@ -42,6 +42,11 @@ class Iterations(Protocol):
         """How many they are: the number of lanes, or 1."""
         ...
 
+    @property
+    def stored(self) -> int:
+        """How many of the first ones have stored their results before."""
+        ...
+
     def width_of(self, node: Node) -> int:
         """How many elements the value of a node has: ``width`` if it differs between the iterations, else 1."""
         ...
@@ -67,6 +72,7 @@ class OneIteration:
     """Scalars: the values of a single iteration."""
 
     width = 1
+    stored = 0
 
     def width_of(self, node: Node) -> int:
         """1."""
@@ -91,9 +97,10 @@ class OneIteration:
 class VectorIterations:
     """Vectors: the values of ``width`` consecutive iterations of the loop of a variable."""
 
-    def __init__(self, variable: Variable, width: int) -> None:
+    def __init__(self, variable: Variable, width: int, stored: int = 0) -> None:
         self.variable = variable
         self.width = width
+        self.stored = stored
 
     def width_of(self, node: Node) -> int:
         """``width`` if the node depends on the variable, else 1."""

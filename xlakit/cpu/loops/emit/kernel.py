@@ -24,6 +24,7 @@ from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Node
 from xlakit.cpu.loops.ir.space import Group
 from xlakit.cpu.scalars import Scalar, store
+from xlakit.cpu.scalars.memory import from_parts, parts
 from xlakit.dataclass import dataclass
 from xlakit.options import knob, times
 
@@ -113,9 +114,25 @@ def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
 def store_all(emitter: Emitter, outputs: Sequence[Output]) -> None:
     """Compute and store one element of each output."""
     values = [(o, emitter.lane_values(o.node), emitter.write_address(o.array, o.offset)) for o in outputs]
-    for output, scalar, address in values:
-        # What a node gives is an element of its type.
-        store(emitter.fn, output.kind, scalar, *address, is_rounded=True)
+    for output, scalar, (base, index) in values:
+        for first, some in _unstored(emitter, scalar):
+            # What a node gives is an element of its type.
+            store(emitter.fn, output.kind, some, base, index + first if first else index, is_rounded=True)
+
+
+def _unstored(emitter: Emitter, scalar: Scalar) -> list[tuple[int, Scalar]]:
+    """The lanes of a vector that are to be stored, in vectors of powers of two, each with the number of its first."""
+    first, width, fn = emitter.stored, emitter.width, emitter.fn
+    if not first:
+        return [(0, scalar)]
+    found: list[tuple[int, Scalar]] = []
+    while first < width:
+        count = 1 << (width - first).bit_length() - 1
+        lanes = range(first, first + count)
+        some = (fn.shuffle(p, p, lanes) if count > 1 else fn.lane(p, first) for p in parts(scalar))
+        found.append((first, from_parts(tuple(some))))
+        first += count
+    return found
 
 
 def hints_for(nodes: Sequence[Node]) -> Sequence[str]:

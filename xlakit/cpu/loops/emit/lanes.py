@@ -225,16 +225,16 @@ def reduce_iterations(
 ) -> list[Scalar]:
     """A loop that combines what each iteration gives with ``running``, as ``body`` does for one iteration.
 
-    running: each reduction, and its value before the loop; the values after the loop are given back. A body with some
-    stores nothing but ``outputs``.
+    running: each reduction, and its value before the loop; the values after the loop are given back. A body stores
+    nothing but ``outputs``, by what leaves out :attr:`Emitter.stored` lanes, if there are some or running values.
     width: how many lanes its vectors should have. LLVM makes several of what is longer than a register, and computes
     them side by side: none waits for another.
     """
     group = level.group
 
-    def vectors(width: int) -> Callable[[Value, Sequence[Value]], Sequence[Value]]:
+    def vectors(width: int, known: int = 0) -> Callable[[Value, Sequence[Value]], Sequence[Value]]:
         def iteration(index: Value, carried: Sequence[Value]) -> Sequence[Value]:
-            with emitter.in_lanes(group.variables[-1], width):
+            with emitter.in_lanes(group.variables[-1], width, known):
                 emitter.bind_group(group, cut.origin + index)
                 return [as_real(v) for v in body(carried)]
 
@@ -249,7 +249,7 @@ def reduce_iterations(
     results: Sequence[Value] = [as_real(before) for _, before in running]
     with emitter.scope():
         # A last vector that overlaps others, or narrower ones.
-        overlaps = bool(running) and not outputs and level.iterations >= emitter.lanes
+        overlaps = bool(running or outputs) and level.iterations >= emitter.lanes
         cut = _Cut(emitter, level, width, emitter.lanes if overlaps else min(emitter.lanes, LEAST_LANES))
         _prepare(emitter, group, cut.width, nodes, outputs)
         start = [_neutral(emitter, f, cut.width) for f in reducers]
@@ -259,7 +259,9 @@ def reduce_iterations(
             sums = [_wider(emitter, f, a, b) for f, a, b in zip(reducers, sums, made, strict=True)]
         rest = cut.rest
         if rest is not None and overlaps:
-            made = _last(emitter, level.iterations, reducers, vectors(emitter.lanes), rest)
+            count = level.iterations - int(rest.constant or 0)
+            lanes = min(emitter.lanes, max(LEAST_LANES, 1 << (count - 1).bit_length()))
+            made = _last(emitter, level.iterations, reducers, vectors(lanes, lanes - count), (lanes, lanes - count))
             sums = [_wider(emitter, f, a, b) for f, a, b in zip(reducers, sums, made, strict=True)]
             rest = None
         results = [_reduced_with(emitter, f, r, s) for f, r, s in zip(reducers, results, sums, strict=True)]
@@ -273,16 +275,16 @@ def _last(
     count: int,
     reducers: Sequence[Reducer],
     iteration: Callable[[Value, Sequence[Value]], Sequence[Value]],
-    rest: Value,
+    size: tuple[int, int],
 ) -> list[Value]:
-    """What the iterations from ``rest`` on give, by a vector of the last ones; what those before give is cleared.
+    """What the last iterations give, by a vector of so many lanes; what the first of them give again is cleared.
 
-    It computes some iterations again, so none of them may store what others read.
+    size: the lanes, and how many of them were computed before. These may read what was written since, where a result
+    is in the memory of an operand: whatever they give is neither stored nor reduced.
     """
-    fn, lanes = emitter.fn, emitter.lanes
+    fn, (lanes, known) = emitter.fn, size
     neutral = [_neutral(emitter, f, lanes) for f in reducers]
     made = iteration(fn.i64(count - lanes), neutral)
-    known = lanes - (count - int(rest.constant or 0))
     return [
         fn.shuffle(new, nothing, [n + lanes * (n < known) for n in range(lanes)])
         for new, nothing in zip(made, neutral, strict=True)
