@@ -203,7 +203,7 @@ def _without_dead(
     listed = tuple(dict.fromkeys(new[i] for i in old.instructions))
     live = _live(listed, root, keeps_parameters=keeps_parameters)
     kept = sorted(i.op.number for i in live if isinstance(i.op, Parameter))
-    return _renumbered(old, [i for i in listed if i in live], root, kept), tuple(kept)
+    return renumbered(old, [i for i in listed if i in live], root, kept), tuple(kept)
 
 
 def _live(instructions: Sequence[Instruction], root: Instruction, *, keeps_parameters: bool) -> set[Instruction]:
@@ -212,7 +212,7 @@ def _live(instructions: Sequence[Instruction], root: Instruction, *, keeps_param
     return mark_live([i for i in instructions if not isinstance(i.op, Parameter)], root)
 
 
-def _renumbered(old: Computation, order: list[Instruction], root: Instruction, kept: Sequence[int]) -> Computation:
+def renumbered(old: Computation, order: list[Instruction], root: Instruction, kept: Sequence[int]) -> Computation:
     """A computation whose kept parameters are numbered without gaps."""
     numbers = {number: n for n, number in enumerate(kept)}
     if all(number == n for number, n in numbers.items()):

@@ -43,6 +43,45 @@ def drop_state(search: Search) -> None:
         pass
 
 
+def unpack_state(search: Search) -> None:
+    """Let loops over a tuple of one element be over that element."""
+
+    def candidates() -> Iterator[Candidate]:
+        best = search.best
+        for loop, count in _loops(best):
+            if count == 1:
+                yield partial(_unpacked, best, loop)
+
+    while search.first(candidates()) is not None:
+        pass
+
+
+def _unpacked(module: HloModule, loop: Instruction) -> HloModule:
+    """The module with the element of a loop's state as its state. Raises ValueError where the tuple is needed."""
+    inside = loop.op.called_computations
+    (shape,) = loop.shape.tuple_shapes
+
+    def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
+        is_inside = draft.old in inside
+        if is_inside and isinstance(op, Parameter):
+            return draft.append(i.replace(shape=shape))
+        if is_inside and isinstance(op, Tuple) and i is draft.old.root:
+            return operands[0]
+        if i is loop:
+            (state,) = operands
+            if isinstance(state.op, Tuple):
+                return draft.keep(i, op, state.operands)
+            if draft.is_entry and isinstance(state.op, Parameter):
+                return draft.keep(i, op, (draft.parameter(shape, draft.unused_name(state.name)),))
+            return draft.keep(i, op, (draft.add(GetTupleElement(index=0), operands),))
+        reads = i.operands == (loop,) or (is_inside and any(_is_parameter(o) for o in i.operands))
+        if reads and not isinstance(op, GetTupleElement):
+            raise ValueError("the tuple is needed")
+        return operands[0] if reads else None
+
+    return edited(module, change)
+
+
 def _loops(module: HloModule) -> list[tuple[Instruction, int]]:
     """The loops over tuples whose body ends with one, and how many elements that has."""
     found = [i for c in module.computations for i in c.callers if isinstance(i.op, While)]

@@ -14,7 +14,7 @@ from xlakit.ir.instruction import HloModule
 from xlakit.tools.jaxlib_child import Limits
 from xlakit.tools.oracles.oracle import Oracle, Verdict
 from xlakit.tools.oracles.pool import OraclePool
-from xlakit.tools.reduce import loops, steps, values
+from xlakit.tools.reduce import applied, loops, steps, values
 from xlakit.tools.reduce.search import BEST, Asked, OutOfTime, Search
 
 # What cuts most comes first. Types and constants come last: they make nothing faster that comes after them.
@@ -34,12 +34,17 @@ STEPS: tuple[steps.Step, ...] = (
     values.take_constants,
     loops.freeze_state,
     loops.drop_state,
+    loops.unpack_state,
     steps.drop_operands,
+    applied.drop_arrays,
+    applied.give_parameters,
+    applied.share_computations,
     steps.merge_parameters,
     values.shrink_dimensions,
     values.simplify_constants,
     values.simplify_attributes,
     values.simplify_types,
+    applied.unite_types,
 )
 
 

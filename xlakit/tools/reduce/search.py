@@ -95,8 +95,10 @@ class Search:
             verdict = answer.result()
             self.tries += 1
             if verdict.holds:
-                for _, _, other in waiting:
+                for _, left, other in waiting:
+                    # Nobody hears the answer: such a module may be tried again.
                     other.cancel()
+                    self._seen.discard(_key(left))
                 self.seen = verdict.seen
                 self._accept(module)
             self.progress(self)

@@ -13,7 +13,7 @@ import numpy as np
 from xlakit.data.literal import Array, Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.ir.attributes import Window
+from xlakit.ir.attributes import Window, WindowDimension
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Kind, Op
 from xlakit.ops.data import Constant, ElidedConstant, Parameter
@@ -257,12 +257,24 @@ def simplify_attributes(search: Search) -> None:
         for computation in best.computations:
             for i in computation.instructions:
                 for spec in i.op.attributes:
+                    if spec.kind is Kind.WINDOW:
+                        for plainer in _plainer(getattr(i.op, spec.name)):
+                            yield partial(_with_default, best, (computation.name, i.name), spec.name, plainer)
                     said = not spec.required and spec.kind not in (Kind.COMPUTATION, Kind.COMPUTATION_LIST)
                     if said and getattr(i.op, spec.name) != spec.default:
                         yield partial(_with_default, best, (computation.name, i.name), spec.name, spec.default)
 
     while search.first(candidates()) is not None:
         pass
+
+
+def _plainer(window: Window | None) -> Iterator[Window]:
+    """Windows with less of strides, paddings, dilations and reversals."""
+    for field in dataclasses.fields(WindowDimension):
+        if window is not None and field.default is not dataclasses.MISSING:
+            plain = Window(tuple(dataclasses.replace(d, **{field.name: field.default}) for d in window.dimensions))
+            if plain != window:
+                yield plain
 
 
 def _with_default(module: HloModule, path: tuple[str, str], name: str, default: Any) -> HloModule:
