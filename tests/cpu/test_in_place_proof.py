@@ -4,8 +4,7 @@ import pytest
 
 from fuzz.programs.composed.modules import module as generated
 from xlakit.cpu.codegen import generate
-from xlakit.cpu.entry.in_place import in_place_pairs
-from xlakit.cpu.entry.in_place_proof import Refusals
+from xlakit.cpu.entry.in_place import Refusals, in_place_pairs
 from xlakit.cpu.program import Target
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule

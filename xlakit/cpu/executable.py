@@ -392,7 +392,7 @@ class CpuExecutable(Recompiled):
         if self._target.native_collectives or module is None:
             return {}
         # Imported here, as most programs are in one process.
-        from xlakit.cpu.entry.pairs_between_processes import all_pairs_between_processes
+        from xlakit.cpu.entry.collectives import all_pairs_between_processes
 
         return all_pairs_between_processes(module)
 

@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlakit import options
-from xlakit.cpu.entry.pairs_between_processes import all_pairs_between_processes
+from xlakit.cpu.entry.collectives import all_pairs_between_processes
 from xlakit.cpu.executable import CpuExecutable
 from xlakit.cpu.host_steps import HostRun
 from xlakit.cpu.linked import Linked, readable

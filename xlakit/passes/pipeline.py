@@ -49,9 +49,8 @@ from xlakit.passes.simplify.movement import MOVEMENT
 from xlakit.passes.simplify.pooling_gradients import PoolingGradients
 from xlakit.passes.simplify.reductions import REDUCTIONS
 from xlakit.passes.simplify.slices import SLICES
-from xlakit.passes.simplify.sorts import SORTS
+from xlakit.passes.simplify.sorts import SORTS, PartialSorts
 from xlakit.passes.simplify.special_functions import SPECIAL_FUNCTIONS
-from xlakit.passes.simplify.top_k import PartialSorts
 from xlakit.passes.simplify.windows import WINDOWS
 from xlakit.passes.spmd import Partition
 from xlakit.settings import debugged, names_in

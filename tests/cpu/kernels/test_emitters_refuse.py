@@ -11,9 +11,9 @@ from xlakit.cpu.kernels.conv.pad import emit_pad
 from xlakit.cpu.kernels.dot.blas_tasks import emit_blas
 from xlakit.cpu.kernels.dot.dot import emit_dot, plan_product
 from xlakit.cpu.kernels.dot.few_rows import emit_few_rows
-from xlakit.cpu.kernels.fft.axis import Axis, Storage
 from xlakit.cpu.kernels.fft.four_step import FourStep
 from xlakit.cpu.kernels.fft.groups import emit_groups
+from xlakit.cpu.kernels.fft.plan import Axis, Storage
 from xlakit.cpu.kernels.fft.rows import emit_long_rows
 from xlakit.cpu.kernels.gemm.blocking import plan_gemm
 from xlakit.cpu.kernels.gemm.check import check_blocking

@@ -1,4 +1,4 @@
-"""A reduction to few results is cut into parts, which threads fold apart; see loops/nests/partial.py."""
+"""A reduction to few results is cut into parts, which threads fold apart; see loops/nests/reduced.py."""
 
 import numpy as np
 import pytest

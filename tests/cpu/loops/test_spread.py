@@ -3,7 +3,7 @@ import pytest
 
 import xlakit as xla
 from xlakit.cpu.llvm import Module
-from xlakit.cpu.loops.nests.spread import emit_spread
+from xlakit.cpu.loops.nests.pieces import emit_spread
 from xlakit.execution.inputs import make_inputs
 from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling

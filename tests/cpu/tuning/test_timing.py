@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from xlakit.cpu.tuning.timing import Comparison, compare
+from xlakit.cpu.tuning.search import Comparison, compare
 
 
 class Clock:

@@ -18,7 +18,7 @@ from xlakit.cpu.kernels.shared.fingerprint import kernel_digest
 from xlakit.cpu.tuning import record, tune
 from xlakit.cpu.tuning.progress import progress_bar
 from xlakit.cpu.tuning.record import Gain, Tuning, TuningReport
-from xlakit.cpu.tuning.timing import CLOCK
+from xlakit.cpu.tuning.search import CLOCK
 from xlakit.execution.inputs import make_inputs
 from xlakit.options import KNOBS, Tune, compiling, current, noting_knobs
 from xlakit.tools import cli

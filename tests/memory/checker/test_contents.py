@@ -2,8 +2,7 @@
 
 import random
 
-from xlakit.memory.checker.contents import NOTHING, Contents
-from xlakit.memory.checker.values import Value
+from xlakit.memory.checker.contents import NOTHING, Contents, Value
 
 _BYTES = 24
 

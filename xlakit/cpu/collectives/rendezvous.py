@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from xlakit.cpu.collectives.groups import groups_of
-from xlakit.cpu.collectives.sites import Sites
+from xlakit.cpu.collectives.groups import Sites, groups_of
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.shared.fingerprint import fingerprint
 from xlakit.cpu.llvm import Module
@@ -122,7 +121,7 @@ def _site_key(instruction: Instruction) -> Hashable:
 def _kernel(code: Module, instruction: Instruction, count: int | None) -> Phase:
     """The kernel of a collective in groups of ``count``; raises DeclinedError or UnsupportedError."""
     # Most programs have none.
-    from xlakit.cpu.collectives import moves, ragged, reduce
+    from xlakit.cpu.collectives import moves, reduce
 
     op: Any = instruction.op
     shapes = [o.shape for o in instruction.operands]
@@ -142,7 +141,7 @@ def _kernel(code: Module, instruction: Instruction, count: int | None) -> Phase:
     if isinstance(op, RaggedAllToAll):
         if shapes[2].num_elements % count or any(s.element_type.bit_width > 64 for s in shapes[2:]):
             raise DeclinedError("tables that do not divide by the members of a group")
-        return ragged.ragged_all_to_all(code, name, shapes, count)
+        return moves.ragged_all_to_all(code, name, shapes, count)
     if isinstance(op, ReduceScatter):
         _check_factor(_results(instruction), shapes, op.scatter_dimension, count)
         return reduce.reduce_scatter(code, name, op.to_apply, shapes, op.scatter_dimension, count)

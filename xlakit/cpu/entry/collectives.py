@@ -6,18 +6,42 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from xlakit.cpu.collectives.rendezvous import Rendezvous, RendezvousTable, result_of
-from xlakit.cpu.entry.pairs_between_processes import pairs_between_processes
 from xlakit.dataclass import dataclass
 from xlakit.execution.groups import Grid
-from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.traits import Done
 from xlakit.memory.steps import CollectiveStep, CopyStep, HostStep, NumberStep, Step
 from xlakit.memory.values import HloValue, Tree, ValueKind, leaves, new_values
 from xlakit.ops.communication.async_pairs import STARTS, TUPLE_STARTS, async_pairs
 from xlakit.ops.communication.asynchronous import AsyncStart, AsyncUpdate
+from xlakit.ops.communication.collective import Collective
+from xlakit.ops.communication.collective_moves import Permuting
 from xlakit.ops.communication.collective_pairs import AllReduceStart
 from xlakit.ops.communication.collectives import AllReduce, DeviceNumber, ReplicaId
 from xlakit.ops.data import Parameter
+
+
+def pairs_between_processes(computation: Computation) -> dict[Instruction, Instruction]:
+    """The done of each start of one collective and nothing else; Python keeps what that gives until the done."""
+    pairs = async_pairs(computation)
+    return {start: done for start, done in pairs.items() if done.operands[0] is start and _is_one_collective(start)}
+
+
+def all_pairs_between_processes(module: HloModule) -> dict[Instruction, Instruction]:
+    """Those of all computations of a module."""
+    found: dict[Instruction, Instruction] = {}
+    for computation in module.computations:
+        found.update(pairs_between_processes(computation))
+    return found
+
+
+def _is_one_collective(start: Instruction) -> bool:
+    if not isinstance(start.op, AsyncStart):
+        return isinstance(start.op, (Collective, Permuting))
+    called = start.op.calls
+    others = [i for i in called.instructions if i is not called.root]
+    is_one = all(isinstance(i.op, Parameter) for i in others) and len(others) == len(start.operands)
+    return is_one and isinstance(called.root.op, (Collective, Permuting))
 
 
 @dataclass(frozen=True, slots=True)

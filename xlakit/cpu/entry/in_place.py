@@ -1,12 +1,178 @@
-"""Which results of a kernel may share memory with an operand: those whose element is written where it was read."""
+"""Proofs that a kernel may have a result in the memory of an operand.
+
+Where a kernel is a nest of loops, its access maps prove it: it is traced again, here without regard to how it is
+emitted, and every element of the operand that an element of the result is made of must be at the same address. All
+loops have in common that an element is stored once, after everything that the results at its index are made of has been
+loaded, and that different iterations, lanes and tasks have different indices. So the element that is overwritten is one
+that nothing reads any more.
+
+What an operation other than an element-wise one reads inside of a fusion (a product, a sort) it may read at any index
+and any time, so its operands are never shared.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.library import alone
-from xlakit.ir.instruction import Computation, Instruction
+from xlakit.cpu.kernels.shared.fingerprint import fingerprint
+from xlakit.cpu.loops.ir.index import Affine, Node, linear
+from xlakit.cpu.loops.ir.nodes import Constant, Load, walk
+from xlakit.cpu.loops.ir.space import Space, with_splits
+from xlakit.cpu.loops.ir.tracer import Source, Tracer, is_traced
+from xlakit.errors import UnsupportedError
+from xlakit.ir.instruction import Computation, Instruction, post_order
 from xlakit.ir.traits import Elementwise
+from xlakit.memory.steps import CollectiveStep, HostStep, KernelStep
 from xlakit.ops.control import Fusion
-from xlakit.ops.data import Tuple
+from xlakit.ops.data import Parameter, Tuple
+from xlakit.ops.dot import Dot
+from xlakit.ops.dynamic import DynamicUpdateSlice
+
+# Kernels that are no loop nests and change operands in place, with the reason why that is sound where the result is in
+# the operand's own slice. No other operand is read in that slice.
+UPDATES = {
+    "scatter": "the operand is not read at all: its elements are read from the result, combined, and written back",
+    "cholesky": "the matrices are not read: the result starts as a copy of them, which is factored",
+    "triangular-solve": "the right-hand sides are not read: the result starts as a copy of them, which is solved",
+    "custom-call": "the program says by output_to_operand_aliasing that the function works in place, on one pointer",
+}
+# Collectives that may have a result in the slice of the operand of the same number, and why.
+COLLECTIVES = {
+    "all-reduce": "an element of all operands is combined, then written to all results; each task has its own elements",
+}
+_WHY_PHASES = "the kernel has phases or scratch, and may read in a later one"
+
+
+class Refusals:
+    """Finds out which results of kernels may be in the memory of operands; of kernels that are alike once."""
+
+    def __init__(self) -> None:
+        self._maps: dict[Any, _AccessMaps | str] = {}
+
+    def refusal(self, step: KernelStep | CollectiveStep | HostStep, result: int, operand: int) -> str:
+        """Why a result may not be in the memory of an operand, by their numbers; empty where it is proven."""
+        instruction = step.instruction
+        if isinstance(step, HostStep):
+            # The program says by output_to_operand_aliasing that the function works in place.
+            return "" if step.updates.get(result) == operand else "a function of others may read when it has written"
+        if isinstance(step, CollectiveStep):
+            opcode = instruction.opcode.removesuffix("-start")
+            return "" if opcode in COLLECTIVES and result == operand else f"{opcode} moves elements"
+        if step.updates.get(result) == operand and instruction.opcode in UPDATES:
+            return ""
+        if len(step.phases) > 1 or step.scratch:
+            return _WHY_PHASES
+        key = fingerprint(instruction)
+        maps = self._maps.get(key)
+        if maps is None:
+            maps = self._maps[key] = _maps_of(instruction)
+        return maps if isinstance(maps, str) else maps.refusal(result, operand)
+
+
+# An element, and its size in bytes.
+_Store = tuple[Affine, int]
+
+
+class _AccessMaps:
+    """Where a nest stores each result, and which elements of which arrays that is computed from."""
+
+    def __init__(self, stores: Sequence[_Store], nodes: Sequence[Node], anywhere: frozenset[int]) -> None:
+        self._stores = stores
+        self._anywhere = anywhere
+        self._read: dict[int, set[_Store]] = {}
+        for node in walk(nodes):
+            if isinstance(node, Load):
+                self._read.setdefault(node.array, set()).add((node.offset, node.kind.byte_width))
+
+    def refusal(self, result: int, operand: int) -> str:
+        if operand in self._anywhere:
+            return "an operation in the fusion reads it at other indices"
+        written, width = self._stores[result]
+        for other, bytes in self._read.get(operand, ()):
+            if other != written or bytes != width:
+                return f"element {other} of {bytes} bytes is read where element {written} of {width} bytes is written"
+        return ""
+
+
+def _maps_of(instruction: Instruction) -> _AccessMaps | str:
+    """The access maps of a kernel; where there are none, why."""
+    if isinstance(instruction.op, Fusion):
+        computation = instruction.op.calls
+    elif is_traced(instruction.opcode) or isinstance(instruction.op, DynamicUpdateSlice):
+        computation = alone(instruction)
+    else:
+        return f"the kernel of {instruction.opcode} is no loop nest, and nothing is stated of it"
+    try:
+        return with_splits(lambda space: _traced(computation, space))
+    except (DeclinedError, UnsupportedError) as error:
+        return f"its access maps are not known: {error}"
+
+
+def _traced(computation: Computation, space: Space) -> _AccessMaps:
+    """The access maps of a fusion, or of one dynamic-update-slice, traced over ``space``.
+
+    What an operation that is not element-wise reads is read anywhere. Raises DeclinedError where maps do not exist.
+    """
+    root = computation.root
+    roots = [(o, 0, o.shape) for o in root.operands] if isinstance(root.op, Tuple) else []
+    shapes = root.shape.tuple_shapes_or_self
+    roots = roots or [(root, part, shape) for part, shape in enumerate(shapes)]
+    sources: dict[Instruction, Source] = {
+        p: (lambda index, _, p=p, n=n: Load(p.shape.element_type, n, linear(index, p.shape.dimensions)))
+        for n, p in enumerate(computation.parameters)
+    }
+    is_update = len(roots) == 1 and isinstance(root.op, DynamicUpdateSlice)
+    anywhere: set[int] = set()
+    for instruction in computation.instructions:
+        if not _is_element_wise(instruction) and not (is_update and instruction is root):
+            sources[instruction] = _unknown(instruction)
+            read = set(post_order(instruction.operands))
+            anywhere.update(n for n, p in enumerate(computation.parameters) if p in read)
+    if is_update:
+        return _update(root, sources, space, anywhere)
+    if any(shape.num_elements != roots[0][2].num_elements for _, _, shape in roots):
+        raise DeclinedError("results of different numbers of elements")
+    tracer = Tracer(sources, space)
+    dimensions = roots[0][2].dimensions
+    index = tuple(space.axis(size).index for size in dimensions)
+    stores: list[_Store] = []
+    nodes: list[Node] = []
+    for instruction, part, shape in roots:
+        nodes.append(tracer.element(instruction, tracer.reindexed(index, dimensions, shape.dimensions), part))
+        stores.append((linear(index, dimensions), shape.element_type.byte_width))
+    return _AccessMaps(stores, nodes, frozenset(anywhere))
+
+
+def _update(root: Instruction, sources: dict[Instruction, Source], space: Space, anywhere: set[int]) -> _AccessMaps:
+    """A dynamic-update-slice that writes nothing but the slice, into its operand."""
+    target, update, *starts = root.operands
+    tracer = Tracer(sources, space)
+    index = tuple(space.axis(size).index for size in update.shape.dimensions)
+    offsets = tracer.starts(starts, target.shape, update.shape.dimensions)
+    offset = linear([i + o for i, o in zip(index, offsets, strict=True)], target.shape.dimensions)
+    nodes = [tracer.element(update, index)]
+    opaque = [Load(nodes[0].kind, -1, offset)]
+    width = root.shape.element_type.byte_width
+    return _AccessMaps([(offset, width)], [*nodes, *opaque], frozenset(anywhere))
+
+
+def _is_element_wise(instruction: Instruction) -> bool:
+    """Whether the loops of a fusion compute an element where it is needed."""
+    return isinstance(instruction.op, Parameter) or (
+        is_traced(instruction.opcode) and not isinstance(instruction.op, Dot)
+    )
+
+
+def _unknown(instruction: Instruction) -> Source:
+    """An element of what no loop nest computes; which one does not matter."""
+    shapes = instruction.shape.tuple_shapes_or_self
+    zeros = [Constant(s.element_type, np.zeros((), s.element_type.dtype)) for s in shapes]
+    return lambda _, part: zeros[part]
 
 
 def in_place_pairs(instruction: Instruction) -> frozenset[tuple[int, int]]:

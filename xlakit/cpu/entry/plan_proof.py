@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xlakit.cpu.collectives.groups import groups_of
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.entry.in_place_proof import Refusals
+from xlakit.cpu.entry.in_place import Refusals
 from xlakit.errors import ExecutionError, UnsupportedError
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import Instruction

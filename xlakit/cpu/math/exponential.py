@@ -17,6 +17,7 @@ from xlakit.cpu.math.arithmetic import (
     float_of,
     fma,
     format_of,
+    horner,
     narrowed,
     nearest,
     or_sign_of,
@@ -26,7 +27,17 @@ from xlakit.cpu.math.arithmetic import (
     widened,
     with_sign_of,
 )
-from xlakit.cpu.math.coefficients import EXP2_SINGLE, EXP_DOUBLE, EXP_SINGLE, EXPM1_SINGLE, TANH_SINGLE
+from xlakit.cpu.math.coefficients import (
+    ERF_DOUBLE,
+    ERF_SINGLE,
+    ERFC_ROOT_SINGLE,
+    EXP2_SINGLE,
+    EXP_DOUBLE,
+    EXP_SINGLE,
+    EXPM1_SINGLE,
+    LOG_ERFC_DOUBLE,
+    TANH_SINGLE,
+)
 
 
 class _Constants(NamedTuple):
@@ -195,3 +206,19 @@ def _half_exponential(size: Value) -> Value:
     """e^size / 2 for great sizes."""
     m, n = reduced_exponential(at_most(size, 712.0))
     return scaled(m + 1.0, n - 1)
+
+
+def erf(x: Value) -> Value:
+    """The error function."""
+    size = absolute(x)
+    square = x * x
+    if x.type.element is F32:
+        small = fma(size, polynomial(square, ERF_SINGLE), size)
+        # The fourth power needs no exponential; its error, and that of its root, counts by what is missing to 1. Beyond
+        # the bound the result rounds to 1.
+        root = horner(at_most(size, 4.05), ERFC_ROOT_SINGLE)
+        half = root * root
+        return or_sign_of(where(size < 1.1, small, fma(-half, half, 1.0)), x)
+    small = fma(size, polynomial(square, ERF_DOUBLE), size)
+    large = 1.0 - exp_within(polynomial(at_most(size, 5.93), LOG_ERFC_DOUBLE))
+    return with_sign_of(where(size < 1.0, small, large), x)

@@ -1,4 +1,8 @@
-"""Functions built on the logarithm: x = 2^n (1 + f) with 1 + f between sqrt(1/2) and sqrt(2)."""
+"""Functions built on the logarithm: x = 2^n (1 + f) with 1 + f between sqrt(1/2) and sqrt(2).
+
+Powers are e^(y log x), with a logarithm of more precision than the result has; the inverses of the hyperbolic functions
+are log(1 + u), with u as a sum of two numbers.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,31 @@ import math
 from xlakit.cpu.llvm.types import F32
 from xlakit.cpu.llvm.values import Value
 from xlakit.cpu.math.arithmetic import (
+    Pair,
     absolute,
+    at_least,
+    at_most,
     bits_of,
+    constant,
+    exact_product,
+    exact_sum,
+    exact_sum_ordered,
     float_of,
+    floor,
     fma,
     format_of,
+    narrowed,
+    negate_if,
     polynomial,
+    sign_of,
+    square_root,
     two_to,
     where,
+    widened,
+    with_sign_of,
 )
-from xlakit.cpu.math.coefficients import LOG_DOUBLE, LOG_SINGLE
+from xlakit.cpu.math.coefficients import EXP_WIDE, LOG_DOUBLE, LOG_SINGLE, LOG_WIDE, POW_LOG
+from xlakit.cpu.math.exponential import reduced_exponential, reduced_exponential_of_sum, scaled
 
 # The bits of sqrt(1/2): what is below them in a number's bits belongs to the next lower power of two.
 _ROOT_OF_HALF = {23: 0x3F3504F3, 52: 0x3FE6A09E667F3BCD}
@@ -99,3 +118,130 @@ def _log1p(x: Value, up: Value, low: Value | None = None, exponent: Value | None
     if low is not None:
         f = fma(low, down, f)
     return log_of_parts(where(great, m - 1.0, f), whole if exponent is None else whole + exponent)
+
+
+def pow(x: Value, y: Value) -> Value:
+    """x^y."""
+    size = absolute(x)
+    result = _power_single(size, y) if x.type.element is F32 else _power_double(size, y)
+    # pow(1, y) = pow(x, 0) = 1 even where the other is NaN; -1 to an infinite power is 1 too.
+    one = size.eq(1.0) & y.eq(y)
+    result = where(one, 1.0, result)
+    half = y * 0.5
+    whole = floor(y).eq(y)
+    odd = whole & floor(half).ne(half)
+    impossible = (x < 0.0) & (size < math.inf) & ~whole
+    result = negate_if(where(impossible, math.nan, result), where(odd, sign_of(x), 0))
+    return where(y.eq(0.0) | x.eq(1.0), 1.0, result)
+
+
+# ln(2) in three parts: multiples of the first by exponents are exact.
+_LN2_IN_THREE = (0.6931471805598903, 5.497923018708371e-14, 1.1612227229362533e-26)
+_TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
+
+
+def _with_end(size: Value, logarithm: Value) -> Value:
+    """The logarithm of a magnitude, with the values at the ends put in."""
+    result = where(size.eq(0.0), -math.inf, logarithm)
+    return where(size < math.inf, result, size)
+
+
+def _power_single(size: Value, y: Value) -> Value:
+    wide = widened(size)
+    m, _, n = split(wide)
+    f = m - 1.0
+    s = f / (f + 2.0)
+    z = s * s
+    logarithm = fma(n, math.log(2), fma(s * z, polynomial(z, LOG_WIDE), s + s))
+    exponent = at_least(at_most(_with_end(wide, logarithm) * widened(y), 150.0), -150.0)
+    m, n = reduced_exponential(exponent, EXP_WIDE)
+    return narrowed((m + 1.0) * two_to(m, n))
+
+
+def _power_double(size: Value, y: Value) -> Value:
+    high, low = _logarithm(size)
+    high = _with_end(size, high)
+    product, lost = exact_product(y, high)
+    lost = fma(y, low, lost)
+    # Past the range of results, and where a logarithm or y is infinite, there is no more to know.
+    exponent = at_least(at_most(product, 710.0), -746.0)
+    r, t, n = reduced_exponential_of_sum(exponent, where(absolute(product) < 746.0, lost, 0.0))
+    return scaled((r + t) + 1.0, n)
+
+
+def _logarithm(x: Value) -> Pair:
+    """The logarithm of a positive finite F64 to about 66 bits."""
+    x, shift = normal(x)
+    m, _, n = split(x)
+    n = n + shift
+    f = m - 1.0
+    # s = f / (2 + f), so that log(1 + f) = 2s + 2/3 s^3 + ...
+    below, lost = exact_sum_ordered(constant(f, 2.0), f)
+    inverse = 1.0 / below
+    s = f * inverse
+    s_low = (fma(-s, below, f) - s * lost) * inverse
+    z, z_low = exact_product(s, s)
+    z_low = fma(s * 2.0, s_low, z_low)
+    # The series after 2s is s z (2/3 + t), of which t need not be a sum.
+    t, t_low = exact_sum_ordered(constant(z, _TWO_THIRDS[0]), z * polynomial(z, POW_LOG))
+    t_low = t_low + _TWO_THIRDS[1]
+    w, w_low = exact_product(z, t)
+    w_low = w_low + fma(z, t_low, z_low * t)
+    v, v_low = exact_product(s, w)
+    v_low = v_low + fma(s, w_low, s_low * w)
+    total, lost = exact_sum_ordered(n * _LN2_IN_THREE[0], s * 2.0)
+    total, more = exact_sum(total, v)
+    low = fma(n, _LN2_IN_THREE[1], lost) + (more + fma(s_low, 2.0, v_low))
+    return exact_sum_ordered(total, low)
+
+
+# From here on, 1 + u is as good as 2x: squares, which might overflow, are not asked.
+_GREAT = 2.0**60
+
+
+def asinh(x: Value) -> Value:
+    """The number whose hyperbolic sine is x.
+
+    log1p(|x| + x^2 / (sqrt(x^2 + 1) + 1)), the sum in two floats; log(2 |x|) for great |x|; x
+    where it is tiny, infinite or NaN. F32 goes through F64.
+    """
+    if x.type.element is F32:
+        return narrowed(asinh(widened(x)))
+    size = absolute(x)
+    great = size > _GREAT
+    square = size * size
+    more = where(great, 0.0, square / (square_root(square + 1.0) + 1.0))
+    u, low = exact_sum_ordered(size, more)
+    result = log1p_of_sum(u, low, where(great, constant(x, 1.0), 0.0))
+    usual = (size >= 2.0**-28) & (size < math.inf)
+    return with_sign_of(where(usual, result, size), x)
+
+
+def acosh(x: Value) -> Value:
+    """The number, positive or 0, whose hyperbolic cosine is x."""
+    if x.type.element is F32:
+        return narrowed(acosh(widened(x)))
+    great = x > _GREAT
+    beyond = x - 1.0
+    root = where(great, 0.0, square_root(beyond * (x + 1.0)))
+    u = where(great, x, beyond + root)
+    low = where(great, 0.0, root - (u - beyond))
+    result = log1p_of_sum(u, low, where(great, constant(x, 1.0), 0.0))
+    result = where(x >= 1.0, where(x.eq(1.0), 0.0, result), math.nan)
+    return where(x.eq(math.inf), x, result)
+
+
+def atanh(x: Value) -> Value:
+    """The number whose hyperbolic tangent is x."""
+    if x.type.element is F32:
+        return narrowed(atanh(widened(x)))
+    size = absolute(x)
+    # u = 2x / (1 - x), with what the difference and the quotient lack.
+    below = 1.0 - size
+    lost = (1.0 - below) - size
+    inverse = 1.0 / below
+    u = size * 2.0 * inverse
+    low = (fma(-u, below, size * 2.0) - u * lost) * inverse
+    result = log1p_of_sum(u, low, constant(x, 0.0)) * 0.5
+    result = where(size < 1.0, result, where(size.eq(1.0), constant(x, math.inf), math.nan))
+    return with_sign_of(where(size < 2.0**-28, size, result), x)

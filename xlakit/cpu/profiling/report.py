@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
-from xlakit.cpu.profiling.html import profile_html
 from xlakit.cpu.profiling.recorder import Recorder, Totals
 from xlakit.cpu.profiling.roofline import Roofline
 from xlakit.cpu.profiling.rows import StepRow
@@ -14,9 +13,34 @@ from xlakit.cpu.profiling.tables import profile_text
 from xlakit.cpu.profiling.threads import thread_times
 from xlakit.cpu.profiling.times import InstructionTimes, LineTimes, Overhead, StepTimes, Times
 from xlakit.cpu.profiling.trace_events import trace_json
+from xlakit.data.html import heading, table
 from xlakit.dataclass import dataclass
 from xlakit.errors import Location
 from xlakit.ir.instruction import Instruction
+
+_MOST_ROWS: Final = 12
+
+
+def profile_html(profile: Times) -> str:
+    """The time of a run, and the instructions that take most of it, with their lines and parts."""
+    runs = max(1, profile.runs)
+    rows = [
+        (
+            f"{one.instruction.opcode} {one.instruction.name}",
+            "" if one.location is None else str(one.location),
+            f"{'~' * one.estimated}{one.nanoseconds / runs / 1e3:,.1f}",
+            f"{100 * one.nanoseconds / profile.nanoseconds:.1f} %" if profile.nanoseconds else "",
+        )
+        for one in profile.instructions[:_MOST_ROWS]
+    ]
+    left = len(profile.instructions) - len(rows)
+    facts = [
+        f"{profile.runs:,} run{'s' * (profile.runs != 1)}",
+        f"{profile.nanoseconds / runs / 1e3:,.1f} us each",
+        f"{len(profile.instructions):,} instructions" + f", the {len(rows)} most expensive of them here" * (left > 0),
+    ]
+    title = heading("Profile", profile.name, facts)
+    return title + table(("instruction", "line", "us per run", "part"), rows, numbers=2)
 
 
 @dataclass(frozen=True, slots=True)

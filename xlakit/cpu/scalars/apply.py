@@ -8,9 +8,8 @@ from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import F16, Function, Value
 from xlakit.cpu.math.arithmetic import where
 from xlakit.cpu.scalars import complex as of_complex
-from xlakit.cpu.scalars.convert import bitcast, convert, stochastic_convert
+from xlakit.cpu.scalars.convert import bitcast, convert, reduce_precision, stochastic_convert
 from xlakit.cpu.scalars.memory import Scalar, as_real, rounded, rounded_result, select
-from xlakit.cpu.scalars.precision import reduce_precision
 from xlakit.cpu.scalars.real import BINARY, UNARY, is_exact, is_finite, maximum, minimum, total_order_key
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import ComparisonDirection, ComparisonType

@@ -17,8 +17,7 @@ from xlakit import target
 from xlakit.cpu.kernels.library import alone
 from xlakit.cpu.kernels.shared.fingerprint import kernel_digest
 from xlakit.cpu.tuning.record import VECTOR_BYTES, Choice, Gain, Tuning, TuningReport, with_knobs
-from xlakit.cpu.tuning.search import Found, knobs_to_try, search
-from xlakit.cpu.tuning.timing import CLOCK, Clock, compare
+from xlakit.cpu.tuning.search import CLOCK, Clock, Found, compare, knobs_to_try, search
 from xlakit.dataclass import dataclass
 from xlakit.execution.inputs import make_inputs
 from xlakit.ir.instruction import HloModule, Instruction

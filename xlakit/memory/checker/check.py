@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from xlakit.errors import XlakitError
 from xlakit.memory.assignment import BufferSlice, Space
+from xlakit.memory.checker.contents import ConstantValues, arrays, new_tree
 from xlakit.memory.checker.faults import MemoryPlanError
 from xlakit.memory.checker.memory import ALIGNMENT, Actor, Lines, Slice
-from xlakit.memory.checker.values import ConstantValues, arrays, new_tree
 from xlakit.memory.checker.walk import IsIdentity, Refusal, Walk
 from xlakit.memory.plan import MemoryPlan
 from xlakit.memory.values import HloValue

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
-from xlakit.memory.checker.contents import NOTHING, Contents, Held
+from xlakit.memory.checker.contents import NOTHING, Contents, Held, Value
 from xlakit.memory.checker.faults import MemoryPlanError
-from xlakit.memory.checker.values import Value
 
 ALIGNMENT = 64
 

@@ -18,10 +18,9 @@ from xlakit.data.literal import Literal
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.memory.checker.contents import NOTHING, Contents
+from xlakit.memory.checker.contents import NOTHING, ConstantValues, Contents, Tree, Value, arrays, new_tree
 from xlakit.memory.checker.faults import MemoryPlanError
 from xlakit.memory.checker.memory import Actor, Memory, Slice
-from xlakit.memory.checker.values import ConstantValues, Tree, Value, arrays, new_tree
 from xlakit.memory.steps import (
     CollectiveStep,
     ConditionalStep,

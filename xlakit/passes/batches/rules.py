@@ -21,9 +21,8 @@ from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.windows import ReduceWindow
-from xlakit.passes.batches.decompositions import decomposition
 from xlakit.passes.batches.forms import Batch, Maker, minor_shape, order, place
-from xlakit.passes.batches.products import product
+from xlakit.passes.batches.products import decomposition, product
 
 _Rule = Callable[[Instruction, Batch, int], Maker | None]
 

@@ -26,8 +26,7 @@ from xlakit.passes.canonicalize.expand_algebra import (
     widened,
 )
 from xlakit.passes.canonicalize.expand_arrays import shuffle, sparse_convolution
-from xlakit.passes.canonicalize.expand_dots import dot_of_vectors, is_of_vectors
-from xlakit.passes.canonicalize.expand_nibbles import packed_product
+from xlakit.passes.canonicalize.expand_dots import dot_of_vectors, is_of_vectors, packed_product
 from xlakit.passes.core.async_operations import has_whole, whole_of
 from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner
 from xlakit.passes.core.framework import CalleesPass, PassContext

@@ -27,13 +27,12 @@ from xlakit.ops.dynamic import DynamicReshape, SetDimensionSize
 from xlakit.passes.canonicalize.expand import Expand
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext, live_instructions
-from xlakit.passes.dynamic.padded_algebra import ALGEBRA
+from xlakit.passes.dynamic.padded_algebra import ALGEBRA, NORMS
 from xlakit.passes.dynamic.padded_calls import at_sizes, joined, parted, with_sizes
 from xlakit.passes.dynamic.padded_collectives import COLLECTIVES
 from xlakit.passes.dynamic.padded_elements import ELEMENTS, element_wise
 from xlakit.passes.dynamic.padded_indexing import INDEXING
 from xlakit.passes.dynamic.padded_movement import MOVEMENT
-from xlakit.passes.dynamic.padded_norms import NORMS
 from xlakit.passes.dynamic.padded_reductions import REDUCTIONS
 from xlakit.passes.dynamic.padded_regrouping import REGROUPING
 from xlakit.passes.dynamic.padded_values import (

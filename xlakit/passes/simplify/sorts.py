@@ -1,21 +1,35 @@
 """Descending sorts, written as ascending sorts of reversed or negated arrays: the comparator is reversed instead.
 
 A stable sort keeps the order of equal elements; so does reversing before and after it.
+
+Sorts of which only the first or the last few elements of each row are wanted.
+
+The sort and its slices become one fusion, whose kernel selects those elements and sorts no others. The results are the
+same bits for any comparator that is recognized, its NaN and zeros included, and for all operands that are sorted along:
+the fusion's computation is still the sort. The first 10 of each 20,000 elements take a fortieth of the time of their
+sort (``jnp.sort(x)[:, :10]``, f32[64,20000]), the first 10 of an argsort a sixtieth.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from xlakit.dataclass import dataclass
+from xlakit.ir.attributes import SliceDimension
+from xlakit.ir.def_use import users_of
+from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, Instruction, post_order
-from xlakit.ops.data import GetTupleElement
+from xlakit.ops.control import Fusion
+from xlakit.ops.data import GetTupleElement, Iota
 from xlakit.ops.elementwise.unary import Negate
-from xlakit.ops.movement import Reverse
+from xlakit.ops.movement import Reshape, Reverse, Slice
 from xlakit.ops.sort import Sort, TopK
-from xlakit.passes.analysis.sort_order import recognize_order
-from xlakit.passes.core.computation_builder import ComputationBuilder
-from xlakit.passes.core.framework import PassContext, is_fixed
-from xlakit.passes.core.matching import one_type
+from xlakit.options import knob
+from xlakit.passes.analysis.sort_order import Part, SortKey, counts_along, recognize_order
+from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner
+from xlakit.passes.core.framework import PassContext, ProgramPass, is_fixed, live_instructions
+from xlakit.passes.core.matching import one_type, permutation_inverse
 from xlakit.passes.core.rewriter import Rewriter
 from xlakit.passes.core.rules import Rules
 
@@ -77,3 +91,274 @@ def top_k_negated(x: Instruction, make: Rewriter) -> Instruction | None:
     other = make.add(replace(op, largest=not op.largest), negated.operands[0])
     values, indices = (make.element(other, n) for n in range(2))
     return make.tuple(make.apply("negate", values), indices)
+
+
+# If more than one in so many elements is selected, or more of a row than _MOST_WANTED, a full sort takes about as long.
+_SORTED_FOR_EACH = knob("top_k_rewrite.sorted_for_each", 16, 1, 2)
+_MOST_WANTED = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class PartialSort:
+    """``slice(sort(..))``: the first ``count`` elements of each row, or the ``last`` ones, of some of its results.
+
+    key: the only one it sorts by. results: which of the sort's results they are of.
+    """
+
+    sort: Instruction
+    key: SortKey
+    count: int
+    last: bool
+    results: tuple[int, ...]
+
+
+def partial_sort(computation: Computation) -> PartialSort | None:
+    """What a computation is made of, where that is a partial sort along the last dimension."""
+    found: PartialSort | None = None
+    for part in computation.results:
+        if not isinstance(part.op, Slice):
+            return None
+        (whole,) = part.operands
+        sort, number = (whole.operands[0], whole.op.index) if isinstance(whole.op, GetTupleElement) else (whole, 0)
+        *others, size = whole.shape.dimensions
+        cut = part.op.slice[-1]
+        if not isinstance(sort.op, Sort) or part.op.slice[:-1] != tuple(SliceDimension(0, n) for n in others):
+            return None
+        if cut.stride != 1 or (cut.start and cut.limit != size) or sort.op.dimension != len(others):
+            return None
+        if found is None:
+            key = _single_key(sort)
+            if key is None:
+                return None
+            found = PartialSort(sort, key, cut.limit - cut.start, cut.start > 0, (number,))
+        elif found.sort is sort and (found.count, found.last) == (cut.limit - cut.start, cut.start > 0):
+            found = PartialSort(sort, found.key, found.count, found.last, (*found.results, number))
+        else:
+            return None
+    return found
+
+
+def _single_key(sort: Instruction) -> SortKey | None:
+    """The key that a sort goes by, if it is one: an operand of real numbers, of the type that the comparator takes."""
+    order = recognize_order(sort.op_as(Sort).to_apply)
+    if order is None or len(order) != 1 or order[0].part is not Part.WHOLE:
+        return None
+    return order[0] if order[0].kind is sort.operands[order[0].operand].shape.element_type else None
+
+
+def is_index(operand: Instruction, dimension: int) -> bool:
+    """Whether an operand of a sort is known to hold each element's index, as an integer of one byte or more."""
+    kind = operand.shape.element_type
+    return kind.is_integral and kind.bit_width >= 8 and counts_along(operand, dimension)
+
+
+class PartialSorts(ProgramPass):
+    """Make one fusion of sorting and cutting the first or the last few out of each row.
+
+    ``slice(sort(x)) -> fusion(x)``, where nothing else of the sort is read. In the fusion, rows lie along the last
+    dimension. Keys that were negated for a descending order are no longer: the last elements are taken instead.
+    """
+
+    name = "partial-sorts"
+    left_out_by = "fusion"
+
+    def change(self, computation: Computation, context: PassContext) -> Computation:
+        """Fuse in one computation."""
+        sorts = [i for i in computation.instructions if isinstance(i.op, Sort) and not is_fixed(i)]
+        if not sorts:
+            return computation
+        users = _users(computation)
+        wanted = {
+            s: w for s in sorts if (w := _wanted(s, users, context)) is not None and context.spend("partial-sort")
+        }
+        return _Cutting(computation, wanted, context).result() if wanted else computation
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is read of a sort.
+
+    operands: the numbers of those that have to be sorted: the key, and those of which results are read. negated: the
+    key's, where it is the negative of the operand that is sorted instead. slices: of each result the slices that are
+    read; they take elements among the first ``count`` of each row, or the last ones.
+    """
+
+    sort: Instruction
+    operands: tuple[int, ...]
+    comparator: Computation
+    negated: int | None
+    slices: Mapping[int, Sequence[Instruction]]
+    count: int
+    last: bool
+
+    @property
+    def dimension(self) -> int:
+        """The dimension that is sorted."""
+        return self.sort.op_as(Sort).dimension
+
+    @property
+    def start(self) -> int:
+        """Where in a row those few begin."""
+        return self.sort.operands[0].shape.dimensions[self.dimension] - self.count if self.last else 0
+
+
+def _users(computation: Computation) -> dict[Instruction, list[Instruction]]:
+    """The instructions that read each instruction, or wait for it; the result is read by itself."""
+    live = live_instructions(computation)
+    users = users_of((i for i in computation.instructions if i in live), control=True)
+    users.setdefault(computation.root, []).append(computation.root)
+    return users
+
+
+def _wanted(sort: Instruction, users: dict[Instruction, list[Instruction]], context: PassContext) -> _Wanted | None:
+    """What is read of a sort, if it is but slices, and these take few elements at one end."""
+    dimension = sort.op_as(Sort).dimension
+    length = sort.operands[0].shape.dimensions[dimension]
+    slices = _slices(sort, users)
+    taken = [part.op_as(Slice).slice[dimension] for parts in slices.values() for part in parts]
+    if not taken or any(r.start == r.limit for r in taken) or not _keeps_types(sort):
+        return None
+    start, limit = min(r.start for r in taken), max(r.limit for r in taken)
+    count, last = (limit, False) if limit <= length - start else (length - start, True)
+    key = _single_key(sort) if count <= min(length // _SORTED_FOR_EACH.value, _MOST_WANTED) else None
+    if key is None or is_index(sort.operands[key.operand], dimension):
+        return None
+    operands = tuple(sorted({key.operand, *slices}))
+    if _is_negative(sort.operands[key.operand]):
+        comparator = _comparator(sort, operands, key.operand, context)
+        if recognize_order(comparator) is not None:
+            return _Wanted(sort, operands, comparator, key.operand, slices, count, last)
+    return _Wanted(sort, operands, _comparator(sort, operands, None, context), None, slices, count, last)
+
+
+def _slices(sort: Instruction, users: dict[Instruction, list[Instruction]]) -> dict[int, list[Instruction]]:
+    """The slices of each result of a sort; none where anything else is read."""
+    found: dict[int, list[Instruction]] = {}
+    for whole in users.get(sort, ()) if sort.shape.is_tuple else (sort,):
+        number = whole.op.index if isinstance(whole.op, GetTupleElement) else 0
+        if whole is not sort and (not isinstance(whole.op, GetTupleElement) or is_fixed(whole)):
+            return {}
+        for part in users.get(whole, ()):
+            if not isinstance(part.op, Slice) or is_fixed(part):
+                return {}
+            found.setdefault(number, []).append(part)
+    return dict(sorted(found.items()))
+
+
+def _keeps_types(sort: Instruction) -> bool:
+    """Whether results are declared as what the operands are, and have fixed sizes."""
+    shapes = sort.shape.tuple_shapes_or_self
+    return not sort.shape.is_dynamic and all(
+        shape.without_layout() == operand.shape.without_layout()
+        for shape, operand in zip(shapes, sort.operands, strict=True)
+    )
+
+
+def _is_negative(operand: Instruction) -> bool:
+    return isinstance(operand.op, Negate) and not is_fixed(operand) and one_type(operand)
+
+
+def _comparator(sort: Instruction, operands: Sequence[int], negated: int | None, context: PassContext) -> Computation:
+    """The comparator of a sort of these operands alone; it negates what it is given of operand ``negated``."""
+    old = sort.op_as(Sort).to_apply
+    if negated is None and len(operands) == len(sort.operands):
+        return old
+    builder = ComputationBuilder(context)
+    made: dict[Instruction, Instruction] = {}
+    for position, number in enumerate(operands):
+        for side in range(2):
+            parameter = old.parameters[2 * number + side]
+            value = builder.parameter(2 * position + side, parameter.shape)
+            made[parameter] = builder.apply("negate", value) if number == negated else value
+    for each in post_order([old.root]):
+        if each not in made:
+            made[each] = builder.add(each.op, *(made[o] for o in each.operands), shape=each.shape)
+    return builder.computation(context.computation_name(old.name), made[old.root])
+
+
+class _Cutting(ComputationCloner):
+    """A copy of a computation, in which single instructions are replaced, with fusions instead of sorts."""
+
+    def __init__(self, computation: Computation, wanted: Mapping[Instruction, _Wanted], context: PassContext) -> None:
+        super().__init__(computation, context)
+        self._old = computation
+        self._context = context
+        self._wanted = wanted
+
+    def result(self) -> Computation:
+        """The new computation."""
+        left_out = {part for w in self._wanted.values() for parts in w.slices.values() for part in parts}
+        left_out |= {part.operands[0] for part in left_out}
+        # Instructions that nothing needs may read what is left out.
+        live = live_instructions(self._old)
+        for old in self._old.instructions:
+            if old in self._wanted:
+                self._cut(self._wanted[old])
+            elif old in live and old not in left_out:
+                self.clone(old)
+        return self.build()
+
+    def _cut(self, wanted: _Wanted) -> None:
+        """Replace a sort and its slices by a fusion and slices of its result."""
+        sort, dimension = wanted.sort, wanted.dimension
+        rank = sort.operands[0].shape.rank
+        rows_last = (*(d for d in range(rank) if d != dimension), dimension)
+        given: dict[int, Instruction] = {}
+        for number in wanted.operands:
+            operand = sort.operands[number]
+            if not is_index(operand, dimension):
+                source = operand.operands[0] if number == wanted.negated else operand
+                given[number] = self._permuted(self.clones[source], rows_last)
+        calls = _body(wanted, given, self._context)
+        fusion = self.add(
+            Fusion(kind=FusionKind.OUTPUT, calls=calls), *given.values(), like=sort, shape=calls.root.shape
+        )
+        for position, (number, parts) in enumerate(wanted.slices.items()):
+            few = self.at(sort).element(fusion, position) if fusion.shape.is_tuple else fusion
+            few = self._permuted(few, permutation_inverse(rows_last))
+            if number == wanted.negated:
+                few = self.at(sort).apply("negate", few)
+            for part in parts:
+                self.substitute(part, self._sliced(few, part, dimension, wanted.start))
+
+    def _permuted(self, x: Instruction, permutation: tuple[int, ...]) -> Instruction:
+        """An array with permuted dimensions; as a reshape where only those of size 1 move."""
+        sizes = x.shape.dimensions
+        if permutation == tuple(sorted(permutation)):
+            return x
+        moved = [d for d in permutation if sizes[d] != 1]
+        if moved != sorted(moved):
+            return self.at(x).transpose(x, permutation)
+        return self.add(Reshape(), x, like=x, shape=x.shape.with_dimensions([sizes[d] for d in permutation]))
+
+    def _sliced(self, few: Instruction, part: Instruction, dimension: int, start: int) -> Instruction:
+        """What a slice of the whole takes, out of the few that begin at ``start``."""
+        ranges = list(part.op_as(Slice).slice)
+        cut = ranges[dimension]
+        ranges[dimension] = SliceDimension(cut.start - start, cut.limit - start, cut.stride)
+        if ranges == [SliceDimension(0, size) for size in few.shape.dimensions]:
+            return few
+        return self.at(part).slice(few, ranges)
+
+
+def _body(wanted: _Wanted, given: Mapping[int, Instruction], context: PassContext) -> Computation:
+    """What a fusion computes: the rows of what is given sorted, and what is taken of them."""
+    builder = ComputationBuilder(context)
+    parameters = {n: builder.parameter(position, x.shape) for position, (n, x) in enumerate(given.items())}
+    shape = next(iter(given.values())).shape.without_layout()
+    others = shape.dimensions[:-1]
+    operands: list[Instruction] = []
+    for number in wanted.operands:
+        kind = wanted.sort.operands[number].shape.element_type
+        index = Iota(iota_dimension=len(others))
+        operand = parameters.get(number) or builder.add(index, shape=shape.with_element_type(kind))
+        operands.append(operand)
+    op = Sort(dimension=len(others), is_stable=wanted.sort.op_as(Sort).is_stable, to_apply=wanted.comparator)
+    sort = builder.add(op, *operands)
+    ranges = (*(SliceDimension(0, size) for size in others), SliceDimension(wanted.start, wanted.start + wanted.count))
+    few: list[Instruction] = []
+    for number in wanted.slices:
+        whole = builder.element(sort, wanted.operands.index(number)) if sort.shape.is_tuple else sort
+        few.append(builder.slice(whole, ranges))
+    root = few[0] if len(few) == 1 else builder.tuple(*few)
+    return builder.computation(context.computation_name("partial_sort"), root)

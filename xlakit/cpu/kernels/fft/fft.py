@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.kernels.fft.axis import Axis, Storage
 from xlakit.cpu.kernels.fft.groups import emit_groups, group_cost
-from xlakit.cpu.kernels.fft.plan import is_smooth
+from xlakit.cpu.kernels.fft.plan import Axis, Storage, is_smooth
 from xlakit.cpu.kernels.fft.points import LONGEST_CHIRP
 from xlakit.cpu.kernels.fft.rows import are_long_rows, emit_long_rows, long_row_cost
 from xlakit.cpu.llvm import F32, F64, Module

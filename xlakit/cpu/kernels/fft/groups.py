@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlakit.cpu.kernels.fft.axis import Axis
+from xlakit.cpu.kernels.fft.butterfly import tangle_ends, tangle_point, untangle_ends, untangle_point
 from xlakit.cpu.kernels.fft.lanes import (
     is_moved,
     lane_count,
@@ -13,8 +13,7 @@ from xlakit.cpu.kernels.fft.lanes import (
     store_point,
 )
 from xlakit.cpu.kernels.fft.moves import Moves, Rows
-from xlakit.cpu.kernels.fft.plan import LONGEST_LANES, lane_points, work
-from xlakit.cpu.kernels.fft.real import tangle_ends, tangle_point, untangle_ends, untangle_point
+from xlakit.cpu.kernels.fft.plan import LONGEST_LANES, Axis, lane_points, work
 from xlakit.cpu.kernels.fft.tables import Tables, load_point, roots
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release

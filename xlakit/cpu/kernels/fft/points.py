@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from xlakit.cpu.kernels.fft.axis import Axis
-from xlakit.cpu.kernels.fft.butterfly import Point
-from xlakit.cpu.kernels.fft.real import tangle_ends, tangle_point, untangle_ends, untangle_point
+from xlakit.cpu.kernels.fft.butterfly import Point, tangle_ends, tangle_point, untangle_ends, untangle_point
+from xlakit.cpu.kernels.fft.plan import Axis
 from xlakit.cpu.kernels.fft.tables import LongRoots, Tables, chirp, chirp_spectrum, load_point
 from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.llvm.loop import AS_WRITTEN

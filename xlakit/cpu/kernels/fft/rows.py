@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xlakit.cpu.kernels.fft.axis import Axis
 from xlakit.cpu.kernels.fft.four_step import FourStep
 from xlakit.cpu.kernels.fft.lanes import lane_count
-from xlakit.cpu.kernels.fft.plan import convolution_length, four_step_factors, is_smooth, work
+from xlakit.cpu.kernels.fft.plan import Axis, convolution_length, four_step_factors, is_smooth, work
 from xlakit.cpu.kernels.fft.points import CHUNK, LONGEST_CHIRP, Points
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value

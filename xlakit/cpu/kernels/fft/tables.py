@@ -73,10 +73,6 @@ class Tables:
         data = np.ascontiguousarray(numbers, self._dtype).tobytes()
         return self._fn.address(self._fn.module.shared_data(f"fft.{name}.{self._part.name}", data))
 
-    def symbol(self, *parts: object) -> str:
-        """The name of a function for this type."""
-        return symbol(self._part, parts)
-
 
 def symbol(part: Type, parts: Sequence[object]) -> str:
     """The name of a function for a type."""

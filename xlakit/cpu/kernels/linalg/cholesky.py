@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import struct
 
 from xlakit import machine
-from xlakit.cpu.kernels.linalg.cholesky_blocked import LEAST_BLOCKED, BlockedCholesky
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
@@ -17,6 +17,148 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.linear_algebra import Cholesky
 from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
+
+_BLOCK = knob("cholesky_blocked.block", 192, 8, 16, tries=(96, 256))
+_TILE = knob("cholesky_blocked.tile", 256, 8, 24)
+# Matrices of fewer rows have too little to share.
+LEAST_BLOCKED = knob("cholesky_blocked.least_blocked", 768, 24)
+
+
+class BlockedCholesky:
+    """Factors matrices in place in one function, from which it starts its tasks.
+
+    The table of a task is the matrix, and the number of its first row that is not factored.
+    """
+
+    def __init__(self, fn: Function, kind: PrimitiveType, size: int, *, lower: bool) -> None:
+        self._fn = fn
+        self._kind = kind
+        self._size = size
+        # As LAPACK sees it.
+        self._upper = lower
+        self._letter = blas.LETTERS[kind]
+        self._adjoint = "C" if kind.is_complex else "T"
+        fn.module.declare("xlakit_parallel", VOID, [PTR, PTR, I64, I64])
+        self._strips = self._emit_strips(fn.module)
+        self._tiles = self._emit_tiles(fn.module)
+        self._table = fn.alloca(I64, 2)
+        self._routine = blas.declare(fn.module, f"{self._letter}potrf", 5)
+        self._arguments = blas.Arguments(fn)
+
+    def factor(self, matrix: Value) -> Value:
+        """Factor a matrix in place; gives whether it is positive definite."""
+        fn, size = self._fn, self._size
+        fn.store(matrix, self._table)
+        start = [fn.i64(0), fn.constant(I1, 1)]
+        with fn.while_(start, lambda loop: (loop.carried[0] < size) & loop.carried[1]) as loop:
+            row = loop.carried[0]
+            good = self._square(matrix, row)
+            following = row + _BLOCK.value
+            with fn.if_(good & (following < size)):
+                fn.store(row, fn.at(self._table, I64, 1))
+                left = fn.i64(size) - following
+                count = (left + (_TILE.value - 1)).integer("udiv", _TILE.value)
+                for task, tasks in ((self._strips, count), (self._tiles, count * count)):
+                    fn.call("xlakit_parallel", VOID, fn.address(task.name), self._table, tasks, fn.i64(1))
+            loop.next(following, good)
+        return loop.results[1]
+
+    def _square(self, matrix: Value, row: Value) -> Value:
+        """Factor the block on the diagonal; gives whether that is positive definite."""
+        fn, arguments = self._fn, self._arguments
+        order = arguments.computed("order", self._rows(fn, row, _BLOCK.value))
+        diagonal, info = self._at(fn, matrix, row, row), arguments.slot("info", fn.i32(0))
+        triangle = arguments.letter("U" if self._upper else "L")
+        fn.call(self._routine, VOID, triangle, order, diagonal, arguments.integer(self._size), info)
+        return fn.load(I32, info).eq(0)
+
+    # -- tasks -----------------------------------------------------------------------------------
+
+    def _begin(self, module: Module, name: str) -> tuple[Function, Value, Value]:
+        """A task function, and from its table the matrix and the first row of the block."""
+        fn = module.function(name, VOID, [PTR, I64, I64])
+        table = fn.parameters[0]
+        return fn, fn.load(PTR, table), fn.load(I64, fn.at(table, I64, 1))
+
+    def _emit_strips(self, module: Module) -> Function:
+        """The rest of the block of rows: u' x = a for the square u, or x u = a."""
+        fn, matrix, row = self._begin(module, "cholesky_strips")
+        arguments = blas.Arguments(fn)
+        routine = blas.declare(module, f"{self._letter}trsm", 11)
+        with fn.loop(fn.parameters[1], fn.parameters[2], hints=NO_UNROLL) as task:
+            first = row + (task.index * _TILE.value + _BLOCK.value)
+            count = arguments.computed("count", self._rows(fn, first, _TILE.value))
+            depth = arguments.integer(_BLOCK.value)
+            fn.call(
+                routine,
+                VOID,
+                arguments.letter("L" if self._upper else "R"),
+                arguments.letter("U" if self._upper else "L"),
+                arguments.letter(self._adjoint),
+                arguments.letter("N"),
+                depth if self._upper else count,
+                count if self._upper else depth,
+                self._factor(arguments, 1.0),
+                self._at(fn, matrix, row, row),
+                arguments.integer(self._size),
+                self._panel(fn, matrix, row, first),
+                arguments.integer(self._size),
+            )
+        fn.ret()
+        return fn
+
+    def _emit_tiles(self, module: Module) -> Function:
+        """What is left of the matrix less the products of the strips, where the factor's triangle is."""
+        fn, matrix, row = self._begin(module, "cholesky_tiles")
+        arguments = blas.Arguments(fn)
+        routine = blas.declare(module, f"{self._letter}gemm", 13)
+        size = arguments.integer(self._size)
+        start = row + _BLOCK.value
+        count = (fn.i64(self._size) - start + (_TILE.value - 1)).integer("udiv", _TILE.value)
+        with fn.loop(fn.parameters[1], fn.parameters[2], hints=NO_UNROLL) as task:
+            one, other = task.index.integer("udiv", count), task.index.integer("urem", count)
+            with fn.if_(other <= one):
+                # The tile's rows and columns, where the triangle is.
+                low, high = start + other * _TILE.value, start + one * _TILE.value
+                across, along = (low, high) if self._upper else (high, low)
+                fn.call(
+                    routine,
+                    VOID,
+                    arguments.letter(self._adjoint if self._upper else "N"),
+                    arguments.letter("N" if self._upper else self._adjoint),
+                    arguments.computed("rows", self._rows(fn, across, _TILE.value)),
+                    arguments.computed("columns", self._rows(fn, along, _TILE.value)),
+                    arguments.integer(_BLOCK.value),
+                    self._factor(arguments, -1.0),
+                    self._panel(fn, matrix, row, across),
+                    size,
+                    self._panel(fn, matrix, row, along),
+                    size,
+                    self._factor(arguments, 1.0),
+                    self._at(fn, matrix, across, along),
+                    size,
+                )
+        fn.ret()
+        return fn
+
+    # -- addresses ----------------------------------------------------------------------------------
+
+    def _at(self, fn: Function, matrix: Value, row: Value, column: Value) -> Value:
+        """Where an element of the column-major matrix is."""
+        parts = 2 if self._kind.is_complex else 1
+        return fn.at(matrix, memory_type(self._kind), (row + column * self._size) * parts)
+
+    def _panel(self, fn: Function, matrix: Value, row: Value, column: Value) -> Value:
+        """Where the part of the block of rows (or columns) at ``row`` begins that belongs to ``column``."""
+        return self._at(fn, matrix, row, column) if self._upper else self._at(fn, matrix, column, row)
+
+    def _rows(self, fn: Function, first: Value, most: int) -> Value:
+        return (fn.i64(self._size) - first).smin(most)
+
+    def _factor(self, arguments: blas.Arguments, number: float) -> Value:
+        parts = (number, 0.0)[: 2 if self._kind.is_complex else 1]
+        return arguments.data(struct.pack(blas.FACTORS[self._letter], *parts))
+
 
 # Up to this size calling LAPACK costs more than it brings.
 SMALL = knob("cholesky.small", 16, 0, 4)

@@ -21,7 +21,7 @@ from xlakit.ir.enums import Transpose
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.linear_algebra import Cholesky, TriangularSolve
 from xlakit.passes.analysis.cost_model import cost_model
-from xlakit.passes.batches.decompositions import decomposition_of
+from xlakit.passes.batches.products import decomposition_of
 from xlakit.target import vector_bytes
 
 # A row or a column of a matrix: a number of the loops.

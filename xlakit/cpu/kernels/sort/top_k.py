@@ -38,7 +38,7 @@ from xlakit.ops.sort import Sort, TopK
 from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.analysis.sort_order import SortKey
-from xlakit.passes.simplify.top_k import is_index, partial_sort
+from xlakit.passes.simplify.sorts import is_index, partial_sort
 
 # Up to so many elements are collected in a list that new ones are inserted into.
 FEW = knob("top_k.few", 32, 0, 3)

@@ -22,16 +22,18 @@ from xlakit.cpu.loops.ir.nodes import (
     Divided,
     Given,
     Guarded,
+    GuardedReduction,
     JoinBits,
     Load,
     Part,
     Position,
     Reduction,
     SplitBits,
+    indices_of,
+    unconditional,
 )
 from xlakit.cpu.loops.ir.space import Group, Space, merged
-from xlakit.cpu.loops.ir.tracer import GuardedReduction, Tracer
-from xlakit.cpu.loops.ir.walking import indices_of, unconditional
+from xlakit.cpu.loops.ir.tracer import Tracer
 from xlakit.cpu.scalars import Scalar, apply, constant, load, register_type, select
 from xlakit.cpu.scalars.convert import join_bits, split_bits
 from xlakit.cpu.scalars.memory import as_real, element_type, from_parts, parts, rounded

@@ -15,8 +15,7 @@ from xlakit.cpu.llvm import Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, Opaque, Variable
-from xlakit.cpu.loops.ir.nodes import Load, Reduction
-from xlakit.cpu.loops.ir.walking import unconditional
+from xlakit.cpu.loops.ir.nodes import Load, Reduction, unconditional
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model

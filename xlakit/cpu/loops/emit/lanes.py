@@ -12,10 +12,20 @@ from typing import TYPE_CHECKING
 from xlakit.cpu.llvm import Function, Value, vector
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.ir.index import Affine, Node, Opaque
-from xlakit.cpu.loops.ir.nodes import Apply, Bound, Given, Guarded, Load, Part, Position, Reduction
+from xlakit.cpu.loops.ir.nodes import (
+    Apply,
+    Bound,
+    Given,
+    Guarded,
+    GuardedReduction,
+    Load,
+    Part,
+    Position,
+    Reduction,
+    unconditional,
+    walk,
+)
 from xlakit.cpu.loops.ir.reducer import neutral_number
-from xlakit.cpu.loops.ir.tracer import GuardedReduction
-from xlakit.cpu.loops.ir.walking import unconditional, walk
 from xlakit.cpu.scalars import Scalar, memory_type, register_type
 from xlakit.cpu.scalars.division import MOST_BITS_IN_VECTORS
 from xlakit.cpu.scalars.memory import as_real

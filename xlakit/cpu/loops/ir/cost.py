@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from xlakit.cpu.loops.ir.index import Node, Variable
-from xlakit.cpu.loops.ir.nodes import Apply, Divided, Load, Reduction
-from xlakit.cpu.loops.ir.walking import walk
+from xlakit.cpu.loops.ir.nodes import Apply, Divided, Load, Reduction, walk
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Op

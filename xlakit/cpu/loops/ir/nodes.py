@@ -6,10 +6,10 @@ that the emitter can compute it in the outermost loop where it can be.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from xlakit.cpu.loops.ir.index import Affine, Node, Variable
+from xlakit.cpu.loops.ir.index import Affine, Node, Opaque, Variable
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Op
@@ -140,6 +140,20 @@ class Reduction(Node):
         self.initial = tuple(initial)
 
 
+class GuardedReduction(Reduction):
+    """A reduction over a window: only the positions within the bounds take part."""
+
+    __slots__ = ("bounds",)
+
+    def __init__(self, computation: Any, over: Any, inputs: Any, initial: Any, bounds: Sequence[Bound]) -> None:
+        super().__init__(computation, over, inputs, initial)
+        self.bounds = tuple(bounds)
+        positions = [Position(PrimitiveType.S64, b[0]) for b in bounds]
+        for node in positions:
+            self.variables |= node.variables
+        self.variables -= frozenset(over)
+
+
 class Part(Node):
     """One of the results of a reduction."""
 
@@ -160,3 +174,43 @@ class Given(Node):
         super().__init__(kind)
         self.key = key
         self.variables = variables
+
+
+def indices_of(nodes: Iterable[Node], also: Iterable[Affine] = ()) -> list[Affine]:
+    """Every index that occurs in nodes and in what they are made of."""
+    found: dict[Affine, None] = dict.fromkeys(also)
+    for node in walk(nodes):
+        if isinstance(node, Load):
+            found[node.offset] = None
+        elif isinstance(node, (Position, Divided)):
+            found[node.index] = None
+        elif isinstance(node, SplitBits):
+            found[node.number] = None
+        elif isinstance(node, (Guarded, GuardedReduction)):
+            found.update((b[0], None) for b in node.bounds)
+    return list(found)
+
+
+def walk(nodes: Iterable[Node], operands: Callable[[Node], Iterable[Node]] = lambda n: n.operands) -> Iterator[Node]:
+    """Each node that the given ones are made of, and themselves; ``operands`` says what a node is made of."""
+    seen: set[Node] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        yield node
+        stack.extend(operands(node))
+        if isinstance(node, GuardedReduction):
+            for affine, *_ in node.bounds:
+                stack.extend(atom.node for atom, _ in affine.terms if isinstance(atom, Opaque))
+
+
+def unconditional(node: Node) -> Sequence[Node]:
+    """What is computed whenever the node is."""
+    if isinstance(node, Guarded):
+        return [n for n in node.operands if n is not node.inside and n is not node.outside]
+    if isinstance(node, GuardedReduction):
+        return node.initial
+    return node.operands

@@ -18,6 +18,7 @@ from xlakit.cpu.loops.ir.nodes import (
     Constant,
     Divided,
     Guarded,
+    GuardedReduction,
     JoinBits,
     Part,
     Position,
@@ -372,20 +373,6 @@ class Tracer:
             return SplitBits(kind, as_bits(self.element(operand, index[:-1])), index[-1])
         count = kind.bit_width // source.bit_width
         return JoinBits(kind, [as_bits(self.element(operand, (*index, number(k)))) for k in range(count)])
-
-
-class GuardedReduction(Reduction):
-    """A reduction over a window: only the positions within the bounds take part."""
-
-    __slots__ = ("bounds",)
-
-    def __init__(self, computation: Any, over: Any, inputs: Any, initial: Any, bounds: Sequence[Bound]) -> None:
-        super().__init__(computation, over, inputs, initial)
-        self.bounds = tuple(bounds)
-        positions = [Position(PrimitiveType.S64, b[0]) for b in bounds]
-        for node in positions:
-            self.variables |= node.variables
-        self.variables -= frozenset(over)
 
 
 @cache

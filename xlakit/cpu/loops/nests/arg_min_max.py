@@ -18,11 +18,10 @@ from xlakit.cpu.loops.emit.lanes import lanes_of, reduce_iterations
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Node, Variable
-from xlakit.cpu.loops.ir.nodes import Constant, Position
+from xlakit.cpu.loops.ir.nodes import Constant, Position, indices_of
 from xlakit.cpu.loops.ir.reducer import Reducer, is_neutral, trace_reducer
 from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Source, Tracer
-from xlakit.cpu.loops.ir.walking import indices_of
 from xlakit.cpu.loops.nests.reduced import Reduced, given_source
 from xlakit.cpu.scalars import Scalar, constant, load, register_type, store
 from xlakit.cpu.scalars.memory import as_real

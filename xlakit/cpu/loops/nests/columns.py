@@ -16,12 +16,20 @@ from xlakit.cpu.loops.emit.lanes import lanes_of, write_iterations
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.cost import element_cost, reducer_cost
 from xlakit.cpu.loops.ir.index import Node, Variable, of
+from xlakit.cpu.loops.ir.nodes import indices_of
 from xlakit.cpu.loops.ir.reducer import Reducer, trace_reducer
 from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Source, Tracer
-from xlakit.cpu.loops.ir.walking import indices_of
-from xlakit.cpu.loops.nests.partial import combine, count_parts, part_range, scratch_offsets, store_parts
-from xlakit.cpu.loops.nests.reduced import Reduced, given_source, reduce_once
+from xlakit.cpu.loops.nests.reduced import (
+    Reduced,
+    combine,
+    count_parts,
+    given_source,
+    part_range,
+    reduce_once,
+    scratch_offsets,
+    store_parts,
+)
 from xlakit.cpu.scalars import Scalar, register_type
 from xlakit.cpu.scalars.memory import from_parts, parts
 from xlakit.ir.instruction import Instruction

@@ -12,9 +12,8 @@ from xlakit.cpu.loops.emit.lanes import LEAST_LANES, lanes_of
 from xlakit.cpu.loops.emit.levels import Output
 from xlakit.cpu.loops.ir.cost import bytes_of, element_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, Variable
-from xlakit.cpu.loops.ir.nodes import Load, Reduction
+from xlakit.cpu.loops.ir.nodes import Load, Reduction, indices_of, walk
 from xlakit.cpu.loops.ir.space import Group, merged
-from xlakit.cpu.loops.ir.walking import indices_of, walk
 from xlakit.cpu.loops.nests.tiling import SHORT, Crossing, tiled_kernel
 from xlakit.options import knob
 

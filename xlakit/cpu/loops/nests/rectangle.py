@@ -16,8 +16,8 @@ from xlakit.cpu.loops.emit.kernel import hints_for, store_all, write_all_iterati
 from xlakit.cpu.loops.emit.lanes import lanes_of
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.index import Affine, Variable, linear, of
+from xlakit.cpu.loops.ir.nodes import indices_of
 from xlakit.cpu.loops.ir.space import Group, merged
-from xlakit.cpu.loops.ir.walking import indices_of
 from xlakit.cpu.loops.nests.rows import Plan, lanes_of_rows, write_row
 from xlakit.data.layout import row_major_strides
 from xlakit.dataclass import dataclass

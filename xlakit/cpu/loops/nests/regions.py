@@ -16,10 +16,8 @@ from xlakit.cpu.loops.emit.kernel import Phase, Split, joined, nest, store_all, 
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, SplitVariable, Variable
-from xlakit.cpu.loops.ir.nodes import Bound, Divided, Guarded
+from xlakit.cpu.loops.ir.nodes import Bound, Divided, Guarded, GuardedReduction, indices_of, walk
 from xlakit.cpu.loops.ir.space import Group, Position, Space, merged, with_splits
-from xlakit.cpu.loops.ir.tracer import GuardedReduction
-from xlakit.cpu.loops.ir.walking import indices_of, walk
 from xlakit.cpu.loops.nests.loop_kernel import loop_kernel
 from xlakit.cpu.loops.nests.tiling import SHORT, Crossing
 from xlakit.dataclass import dataclass

@@ -31,13 +31,22 @@ from xlakit.cpu.loops.emit.levels import Level, Output, output
 from xlakit.cpu.loops.emit.non_temporal import non_temporal
 from xlakit.cpu.loops.ir.cost import bytes_of, element_cost, reducer_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, Variable, linear
-from xlakit.cpu.loops.ir.nodes import Load, Reduction
+from xlakit.cpu.loops.ir.nodes import Load, Reduction, indices_of, walk
 from xlakit.cpu.loops.ir.reducer import Reducer, trace_reducer
 from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
-from xlakit.cpu.loops.ir.walking import indices_of, walk
-from xlakit.cpu.loops.nests.partial import can_be_cut, combine, count_parts, part_range, scratch_offsets, store_parts
-from xlakit.cpu.loops.nests.reduced import Reduced, given_source, needed_for, reduce_once
+from xlakit.cpu.loops.nests.reduced import (
+    Reduced,
+    can_be_cut,
+    combine,
+    count_parts,
+    given_source,
+    needed_for,
+    part_range,
+    reduce_once,
+    scratch_offsets,
+    store_parts,
+)
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import parts
 from xlakit.dataclass import dataclass

@@ -24,9 +24,8 @@ from xlakit.cpu.loops.emit.non_temporal import (
 )
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, Variable
-from xlakit.cpu.loops.ir.nodes import Load, Reduction
+from xlakit.cpu.loops.ir.nodes import Load, Reduction, unconditional, walk
 from xlakit.cpu.loops.ir.space import Group
-from xlakit.cpu.loops.ir.walking import unconditional, walk
 from xlakit.cpu.loops.nests.transpose import block_transposer
 from xlakit.cpu.scalars import load as load_element
 from xlakit.dataclass import dataclass

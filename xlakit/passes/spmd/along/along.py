@@ -21,7 +21,6 @@ from xlakit.passes.spmd.along import (
     rows,
     scans,
     selections,
-    top_k,
     windows,
 )
 from xlakit.passes.spmd.pieces.pieces import Pieces
@@ -54,7 +53,7 @@ _ALONG: Final[dict[str, _Along]] = {
     "scatter": rows.scatter,
     "select-and-scatter": selections.select_and_scatter,
     "slice": windows.windowed,
-    "topk": top_k.top_k,
+    "topk": reductions.top_k,
 }
 
 # Those that may also be split along other dimensions than their operands.
