@@ -251,7 +251,7 @@ def test_a_call_whose_executable_is_gone_says_so():
         call(1.0)
 
 
-# -- insight ---------------------------------------------------------------------------------------
+# -- what is shown of a program --------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -317,7 +317,7 @@ def test_memory_and_what_holds_it():
     assert "test_cpu_executable.py" in str(memory)
 
 
-def test_insight_of_a_program_from_the_cache_is_the_same():
+def test_what_is_shown_of_a_program_from_the_cache_is_the_same():
     built = build(lambda x: xla.exp(x) + 1.0, f32(33))
     first, second = (xla.compile(built) for _ in range(2))
     assert first.as_text() == second.as_text()

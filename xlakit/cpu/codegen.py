@@ -119,3 +119,26 @@ def make_objects(code: Code) -> None:
     objects = engine.compile_objects(itertools.chain(parts, common.parts()), threads)
     code.objects = laid_out(objects[: len(parts)])
     common.keep(objects[len(parts) :])
+
+
+def llvm_ir(code: Code, *, optimized: bool) -> str:
+    """The program and the common functions that it calls as LLVM IR, before or after LLVM's own passes."""
+    if not optimized:
+        return "\n".join([code.text, *(text for _, text in _common(code))])
+    return "\n".join(engine.optimized_text(text, effort) for effort, text in _parts(code))
+
+
+def assembly(code: Code) -> str:
+    """The program and the common functions that it calls as this machine's assembly."""
+    return "\n".join(engine.assembly(text, effort) for effort, text in _parts(code))
+
+
+def _parts(code: Code) -> list[tuple[Effort, str]]:
+    return [*code.llvm.parts(), *_common(code)]
+
+
+def _common(code: Code) -> list[tuple[Effort, str]]:
+    # Few programs are shown; what they share is on disk, as a rule.
+    from xlakit.cpu.kernels.common_families import part
+
+    return [part(name) for name in code.imports if name.startswith(PREFIX)]

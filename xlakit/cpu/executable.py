@@ -179,14 +179,14 @@ class CpuExecutable(Recompiled):
 
     def llvm_ir(self, *, optimized: bool = True) -> str:
         """The program as LLVM IR; ``optimized=False``: before LLVM's own passes."""
-        from xlakit.cpu.insight import llvm_ir
+        from xlakit.cpu.codegen import llvm_ir
 
         with options.compiling(self._options):
             return llvm_ir(self._generated_code, optimized=optimized)
 
     def assembly(self) -> str:
         """The program in the assembly of this machine."""
-        from xlakit.cpu.insight import assembly
+        from xlakit.cpu.codegen import assembly
 
         with options.compiling(self._options):
             return assembly(self._generated_code)
@@ -202,7 +202,7 @@ class CpuExecutable(Recompiled):
 
     def memory_analysis(self) -> MemoryAnalysis:
         """The bytes of arguments, results and intermediate values, and what holds them at the peak."""
-        from xlakit.cpu.insight import analyze_memory
+        from xlakit.cpu.memory_analysis import analyze_memory
 
         return analyze_memory(self._generated_code, sum(map(len, self._program.objects)), self._program.in_place)
 

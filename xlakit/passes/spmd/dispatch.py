@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
-
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Instruction
-from xlakit.ir.operation import Op
 from xlakit.ops.communication.asynchronous import AsyncStart
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import CollectivePermute
@@ -30,17 +26,38 @@ def split(walk: Walk, old: Instruction, operands: tuple[Value, ...], end: Instru
 
     end: the end of a call of a manual computation; None for other instructions.
     """
-    for classes, step in _STEPS:
-        if isinstance(old.op, classes):
-            return step(walk, old, operands)
-    if isinstance(old.op, Call) and end is not None and not operands:
-        return walk.inside(manual.scope_of(walk, end), old.op.to_apply, operands, None)
-    if isinstance(old.op, (Call, Fusion)):
-        callee = old.op.to_apply if isinstance(old.op, Call) else old.op.calls
-        return walk.inside(smallest(walk.scope, operands), callee, operands, walk.inner(old, callee))
-    if isinstance(old.op, CustomCall):
-        return _custom_call(walk, old, old.op.custom_call_target, operands)
-    return partial_sums.plain(walk, old, operands)
+    match old.op:
+        case Call() if end is not None and not operands:
+            return walk.inside(manual.scope_of(walk, end), old.op.to_apply, operands, None)
+        case Call() | Fusion():
+            callee = old.op.to_apply if isinstance(old.op, Call) else old.op.calls
+            return walk.inside(smallest(walk.scope, operands), callee, operands, walk.inner(old, callee))
+        case CustomCall():
+            return _custom_call(walk, old, old.op.custom_call_target, operands)
+        case While():
+            return control.loop(walk, old, operands)
+        case Conditional():
+            return control.conditional(walk, old, operands)
+        case OptimizationBarrier():
+            return _barrier(walk, old, operands)
+        case AddDependency():
+            return _dependency(walk, old, operands)
+        case PartitionId():
+            return _own_number(walk, old, operands)
+        case Rng() | RngGetAndUpdateState():
+            return effects.random(walk, old, operands)
+        case Transfer():
+            return _feed_or_channel(walk, old, operands)
+        # Where the done of a start follows, prepare.py has made one operation of the two.
+        case AsyncStart() | AllGatherStart() | AllReduceStart() | CollectivePermuteStart():
+            raise UnsupportedError(
+                f"{old.opcode} whose done is not its only user, in a program that is split over devices",
+                hint="end it with one done in the same computation, or use the operation that is not asynchronous",
+            )
+        case Collective() | CollectivePermute():
+            return effects.collective(walk, old, operands)
+        case _:
+            return partial_sums.plain(walk, old, operands)
 
 
 def _custom_call(walk: Walk, old: Instruction, target: str, operands: tuple[Value, ...]) -> Value:
@@ -91,14 +108,8 @@ def _own_number(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
     return walk.pieces.on_whole(old, operands, walk.scope)
 
 
-def _refuse_start(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
-    raise UnsupportedError(
-        f"{old.opcode} whose done is not its only user, in a program that is split over devices",
-        hint="end it with one done in the same computation, or use the operation that is not asynchronous",
-    )
-
-
-def _refuse(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+def _feed_or_channel(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    """What feeds or sends, which is refused outside of the programs of single partitions."""
     scope = smallest(walk.scope, operands)
     if scope.size > 1:
         raise UnsupportedError(
@@ -106,20 +117,3 @@ def _refuse(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
             hint="use them in a manual computation (jax.shard_map), where the program says which device does it",
         )
     return walk.pieces.on_whole(old, operands, scope)
-
-
-_Step = Callable[[Walk, Instruction, tuple[Value, ...]], Value]
-
-# The first row that has the class of an operation. Where the done of a start follows, pairs.py has made one operation
-# of the two.
-_STEPS: Final[tuple[tuple[tuple[type[Op], ...], _Step], ...]] = (
-    ((Transfer,), _refuse),
-    ((AsyncStart, AllGatherStart, AllReduceStart, CollectivePermuteStart), _refuse_start),
-    ((Collective, CollectivePermute), effects.collective),
-    ((AddDependency,), _dependency),
-    ((Conditional,), control.conditional),
-    ((OptimizationBarrier,), _barrier),
-    ((PartitionId,), _own_number),
-    ((Rng, RngGetAndUpdateState), effects.random),
-    ((While,), control.loop),
-)

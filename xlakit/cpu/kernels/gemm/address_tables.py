@@ -82,7 +82,7 @@ class FillTable:
     follow: ``pad``, or the last one again where that is null. Distances are addresses from null on.
     """
 
-    family: ClassVar[str] = "walk"
+    family: ClassVar[str] = "gemm_addresses"
     parameters: ClassVar[Sequence[Type]] = (PTR, *[I64] * 4, PTR, I64, PTR, I64, PTR)
 
     def write(self, fn: Function) -> None:

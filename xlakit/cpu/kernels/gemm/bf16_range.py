@@ -83,7 +83,7 @@ class Exponents:
     least exponent of numbers that are not zero and the greatest are written to ``range``.
     """
 
-    family: ClassVar[str] = "exponents"
+    family: ClassVar[str] = "gemm_exponents"
     parameters: ClassVar[Sequence[Type]] = (PTR, I64, I64, I64, PTR)
 
     def write(self, fn: Function) -> None:

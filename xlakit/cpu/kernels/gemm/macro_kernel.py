@@ -54,7 +54,7 @@ class MacroKernel:
     adds: bool
     ahead: bool = False
 
-    family: ClassVar[str] = "tiles"
+    family: ClassVar[str] = "gemm_macro_kernel"
     parameters: ClassVar[Sequence[Type]] = (*[I64] * 4, *[PTR] * 3, *[I64] * 4, PTR, *[I64] * 4)
 
     def write(self, fn: Function) -> None:

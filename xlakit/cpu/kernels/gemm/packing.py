@@ -61,7 +61,7 @@ class PackRows:
     result: PrimitiveType
     form: str
 
-    family: ClassVar[str] = "rows"
+    family: ClassVar[str] = "gemm_pack_rows"
     parameters: ClassVar[Sequence[Type]] = (PTR, PTR, I64, I64, I64, I64, PTR, I64)
 
     def write(self, fn: Function) -> None:
@@ -187,7 +187,7 @@ class PackSlivers:
     width: int
     piece: int
 
-    family: ClassVar[str] = "slivers"
+    family: ClassVar[str] = "gemm_pack_slivers"
     parameters: ClassVar[Sequence[Type]] = (PTR, PTR, I64, I64, I64, I64, PTR, I64)
 
     def write(self, fn: Function) -> None:

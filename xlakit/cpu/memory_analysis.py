@@ -1,11 +1,8 @@
-"""What a compiled program is made of: its memory, its LLVM IR and its assembly."""
+"""The memory analysis of a compiled program: how much it takes, and which arrays take it at the peak."""
 
 from __future__ import annotations
 
 from xlakit.cpu.codegen import Code
-from xlakit.cpu.kernels import common_families
-from xlakit.cpu.kernels.shared.common_code import PREFIX
-from xlakit.cpu.llvm import Effort, engine
 from xlakit.execution.analysis import Holder, MemoryAnalysis
 from xlakit.ir.instruction import HloModule
 from xlakit.memory.assignment import BufferSlice, Space
@@ -45,23 +42,3 @@ def _holder(module: HloModule, own: BufferSlice) -> Holder:
     if instruction is None:
         return Holder(value.name, "buffer", own.size, None)
     return Holder(value.name, instruction.opcode, own.size, module.location_of(instruction))
-
-
-def llvm_ir(code: Code, *, optimized: bool) -> str:
-    """The program and the common functions that it calls as LLVM IR, before or after LLVM's own passes."""
-    if not optimized:
-        return "\n".join([code.text, *(text for _, text in _common(code))])
-    return "\n".join(engine.optimized_text(text, effort) for effort, text in _parts(code))
-
-
-def assembly(code: Code) -> str:
-    """The program and the common functions that it calls as this machine's assembly."""
-    return "\n".join(engine.assembly(text, effort) for effort, text in _parts(code))
-
-
-def _parts(code: Code) -> list[tuple[Effort, str]]:
-    return [*code.llvm.parts(), *_common(code)]
-
-
-def _common(code: Code) -> list[tuple[Effort, str]]:
-    return [common_families.part(name) for name in code.imports if name.startswith(PREFIX)]
