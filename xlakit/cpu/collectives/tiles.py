@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.loops.emit.kernel import Phase
+from xlakit.cpu.llvm import I8, PTR, Function, Module, Value
+from xlakit.cpu.loops.emit.kernel import Phase, kernel_function
 from xlakit.cpu.runtime.devices.rendezvous import ARRIVAL, SLOT, arrival_at
 from xlakit.dataclass import dataclass
 
@@ -112,7 +112,7 @@ def tile_kernel(
     module: Module, name: str, tasks: int, cost: float, count: int | None, body: Callable[[Members, Value], None]
 ) -> Phase:
     """A kernel whose tasks are computed one by one by ``body``."""
-    fn = module.function(name, VOID, [PTR, I64, I64])
+    fn = kernel_function(module, name)
     slot, begin, end = fn.parameters
     members = Members(fn, slot, count)
     with fn.loop(begin, end) as loop:

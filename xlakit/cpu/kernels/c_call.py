@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.loops.emit.kernel import Kernel, Phase
+from xlakit.cpu.llvm import PTR, VOID, Function, Module, Value
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.cpu.program import c_symbol
 from xlakit.data.layout import Layout
 from xlakit.data.shape import Shape
@@ -61,7 +61,7 @@ def emit_c_call(module: Module, instruction: Instruction) -> Kernel:
     """The kernel of a custom call that is a C function, ``void name(void* out, void** in)``; it has one task."""
     op = instruction.op_as(CustomCall)
     symbol = module.declare(c_symbol(op.custom_call_target), VOID, [PTR, PTR])
-    fn = module.function("c_call", VOID, [PTR, I64, I64])
+    fn = kernel_function(module, "c_call")
     numbers = arrays_of([o.shape for o in instruction.operands])
     results = arrays_of([instruction.shape])
     pointers = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in range(len(numbers) + len(results))]

@@ -23,8 +23,9 @@ from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, choose_engine, to
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, OperandReader
 from xlakit.cpu.kernels.gemm.store import Output
 from xlakit.cpu.kernels.shared.preconditions import require
-from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.llvm import PTR, Effort, Function, Module, Value
 from xlakit.cpu.llvm.loop import AS_WRITTEN
+from xlakit.cpu.loops.emit.kernel import kernel_function
 from xlakit.dataclass import dataclass
 from xlakit.target import vector_bytes
 
@@ -67,7 +68,7 @@ def emit_depthwise(module: Module, geometry: Geometry, axes: Sequence[Axis], nam
             ("a phase has an axis for each spatial dimension", all(len(axes) == len(a) for a in geometry.phases)),
         ],
     )
-    fn = module.function(name, VOID, [PTR, I64, I64])
+    fn = kernel_function(module, name)
     fn.effort = Effort.CODE
     table, begin, end = fn.parameters
     arrays = [fn.load(PTR, fn.at(table, PTR, n)) for n in range(3)]

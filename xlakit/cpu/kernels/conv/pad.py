@@ -10,6 +10,7 @@ from xlakit.cpu.kernels.gemm.engine import Engine, stored_as_packed, to_packed
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.loop import AS_WRITTEN
+from xlakit.cpu.loops.emit.kernel import kernel_function
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.layout import row_major_strides
 from xlakit.data.primitive import PrimitiveType
@@ -113,7 +114,7 @@ def emit_pad(module: Module, padded: Padded, scratch: int, name: str) -> Functio
             ("groups have as many elements", padded.groups > 0 and padded.sizes[-1] % padded.groups == 0),
         ],
     )
-    fn = module.function(name, VOID, [PTR, I64, I64])
+    fn = kernel_function(module, name)
     table, begin, end = fn.parameters
     source = fn.load(PTR, fn.at(table, PTR, padded.array))
     into = fn.at(fn.load(PTR, fn.at(table, PTR, scratch)), I8, padded.first)

@@ -17,10 +17,10 @@ from xlakit.cpu.kernels.fft.plan import LONGEST_LANES, Axis, lane_points, work
 from xlakit.cpu.kernels.fft.tables import Tables, load_point, roots
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
-from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.llvm import I8, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.llvm.promises import CONTRACTS
-from xlakit.cpu.loops.emit.kernel import Phase
+from xlakit.cpu.loops.emit.kernel import Phase, kernel_function
 from xlakit.passes.analysis.cost_model import cost_model
 
 
@@ -44,7 +44,7 @@ def emit_groups(module: Module, axis: Axis) -> Phase:
         ],
     )
     transform = lane_transform(module, axis.part, axis.points)
-    fn = module.function("fft_groups", VOID, [PTR, I64, I64])
+    fn = kernel_function(module, "fft_groups")
     fn.fast_math = CONTRACTS
     # Complex rows and columns are moved and transformed by calls, unless they have but a few points.
     is_called = not (axis.reads_real or axis.writes_real) and axis.length >= lane_count(axis.part)

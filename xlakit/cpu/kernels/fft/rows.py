@@ -17,7 +17,7 @@ from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.llvm.promises import CONTRACTS
-from xlakit.cpu.loops.emit.kernel import Phase
+from xlakit.cpu.loops.emit.kernel import Phase, kernel_function
 from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
 from xlakit.options import knob, times
@@ -167,7 +167,7 @@ class _Pipeline:
         """The phases that compute what all rows share: the spectrum of the chirp of Bluestein's algorithm."""
         phases: list[Phase] = []
         for step in self.before:
-            fn = self.module.function("fft_before_rows", VOID, [PTR, I64, I64])
+            fn = kernel_function(self.module, "fft_before_rows")
             table, begin, end = fn.parameters
             space = self._scratch(fn, table, scratch)
             addresses = {_SHARED_SPECTRUM: space, _X: fn.at(space, I8, self.bytes)}
@@ -178,7 +178,7 @@ class _Pipeline:
 
     def emit_whole(self, shared: int) -> Phase:
         """One phase; a task does all steps of a row."""
-        fn = self.module.function("fft_long_rows", VOID, [PTR, I64, I64])
+        fn = kernel_function(self.module, "fft_long_rows")
         table, begin, end = fn.parameters
         source, target = self.axis.source.pointer(fn, table), self.axis.target.pointer(fn, table)
         memories = self.memories
@@ -204,7 +204,7 @@ class _Pipeline:
         memories = self.memories
         phases: list[Phase] = []
         for step in self.steps:
-            fn = self.module.function("fft_shared_rows", VOID, [PTR, I64, I64])
+            fn = kernel_function(self.module, "fft_shared_rows")
             table, begin, end = fn.parameters
             source, target = self.axis.source.pointer(fn, table), self.axis.target.pointer(fn, table)
             space = self._scratch(fn, table, scratch)

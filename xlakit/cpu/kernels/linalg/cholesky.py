@@ -9,7 +9,7 @@ from xlakit import machine
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
-from xlakit.cpu.loops.emit.kernel import Kernel, Phase
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.cpu.scalars import Scalar, constant, load, store
 from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts, register_type
 from xlakit.data.primitive import PrimitiveType
@@ -76,7 +76,7 @@ class BlockedCholesky:
 
     def _begin(self, module: Module, name: str) -> tuple[Function, Value, Value]:
         """A task function, and from its table the matrix and the first row of the block."""
-        fn = module.function(name, VOID, [PTR, I64, I64])
+        fn = kernel_function(module, name)
         table = fn.parameters[0]
         return fn, fn.load(PTR, table), fn.load(I64, fn.at(table, I64, 1))
 
@@ -169,7 +169,7 @@ def emit_cholesky(module: Module, instruction: Instruction) -> Kernel:
     shape = instruction.shape
     *batch, size, _ = shape.dimensions
     kind, lower = shape.element_type, instruction.op_as(Cholesky).lower
-    fn = module.function("cholesky", VOID, [PTR, I64, I64])
+    fn = kernel_function(module, "cholesky")
     table, begin, end = fn.parameters
     factors = fn.load(PTR, fn.at(table, PTR, 1))
     count = math.prod(batch)

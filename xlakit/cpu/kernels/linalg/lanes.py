@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value, vector
+from xlakit.cpu.llvm import I1, PTR, Function, Module, Value, vector
 from xlakit.cpu.llvm.loop import NO_UNROLL
-from xlakit.cpu.loops.emit.kernel import Kernel, Phase
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.cpu.scalars import load, register_type, store
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
@@ -73,7 +73,7 @@ def emit_in_lanes(module: Module, computation: Computation) -> Kernel | None:
     kind, batch = inner.shape.element_type, computation.root.shape.dimensions[-1]
     sizes = [x.shape.dimensions[-3:-1] for x in (*computation.parameters, computation.root)]
     groups = math.prod(computation.root.shape.dimensions[:-3])
-    fn = module.function("decompositions", VOID, [PTR, I64, I64])
+    fn = kernel_function(module, "decompositions")
     table, begin, end = fn.parameters
     arrays = [fn.load(PTR, fn.at(table, PTR, number)) for number in range(len(sizes))]
     compute = _cholesky(fn, inner) if isinstance(inner.op, Cholesky) else _substitution(fn, inner)

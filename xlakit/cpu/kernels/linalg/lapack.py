@@ -45,7 +45,7 @@ from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.bounds import within
 from xlakit.cpu.llvm.loop import NO_UNROLL
-from xlakit.cpu.loops.emit.kernel import Kernel, Phase
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.cpu.scalars import constant, store
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.cpu.scalars.real import is_finite
@@ -110,7 +110,7 @@ class _Kernel:
         numbers = [a.number for a in call.arguments if isinstance(a, Integer)]
         if max(numbers, default=0) > _LARGEST:
             raise DeclinedError(f"{call.routine} with numbers that LAPACK's integers do not hold")
-        self._fn = module.function(f"lapack_{call.routine}", VOID, [PTR, I64, I64])
+        self._fn = kernel_function(module, f"lapack_{call.routine}")
         self._fn.effort = Effort.LITTLE
         self._arguments = blas.Arguments(self._fn)
         table, arrays = self._fn.parameters[0], (*problem.operands, *problem.results)

@@ -20,6 +20,7 @@ from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
+from xlakit.cpu.loops.emit.kernel import kernel_function
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.options import knob
 
@@ -90,7 +91,7 @@ class _Blocked:
 
     def _emit_strips(self, module: Module) -> Function:
         """The tasks of a block: one for each strip of later columns."""
-        fn = module.function(f"{self.name}_strips", VOID, [PTR, I64, I64])
+        fn = kernel_function(module, f"{self.name}_strips")
         table, begin, end = fn.parameters
         matrix, second = fn.load(PTR, table), fn.load(PTR, fn.at(table, I64, 1))
         row = fn.load(I64, fn.at(table, I64, 2))
@@ -189,7 +190,7 @@ class BlockedLu(_Blocked):
 
     def _emit_exchanges(self, module: Module) -> Function:
         """The exchanges of rows by later blocks, in each block but the last."""
-        fn = module.function("lu_exchanges", VOID, [PTR, I64, I64])
+        fn = kernel_function(module, "lu_exchanges")
         table, begin, end = fn.parameters
         matrix, pivots = fn.load(PTR, table), fn.load(PTR, fn.at(table, I64, 1))
         arguments = blas.Arguments(fn)

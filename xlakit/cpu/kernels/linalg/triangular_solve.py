@@ -7,9 +7,9 @@ import struct
 
 from xlakit import machine
 from xlakit.cpu.kernels.shared import blas
-from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm import PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
-from xlakit.cpu.loops.emit.kernel import Kernel, Phase
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.cpu.scalars import Scalar, complex as of_complex, load, store
 from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts
 from xlakit.cpu.scalars.real import BINARY
@@ -63,7 +63,7 @@ def emit_triangular_solve(module: Module, instruction: Instruction) -> Kernel:
     *batch, rows, columns = shape.dimensions
     size, sides = (rows, columns) if op.left_side else (columns, rows)
     problem = _Problem(op, shape.element_type, math.prod(batch), size, sides)
-    fn = module.function("triangular_solve", VOID, [PTR, I64, I64])
+    fn = kernel_function(module, "triangular_solve")
     table, begin, end = fn.parameters
     a, x = (fn.load(PTR, fn.at(table, PTR, n)) for n in (0, 2))
     solve = _Loops(fn, problem) if size <= SMALL.value else _Blas(fn, problem)

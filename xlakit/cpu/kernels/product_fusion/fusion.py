@@ -21,10 +21,10 @@ from xlakit.cpu.kernels.gemm.operands import Direction
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.product_fusion.cut import Cut, cut_first, cut_second, product_of_rows
 from xlakit.cpu.kernels.shared.scratch import acquire, release
-from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.llvm import PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.kernel import Kernel, Phase, finish
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase, finish, kernel_function
 from xlakit.cpu.loops.emit.levels import Output
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, Variable, linear, of
@@ -141,7 +141,7 @@ class _Fusion:
 
     def _calling(self, function: str, entries: Sequence[int | None], follows: Function | None) -> Function:
         """A task function that calls a product's, with a table of entries of its own."""
-        fn = self.module.function(self.name, VOID, [PTR, I64, I64])
+        fn = kernel_function(self.module, self.name)
         table, begin, end = fn.parameters
         own = fn.alloca(PTR, ENTRY + 2, align=8)
         for number, entry in enumerate(entries):

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from xlakit.cpu.kernels.rng import random_words
 from xlakit.cpu.kernels.rng.random_words import Words, counters, interleaved, joined, lane_count, philox, threefry
 from xlakit.cpu.kernels.shared.preconditions import require
-from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, integer, vector
+from xlakit.cpu.llvm import I64, PTR, Function, Module, Value, integer, vector
 from xlakit.cpu.llvm.loop import NO_UNROLL
-from xlakit.cpu.loops.emit.kernel import Kernel, Phase
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 from xlakit.ir.enums import RandomAlgorithm
@@ -116,7 +116,7 @@ class _Writer:
 
     def emit_bits(self) -> Phase:
         """The random bits."""
-        fn = self.module.function("random_bits", VOID, [PTR, I64, I64])
+        fn = kernel_function(self.module, "random_bits")
         table, begin, end = fn.parameters
         state, bits = (fn.load(PTR, fn.at(table, PTR, n)) for n in (0, self.results))
         words = threefry(fn, state) if self.is_threefry else philox(fn, state, self.words)
@@ -133,7 +133,7 @@ class _Writer:
 
     def emit_state(self) -> Phase:
         """The state after use; words that the algorithm has no use for stay as they are."""
-        fn = self.module.function("random_state", VOID, [PTR, I64, I64])
+        fn = kernel_function(self.module, "random_state")
         table = fn.parameters[0]
         before, after = (fn.load(PTR, fn.at(table, PTR, n)) for n in (0, 1))
         state = [fn.load(I64, fn.at(before, I64, n)) for n in range(self.words)]

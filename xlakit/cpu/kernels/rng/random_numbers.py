@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 from xlakit.cpu.kernels.rng.random_words import PHILOX_CYCLES, counters, interleaved, joined, lane_count, philox
 from xlakit.cpu.kernels.shared.preconditions import require
-from xlakit.cpu.llvm import F64, I32, I64, I128, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm import F64, I32, I64, I128, PTR, Function, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
-from xlakit.cpu.loops.emit.kernel import Kernel, Phase
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.cpu.math.library import math_function
 from xlakit.cpu.math.trigonometric import sine_cosine_of_eighth
 from xlakit.cpu.scalars import Scalar, load, register_type, store
@@ -65,7 +65,7 @@ def emit_random_numbers(module: Module, instruction: Instruction) -> Kernel:
         return Kernel((), scratch_bytes=STATE_BYTES)
     distribution = instruction.op_as(Rng).distribution
     recipe = _recipe(distribution, kind)
-    fn = module.function("random_numbers", VOID, [PTR, I64, I64])
+    fn = kernel_function(module, "random_numbers")
     table, begin, end = fn.parameters
     *pointers, result, state = (fn.load(PTR, fn.at(table, PTR, n)) for n in range(4))
     given = [o.shape.element_type for o in instruction.operands]

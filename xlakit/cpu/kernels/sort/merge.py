@@ -11,11 +11,11 @@ from typing import TypeAlias, Union
 
 from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, raw_type, store_raw
 from xlakit.cpu.kernels.sort.plan import SortPlan
-from xlakit.cpu.kernels.sort.radix import for_elements, for_tiles, task_function
+from xlakit.cpu.kernels.sort.radix import for_elements, for_tiles
 from xlakit.cpu.kernels.sort.records import Rows
 from xlakit.cpu.llvm import F16, F32, F64, I8, I64, PTR, VOID, Function, Loop, Module, Type, Value, integer
 from xlakit.cpu.llvm.promises import NO_INLINE
-from xlakit.cpu.loops.emit.kernel import Phase
+from xlakit.cpu.loops.emit.kernel import Phase, kernel_function
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
@@ -34,7 +34,7 @@ _FLOATS = {PrimitiveType.F16: F16, PrimitiveType.F32: F32, PrimitiveType.F64: F6
 def emit_rows(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
     """Sort each row in one task."""
     sorter = _MergeSorter(module, plan, less)
-    fn = task_function(module, "sort_rows_by_comparing")
+    fn = kernel_function(module, "sort_rows_by_comparing")
     table, begin, _ = fn.parameters
     rows = Rows(fn, plan, table)
     slot = fn.at(rows.scratch, I8, begin * plan.slot_bytes)
@@ -267,7 +267,7 @@ class _Parallel:
         self.cut = sorter.write_cut()
 
     def _tasks(self, name: str, cycles: float, body: Callable[[_Task], None]) -> Phase:
-        fn = task_function(self.module, name)
+        fn = kernel_function(self.module, name)
         table, begin, end = fn.parameters
         rows = Rows(fn, self.plan, table)
         with fn.loop(begin, end) as loop:

@@ -19,16 +19,11 @@ from xlakit.cpu.kernels.sort.plan import (
     parallel_radix_layout,
 )
 from xlakit.cpu.kernels.sort.records import RecordSorter, Rows, field_of, load_record
-from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.llvm import I1, I8, I32, I64, Effort, Function, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
-from xlakit.cpu.loops.emit.kernel import Phase
+from xlakit.cpu.loops.emit.kernel import Phase, kernel_function
 from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.analysis.sort_order import Part, SortKey
-
-
-def task_function(module: Module, name: str) -> Function:
-    """Begin a task function ``void(ptr table, i64 begin, i64 end)``."""
-    return module.function(name, VOID, [PTR, I64, I64])
 
 
 def for_tiles(fn: Function, plan: SortPlan, body: Callable[[Value, Value], None]) -> None:
@@ -110,7 +105,7 @@ def _plain(plan: SortPlan) -> _Plain | None:
 def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:
     """Sort each row in one task."""
     sorters = [RecordSorter(module, record, plan.length) for record in plan.records]
-    fn = task_function(module, "sort_rows")
+    fn = kernel_function(module, "sort_rows")
     table, begin, _ = fn.parameters
     rows = Rows(fn, plan, table)
     slot = fn.at(rows.scratch, I8, begin * plan.slot_bytes)
@@ -227,7 +222,7 @@ class _Parallel:
         self.chunk = -(-plan.length // plan.chunks)
 
     def _tasks(self, name: str, body: Callable[[_Chunk], None], effort: Effort = Effort.LITTLE) -> Phase:
-        fn = task_function(self.module, name)
+        fn = kernel_function(self.module, name)
         fn.effort = effort
         table, begin, end = fn.parameters
         rows = Rows(fn, self.plan, table)
@@ -259,7 +254,7 @@ class _Parallel:
 
     def begin(self) -> Phase:
         """Set the number of the pass."""
-        fn = task_function(self.module, "sort_begin")
+        fn = kernel_function(self.module, "sort_begin")
         rows = Rows(fn, self.plan, fn.parameters[0])
         first = fn.at(rows.scratch, I8, self.layout.passes)
         for counter in range(_COUNTING, _MOVED + self.plan.rows):

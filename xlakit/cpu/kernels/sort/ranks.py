@@ -7,11 +7,11 @@ from typing import NamedTuple
 from xlakit.cpu.kernels.sort.common import UNROLL, load_bits
 from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, ordered_bits, part_of, raw_type, store_raw, stored_bits
 from xlakit.cpu.kernels.sort.plan import SortPlan
-from xlakit.cpu.kernels.sort.radix import for_tiles, task_function
+from xlakit.cpu.kernels.sort.radix import for_tiles
 from xlakit.cpu.kernels.sort.records import Rows
 from xlakit.cpu.llvm import I64, Function, Module, Type, Value, integer, vector
 from xlakit.cpu.llvm.loop import NO_UNROLL
-from xlakit.cpu.loops.emit.kernel import Phase
+from xlakit.cpu.loops.emit.kernel import Phase, kernel_function
 from xlakit.errors import InternalError
 from xlakit.passes.analysis.sort_order import KeyOrder, SortKey
 from xlakit.target import vector_bytes
@@ -19,7 +19,7 @@ from xlakit.target import vector_bytes
 
 def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:
     """Sort rows of at most RANKED_ROW elements, each in one task."""
-    fn = task_function(module, "sort_short_rows")
+    fn = kernel_function(module, "sort_short_rows")
     rows = Rows(fn, plan, fn.parameters[0])
     ranks = _Ranks(fn, plan)
     elements = [fn.alloca(raw_type(k), ranks.padded, align=64) for k in plan.kinds]

@@ -22,12 +22,12 @@ from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, raw_type, store_raw
 from xlakit.cpu.kernels.sort.plan import INDEX, MOST_TASKS, Record, make_layout
-from xlakit.cpu.kernels.sort.radix import index_of, task_function
+from xlakit.cpu.kernels.sort.radix import index_of
 from xlakit.cpu.kernels.sort.records import RecordSorter, load_record
 from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst, RowKeys
 from xlakit.cpu.llvm import I8, I64, PTR, Effort, Function, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
-from xlakit.cpu.loops.emit.kernel import Kernel, Phase
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
@@ -296,7 +296,7 @@ class _Arrays:
 
 def _emit_list(module: Module, plan: TopKPlan) -> Phase:
     """Each row in one task."""
-    fn = task_function(module, "top_k_rows")
+    fn = kernel_function(module, "top_k_rows")
     fn.effort = Effort.CODE
     arrays = _Arrays(fn, plan)
     records = fn.alloca(plan.record.type, plan.k, align=64)
@@ -309,7 +309,7 @@ def _emit_list(module: Module, plan: TopKPlan) -> Phase:
 
 def _emit_chunks(module: Module, plan: TopKPlan) -> Phase:
     """The first elements of each chunk of a row."""
-    fn = task_function(module, "top_k_chunks")
+    fn = kernel_function(module, "top_k_chunks")
     fn.effort = Effort.LITTLE
     arrays = _Arrays(fn, plan)
     _, begin, end = fn.parameters
@@ -322,7 +322,7 @@ def _emit_chunks(module: Module, plan: TopKPlan) -> Phase:
 
 def _emit_joined(module: Module, plan: TopKPlan) -> Phase:
     """The first of what a row's chunks gave; they stay in the first chunk's list."""
-    fn = task_function(module, "top_k_join")
+    fn = kernel_function(module, "top_k_join")
     fn.effort = Effort.LITTLE
     arrays = _Arrays(fn, plan)
     _, begin, end = fn.parameters
@@ -337,7 +337,7 @@ def _emit_joined(module: Module, plan: TopKPlan) -> Phase:
 def _emit_sorted(module: Module, plan: TopKPlan) -> Phase:
     """Sort those elements of each row that may be among the first."""
     sorter = RecordSorter(module, plan.record, plan.length)
-    fn = task_function(module, "top_k_sorted")
+    fn = kernel_function(module, "top_k_sorted")
     fn.effort = Effort.CODE
     arrays = _Arrays(fn, plan)
     own = fn.at(arrays.scratch, I8, fn.parameters[1] * (2 * plan.buffer_bytes))
@@ -350,7 +350,7 @@ def _emit_sorted(module: Module, plan: TopKPlan) -> Phase:
 def _emit_sorted_chunks(module: Module, plan: TopKPlan) -> Phase:
     """Sort those elements of each chunk of a row that may be among its first; these are put into a list."""
     sorter = RecordSorter(module, plan.record, plan.length)
-    fn = task_function(module, "top_k_sorted_chunks")
+    fn = kernel_function(module, "top_k_sorted_chunks")
     fn.effort = Effort.LITTLE
     arrays = _Arrays(fn, plan)
     _, begin, end = fn.parameters
@@ -367,7 +367,7 @@ def _emit_sorted_chunks(module: Module, plan: TopKPlan) -> Phase:
 def _emit_sorted_again(module: Module, plan: TopKPlan) -> Phase:
     """Sort what a row's chunks gave."""
     sorter = RecordSorter(module, plan.record, plan.length)
-    fn = task_function(module, "top_k_sorted_again")
+    fn = kernel_function(module, "top_k_sorted_again")
     fn.effort = Effort.CODE
     arrays = _Arrays(fn, plan)
     _, begin, end = fn.parameters

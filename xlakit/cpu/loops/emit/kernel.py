@@ -73,10 +73,15 @@ class TaskFunction(NamedTuple):
     end: Value
 
 
+def kernel_function(module: Module, name: str) -> Function:
+    """Begin the function of a kernel, ``void(ptr table, i64 begin, i64 end)``."""
+    return module.function(name, VOID, [PTR, I64, I64])
+
+
 @contextmanager
 def task_function(module: Module, name: str, arrays: int) -> Generator[TaskFunction]:
     """Begin a kernel's function, which ends with the block."""
-    fn = module.function(name, VOID, [PTR, I64, I64])
+    fn = kernel_function(module, name)
     table, begin, end = fn.parameters
     pointers = [fn.load(PTR, fn.at(table, PTR, number)) for number in range(arrays)]
     emitter = Emitter(fn, pointers)
@@ -95,7 +100,7 @@ def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
     """Phases that do not need each other as one: its tasks are those of all of them."""
     if len(phases) == 1:
         return phases[0]
-    fn = module.function(name, VOID, [PTR, I64, I64])
+    fn = kernel_function(module, name)
     table, begin, end = fn.parameters
     first = 0
     for phase in phases:
