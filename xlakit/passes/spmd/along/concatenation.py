@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.elementwise.select import Select
 from xlakit.ops.movement import Concatenate
-from xlakit.passes.spmd.along.halo import Block, Halo, Ranges, exchange
-from xlakit.passes.spmd.along.windows import RANGES, finished, lengths, parts_known
+from xlakit.passes.spmd.along.halo import Block, Halo, Ranges, traffic
+from xlakit.passes.spmd.along.windows import RANGES, finished, lengths, parts_known, with_factors
 from xlakit.passes.spmd.pieces.pieces import Pieces
-from xlakit.passes.spmd.shardings.factors import Dims, Factors, factors_of
+from xlakit.passes.spmd.shardings.factors import Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import Split, Tiling, local_sizes, parts, unequal_dims
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, parts, unequal_dims
 from xlakit.passes.spmd.shardings.values import Piece
 
 
@@ -29,7 +28,7 @@ def concatenate(
         return None
     operands, (tiling,) = pieces.tilings_for(old, factors, given, scope, hint=hint, first=first)
     joined = _joined(old, sources, operands, along, parts(split))
-    if not _is_cheaper(joined, along, split):
+    if not _is_cheaper(joined, along):
         return None
     make = pieces.make
     halos = [Halo(make, scope, one.tiling, along, split, one.size) for one in joined]
@@ -60,12 +59,13 @@ def _splits(
     odd = [d for d in unequal_dims(known[largest], given[largest].shape.dimensions) if d != along]
     first = {RANGES + d: own for d in (along, *odd) if (own := known[largest][d]) is not None}
 
-    def dims(own: Dims, *, has: bool) -> Dims:
-        return tuple(RANGES + d if d in odd or (d == along and has) else factor for d, factor in enumerate(own))
-
+    alone, both = {d: d for d in odd}, {d: d for d in (along, *odd)}
     # Operands that are split otherwise along the dimension are gathered.
-    operands = [dims(own, has=tiling[along] == split) for own, tiling in zip(rule.operands, known, strict=True)]
-    return split, Factors(tuple(operands), (dims(rule.results[0], has=True),)), first
+    operands = [
+        with_factors(own, both if tiling[along] == split else alone)
+        for own, tiling in zip(rule.operands, known, strict=True)
+    ]
+    return split, Factors(tuple(operands), (with_factors(rule.results[0], both),)), first
 
 
 @dataclass(frozen=True)
@@ -148,18 +148,15 @@ def _exchanged(
     return [[found[key] for key in sorted(found) if key[0] == number] for number in range(len(joined))]
 
 
-def _is_cheaper(joined: Sequence[_Joined], along: int, split: Split) -> bool:
+def _is_cheaper(joined: Sequence[_Joined], along: int) -> bool:
     """Whether the exchanges send less than gathering the operands that are split."""
     sent = gathered = 0.0
     seen: set[Piece] = set()
     for one in joined:
-        if one.tiling[along] is None:
-            continue
-        sizes = local_sizes(one.tiling, one.piece.shape.dimensions)
-        plan = exchange(one.size, sizes[along], one.ranges)
-        if plan is None:
+        moved = traffic(one.piece.shape.dimensions, one.tiling, [(along, one.ranges)])
+        if moved is None:
             return False
-        sent += plan.sent * math.prod(sizes) / sizes[along]
-        gathered += math.prod(sizes) * (parts(split) - 1) if one.piece not in seen else 0
+        sent += moved[0]
+        gathered += moved[1] if one.piece not in seen else 0
         seen.add(one.piece)
     return sent < gathered

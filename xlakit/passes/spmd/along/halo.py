@@ -17,6 +17,7 @@ some elements of its part besides. These are the right ones for where they come 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import field
 from typing import Final
@@ -33,7 +34,7 @@ from xlakit.ops.elementwise.select import Select
 from xlakit.ops.movement import Concatenate, Pad
 from xlakit.passes.spmd.pieces.emit import Emitter
 from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import Split, Tiling, parts, teams_over, with_split
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, local_sizes, parts, teams_over, with_split
 
 _MOST_PERMUTES: Final = 4
 
@@ -129,6 +130,27 @@ def exchange(size: int, part: int, ranges: Ranges) -> Exchange | None:
     return Exchange(ranges, size, part, own, tuple(blocks))
 
 
+def traffic(sizes: Sequence[int], tiling: Tiling, along: Sequence[tuple[int, Ranges]]) -> tuple[float, float] | None:
+    """How many elements a member sends where ranges of some dimensions of an array are fetched one after the other, and
+    where the array is gathered along these instead. Those that are whole there take neither.
+
+    None where a dimension takes too many permutes: each is one more to wait for.
+    """
+    own = list(local_sizes(tiling, sizes))
+    split = {d: each for d, _ in along if (each := tiling[d]) is not None}
+    gathered = math.prod(own) * (math.prod(map(parts, split.values())) - 1)
+    sent = 0.0
+    for d, ranges in along:
+        if d not in split:
+            continue
+        plan = exchange(sizes[d], own[d], ranges)
+        if plan is None:
+            return None
+        sent += plan.sent * math.prod(own) / own[d]
+        own[d] = ranges.length
+    return sent, gathered
+
+
 @dataclass(frozen=True)
 class Halo:
     """A dimension of an array in parts, or of a whole one whose elements each part of ``split`` needs some of.
@@ -142,6 +164,11 @@ class Halo:
     dimension: int
     split: Split
     size: int
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The devices that have the parts of the dimension, beside the same of all else."""
+        return self.scope.groups(teams_over(self.split, with_split(self.tiling, self.dimension, None)))
 
     def plan(self, value: Instruction, ranges: Ranges) -> Exchange:
         """How the ranges of an array in parts are exchanged."""

@@ -20,13 +20,13 @@ from xlakit.ir.enums import ConvolutionKind
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.elementwise.binary import Add
-from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
-from xlakit.passes.spmd.along.windows import RANGES, dilated, parts_known, windowed
+from xlakit.passes.spmd.along.halo import Halo, Ranges, traffic
+from xlakit.passes.spmd.along.windows import RANGES, dilated, parts_known, windowed, with_factors
 from xlakit.passes.spmd.pieces.local import local_convolution, splits_of
 from xlakit.passes.spmd.pieces.pieces import Pieces
-from xlakit.passes.spmd.shardings.factors import Dims, Factors, factors_of
+from xlakit.passes.spmd.shardings.factors import Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import Split, Tiling, local_sizes, parts, split_of, teams_over
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, joint_split, local_sizes, parts, teams_over
 from xlakit.passes.spmd.shardings.values import Piece
 
 
@@ -64,8 +64,8 @@ def _by_kernel(
     if not along:
         return None
     operands = (
-        _with(rule.operands[0], {d.image: d for d in along}),
-        _with(rule.operands[1], {d.kernel: d for d in along}),
+        with_factors(rule.operands[0], {d.image: d.number for d in along}),
+        with_factors(rule.operands[1], {d.kernel: d.number for d in along}),
     )
     factors = Factors(operands, rule.results, rule.summed, rule.groups)
     tilings, (tiling,) = pieces.tilings_for(
@@ -83,23 +83,11 @@ def _by_kernel(
     window = Window(tuple(windows.get(n, own) for n, own in enumerate(op.window.dimensions)))
     shape = old.shape.with_dimensions(local_sizes(tiling, old.shape.dimensions))
     made = pieces.make.like(old, dataclasses.replace(op, window=window), [image, kernel], shape)
-    numbers = _numbers([d.split for d in along], scope)
+    numbers = joint_split([d.split for d in along], scope.size)
     splits = splits_of(factors, tilings)
     for split in [splits[f] for f in rule.summed if f in splits]:
         made = pieces.make.all_reduce(made, Add(), scope.groups(teams_over(split, (*tiling, numbers))))
     return Piece(made, tiling, scope, old.shape, unreduced=numbers)
-
-
-def _with(dims: Dims, along: dict[int, _Dimension]) -> Dims:
-    return tuple(RANGES + along[d].number if d in along else factor for d, factor in enumerate(dims))
-
-
-def _numbers(splits: Sequence[Split], scope: Scope) -> Split | None:
-    """One number for each combination of parts."""
-    numbers = [0] * scope.size
-    for split in splits:
-        numbers = [n * parts(split) + part for n, part in zip(numbers, split, strict=True)]
-    return split_of(numbers)
 
 
 def _dimensions(old: Instruction, given: Sequence[Piece], scope: Scope) -> list[_Dimension]:
@@ -134,16 +122,7 @@ def _is_cheaper(
 ) -> bool:
     """Whether the exchanges and the sum of the results send less than gathering image and kernel."""
     count = math.prod(parts(dim.split) for dim in along)
-    sizes = list(local_sizes(tilings[0], given[0].shape.dimensions))
-    gathered = math.prod(local_sizes(tilings[1], given[1].shape.dimensions)) * (count - 1)
-    sent = 2.0 * (count - 1) / count * math.prod(local_sizes(tiling, old.shape.dimensions))
-    for dim in along:
-        if tilings[0][dim.image] is None:
-            continue
-        plan = exchange(given[0].shape.dimensions[dim.image], sizes[dim.image], dim.ranges)
-        if plan is None:
-            return False
-        sent += plan.sent * math.prod(sizes) / sizes[dim.image]
-        gathered += math.prod(sizes) * (parts(dim.split) - 1)
-        sizes[dim.image] = dim.ranges.length
-    return sent < gathered
+    moved = traffic(given[0].shape.dimensions, tilings[0], [(dim.image, dim.ranges) for dim in along])
+    kernel = math.prod(local_sizes(tilings[1], given[1].shape.dimensions)) * (count - 1)
+    sums = 2.0 * (count - 1) / count * math.prod(local_sizes(tiling, old.shape.dimensions))
+    return moved is not None and moved[0] + sums < moved[1] + kernel

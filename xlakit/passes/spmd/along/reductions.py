@@ -27,7 +27,7 @@ from xlakit.passes.core.matching import uniform
 from xlakit.passes.dynamic.padded_reductions import identity_of, last_in_total_order, selective
 from xlakit.passes.dynamic.padded_values import Padder
 from xlakit.passes.spmd.along.halo import Halo
-from xlakit.passes.spmd.along.windows import RANGES, lengths, parts_known, with_factor
+from xlakit.passes.spmd.along.windows import RANGES, lengths, parts_known, with_factors
 from xlakit.passes.spmd.pieces.emit import Emitter
 from xlakit.passes.spmd.pieces.local import splits_of
 from xlakit.passes.spmd.pieces.pieces import Pieces
@@ -39,9 +39,7 @@ from xlakit.passes.spmd.shardings.tilings import (
     local_sizes,
     parts,
     split_at,
-    teams_over,
     unequal_dims,
-    with_split,
 )
 from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes
 
@@ -142,7 +140,7 @@ def _stages(
     split = next((tiling[d] for tiling in known if tiling[d] is not None), None)
     if split is None:
         return None
-    operands = [with_factor(dims, d) for dims in rule.operands[:count]]
+    operands = [with_factors(dims, {d: d}) for dims in rule.operands[:count]]
     factors = Factors((*operands, *rule.operands[count:]), rule.results)
     tilings, results = pieces.tilings_for(old, factors, given, scope, hint=hint, first={RANGES + d: split})
     part = math.prod(local_sizes(tilings[0], sizes))
@@ -195,8 +193,7 @@ def _reduced(make: Emitter, old: Instruction, op: Reduce, operands: Sequence[Ins
 def _gathered(halo: Halo, found: Instruction) -> Instruction:
     """The results of all parts that have elements, one behind the other."""
     make = halo.make
-    groups = halo.scope.groups(teams_over(halo.split, with_split(halo.tiling, halo.dimension, None)))
-    rows = make.all_gather(make.reshape(found, (1, *found.shape.dimensions)), 0, groups)
+    rows = make.all_gather(make.reshape(found, (1, *found.shape.dimensions)), 0, halo.groups)
     full = sum(n > 0 for n in lengths(halo.size, parts(halo.split)))
     return make.slice(rows, [SliceDimension(0, size if d else full) for d, size in enumerate(rows.shape.dimensions)])
 
@@ -213,7 +210,7 @@ def top_k(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope
         return None
     if taken * (kind.bit_width + PrimitiveType.S32.bit_width) >= length * kind.bit_width:
         return None
-    factors = Factors((with_factor(rule.operands[0], d),), rule.results)
+    factors = Factors((with_factors(rule.operands[0], {d: d}),), rule.results)
     (tiling,), results = pieces.tilings_for(old, factors, given, scope, hint=hint, first={RANGES + d: split})
     make, halo = pieces.make, Halo(pieces.make, scope, tiling, d, split, sizes[d])
     value = pieces.at(array, tiling, scope)
@@ -225,8 +222,7 @@ def top_k(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope
     places = make.element(made, 1)
     start = make.number([part * length for part in split], scope)
     places = make.apply("add", places, make.broadcast(start, places.shape.dimensions))
-    groups = scope.groups(teams_over(split, with_split(tiling, d, None)))
-    candidates, places = (make.all_gather(one, d, groups) for one in (make.element(made, 0), places))
+    candidates, places = (make.all_gather(one, d, halo.groups) for one in (make.element(made, 0), places))
     first = make.like(
         old,
         op,

@@ -29,7 +29,7 @@ from xlakit.passes.spmd.pieces.local import local_op, splits_of
 from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, local_sizes, parts, split_of
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, joint_split, local_sizes, parts
 from xlakit.passes.spmd.shardings.values import Piece, array_of
 
 # The factors of dimensions that are split by rows come after those of the rule.
@@ -184,10 +184,7 @@ def _read(
     make = pieces.make
     nothing = make.broadcast(make.nothing(made.shape.element_type), made.shape.dimensions)
     chosen = make.add(Select(), has, made, nothing)
-    numbers = [0] * scope.size
-    for split in rows.values():
-        numbers = [n * parts(split) + part for n, part in zip(numbers, split, strict=True)]
-    return Piece(chosen, tiling, scope, old.shape, unreduced=split_of(numbers))
+    return Piece(chosen, tiling, scope, old.shape, unreduced=joint_split(rows.values(), scope.size))
 
 
 # -- numbers of rows ---------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from xlakit.passes.spmd.along.windows import RANGES, finished, parts_known, wind
 from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import can_be_in_parts, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import Tiling, local_sizes, parts, teams_over, unequal_dims, with_split
+from xlakit.passes.spmd.shardings.tilings import Tiling, local_sizes, parts, unequal_dims
 from xlakit.passes.spmd.shardings.values import Piece
 
 
@@ -108,8 +108,7 @@ def _before(
     make, d, count = halo.make, scan.dimension, parts(halo.split)
     (identity, init), dims = numbers, made.shape.dimensions
     sums = halo.between(made, 0 if scan.back else dims[d] - 1, 1)
-    groups = halo.scope.groups(teams_over(halo.split, with_split(halo.tiling, d, None)))
-    sums = make.all_gather(sums, d, groups)
+    sums = make.all_gather(sums, d, halo.groups)
     numbered = make.add(Iota(iota_dimension=0), shape=Shape(PrimitiveType.S32, (count,)))
     own = make.broadcast(make.number(halo.split, halo.scope), (count,))
     counts = halo.along(make.compare(numbered, own, "GT" if scan.back else "LT"), sums)

@@ -10,7 +10,6 @@ it would have selected the element, by comparisons at least. What falls to copie
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,12 +26,12 @@ from xlakit.ops.movement import Pad
 from xlakit.ops.reduction import Reduce, reducer_op
 from xlakit.ops.windows import SelectAndScatter
 from xlakit.passes.dynamic.padded_reductions import identity_of
-from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
-from xlakit.passes.spmd.along.windows import RANGES, finished, parts_known
+from xlakit.passes.spmd.along.halo import Halo, Ranges, traffic
+from xlakit.passes.spmd.along.windows import RANGES, finished, parts_known, with_factors
 from xlakit.passes.spmd.pieces.pieces import Pieces
-from xlakit.passes.spmd.shardings.factors import Dims, Factors, can_be_in_parts, factors_of
+from xlakit.passes.spmd.shardings.factors import Factors, can_be_in_parts, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import Split, Tiling, local_sizes, parts, unequal_dims
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, parts, unequal_dims
 from xlakit.passes.spmd.shardings.values import Piece
 
 
@@ -120,8 +119,8 @@ def select_and_scatter(
         return None
     by_number = {d.number: d for d in along}
     sources = parts_known(given[1], scope)
-    dims = _with(rule.operands[0], by_number)
-    other = _with(rule.operands[1], {n: d for n, d in by_number.items() if sources[n] == d.split})
+    dims = with_factors(rule.operands[0], {n: n for n in by_number})
+    other = with_factors(rule.operands[1], {n: n for n, d in by_number.items() if sources[n] == d.split})
     first = {RANGES + dim.number: dim.split for dim in along}
     factors = Factors((dims, other, ()), (dims,))
     tilings, (tiling,) = pieces.tilings_for(old, factors, given, scope, hint=hint, first=first)
@@ -153,10 +152,6 @@ def select_and_scatter(
     padding = [by_number[d].padding if d in by_number else PaddingDimension() for d in range(old.shape.rank)]
     made = pieces.make.add(Pad(padding=tuple(padding)), made, init)
     return finished(pieces, old, given, scope, hint, (tiling, made))
-
-
-def _with(dims: Dims, along: dict[int, _Dimension]) -> Dims:
-    return tuple(RANGES + d if d in along else factor for d, factor in enumerate(dims))
 
 
 def _dimensions(old: Instruction, piece: Piece, known: Tiling, rule: Factors) -> list[_Dimension]:
@@ -205,18 +200,7 @@ def _reading(
 
 def _is_cheaper(given: Sequence[Piece], tilings: Sequence[Tiling], along: Sequence[_Dimension]) -> bool:
     """Whether the exchanges send less than gathering array and source."""
-    sent = gathered = 0.0
-    for n in range(2):
-        sizes = list(local_sizes(tilings[n], given[n].shape.dimensions))
-        for dim in along:
-            if tilings[n][dim.number] is None:
-                continue
-            ranges = dim.source if n else dim.array
-            plan = exchange(given[n].shape.dimensions[dim.number], sizes[dim.number], ranges)
-            if plan is None:
-                return False
-            rest = math.prod(sizes) / sizes[dim.number]
-            sent += plan.sent * rest
-            gathered += sizes[dim.number] * rest * (parts(dim.split) - 1)
-            sizes[dim.number] = ranges.length
-    return sent < gathered
+    ranges = [[(dim.number, dim.array) for dim in along], [(dim.number, dim.source) for dim in along]]
+    moved = [traffic(given[n].shape.dimensions, tilings[n], ranges[n]) for n in range(2)]
+    known = [pair for pair in moved if pair is not None]
+    return len(known) == 2 and sum(sent for sent, _ in known) < sum(gathered for _, gathered in known)

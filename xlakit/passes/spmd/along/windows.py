@@ -10,8 +10,7 @@ An operation is split in this way if members send less than it takes to gather w
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar, cast
 
 import numpy as np
@@ -25,7 +24,7 @@ from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.movement import Pad, Reverse, Slice
 from xlakit.ops.windows import ReduceWindow
 from xlakit.passes.dynamic.padded_reductions import identity_of
-from xlakit.passes.spmd.along.halo import Halo, Ranges, exchange
+from xlakit.passes.spmd.along.halo import Halo, Ranges, traffic
 from xlakit.passes.spmd.along.rows import can_be_added
 from xlakit.passes.spmd.pieces.local import local_op, local_slice, mirrored, splits_of
 from xlakit.passes.spmd.pieces.pieces import Pieces
@@ -187,7 +186,8 @@ def windowed(
     first = {RANGES + dim.source: dim.split for dim in along}
     operands, (tiling,) = pieces.tilings_for(old, factors, given, scope, hint=hint, first=first)
     sizes = given[0].shape.dimensions
-    if not _is_cheaper(sizes, operands[0], along):
+    moved = traffic(sizes, operands[0], [(dim.source, dim.reading.ranges) for dim in along])
+    if moved is None or moved[0] >= moved[1]:
         return None
     local = [pieces.at(piece, own, scope) for piece, own in zip(given, operands, strict=True)]
     fill = _outside(pieces, old, local) if any(dim.reading.seen for dim in along) else None
@@ -263,29 +263,14 @@ def with_ranges(rule: Factors, along: Sequence[tuple[int, int]]) -> Factors:
     """A rule with factors of their own for dimensions, of the first operand and of the result, that are split by
     ranges.
     """
-    operand, result = list(rule.operands[0]), list(rule.results[0])
-    for source, target in along:
-        operand[source] = result[target] = RANGES + source
-    return dataclasses.replace(rule, operands=(tuple(operand), *rule.operands[1:]), results=(tuple(result),))
+    operand = with_factors(rule.operands[0], {source: source for source, _ in along})
+    result = with_factors(rule.results[0], {target: source for source, target in along})
+    return dataclasses.replace(rule, operands=(operand, *rule.operands[1:]), results=(result,))
 
 
-def with_factor(dims: Dims, dimension: int) -> Dims:
-    """Dimensions of which one has a factor of its own, as it is split by ranges."""
-    return tuple(RANGES + d if d == dimension else factor for d, factor in enumerate(dims))
-
-
-def _is_cheaper(sizes: Sequence[int], tiling: Tiling, along: Sequence[Dimension]) -> bool:
-    """Whether the exchanges send less than gathering the operand, in few permutes, as each is one more to wait for."""
-    own = list(local_sizes(tiling, sizes))
-    gathered = math.prod(own) * (math.prod(parts(dim.split) for dim in along) - 1)
-    sent = 0.0
-    for dim in along:
-        plan = exchange(sizes[dim.source], own[dim.source], dim.reading.ranges)
-        if plan is None:
-            return False
-        sent += plan.sent * math.prod(own) / own[dim.source]
-        own[dim.source] = dim.reading.ranges.length
-    return sent < gathered
+def with_factors(dims: Dims, numbers: Mapping[int, int]) -> Dims:
+    """Dimensions of which some have factors of their own, with these numbers, as they are split by ranges."""
+    return tuple(RANGES + numbers[d] if d in numbers else factor for d, factor in enumerate(dims))
 
 
 def _outside(pieces: Pieces, old: Instruction, local: Sequence[Instruction]) -> Instruction:

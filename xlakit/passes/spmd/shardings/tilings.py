@@ -29,6 +29,14 @@ def split_of(numbers: Iterable[int]) -> Split | None:
     return split if any(split) else None
 
 
+def joint_split(splits: Iterable[Split], members: int) -> Split | None:
+    """The split with a part for each combination of parts of several splits."""
+    numbers = [0] * members
+    for split in splits:
+        numbers = [n * parts(split) + part for n, part in zip(numbers, split, strict=True)]
+    return split_of(numbers)
+
+
 def whole(rank: int) -> Tiling:
     """The tiling of an array that every member has all of."""
     return (None,) * rank
