@@ -19,7 +19,7 @@ from xlakit.cpu.launch import Replicas
 from xlakit.cpu.linked import Linked, readable
 from xlakit.cpu.program import Program, Target
 from xlakit.cpu.runtime import Context, runtime_symbols
-from xlakit.cpu.runtime.call import execute, make_caller, nest, raise_status, result_arrays
+from xlakit.cpu.runtime.call import execute, make_caller, nest, pointers, raise_status, result_arrays
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.devices.rendezvous import WAIT
 from xlakit.cpu.runtime.host import failed_call, register_steps
@@ -309,6 +309,46 @@ class CpuExecutable(Recompiled):
             return self(*arrays)
         return self._slow_call(*arguments)
 
+    @property
+    def takes_addresses(self) -> bool:
+        """Whether :meth:`run_at` may be called: this process has one of several devices, and all is static arrays."""
+        return self._runs_natively and self._is_one_of_static_arrays
+
+    @cached_property
+    def _is_one_of_static_arrays(self) -> bool:
+        shapes = [*(p.shape for p in self.module.entry.parameters), *(leaf for _, leaf in self._result.leaves())]
+        is_one = self.num_devices > 1 and len(self._reference.local_devices()) == 1
+        return is_one and self._dynamic is None and all(shape.is_array for shape in shapes)
+
+    def run_at(self, arguments: int, results: int) -> None:
+        """Run the one device of this process, from arrays to others; both are addresses of tables of their addresses.
+
+        Arrays are as machine code wants them: aligned, major to minor, and results are no arguments.
+        """
+        self._reference.run_one(lambda device: self._run_code(device, arguments, results))
+
+    def _run_code(self, device: Device, arguments: Any, results: Any) -> None:
+        """Run the machine code on a device of a run with several, by tables of addresses."""
+        device.run.check()
+        before = getattr(self._running, "run", None)
+        with HostRun(device, self._pairs) as self._running.run:
+            try:
+                status = self._replicas.run_member(device, arguments, results)
+            finally:
+                # A custom call may have called this very program.
+                self._running.run = before
+            self._check_status(device, status)
+
+    def _check_status(self, device: Device, status: int) -> None:
+        if not status:
+            return
+        if status != Status.RAISED:
+            device.run.check()
+        if status == Status.INTERRUPTED and self.num_devices > 1:
+            # Another device has failed in machine code, and is about to tell.
+            raise Stopped("another device failed")
+        raise_status(status)
+
     def _slow_call(self, *arguments: object) -> Any:
         if self._can_run_alone:
             return self._run_alone([arguments] * self.num_devices)
@@ -366,23 +406,17 @@ class CpuExecutable(Recompiled):
         device.run.check()
         leaves, results = self._prepared(arrays)
         reuse_memory(results, leaves, in_place)
+        if self.num_devices > 1:
+            self._run_code(device, pointers(leaves), pointers(results))
+            return self._finished(results)
         before = getattr(self._running, "run", None)
         with HostRun(device, self._pairs) as self._running.run:
             try:
-                if self.num_devices > 1:
-                    status = self._replicas.run_member(device, leaves, results)
-                else:
-                    status = execute(context, leaves, results)
+                status = execute(context, leaves, results)
             finally:
                 # A custom call may have called this very program.
                 self._running.run = before
-            if status:
-                if status != Status.RAISED:
-                    device.run.check()
-                if status == Status.INTERRUPTED and self.num_devices > 1:
-                    # Another device has failed in machine code, and is about to tell.
-                    raise Stopped("another device failed")
-                raise_status(status)
+            self._check_status(device, status)
         return self._finished(results)
 
     @cached_property

@@ -16,12 +16,15 @@ from queue import SimpleQueue
 
 import numpy as np
 
+from xlakit.cpu.runtime.call import array_address
 from xlakit.data.shape import Shape
 from xlakit.execution.device import Device
 from xlakit.execution.values import to_device
 from xlakit.interpreter.evaluate import run_instruction
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
+from xlakit.ops.communication.collective import Collective
+from xlakit.ops.communication.collective_moves import Permuting
 
 _NO_PAIRS: Mapping[Instruction, Instruction] = {}
 
@@ -37,7 +40,9 @@ class HostRun:
         self._pairs = pairs
         # The results of starts, some of which are still to come.
         self._started: dict[Instruction, Future[Value]] = {}
-        self._beside = _Beside(device)
+        self._beside: _Beside | None = None
+        # Whether what a collective reads is sent or copied before it ends: no other device here reads it later.
+        self._reads_in_place = device.run.session is not None and len(device.run.devices) == 1
         # Results that are not as their shape says: asynchronous operations may leave theirs open until they are done.
         self._open: dict[Instruction, Value] = {}
 
@@ -49,20 +54,26 @@ class HostRun:
         pointers = _Pointers(address)
         operands: list[Value] = []
         started = self._started.pop(instruction.operands[0], None) if instruction.operands else None
+        is_start = instruction in self._pairs
+        in_place = self._reads_in_place and not is_start and isinstance(instruction.op, (Collective, Permuting))
         if started is not None:
             operands.append(started.result())
         else:
             for operand in instruction.operands:
-                value = pointers.value(operand.shape)
+                value = pointers.value(operand.shape, copies=not in_place)
                 operands.append(self._open.get(operand, value))
-        work = partial(run_instruction, self.device, instruction, operands)
-        if instruction in self._pairs:
+        if is_start:
+            self._beside = self._beside or _Beside(self.device)
+            work = partial(run_instruction, self.device, instruction, operands)
             self._started[instruction] = self._beside.begin(work)
             return
-        if started is None and instruction.op.has_side_effect:
+        if started is None and self._beside is not None and instruction.op.has_side_effect:
             # Effects are in the order of the program, and a device waits at one place at a time.
             self._beside.wait()
-        value = work()
+        results = pointers.arrays(instruction.shape) if in_place else []
+        value = run_instruction(self.device, instruction, operands, results)
+        if len(results) == 1 and value is results[0]:
+            return
         if _fits(value, instruction.shape):
             pointers.write(value, instruction.shape)
         else:
@@ -72,6 +83,8 @@ class HostRun:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if self._beside is None:
+            return
         if error is not None and self._beside.is_busy:
             # Nothing else ends what it waits for.
             self.device.run.fail(error)
@@ -148,11 +161,20 @@ class _Pointers:
         memory = memoryview((ctypes.c_char * size).from_address(pointer)).cast("B")
         return np.frombuffer(memory, dtype).reshape(shape.dimensions)
 
-    def value(self, shape: Shape) -> Value:
-        """A copy of what the next arrays hold: other devices and the host may read it when the program has gone on."""
+    def value(self, shape: Shape, *, copies: bool) -> Value:
+        """What the next arrays hold; copies, where others may read it when the program has gone on."""
         if shape.is_tuple:
-            return tuple(self.value(s) for s in shape.tuple_shapes)
-        return self._array(shape).copy() if shape.is_array else TOKEN
+            return tuple(self.value(s, copies=copies) for s in shape.tuple_shapes)
+        if not shape.is_array:
+            return TOKEN
+        return self._array(shape).copy() if copies else self._array(shape)
+
+    def arrays(self, shape: Shape) -> list[Array]:
+        """The next arrays, without going on."""
+        before = self._next
+        found = [self._array(leaf) for _, leaf in shape.leaves() if leaf.is_array]
+        self._next = before
+        return found
 
     def write(self, value: Value, shape: Shape) -> None:
         """Put a value into the next arrays."""
@@ -160,4 +182,7 @@ class _Pointers:
             for part, inner in zip(value, shape.tuple_shapes, strict=True):
                 self.write(part, inner)
         elif shape.is_array:
-            self._array(shape)[...] = to_device(value, shape, "the result")
+            target, source = self._array(shape), to_device(value, shape, "the result")
+            is_there = source.flags.c_contiguous and array_address(source) == array_address(target)
+            if not is_there:
+                target[...] = source

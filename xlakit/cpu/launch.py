@@ -122,14 +122,20 @@ class Launch:
         self._begin = begin
         self._has_ended = has_ended
         self._registered: _Registered | None = None
+        # Whether another run may have the record by now.
+        self.is_over = False
 
     @staticmethod
     def of(device: Device, record: RunRecord, instructions: Sequence[Instruction]) -> Launch:
         """The launch of a device's run, which Python has begun."""
         made = Launch(record, instructions, lambda: [device])
         made._registered = device.execution_context, device.run.devices
-        device.run.when_failed(record.stop)
+        device.run.when_failed(made._stop)
         return made
+
+    def _stop(self) -> None:
+        if not self.is_over:
+            self.record.stop()
 
     @property
     def failure(self) -> BaseException | None:
@@ -360,10 +366,24 @@ class Replicas:
         if status:
             raise_status(status)
 
-    def run_member(self, device: Device, arguments: Sequence[Array], results: Sequence[Array]) -> int:
-        """Run the program on one device of a run, on the calling thread; gives the status."""
+    def run_member(self, device: Device, arguments: Any, results: Any) -> int:
+        """Run the program on one device of a run, on the calling thread; gives the status.
+
+        arguments, results: tables of addresses, or the addresses of those.
+        """
         launch = self._launch_of(device)
-        return execute_member(self.context(device.index), arguments, results, launch.record.address)
+        status = execute_member(self.context(device.index), arguments, results, launch.record.address)
+        if status == Status.DONE and len(device.run.devices) == 1:
+            self._reuse(device, launch)
+        return status
+
+    def _reuse(self, device: Device, launch: Launch) -> None:
+        """Let a later run have the record of one that is over; a run fails with the lock that is held here."""
+        with device.execution_context.condition:
+            if device.run.failure is None and not launch.record.field("watched"):
+                launch.is_over = True
+                del self._launches[launch.record.address]
+                self._free_records.append(launch.record)
 
     def _launch_of(self, device: Device) -> Launch:
         run = device.run

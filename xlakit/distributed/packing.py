@@ -6,7 +6,10 @@ dimensions (or, for a tuple, elements) follow, the dimensions, then the elements
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,30 +63,38 @@ def _whole(size: int) -> int:
     return -(-size // _WORD) * _WORD
 
 
-def _put_words(buffer: Bytes, offset: int, words: Sequence[int]) -> int:
-    end = offset + _WORD * len(words)
-    buffer[offset:end].view(np.int64)[...] = words
-    return end
+def _put_words(buffer: Bytes, offset: int, *words: int) -> int:
+    form = _words(len(words))
+    form.pack_into(_data(buffer), offset, *words)
+    return offset + form.size
+
+
+@cache
+def _words(count: int) -> struct.Struct:
+    return struct.Struct(f"={count}q")
+
+
+def _data(buffer: Bytes) -> Any:
+    return buffer.data
 
 
 def _put(buffer: Bytes, offset: int, value: Value) -> int:
     if isinstance(value, tuple):
-        offset = _put_words(buffer, offset, (PrimitiveType.TUPLE.value, len(value)))  # pyright: ignore
+        offset = _put_words(buffer, offset, PrimitiveType.TUPLE.value, len(value))  # pyright: ignore
         for part in value:  # pyright: ignore
             offset = _put(buffer, offset, part)
         return offset
     if value is TOKEN:
-        return _put_words(buffer, offset, (PrimitiveType.TOKEN.value, 0))
+        return _put_words(buffer, offset, PrimitiveType.TOKEN.value, 0)
     array: Array = value
     kind = PrimitiveType.from_dtype(array.dtype)
-    offset = _put_words(buffer, offset, (kind.value, array.ndim, *array.shape))
-    target = buffer[offset : offset + array.nbytes].view(array.dtype).reshape(array.shape)
-    target[...] = array
+    offset = _put_words(buffer, offset, kind.value, array.ndim, *array.shape)
+    np.ndarray(array.shape, array.dtype, _data(buffer), offset)[...] = array
     return offset + _whole(array.nbytes)
 
 
 def _get(buffer: Bytes, offset: int) -> tuple[Value, int]:
-    number, count = buffer[offset : offset + 2 * _WORD].view(np.int64).tolist()
+    number, count = _words(2).unpack_from(_data(buffer), offset)
     offset += 2 * _WORD
     if number == PrimitiveType.TOKEN.value:
         return TOKEN, offset
@@ -93,9 +104,8 @@ def _get(buffer: Bytes, offset: int) -> tuple[Value, int]:
             part, offset = _get(buffer, offset)
             parts.append(part)
         return tuple(parts), offset
-    dimensions = buffer[offset : offset + count * _WORD].view(np.int64).tolist()
+    dimensions = _words(count).unpack_from(_data(buffer), offset)
     offset += count * _WORD
-    dtype = PrimitiveType(number).dtype
-    size = int(np.prod(dimensions, dtype=np.int64)) * dtype.itemsize
-    array = buffer[offset : offset + size].view(dtype).reshape(dimensions)
-    return array, offset + _whole(size)
+    # The array keeps the memory of the buffer.
+    array = np.ndarray(dimensions, PrimitiveType(number).dtype, buffer, offset)
+    return array, offset + _whole(array.nbytes)

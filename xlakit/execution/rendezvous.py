@@ -113,11 +113,14 @@ class Rendezvous:
         count = len(rendezvous.members)
         pieces = [np.array_split(array.reshape(-1), count) for array in arrays]
         received = self._all_to_all(rendezvous, [tuple(p[i] for p in pieces) for i in range(count)], alike=True)
-        own = reduce_members(context, computation, received)
+        own = reduce_members(context, computation, received, is_part=True)
         parts = self._all_gather(
             self._key_at(rendezvous.instruction, rendezvous.channel_id, rendezvous.members), tuple(own)
         )
-        return [np.concatenate([p[k] for p in parts]).reshape(a.shape) for k, a in enumerate(arrays)]
+        results = [context.new_result(k, a.shape, a.dtype) for k, a in enumerate(arrays)]
+        for k, result in enumerate(results):
+            np.concatenate([p[k] for p in parts], out=result.reshape(-1))
+        return results
 
     def permute(
         self,
@@ -192,6 +195,9 @@ class Rendezvous:
         if len(members) == 1:
             return {members[0]: payload}
         here = members if session is None else [m for m in members if session.is_local(m)]
+        if session is not None and len(here) == 1:
+            # No other device here waits for this one.
+            return carry(session, {self._device.index: payload})
         with self._context.changing():
             box = self._run.boxes.setdefault(rendezvous.key, Box())
             box.values[self._device.index] = payload

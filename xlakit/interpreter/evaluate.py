@@ -133,11 +133,21 @@ def _common_part(operands: Sequence[Array], marks: Sequence[Sequence[bool]]) -> 
 class Context:
     """The interface of the running program to ``Op.evaluate``; see :class:`xlakit.ir.operation.Evaluation`."""
 
-    __slots__ = ("device", "instruction")
+    __slots__ = ("_results", "device", "instruction")
 
-    def __init__(self, device: Device, instruction: Instruction) -> None:
+    def __init__(self, device: Device, instruction: Instruction, results: Sequence[Array] = ()) -> None:
+        """results: where the arrays of the result have to be, if that is known."""
         self.device = device
         self.instruction = instruction
+        self._results = results
+
+    def new_result(self, number: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Memory for an array of the result."""
+        if number < len(self._results):
+            result = self._results[number]
+            if result.shape == shape and result.dtype == dtype:
+                return result
+        return np.empty(shape, dtype)
 
     @property
     def shape(self) -> Shape:
@@ -379,11 +389,16 @@ def _known(value: Value, context: Context) -> Value:
     return value
 
 
-def run_instruction(device: Device, instruction: Instruction, operands: Sequence[Value]) -> Value:
-    """The result of one instruction on a device, as in :func:`run`."""
+def run_instruction(
+    device: Device, instruction: Instruction, operands: Sequence[Value], results: Sequence[Array] = ()
+) -> Value:
+    """The result of one instruction on a device, as in :func:`run`.
+
+    results: where its arrays have to be; some may be there then, and none of them is an operand.
+    """
     device.run.check()
     try:
-        return evaluator(instruction)(Context(device, instruction), *operands)
+        return evaluator(instruction)(Context(device, instruction, results), *operands)
     except (XlakitError, MemoryError, RecursionError) as error:
         raise _located(error, device, instruction) from error.__cause__
 

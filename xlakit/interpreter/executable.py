@@ -225,6 +225,22 @@ class InterpreterExecutable(Recompiled):
         """As :meth:`execute_replicated`, each device's program being run by ``runner``."""
         return self._execute(runner, self.to_devices(arguments))
 
+    def run_one(self, runner: Callable[[Device], object]) -> None:
+        """Run the one device of this process, on this thread; raises the failure of the execution."""
+        (device,) = self.begin()
+        execution, context = device.run, self.execution_context
+        context.enter([device])
+        try:
+            with context.bound(), device.taking_part():
+                runner(device)
+        except BaseException as error:
+            execution.fail(error)
+        finally:
+            context.leave([device])
+        if execution.failure is not None:
+            raise execution.failure
+        execution.check_received()
+
     def to_devices(self, arguments: Sequence[Sequence[object]]) -> list[list[Value]]:
         """The arguments of each device as the program takes them; raises ArgumentError."""
         here = self.local_devices()

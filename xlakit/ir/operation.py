@@ -20,6 +20,8 @@ from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError, ShapeError, UnsupportedError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from xlakit.ir.attributes import ReplicaGroups
     from xlakit.ir.instruction import Computation, Instruction
 
@@ -132,6 +134,10 @@ class Evaluation(Protocol):
     @property
     def num_partitions(self) -> int:
         """How many partitions run the program."""
+        ...
+
+    def new_result(self, number: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Memory for an array of the result, by its number among those: where it has to be, if that is known."""
         ...
 
     def draw(self) -> tuple[int, int]:

@@ -157,12 +157,16 @@ class Program:
 
     def run(self, arguments: int, results: int) -> None:
         """Run it with Python: from the arrays at addresses, in a table of them, to others, device after device."""
+        loaded = self.loaded
+        if self._count and isinstance(loaded, SpanningExecutable) and loaded.run_at is not None:
+            loaded.run_at(arguments, results)
+            return
         given = _arrays(arguments, self._parameters * self._count)
         made = _arrays(results, self._results * self._count)
-        if isinstance(self.loaded, SpanningExecutable):
-            values = self._run_with_others(self.loaded, given)
+        if isinstance(loaded, SpanningExecutable):
+            values = self._run_with_others(loaded, given)
         else:
-            values = self._run_on_one(given) if self._count == 1 else self._run_on_all(self.loaded, given)
+            values = self._run_on_one(given) if self._count == 1 else self._run_on_all(loaded, given)
         for target, value in zip(made, values, strict=True):
             if target is not None:
                 np.copyto(target, np.asarray(value))

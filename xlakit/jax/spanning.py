@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from xlakit.errors import InternalError
@@ -65,6 +66,12 @@ class SpanningExecutable:
     def local_devices(self) -> list[Device]:
         """The devices of this process that run it, in the order of the program's devices."""
         return list(self._local)
+
+    @cached_property
+    def run_at(self) -> Callable[[int, int], None] | None:
+        """Runs it on the one device of this process, given the addresses of tables of arrays' addresses, if it may."""
+        is_here = self._alone is None and getattr(self.compiled, "takes_addresses", False)
+        return self.compiled.run_at if is_here else None
 
     def execute(self, arguments: Sequence[Sequence[Array | None]]) -> list[Any]:
         """Run it: arguments and result of each device of this process."""

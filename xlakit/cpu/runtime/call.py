@@ -100,9 +100,12 @@ def array_address(array: Array) -> int:
     return array.__array_interface__["data"][0]
 
 
-def execute_member(context: Context, arguments: Sequence[Array], results: Sequence[Array], run: int) -> int:
-    """As :func:`execute`, on one of the devices of a run, whose address is given; each has a thread of its own."""
-    return _native("xlakit_execute_member", 4)(context.address, pointers(arguments), pointers(results), run)
+def execute_member(context: Context, arguments: Any, results: Any, run: int) -> int:
+    """As :func:`execute`, on one of the devices of a run, whose address is given; each has a thread of its own.
+
+    arguments, results: what :func:`pointers` gives, or the addresses of such tables.
+    """
+    return _native("xlakit_execute_member", 4)(context.address, arguments, results, run)
 
 
 def execute_replicas(replicas: int, arguments: Sequence[Array], results: Sequence[Array]) -> int:

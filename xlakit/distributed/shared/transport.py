@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from xlakit.cpu.runtime.devices.rendezvous import SPIN_NANOSECONDS
 from xlakit.distributed.packing import Bytes
 from xlakit.distributed.shared import doorbell
 from xlakit.distributed.shared.rings import BYTES, FORGET, INLINE, INLINE_BODY, NO_BODY, InRing, OutRing, Place, Record
@@ -37,9 +38,6 @@ from xlakit.settings import receive_limit
 _OFFER, _SWITCH, _RING_BELL = b"xlakit-offer:", b"xlakit-switch:", b"xlakit-bell:"
 _SECRET_BYTES: Final = 16
 _BELL_BYTES: Final = 4096
-# About what it takes to sleep and be woken, in nanoseconds: who looks so long before it sleeps waits at most twice as
-# long as who knows beforehand which is better.
-_SPIN = 50_000
 # How long to sleep before ZeroMQ is looked at, where all processes that are known write into rings, in seconds.
 _LOOK = 0.02
 # The bytes of rooms that are kept at least.
@@ -216,7 +214,7 @@ class SharedMemoryTransport:
         is_quiet = all(endpoint in self._sources for endpoint in self._endpoints.values())
         how = doorbell.SLEEPS if is_quiet else doorbell.SELECTS
         nanoseconds = int(min(seconds, _LOOK) * 1e9)
-        came = self._bells.await_any(self._bell.address, *self._rows(), how, _SPIN, nanoseconds)
+        came = self._bells.await_any(self._bell.address, *self._rows(), how, SPIN_NANOSECONDS, nanoseconds)
         if not came and not is_quiet:
             try:
                 self._inner.wait(seconds)

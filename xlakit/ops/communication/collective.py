@@ -141,13 +141,18 @@ class Collective(Op):
         return totals
 
 
-def concatenated(arrays: Sequence[Array], dimension: int) -> Array:
-    """What the devices of a group bring, one after the other; raises ExecutionError where sizes do not fit."""
+def concatenated(context: Evaluation, arrays: Sequence[Array], dimension: int, number: int = 0) -> Array:
+    """What the devices of a group bring, one after the other; raises ExecutionError where sizes do not fit.
+
+    number: of the result that this is.
+    """
     first = arrays[0].shape
     for array in arrays[1:]:
         if any(a != b for d, (a, b) in enumerate(zip(first, array.shape, strict=True)) if d != dimension):
             raise different_sizes(first, array.shape)
-    return np.concatenate(arrays, axis=dimension)
+    shape = list(first)
+    shape[dimension] = sum(array.shape[dimension] for array in arrays)
+    return np.concatenate(arrays, axis=dimension, out=context.new_result(number, tuple(shape), arrays[0].dtype))
 
 
 def different_sizes(one: Sequence[int], other: Sequence[int]) -> ExecutionError:
@@ -219,12 +224,27 @@ def check_combiner(computation: Computation) -> None:
         )
 
 
-def reduce_members(context: Evaluation, computation: Computation, gathered: Sequence[Sequence[Array]]) -> list[Array]:
-    """Combine the arrays of all members, in the order of the group, so that all devices get the same bits."""
+def reduce_members(
+    context: Evaluation, computation: Computation, gathered: Sequence[Sequence[Array]], *, is_part: bool = False
+) -> list[Array]:
+    """Combine the arrays of all members, in the order of the group, so that all devices get the same bits.
+
+    is_part: whether they are parts of operands, so that what they give is no result.
+    """
     results: list[Array] = []
-    for arrays in zip(*gathered, strict=True):
+    for number, arrays in enumerate(zip(*gathered, strict=True)):
         own = arrays[0].dtype
         combine = combiner_of(computation, PrimitiveType.from_dtype(own))
+        function = _function_of(combine, PrimitiveType.from_dtype(own))
+        first, *others = arrays
+        if function is not None and others and all(array.shape == first.shape for array in others):
+            total = np.empty(first.shape, own) if is_part else context.new_result(number, first.shape, own)
+            with np.errstate(all="ignore"):
+                function(first, others[0], out=total)
+                for array in others[1:]:
+                    function(total, array, out=total)
+            results.append(total)
+            continue
         kind = combine.root.shape.element_type.dtype
         total = arrays[0].astype(kind, copy=False)
         for array in arrays[1:]:
@@ -233,6 +253,17 @@ def reduce_members(context: Evaluation, computation: Computation, gathered: Sequ
             (total,) = context.apply(combine, total, array.astype(kind, copy=False))
         results.append(total.astype(own, copy=False))
     return results
+
+
+@lru_cache(maxsize=256)
+def _function_of(computation: Computation, kind: PrimitiveType) -> np.ufunc | None:
+    """NumPy's function of the same bits as a computation; None where there is none."""
+    if any(i.shape.element_type is not kind for i in (*computation.parameters, computation.root)):
+        return None
+    # These round as the operation says, or wrap around.
+    is_exact = kind in (PrimitiveType.F32, PrimitiveType.F64) or (kind.is_integral and kind.bit_width >= 8)
+    op = reducer_op(computation) if is_exact else None
+    return np.add if isinstance(op, Add) else np.multiply if isinstance(op, Multiply) else None
 
 
 # The interpreter keeps what it has made ready to run, so the same question must have the same answer.

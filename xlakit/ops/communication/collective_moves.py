@@ -94,7 +94,7 @@ class AllToAll(Collective):
                 hint=multiple(operands[0].shape[self.split_dimension], count),
             )
         blocks = np.split(operands[0], count, axis=self.split_dimension)
-        return concatenated(self.all_to_all(context, blocks), self.split_dimension)
+        return concatenated(context, self.all_to_all(context, blocks), self.split_dimension)
 
 
 @building

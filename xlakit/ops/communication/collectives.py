@@ -96,7 +96,10 @@ class AllGather(Collective):
     def gather(self, context: Evaluation, operands: Sequence[Value], declared: Shape) -> Value:
         """Meet the group and concatenate."""
         gathered = self.all_gather_members(context, operands)
-        results = [concatenated(arrays, self.all_gather_dimension) for arrays in zip(*gathered, strict=True)]
+        results = [
+            concatenated(context, arrays, self.all_gather_dimension, number)
+            for number, arrays in enumerate(zip(*gathered, strict=True))
+        ]
         for result, shape in zip(results, declared.tuple_shapes or (declared,), strict=True):
             if not shape.is_dynamic and result.shape != shape.dimensions:
                 raise ExecutionError(
