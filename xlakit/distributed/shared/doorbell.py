@@ -18,6 +18,7 @@ from xlakit import compile_cache
 from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value, engine
 from xlakit.cpu.llvm.effort import Effort
+from xlakit.cpu.llvm.library import Library
 from xlakit.cpu.runtime import waiting
 
 # How a reader sleeps: not at all; in the system, until the bell changes; or until a message of another kind comes.
@@ -115,7 +116,7 @@ class Bells:
     def __init__(self, data: bytes) -> None:
         words = ctypes.c_int64
         names = ("publish", "store", "load", "await_any")
-        self._library = engine.Library("xlakit_doorbell", data, names, {}, stays=True)
+        self._library = Library("xlakit_doorbell", data, names, {}, stays=True)
         at = self._library.address
         # These are short, and keep the lock of Python.
         self.publish: Callable[[int, int, int], int] = ctypes.PYFUNCTYPE(words, *[words] * 3)(at("publish"))
