@@ -16,6 +16,7 @@ from xlakit.ops.movement import Reshape
 from xlakit.ops.registry import OPERATIONS
 from xlakit.passes import Pass, PassContext, RulePass, Rules
 from xlakit.passes.canonicalize import inline_calls
+from xlakit.passes.core.deferred import Deferred
 from xlakit.passes.pipeline import PASSES, PIPELINE, TABLES, run_pipeline
 from xlakit.passes.simplify.arithmetic import ARITHMETIC
 from xlakit.passes.simplify.logic import LOGIC
@@ -441,3 +442,11 @@ def test_a_custom_call_keeps_the_layouts_of_its_memory():
     call = run_pipeline(module, context=PassContext(check=True)).entry.root
     assert str(call.shape) == "f32[2,3]{0,1}"
     assert [str(s) for s in call.op.operand_layout_constraints] == ["f32[2,3]{0,1}"]
+
+
+def test_passes_of_other_modules_are_what_their_classes_say():
+    deferred = [step for step in PASSES.values() if isinstance(step, Deferred)]
+    assert len(deferred) > 10
+    for step in deferred:
+        own = step.loaded
+        assert (step.name, step.left_out_by, step.is_needed) == (own.name, own.left_out_by, own.is_needed)

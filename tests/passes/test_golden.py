@@ -18,6 +18,7 @@ from xlakit.ir.traits import Start
 from xlakit.ops.registry import OPERATIONS
 from xlakit.options import compiling
 from xlakit.passes import PassContext
+from xlakit.passes.core.deferred import Deferred
 from xlakit.passes.core.framework import with_callees, with_computations
 from xlakit.passes.pipeline import PASSES, PIPELINE, TABLES, run_pipeline
 
@@ -53,6 +54,17 @@ def test_a_pass_makes_of_a_program_what_the_file_says(path, request):
         path.write_text(source.rstrip() + "\n" + AFTER + after, encoding="utf-8")
         return
     assert after == expected
+
+
+def test_a_pass_that_is_not_loaded_for_a_program_would_not_change_it():
+    for path in CASES:
+        module = before(path)
+        for step in {step.name: step for step in PASSES.values() if isinstance(step, Deferred)}.values():
+            condition = step._condition
+            if condition is not None and not condition(module):
+                context = PassContext()
+                context.begin(step.name)
+                assert step.loaded.run(module, context) is module, f"{step.name} changes {path}"
 
 
 def arguments(shape, rng, style):

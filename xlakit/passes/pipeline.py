@@ -11,28 +11,25 @@ from collections.abc import Callable, Iterable, Sequence
 from xlakit.deprecation import warn_renamed
 from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
+from xlakit.ops.communication.collective import Collective
+from xlakit.ops.communication.collective_moves import CollectivePermute
+from xlakit.ops.control import While
+from xlakit.ops.convolution import Convolution
+from xlakit.ops.dot import Dot
+from xlakit.ops.sort import Sort
+from xlakit.ops.windows import SelectAndScatter
 from xlakit.options import current
-from xlakit.passes.batches.batch_minor import BatchMinor
-from xlakit.passes.batches.small_products import SmallProducts
+from xlakit.passes.batches.forms import has_batch
 from xlakit.passes.canonicalize.control_dependencies import ControlDependencies
 from xlakit.passes.canonicalize.expand import Expand
 from xlakit.passes.canonicalize.inline_calls import InlineCalls
 from xlakit.passes.canonicalize.normalize_layouts import NormalizeLayouts
 from xlakit.passes.canonicalize.normalize_precision import NormalizePrecision
-from xlakit.passes.canonicalize.unique_names import UniqueNames
+from xlakit.passes.core.deferred import Deferred, calls, has
 from xlakit.passes.core.framework import Pass, PassContext
 from xlakit.passes.core.rules import Rule, RulePass, Rules
 from xlakit.passes.dynamic.pad_dynamic import PadDynamic
-from xlakit.passes.fusion.epilogues import Epilogues
 from xlakit.passes.fusion.instruction_fusion import Fuse
-from xlakit.passes.loops.carried import WhileElements
-from xlakit.passes.loops.invariants import WhileInvariants
-from xlakit.passes.loops.pack_invariants import PackInvariants
-from xlakit.passes.loops.ranges import WhileRanges
-from xlakit.passes.loops.sums import WhileSums
-from xlakit.passes.loops.unroll import UnrollLoops
-from xlakit.passes.scheduling.combine_collectives import CombineCollectives
-from xlakit.passes.scheduling.overlap_collectives import OverlapCollectives
 from xlakit.passes.scheduling.rematerialize import Rematerialize
 from xlakit.passes.simplify.arithmetic import ARITHMETIC
 from xlakit.passes.simplify.common_subexpressions import CommonSubexpressions
@@ -46,13 +43,11 @@ from xlakit.passes.simplify.fold_constants import CONSTANTS
 from xlakit.passes.simplify.indexing import INDEXING
 from xlakit.passes.simplify.logic import LOGIC
 from xlakit.passes.simplify.movement import MOVEMENT
-from xlakit.passes.simplify.pooling_gradients import PoolingGradients
 from xlakit.passes.simplify.reductions import REDUCTIONS
 from xlakit.passes.simplify.slices import SLICES
 from xlakit.passes.simplify.sorts import SORTS, PartialSorts
 from xlakit.passes.simplify.special_functions import SPECIAL_FUNCTIONS
 from xlakit.passes.simplify.windows import WINDOWS
-from xlakit.passes.spmd import Partition
 from xlakit.settings import debugged, names_in
 
 # The tables of rules, in the order in which their rules are tried.
@@ -78,6 +73,50 @@ _SIMPLIFY = RulePass(
     "simplify", sum(TABLES, Rules("all")), "apply the rules of all tables together, until none applies"
 )
 
+
+def _of_loops(name: str, module: str, class_name: str) -> Pass:
+    return Deferred(name, f"xlakit.passes.loops.{module}", class_name, calls(While))
+
+
+_PACK_INVARIANTS = _of_loops("pack-invariants", "pack_invariants", "PackInvariants")
+_WHILE_INVARIANTS = _of_loops("while-invariants", "invariants", "WhileInvariants")
+_WHILE_ELEMENTS = _of_loops("while-elements", "carried", "WhileElements")
+_UNROLL_LOOPS = _of_loops("unroll-loops", "unroll", "UnrollLoops")
+_WHILE_RANGES = _of_loops("while-ranges", "ranges", "WhileRanges")
+_WHILE_SUMS = _of_loops("while-sums", "sums", "WhileSums")
+_PARTIAL_SORTS = Deferred(
+    "partial-sorts", "xlakit.passes.simplify.top_k", "PartialSorts", has(Sort), left_out_by="fusion"
+)
+_POOLING_GRADIENTS = Deferred(
+    "pooling-gradients",
+    "xlakit.passes.simplify.pooling_gradients",
+    "PoolingGradients",
+    has(SelectAndScatter),
+    left_out_by="fusion",
+)
+_BATCH_MINOR = Deferred(
+    "batch-minor", "xlakit.passes.batches.batch_minor", "BatchMinor", has_batch, left_out_by="fusion"
+)
+_SMALL_PRODUCTS = Deferred(
+    "small-products", "xlakit.passes.batches.small_products", "SmallProducts", has(Dot), left_out_by="fusion"
+)
+_COMBINE_COLLECTIVES = Deferred(
+    "combine-collectives",
+    "xlakit.passes.scheduling.combine_collectives",
+    "CombineCollectives",
+    has(Collective, CollectivePermute),
+)
+_EPILOGUES = Deferred(
+    "epilogues", "xlakit.passes.fusion.epilogues", "Epilogues", has(Dot, Convolution), left_out_by="fusion"
+)
+_OVERLAP_COLLECTIVES = Deferred(
+    "overlap-collectives", "xlakit.passes.scheduling.overlap_collectives", "OverlapCollectives"
+)
+_UNIQUE_NAMES = Deferred(
+    "unique-names", "xlakit.passes.canonicalize.unique_names", "UniqueNames", left_out_by="", is_needed=True
+)
+_PARTITION = Deferred("partition", "xlakit.passes.spmd", "Partition")
+
 # The order in which a program is improved, read from the top.
 PIPELINE: tuple[Pass, ...] = (
     ControlDependencies(),
@@ -89,31 +128,31 @@ PIPELINE: tuple[Pass, ...] = (
     DeadCode(),
     CommonSubexpressions(),
     _SIMPLIFY,
-    PackInvariants(),
-    WhileInvariants(),
-    WhileElements(),
-    UnrollLoops(),
-    WhileRanges(),
+    _PACK_INVARIANTS,
+    _WHILE_INVARIANTS,
+    _WHILE_ELEMENTS,
+    _UNROLL_LOOPS,
+    _WHILE_RANGES,
     # What was simplified may be equal now; branches that are known and iterations of loops have become calls.
     InlineCalls(),
     CommonSubexpressions(),
     _SIMPLIFY,
-    PartialSorts(),
+    _PARTIAL_SORTS,
     DeadCode(),
-    WhileSums(),
-    WhileElements(),
-    PoolingGradients(),
-    BatchMinor(),
-    SmallProducts(),
-    CombineCollectives(),
+    _WHILE_SUMS,
+    _WHILE_ELEMENTS,
+    _POOLING_GRADIENTS,
+    _BATCH_MINOR,
+    _SMALL_PRODUCTS,
+    _COMBINE_COLLECTIVES,
     Fuse(),
-    Epilogues(),
+    _EPILOGUES,
     # Fusions have constants of their own.
     DeadCode(),
     Rematerialize(),
 )
 # What follows in programs that span processes.
-BETWEEN_PROCESSES: tuple[Pass, ...] = (OverlapCollectives(), UniqueNames())
+BETWEEN_PROCESSES: tuple[Pass, ...] = (_OVERLAP_COLLECTIVES, _UNIQUE_NAMES)
 
 # Old names of rules, which switch the rules off for one more version.
 RENAMED_RULES = {
@@ -143,7 +182,7 @@ RENAMED_RULES = {
 # The passes by name: those of the pipeline, and what follows it; partition, which comes before all where a program is
 # to be split; and each table as one of its own, for tests and for a look at what it does.
 PASSES: dict[str, Pass] = {
-    p.name: p for p in (Partition(), *PIPELINE, *BETWEEN_PROCESSES, *(RulePass(t.name, t) for t in TABLES))
+    p.name: p for p in (_PARTITION, *PIPELINE, *BETWEEN_PROCESSES, *(RulePass(t.name, t) for t in TABLES))
 }
 
 # What is called after each pass: its number from 1, its name, and the module before and after it.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xlakit.cpu.entry.collective_step import emit_collective
 from xlakit.cpu.entry.effort import lessen_efforts, phases_in
-from xlakit.cpu.entry.probes import Probes
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.kernels.shared.parallel import grain_of, is_parallel
 from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Effort, Module, Value
@@ -34,6 +34,9 @@ from xlakit.memory.steps import (
 )
 from xlakit.memory.values import HloValue
 from xlakit.options import current, is_plain, knob
+
+if TYPE_CHECKING:
+    from xlakit.cpu.entry.probes import Probes
 
 ENTRY = "xlakit_entry"
 _THREADS = ("xlakit_blas_get_threads", "xlakit_blas_set_threads")
@@ -68,7 +71,12 @@ class EntryWriter:
         self._inlines = True
         self._is_cold, self._is_in_loop = True, False
         self._shared_table: Value | None = None
-        self._probes = Probes(module, self._fn, plan.steps) if current().profile else None
+        self._probes: Probes | None = None
+        if current().profile:
+            # Few programs are profiled.
+            from xlakit.cpu.entry.probes import Probes
+
+            self._probes = Probes(module, self._fn, plan.steps)
         for name, result, parameters in (
             ("xlakit_parallel", VOID, [PTR, PTR, I64, I64]),
             ("xlakit_host_call", I64, [PTR, I64, PTR]),

@@ -20,7 +20,7 @@ from xlakit.cpu.math.coefficients import ERF_BF16, ERF_F16, EXP2_F16, LOG_BF16, 
 from xlakit.cpu.math.logarithm import normal, split, with_ends
 from xlakit.data.primitive import PrimitiveType
 
-_F16, _BF16 = KINDS = PrimitiveType.F16, PrimitiveType.BF16
+_F16, _BF16 = PrimitiveType.F16, PrimitiveType.BF16
 # The coefficients, and an argument from which on the function rounds to 1.
 _ERF: Final = {_F16: (ERF_F16, 2.63), _BF16: (ERF_BF16, 2.2)}
 _TANH: Final = {_F16: (TANH_F16, 4.53), _BF16: (TANH_BF16, 3.5)}

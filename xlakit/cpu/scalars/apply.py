@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import F16, Function, Value
 from xlakit.cpu.math.arithmetic import where
-from xlakit.cpu.scalars import complex as of_complex
 from xlakit.cpu.scalars.convert import bitcast, convert, reduce_precision, stochastic_convert
 from xlakit.cpu.scalars.memory import Scalar, as_real, rounded, rounded_result, select
 from xlakit.cpu.scalars.real import BINARY, UNARY, is_exact, is_finite, maximum, minimum, total_order_key
@@ -53,6 +52,9 @@ def apply(
         return _special(fn, op, kinds, result, arguments)
     kind = kinds[0]
     if kind.is_complex:
+        # Few programs have any.
+        from xlakit.cpu.scalars import complex as of_complex
+
         return of_complex.apply(fn, opcode, kind, arguments)
     values = [as_real(a) for a in arguments]
     binary, unary = BINARY.get(opcode), UNARY.get(opcode)

@@ -13,10 +13,10 @@ from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Pad
 from xlakit.ops.reduction import Reduce
 from xlakit.passes.analysis.loops import Loop
-from xlakit.passes.batches.forms import Batch, batch_of, minor_shape, order
+from xlakit.passes.batches.forms import Batch, batch_of_programs, minor_shape, order
 from xlakit.passes.batches.plans import Plan, plans_of
 from xlakit.passes.core.computation_builder import ComputationCloner
-from xlakit.passes.core.framework import Pass, PassContext, inherited, programs
+from xlakit.passes.core.framework import Pass, PassContext, inherited
 from xlakit.passes.core.matching import permutation_inverse
 
 # What is made where it is first used, in the form in which it is used.
@@ -37,9 +37,7 @@ class BatchMinor(Pass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """The module with those computations changed that gain by it."""
-        run_as_programs = programs(module)
-        own = [c for c in module.computations if c in run_as_programs]
-        batch = batch_of(own)
+        own, batch = batch_of_programs(module)
         if batch is None:
             return module
         plans = plans_of(own, batch)

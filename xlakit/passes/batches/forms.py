@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
-from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.options import knob
-from xlakit.passes.core.framework import PassContext
+from xlakit.passes.core.framework import PassContext, programs
 from xlakit.passes.core.hlo_builder import HloBuilder
 
 # Makes an instruction in batch-minor form, of operands that are in that form if they have a batch dimension.
@@ -79,3 +79,15 @@ def batch_of(computations: Iterable[Computation]) -> Batch | None:
         return None
     size, count = max(counts.items(), key=lambda item: (item[1], item[0]))
     return Batch(size) if count >= _FEWEST_ARRAYS.value else None
+
+
+def batch_of_programs(module: HloModule) -> tuple[list[Computation], Batch | None]:
+    """The computations of a module that run as programs, in its order, and their batch."""
+    run_as_programs = programs(module)
+    own = [c for c in module.computations if c in run_as_programs]
+    return own, batch_of(own)
+
+
+def has_batch(module: HloModule) -> bool:
+    """Whether a module's programs have a batch."""
+    return batch_of_programs(module)[1] is not None

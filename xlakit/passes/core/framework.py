@@ -87,9 +87,9 @@ class Pass:
 
     name: ClassVar[str] | str
     # Whether there is no machine code without it. Then it is no improvement that may be wrong, and takes no fuel.
-    is_needed: ClassVar[bool] = False
+    is_needed: ClassVar[bool] | bool = False
     # What of xlakit.options.PLAIN leaves it out of the pipeline; nothing does where it is empty.
-    left_out_by: ClassVar[str] = "rewrites"
+    left_out_by: ClassVar[str] | str = "rewrites"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """The new module; the same object where there was nothing to do."""

@@ -20,13 +20,10 @@ from xlakit.cpu.loops.ir.index import Affine, Variable, linear
 from xlakit.cpu.loops.ir.nodes import Load, walk
 from xlakit.cpu.loops.ir.space import Space, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
-from xlakit.cpu.loops.nests.arg_min_max import emit_arg_min_max
-from xlakit.cpu.loops.nests.columns import emit_columns
 from xlakit.cpu.loops.nests.loop_kernel import loop_kernel
 from xlakit.cpu.loops.nests.pieces import emit_pieces, emit_spread
 from xlakit.cpu.loops.nests.reduced import Reduced, Root
 from xlakit.cpu.loops.nests.regions import emit_nest
-from xlakit.cpu.loops.nests.rows import emit_rows
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import Tuple
@@ -48,6 +45,11 @@ def emit_reduction(
     reduces = [i for i in computation.instructions if is_large_reduction(i)]
     if not reduces:
         return _emit_short_rows(module, name, sources, computation, roots)
+    # Most fusions are loops without large reductions.
+    from xlakit.cpu.loops.nests.arg_min_max import emit_arg_min_max
+    from xlakit.cpu.loops.nests.columns import emit_columns
+    from xlakit.cpu.loops.nests.rows import emit_rows
+
     sizes = reduces[0].operands[0].shape.dimensions
     over = frozenset(reduces[0].op_as(Reduce).dimensions)
     for reduce in reduces[1:]:
@@ -85,6 +87,8 @@ def _emit_short_rows(
     )
     if not same or not any(shape.num_elements == math.prod(sizes) for _, _, shape in roots):
         return None
+    from xlakit.cpu.loops.nests.rows import emit_rows
+
     return emit_rows(module, name, sources, Reduced(tuple(reduces), sizes, over, tuple(roots), len(sources)))
 
 
