@@ -8,7 +8,10 @@ killed sends no notice: then MPI's launcher ends the others, or their waits for 
 from __future__ import annotations
 
 import atexit
+from contextlib import suppress
 from functools import partial
+
+import numpy as np
 
 from xlakit.arguments import converting
 from xlakit.distributed import mpi
@@ -17,7 +20,8 @@ from xlakit.distributed.messages import TOKEN_BYTES
 from xlakit.distributed.mpi_transport import MpiTransport
 from xlakit.distributed.network import Network
 from xlakit.distributed.processors import own_processors, share_processors
-from xlakit.errors import ArgumentError
+from xlakit.errors import ArgumentError, RankError
+from xlakit.link import USUAL, Link
 from xlakit.runtime.cluster import Cluster
 from xlakit.settings import default_timeout
 
@@ -80,8 +84,28 @@ def initialize(
     # MPI's messages cannot come from another job, so that the token can be the same for all.
     network.join(rank, [endpoint for endpoint, _ in all], names, bytes(range(TOKEN_BYTES)))
     atexit.register(_leave, network, started)
+    network.link = _link(network, started)
     _joined = Cluster(rank, [per_rank] * ranks, network)
     return _joined
+
+
+def _link(network: Network, started: mpi.Mpi) -> Link:
+    """What the first process measures with the last one, which is the likeliest to be on another machine.
+
+    All compile for the same link, so the others wait for it; the last one answers meanwhile.
+    """
+    rank, ranks = started.world.rank, started.world.size
+    found = USUAL
+    if rank == 0 and ranks > 1:
+        # Where that process does not answer, the first program that needs it says why.
+        with suppress(RankError):
+            found = network.measured(ranks - 1)
+    numbers = np.array([found.alpha, found.beta])
+    api = started.api
+    request = started.call(lambda: started.world.Ibcast([numbers, api.DOUBLE], 0))
+    started.finish(request, lambda: None)
+    alpha, beta = map(float, numbers)
+    return Link(alpha, beta)
 
 
 def _leave(network: Network, started: mpi.Mpi) -> None:
