@@ -37,10 +37,10 @@ PROGRAMS = {
     "rows of a part that are not all there": f"""x = f32[8,4] parameter(0), sharding={ROWS} n = s32[] constant(5)
         d = f32[<=8,4] set-dimension-size(x, n), dimensions={{0}} z = f32[] constant(0)
         ROOT r = f32[4] reduce(d, z), dimensions={{0}}, to_apply=add""",
-    "a gradient of a kernel, split in one of two dimensions": f"""
-        x = f32[1,8,8,1] parameter(0), sharding={{devices=[1,4,1,1]<=[4]}}
-        y = f32[1,8,8,1] parameter(1), sharding={{devices=[1,4,1,1]<=[4]}}
-        ROOT r = f32[1,3,3,1] convolution(x, y), window={{size=8x8 pad=1_1x1_1}}, dim_labels=f01b_i01o->f01b""",
+    "a gradient of a kernel, split in one of two dimensions": """
+        x = f32[1,8,8,1] parameter(0), sharding={devices=[1,4,1,1]<=[4]}
+        y = f32[1,8,8,1] parameter(1), sharding={devices=[1,4,1,1]<=[4]}
+        ROOT r = f32[1,3,3,1] convolution(x, y), window={size=8x8 pad=1_1x1_1}, dim_labels=f01b_i01o->f01b""",
     "a gradient of a kernel of an image that is whole": f"""
         x = f32[1,8,8,1] parameter(0), sharding={WHOLE}
         y = f32[1,8,8,1] parameter(1), sharding={{devices=[1,2,2,1]<=[4]}}
