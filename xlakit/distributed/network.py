@@ -198,19 +198,23 @@ class Network:
         """Wait for a value from each of some processes. Raises RankError where one will not come, or is of another
         program.
         """
-        deadline, missing = None, set(ranks)
+        missing = set(ranks)
         found: dict[int, tuple[Header, Bytes]] = {}
+        deadline: Deadline | None = None
+        waits = False
         with self._connections.awaited():
             while missing:
                 for header, body in self._inbox[session.key].pop(address, ()):
                     found[header.rank] = header, body
                     missing.discard(header.rank)
-                if missing:
-                    if deadline is not None:
-                        deadline.check(missing)
-                    self._connections.pump_or_wait()
+                if not missing:
+                    break
+                if waits:
                     # Most values are there by now.
                     deadline = deadline or self._deadline(session)
+                    deadline.check(missing)
+                self._connections.pump_or_wait()
+                waits = True
         for rank, (header, body) in found.items():
             self._use(rank, body)
             if header.program != session.fingerprint.number:

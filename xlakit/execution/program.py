@@ -7,7 +7,7 @@ from typing import Any
 from xlakit.errors import ExecutionError
 from xlakit.execution.calls.custom_calls import CustomCalls
 from xlakit.execution.groups import Grid
-from xlakit.ir.instruction import Computation, HloModule
+from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.communication.transfer import Recv, Send
 
 # A channel, and whether it is the end that sends.
@@ -24,6 +24,8 @@ class Program:
         self.channel_ends = _channel_ends(module)
         # The interpreter's plan of each computation that has run.
         self.plans: dict[Computation, Any] = {}
+        # What it does at instructions that are run by themselves.
+        self.evaluators: dict[Instruction, Any] = {}
 
     def name_of(self, device: int) -> str:
         """The name of a device in errors."""

@@ -398,9 +398,17 @@ def run_instruction(
     """
     device.run.check()
     try:
-        return evaluator(instruction)(Context(device, instruction, results), *operands)
+        return _evaluator_of(device.program, instruction)(Context(device, instruction, results), *operands)
     except (XlakitError, MemoryError, RecursionError) as error:
         raise _located(error, device, instruction) from error.__cause__
+
+
+def _evaluator_of(program: Program, instruction: Instruction) -> Callable[..., Value]:
+    """The evaluator of an instruction that is run by itself, made when it is first needed."""
+    found: Callable[..., Value] | None = program.evaluators.get(instruction)
+    if found is None:
+        found = program.evaluators[instruction] = evaluator(instruction)
+    return found
 
 
 def _located(error: Exception, device: Device, instruction: Instruction) -> XlakitError:
