@@ -194,7 +194,7 @@ def test_results_decide_where_both_run(files, capsys):
     [
         (None, [], "No such file"),
         (("tanh(a)", "tanh(q)"), [], "b.hlo:7:"),
-        (("f32[4,6]", "f32[4,8]"), ["--run"], "the modules take different arguments"),
+        (("f32[4,6]", "f32[4,8]"), ["--run"], "compare programs of the same parameters"),
         (("", ""), ["--ignore", "colors"], "cannot be ignored"),
         (("", ""), ["--run", "--backend", "none"], "there is no backend 'none'"),
     ],

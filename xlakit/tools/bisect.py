@@ -12,7 +12,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Self
 
 from xlakit.api import compile
 from xlakit.arguments import converting
@@ -200,14 +199,20 @@ class _Bisecting:
 
 
 @dataclass(frozen=True)
-class _OtherMeaning:
+class _OtherMeaning(Oracle):
     """Whether the interpreter gives other results for a module than for another one, which is a serialized proto."""
 
     other: bytes
     arguments: Arguments
     tolerance: Tolerance
-    claim: str = "have another meaning"
-    options: str = ""
+
+    @property
+    def claim(self) -> str:
+        return "have another meaning"
+
+    @property
+    def options(self) -> str:
+        return ""
 
     def observe(self, module: HloModule) -> list[LeafComparison]:
         values = self.arguments.values(module.entry.program_shape)
@@ -219,12 +224,6 @@ class _OtherMeaning:
 
     def judge(self, report: Report) -> Verdict:
         return Verdict(False, report.detail)
-
-    def like(self, report: Report) -> Self:
-        return self
-
-    def prepare(self) -> None:
-        pass
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def run_on_jaxlib(module: HloModule, arguments: Sequence[Sequence[Any]], limits:
                 stdin=subprocess.DEVNULL,
                 stdout=messages,
                 stderr=messages,
-                env=_environment(),
+                env=child_environment(),
             )
             try:
                 _wait(process, limits)
@@ -69,8 +69,8 @@ def run_on_jaxlib(module: HloModule, arguments: Sequence[Sequence[Any]], limits:
     return results
 
 
-def _environment() -> dict[str, str]:
-    """The child's environment variables, by which it imports this package from the same folder."""
+def child_environment() -> dict[str, str]:
+    """The environment variables of a process that imports this package from the same folder."""
     own = str(Path(__file__).resolve().parents[2])
     given = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join([own, given] if given else [own])}

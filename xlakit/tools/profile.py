@@ -18,7 +18,7 @@ from xlakit.execution.options import ExecutionOptions
 from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling
 from xlakit.tools.dumps import given_values
-from xlakit.tools.shards import on_devices
+from xlakit.tools.shards import on_devices, run_each
 
 
 @converting
@@ -68,7 +68,7 @@ def profile_replicated(
     recorder = profiled.recorder
     if recorder is None:
         raise InternalError(f"{module.name} was compiled without the code that takes times")
-    runs = [partial(_run, e, arguments) for e in (profiled, usual) if e is not None]
+    runs = [partial(run_each, e, arguments) for e in (profiled, usual) if e is not None]
     if usual is not None:
         for run in runs:
             run()
@@ -86,10 +86,6 @@ def _timed(runs: Sequence[Callable[[], Any]]) -> list[float]:
         run()
         times.append(float(now() - begin))
     return times
-
-
-def _run(executable: Any, arguments: Sequence[Sequence[object]]) -> Any:
-    return executable(*arguments[0]) if len(arguments) == 1 else executable.execute_replicated(arguments)
 
 
 def profile_file(

@@ -14,7 +14,6 @@ import numpy as np
 
 from xlakit.api import compile
 from xlakit.data.primitive import PrimitiveType
-from xlakit.execution.executable import Executable
 from xlakit.execution.inputs import make_inputs
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.compare import LeafComparison, compare, format_table
@@ -23,7 +22,7 @@ from xlakit.tools.inputs import flatten
 from xlakit.tools.jaxlib_child import Limits, run_on_jaxlib
 from xlakit.tools.numerics.statistics import statistics_of
 from xlakit.tools.replicas import as_replicas
-from xlakit.tools.shards import Devices, on_devices
+from xlakit.tools.shards import Devices, on_devices, run_each
 
 # The results of a module's devices, each given its arguments; the last is the seed.
 _Reference = Callable[[HloModule, list[list[Any]], int], list[Any]]
@@ -101,7 +100,7 @@ def run(
     results: list[Any] = []
     for done in range(iterations):
         start = time.perf_counter()
-        results = _run(executable, arguments)
+        results = run_each(executable, arguments)
         times.append(time.perf_counter() - start)
         _progress(done + 1, iterations, sum(times))
     result = devices.joined(results)
@@ -135,11 +134,6 @@ def check_writable(path: Path) -> None:
         path.unlink()
 
 
-def _run(executable: Executable, arguments: list[list[Any]]) -> list[Any]:
-    """The results of all devices, each given its arguments."""
-    return [executable(*arguments[0])] if len(arguments) == 1 else executable.execute_replicated(arguments)
-
-
 def _reference(devices: Devices, values: list[Any], run: _Reference, seed: int) -> Any:
     """What another backend gives: of the whole program on one device, where it can run there."""
     if devices.whole is not None:
@@ -149,7 +143,7 @@ def _reference(devices: Devices, values: list[Any], run: _Reference, seed: int) 
 
 
 def _on_interpreter(module: HloModule, arguments: list[list[Any]], seed: int) -> list[Any]:
-    return _run(compile(module, backend="interpreter", seed=seed), arguments)
+    return run_each(compile(module, backend="interpreter", seed=seed), arguments)
 
 
 def _on_jaxlib(limits: Limits) -> _Reference:

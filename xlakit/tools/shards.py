@@ -16,6 +16,7 @@ import numpy as np
 from xlakit.data.literal import Array
 from xlakit.data.shape import ProgramShape, Shape, make_tuple_shape
 from xlakit.errors import ArgumentError, ExecutionError
+from xlakit.execution.executable import Executable
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN
@@ -94,6 +95,10 @@ class Devices:
 
     # -- results -----------------------------------------------------------------------------------
 
+    def run(self, executable: Executable, values: Sequence[Any]) -> Any:
+        """The joined result of the program of these devices for whole arguments."""
+        return self.joined(run_each(executable, self.arguments(values)))
+
     def joined(self, results: Sequence[Any]) -> Any:
         """The joined result of all partitions; with several replicas, a tuple of one for each."""
         partitions = self.module.num_partitions
@@ -109,6 +114,11 @@ class Devices:
             ]
             found.append(_nested(whole, iter(joined)))
         return found[0] if len(found) == 1 else tuple(found)
+
+
+def run_each(executable: Executable, arguments: Sequence[Sequence[Any]]) -> list[Any]:
+    """The results of all devices, each given its arguments."""
+    return [executable(*arguments[0])] if len(arguments) == 1 else executable.execute_replicated(arguments)
 
 
 def on_devices(module: HloModule) -> Devices:
@@ -138,6 +148,16 @@ def on_devices(module: HloModule) -> Devices:
         own.parameter_names,
     )
     return Devices(module, program, None, tuple(parameters), result)
+
+
+def check_parameters(name: str, program: ProgramShape, other_name: str, other: ProgramShape) -> None:
+    """Raise ArgumentError unless the programs take the same arguments."""
+    mine, others = ([p.without_layout() for p in shape.parameters] for shape in (program, other))
+    if mine != others:
+        raise ArgumentError(
+            f"{other_name} takes ({', '.join(map(str, others))}), {name} takes ({', '.join(map(str, mine))})",
+            hint="compare programs of the same parameters",
+        )
 
 
 def with_partitions(module: HloModule) -> HloModule:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from xlakit.api import compile
 from xlakit.arguments import converting
-from xlakit.data.shape import ProgramShape
 from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling
@@ -17,7 +16,7 @@ from xlakit.tools.numerics.divergence import Divergence, Ready, Side, first_dive
 from xlakit.tools.numerics.shadow import ShadowReport, shadow_replicated
 from xlakit.tools.numerics.trace import Trace, trace_replicated
 from xlakit.tools.replicas import as_replicas
-from xlakit.tools.shards import on_devices, without_shardings
+from xlakit.tools.shards import check_parameters, on_devices, without_shardings
 
 # What a program can be run against, besides another program.
 WAYS = ("interpreter", "plain", "jaxlib", "cpu")
@@ -60,7 +59,7 @@ def against(
         # The programs are compared as they are written: all that the partitioner makes of them is the same.
         mine, theirs, given = devices.whole, others.whole or others.module, [values] * devices.whole.replica_count
         return _divergence(way, mine, theirs, given, given)
-    _check_parameters(devices.module.name, devices.program, other.name, others.program)
+    check_parameters(devices.module.name, devices.program, other.name, others.program)
     if others.count != devices.count:
         raise ArgumentError(
             f"{other.name} runs on {others.count} devices, {module.name} on {devices.count}",
@@ -124,18 +123,8 @@ def _divergence(
     others: Sequence[Sequence[Any]],
 ) -> Divergence | None:
     """The first instruction of two programs that differs, each given its own arguments for each device."""
-    _check_parameters(program.name, program.entry.program_shape, other.name, other.entry.program_shape)
+    check_parameters(program.name, program.entry.program_shape, other.name, other.entry.program_shape)
     return first_divergence(Side(program, way.prepare), Side(other, way.prepare), given, others)
-
-
-def _check_parameters(name: str, program: ProgramShape, other_name: str, other: ProgramShape) -> None:
-    """Raise ArgumentError unless the programs take the same arguments."""
-    mine, others = ([p.without_layout() for p in shape.parameters] for shape in (program, other))
-    if mine != others:
-        raise ArgumentError(
-            f"{other_name} takes ({', '.join(map(str, others))}), {name} takes ({', '.join(map(str, mine))})",
-            hint="compare programs of the same parameters",
-        )
 
 
 class _Way(NamedTuple):

@@ -78,11 +78,10 @@ class Oracle(Protocol):
 
     def like(self, report: Report) -> Self:
         """The oracle of just what was reported of the first module, so that one fault is not taken for another."""
-        ...
+        return self
 
     def prepare(self) -> None:
         """Load what observing needs, in the process that starts the others."""
-        ...
 
 
 def _failed(report: Report) -> Verdict | None:
@@ -99,7 +98,7 @@ def _failed(report: Report) -> Verdict | None:
 
 
 @dataclass(frozen=True)
-class Disagreement:
+class Disagreement(Oracle):
     """Whether two backends give different results for the same arguments. NaN equals NaN.
 
     backends: two of BACKENDS, or of :func:`xlakit.register_backend`. tolerance: by default that of each type.
@@ -111,12 +110,10 @@ class Disagreement:
 
     @property
     def claim(self) -> str:
-        """What a module does."""
         return "give different results on {} and {}".format(*self.backends)
 
     @property
     def options(self) -> str:
-        """The options of the command line."""
         return " ".join(
             [f"--compare {','.join(self.backends)}", self.tolerance.options, self.arguments.options]
         ).strip()
@@ -141,17 +138,13 @@ class Disagreement:
             False, "all outputs agree", "try other arguments (--seed, --input), or another tolerance (--rtol)"
         )
 
-    def like(self, report: Report) -> Self:
-        """Any difference is the same."""
-        return self
-
     def prepare(self) -> None:
         """Load the backends."""
         _prepare(self.backends)
 
 
 @dataclass(frozen=True)
-class Slowness:
+class Slowness(Oracle):
     """Whether the first backend takes so many times as long as the second to run a program, compilation apart.
 
     What takes less than half a millisecond is not slow: that is mostly the cost of a call.
@@ -163,13 +156,11 @@ class Slowness:
 
     @property
     def claim(self) -> str:
-        """What a module does."""
         least = f"{_LEAST_SECONDS * 1e6:g} us"
         return "take {:g} times as long on {} as on {}, and at least {}".format(self.factor, *self.backends, least)
 
     @property
     def options(self) -> str:
-        """The options of the command line."""
         return f"--slow {self.factor:g}x --compare {','.join(self.backends)} {self.arguments.options}".strip()
 
     def observe(self, module: HloModule) -> tuple[float, float]:
@@ -188,10 +179,6 @@ class Slowness:
         seen = f"{self.backends[0]} takes {slow * 1e6:.4g} us, {self.backends[1]} {fast * 1e6:.4g} us"
         hint = "try a smaller factor, or other arguments (--seed, --input)"
         return Verdict(slow >= max(self.factor * fast, _LEAST_SECONDS), seen, hint)
-
-    def like(self, report: Report) -> Self:
-        """Any slowness is the same."""
-        return self
 
     def prepare(self) -> None:
         """Load the backends."""
@@ -221,7 +208,7 @@ def failure_of(error: Exception) -> Failure:
 
 
 @dataclass(frozen=True)
-class Crash:
+class Crash(Oracle):
     """Whether compiling or running a program ends with an error, ends the process, or does not end.
 
     wanted: the failure that is looked for; any where it is empty.
@@ -233,12 +220,10 @@ class Crash:
 
     @property
     def claim(self) -> str:
-        """What a module does."""
         return f"crash on {self.backend}"
 
     @property
     def options(self) -> str:
-        """The options of the command line."""
         backend = "" if self.backend == "cpu" else f" --backend {self.backend}"
         return f"--crash{backend} {self.arguments.options}".strip()
 
@@ -270,7 +255,7 @@ class Crash:
 
 
 @dataclass(frozen=True)
-class ExternalTest:
+class ExternalTest(Oracle):
     """Whether a command ends with status 0; its last argument is the path of a file with the module's HLO text."""
 
     words: tuple[str, ...]
@@ -288,12 +273,10 @@ class ExternalTest:
 
     @property
     def claim(self) -> str:
-        """What a module does."""
         return f"make '{shlex.join(self.words)}' end with status 0"
 
     @property
     def options(self) -> str:
-        """The options of the command line."""
         return f"--test {shlex.quote(shlex.join(self.words))}"
 
     def observe(self, module: HloModule) -> int:
@@ -319,13 +302,6 @@ class ExternalTest:
             return failed._replace(hint="name a command that runs, and allow it more time with --timeout")
         hint = "it must end with status 0 for a program that fails, such as this one"
         return Verdict(report.observed == 0, f"the command ended with status {report.observed}", hint)
-
-    def like(self, report: Report) -> Self:
-        """What a command finds is its own affair."""
-        return self
-
-    def prepare(self) -> None:
-        """Nothing is needed."""
 
 
 # -- backends --------------------------------------------------------------------------------------
@@ -367,8 +343,7 @@ def _results(devices: Devices, values: Sequence[Any], backend: str, seed: int) -
             return devices.joined(results)
         return results[0] if len(results) == 1 else tuple(results)
     executable = _executable(devices.module, backend, seed)
-    given = devices.arguments(values)
-    return devices.joined([executable(*given[0])] if len(given) == 1 else executable.execute_replicated(given))
+    return devices.run(executable, values)
 
 
 def _seconds(devices: Devices, values: Sequence[Any], backend: str, seed: int) -> float:

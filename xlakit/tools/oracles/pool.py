@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -11,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import HloModule
-from xlakit.tools.jaxlib_child import Limits
+from xlakit.tools.jaxlib_child import Limits, child_environment
 from xlakit.tools.oracles.oracle import Oracle, Report, Verdict
 from xlakit.tools.oracles.server import receive, send
 
@@ -101,20 +99,13 @@ class _Server:
     """A process that runs :mod:`xlakit.tools.oracles.server`."""
 
     def __init__(self, oracle: Oracle, files: list[str]) -> None:
-        own = str(Path(__file__).resolve().parents[3])
-        given = os.environ.get("PYTHONPATH")
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([own, given] if given else [own]),
-            # NumPy's BLAS starts its threads when it is loaded, and forked children do not have them.
-            "OPENBLAS_NUM_THREADS": "1",
-        }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "xlakit.tools.oracles.server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment,
+            # NumPy's BLAS starts its threads when it is loaded, and forked children do not have them.
+            env={**child_environment(), "OPENBLAS_NUM_THREADS": "1"},
         )
         self._requests, self._reports = _pipe(self._process.stdin), _pipe(self._process.stdout)
         self._oracle = oracle
