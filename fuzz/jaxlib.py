@@ -24,6 +24,7 @@ from fuzz.support.differences import DIFFERENCES, Mismatch, explanation
 from fuzz.support.numbered import command
 from fuzz.support.tolerances import Measure, mismatches
 from fuzz.support.workers.jaxlib_worker import JaxlibWorker
+from xlakit.data.text_table import aligned
 from xlakit.errors import UnsupportedError, XlakitError
 from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.executable import compile_module
@@ -68,8 +69,7 @@ class Report:
         counts = [(opcode, *(self.count(opcode, s) for s in statuses)) for opcode in opcodes]
         counts.append(("all", *(sum(int(row[i + 1]) for row in counts) for i in range(len(statuses)))))
         rows.extend((str(name), str(sum(numbers)), *map(str, numbers)) for name, *numbers in counts)  # pyright: ignore
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+        return aligned(rows)
 
     def notes(self) -> str:
         """The intended differences with their reasons, and why jaxlib rejected what it did."""

@@ -9,13 +9,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 # A limit above the lines of an error with many operands, and below a screen.
 _LONGEST_LINE = 2000
+
+
+def meant(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """The hint of an error about an unknown word: the known ones that are like it, or ``otherwise``."""
+    from difflib import get_close_matches  # loaded with the first of these errors
+
+    names = list(known)
+    # The search takes time proportional to the number of names, and among very many a close one means nothing.
+    near = get_close_matches(word, names, 3) if len(names) <= 2000 else []
+    return f"did you mean {' or '.join(near)}?" if near else otherwise
 
 
 class Location(NamedTuple):

@@ -95,7 +95,8 @@ class Bisection:
         if self.parts:
             return "It fails without any rewrite; parts of code generation that make it fail:"
         return (
-            "It fails without any rewrite, and whatever else is left out: a kernel is wrong, or a pass that is needed."
+            f"It fails without any rewrite, and whatever else is left out ({self.seen}): a kernel is wrong, or a pass "
+            "that is needed, or the program makes roundings large (xlakit run FILE --shadow f64)."
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from xlakit.data.text_table import aligned
 from xlakit.errors import ArgumentError
 from xlakit.ir.operation import OPERATIONS, Attribute, Op
 from xlakit.ir.traits import TRAITS, traits_of
@@ -79,24 +80,19 @@ def records(pattern: str = "") -> list[dict[str, Any]]:
 
 def table(pattern: str = "") -> str:
     """:func:`records` as a table."""
-    rows = [("opcode", "in the documents", "operands", "traits", "attributes", "interpreter")]
+    rows = [("opcode", "in the documents", "operands", "traits", "interpreter", "attributes")]
     rows += [
         (
             op["opcode"],
             ", ".join(op["documents"]) or "-",
             "any" if op["operands"] is None else str(op["operands"]),
             ", ".join(op["traits"]) or "-",
-            ", ".join(op["attributes"]) or "-",
             "yes" if op["interpreter"] else "no",
+            ", ".join(op["attributes"]) or "-",
         )
         for op in records(pattern)
     ]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 2)]
-    lines: list[str] = []
-    for *cells, attributes, evaluated in rows:
-        padded = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        lines.append(f"{padded}  {evaluated.ljust(11)}  {attributes}")
-    return "\n".join(lines)
+    return aligned(rows)
 
 
 def operations_page() -> str:

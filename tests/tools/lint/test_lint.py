@@ -234,7 +234,7 @@ def test_lints_are_switched_by_name():
     assert names - {lint.name for lint in chosen(disable=["huge-constant"])} == {"huge-constant"}
     with pytest.raises(ArgumentError, match="there is no lint huge-constants") as raised:
         chosen(enable=["huge-constants"])
-    assert raised.value.hint == "did you mean huge-constant?"
+    assert raised.value.hint.startswith("did you mean huge-constant")
 
 
 def test_the_page_has_the_table_of_lints():

@@ -15,7 +15,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, Self, TypeVar, cast
 
 from xlakit.compat.xla_client.errors import as_status
 from xlakit.errors import XlakitError
@@ -23,6 +23,7 @@ from xlakit.errors import XlakitError
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Member = TypeVar("_Member", bound=enum.Enum)
+_Wrapped = TypeVar("_Wrapped")
 
 Convert = Callable[[Any], Any]
 
@@ -114,10 +115,28 @@ def cast_integers(values: Sequence[object]) -> tuple[int, ...]:
         raise RuntimeError(f"std::bad_cast: {values!r} are not all integers") from None
 
 
-class ComparedWithItsKind:
+class Wrapper(Generic[_Wrapped]):
+    """A class around a value of xlakit."""
+
+    __slots__ = ("wrapped",)
+
+    wrapped: _Wrapped
+
+    @classmethod
+    def of(cls, wrapped: _Wrapped) -> Self:
+        """The object around a value of xlakit."""
+        made = cls.__new__(cls)
+        made.wrapped = wrapped
+        return made
+
+
+class ComparedWrapper(Wrapper[_Wrapped]):
     """Values that are compared with values of their own class; others raise TypeError, as jaxlib's do."""
 
     __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).of, (self.wrapped,)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, type(self)):
@@ -129,7 +148,7 @@ class ComparedWithItsKind:
 
     def compared(self) -> object:
         """What is equal where the values are."""
-        raise NotImplementedError
+        return self.wrapped
 
 
 class TypedAttributes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from xlakit.compat.xla_client.binding import bound
@@ -16,8 +17,6 @@ xla_platform_names = {"cpu": "Host", "gpu": "CUDA"}
 
 _lock = threading.RLock()
 _registered: dict[str, dict[str, Any]] = {}
-_waiting: dict[str, list[tuple[str, Any, int, CustomCallTargetTraits]]] = {}
-_waiting_types: dict[str, list[tuple[str, Any]]] = {}
 
 
 class CustomCallHandler(Protocol):
@@ -77,35 +76,26 @@ def register_on_host(
     _registered.setdefault("Host", {})[name] = fn
 
 
-_handlers: dict[str, CustomCallHandler] = {"Host": register_on_host}
+class _Handlers:
+    """What registers things of each platform; those of a platform without a handler wait for one."""
 
+    def __init__(self, on_host: Callable[..., None]) -> None:
+        self._handlers = {"Host": on_host}
+        self._waiting: dict[str, list[tuple[Any, ...]]] = {}
 
-def register_custom_call_target(
-    name: str | bytes,
-    fn: Any,
-    platform: str = "cpu",
-    api_version: int = 0,
-    traits: CustomCallTargetTraits = CustomCallTargetTraits.DEFAULT,
-) -> None:
-    """Register a function for a platform; see :func:`register_on_host`. Those of others wait for a handler."""
-    platform = xla_platform_names.get(platform, platform)
-    text = name.decode() if isinstance(name, bytes) else name
-    with _lock:
-        handler = _handlers.get(platform)
-        if handler is None:
-            _waiting.setdefault(platform, []).append((text, fn, api_version, traits))
-        else:
-            handler(text, fn, platform, api_version, traits)
+    def register(self, platform: str, *arguments: Any) -> None:
+        with _lock:
+            if platform in self._handlers:
+                self._handlers[platform](*arguments)
+            else:
+                self._waiting.setdefault(platform, []).append(arguments)
 
-
-def register_custom_call_handler(platform: str, handler: CustomCallHandler) -> None:
-    """Let a function register the custom calls of a platform, those that wait first; the first handler stays."""
-    platform = xla_platform_names.get(platform, platform)
-    with _lock:
-        if platform not in _handlers:
-            _handlers[platform] = handler
-            for name, fn, api_version, traits in _waiting.pop(platform, []):
-                handler(name, fn, platform, api_version, traits)
+    def add(self, platform: str, handler: Callable[..., None]) -> None:
+        with _lock:
+            if platform not in self._handlers:
+                self._handlers[platform] = handler
+                for arguments in self._waiting.pop(platform, []):
+                    handler(*arguments)
 
 
 @with_status
@@ -122,32 +112,36 @@ def register_type_on_host(type_name: str, type_id: Any) -> None:
     register_type(type_name, address_of(type_id))
 
 
-def _register_type(name: str, capsule: Any) -> None:
-    register_type_on_host(name, capsule)
+_calls = _Handlers(register_on_host)
+_types = _Handlers(register_type_on_host)
 
 
-_type_handlers: dict[str, CustomTypeIdHandler] = {"Host": _register_type}
+def register_custom_call_target(
+    name: str | bytes,
+    fn: Any,
+    platform: str = "cpu",
+    api_version: int = 0,
+    traits: CustomCallTargetTraits = CustomCallTargetTraits.DEFAULT,
+) -> None:
+    """Register a function for a platform; see :func:`register_on_host`. Those of others wait for a handler."""
+    platform = xla_platform_names.get(platform, platform)
+    text = name.decode() if isinstance(name, bytes) else name
+    _calls.register(platform, text, fn, platform, api_version, traits)
+
+
+def register_custom_call_handler(platform: str, handler: CustomCallHandler) -> None:
+    """Let a function register the custom calls of a platform, those that wait first; the first handler stays."""
+    _calls.add(xla_platform_names.get(platform, platform), handler)
 
 
 def register_custom_type_id(type_name: str, type_id: Any, platform: str = "cpu") -> None:
     """Register a type of XLA's FFI with the handler of its platform; those of others wait for one."""
-    platform = xla_platform_names.get(platform, platform)
-    with _lock:
-        handler = _type_handlers.get(platform)
-        if handler is None:
-            _waiting_types.setdefault(platform, []).append((type_name, type_id))
-        else:
-            handler(type_name, type_id)
+    _types.register(xla_platform_names.get(platform, platform), type_name, type_id)
 
 
 def register_custom_type_id_handler(platform: str, handler: CustomTypeIdHandler) -> None:
     """Let a function register the types of a platform, those that wait first; the first handler stays."""
-    platform = xla_platform_names.get(platform, platform)
-    with _lock:
-        if platform not in _type_handlers:
-            _type_handlers[platform] = handler
-            for name, capsule in _waiting_types.pop(platform, []):
-                handler(name, capsule)
+    _types.add(xla_platform_names.get(platform, platform), handler)
 
 
 @bound

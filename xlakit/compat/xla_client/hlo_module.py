@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xlakit.compat.xla_client.binding import bound, unconstructed
+from xlakit.compat.xla_client.binding import Wrapper, bound, unconstructed
 from xlakit.compat.xla_client.errors import as_status
 from xlakit.compat.xla_client.sharding import OpSharding
 from xlakit.compat.xla_client.text.graph import dot_graph
@@ -48,20 +48,13 @@ class HloComputation:
             file.write(f"<details><summary>Graphviz</summary><pre>{escape(graph)}</pre></details>\n")
 
 
-class HloModule:
+class HloModule(Wrapper[OurModule]):
     """A module; passes change it in place."""
 
-    __slots__ = ("wrapped",)
+    __slots__ = ()
 
     def __init__(self) -> None:
         raise TypeError("HloModule has no constructor; use hlo_module_from_text or from_serialized_hlo_module_proto")
-
-    @staticmethod
-    def of(module: OurModule) -> HloModule:
-        """The HloModule around xlakit's."""
-        made = HloModule.__new__(HloModule)
-        made.wrapped = module
-        return made
 
     @staticmethod
     @bound

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xlakit.compat.xla_client.binding import ComparedWithItsKind, bound, cast_integers
+from xlakit.compat.xla_client.binding import ComparedWrapper, Wrapper, bound, cast_integers
 from xlakit.compat.xla_client.enums import PrimitiveType
 from xlakit.compat.xla_client.errors import status_errors, with_status
 from xlakit.data.layout import Layout as OurLayout, Tile
@@ -23,10 +23,10 @@ from xlakit.data.shape import (
 from xlakit.errors import ShapeError, UnsupportedError
 
 
-class Layout(ComparedWithItsKind):
+class Layout(ComparedWrapper[OurLayout]):
     """The order of an array's dimensions in memory, from minor to major; tiles and a size of elements in bits."""
 
-    __slots__ = ("wrapped",)
+    __slots__ = ()
 
     @bound
     def __init__(
@@ -35,13 +35,6 @@ class Layout(ComparedWithItsKind):
         tiles = tuple(Tile(tuple(int(n) for n in tile)) for tile in tiling)
         order = tuple(int(d) for d in minor_to_major)
         self.wrapped = OurLayout(order, tiles=tiles, element_size_in_bits=int(element_size_in_bits))
-
-    @staticmethod
-    def of(layout: OurLayout) -> Layout:
-        """The Layout around xlakit's."""
-        made = Layout.__new__(Layout)
-        made.wrapped = layout
-        return made
 
     def minor_to_major(self) -> tuple[int, ...]:
         """The dimensions from the fastest varying to the slowest."""
@@ -61,31 +54,17 @@ class Layout(ComparedWithItsKind):
 
     __str__ = to_string
 
-    def compared(self) -> object:
-        """The layout of xlakit."""
-        return self.wrapped
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Layout.of, (self.wrapped,)
-
-
-class Shape(ComparedWithItsKind):
+class Shape(ComparedWrapper[OurShape]):
     """An array's element type, dimensions and layout; a tuple of shapes; or a token. Made by parsing HLO text."""
 
-    __slots__ = ("wrapped",)
+    __slots__ = ()
 
     @bound
     def __init__(self, text: str, /) -> None:
         from xlakit.formats.hlo_text import parse_shape
 
         self.wrapped = laid_out(parse_shape(text))
-
-    @staticmethod
-    def of(shape: OurShape) -> Shape:
-        """The Shape around xlakit's."""
-        made = Shape.__new__(Shape)
-        made.wrapped = shape
-        return made
 
     @staticmethod
     @with_status
@@ -210,15 +189,8 @@ class Shape(ComparedWithItsKind):
             return Shape.of(self.wrapped.with_leaves(lambda x: x.with_default_layout() if x.is_array else x))
         return Shape.of(laid_out(self.wrapped))
 
-    def compared(self) -> object:
-        """The shape of xlakit."""
-        return self.wrapped
-
     def __repr__(self) -> str:
         return str(self.wrapped)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Shape.of, (self.wrapped,)
 
     def _array(self, what: str) -> OurShape:
         with status_errors():
@@ -282,21 +254,14 @@ def _dtype(shape: OurShape) -> np.dtype[Any]:
     return shape.element_type.dtype
 
 
-class ProgramShape:
+class ProgramShape(Wrapper[OurProgramShape]):
     """The shapes of the parameters and of the result of a computation."""
 
-    __slots__ = ("wrapped",)
+    __slots__ = ()
 
     @bound
     def __init__(self, parameters: Sequence[Shape], result: Shape, /) -> None:
         self.wrapped = OurProgramShape(tuple(shape.wrapped for shape in parameters), result.wrapped)
-
-    @staticmethod
-    def of(shape: OurProgramShape) -> ProgramShape:
-        """The ProgramShape around xlakit's."""
-        made = ProgramShape.__new__(ProgramShape)
-        made.wrapped = shape
-        return made
 
     def parameter_shapes(self) -> list[Shape]:
         """The shapes of the parameters."""
@@ -315,18 +280,14 @@ class ProgramShape:
         return f"({', '.join(parts)}) -> {self.wrapped.result.to_string(with_layout=False)}"
 
 
-class ShapeIndex(ComparedWithItsKind):
+class ShapeIndex(ComparedWrapper[tuple[int, ...]]):
     """The path to a shape inside of nested tuples."""
 
-    __slots__ = ("wrapped",)
+    __slots__ = ()
 
     @bound
     def __init__(self, indices: Sequence[int], /) -> None:
         self.wrapped = tuple(int(i) for i in indices)
-
-    def compared(self) -> object:
-        """The indices."""
-        return self.wrapped
 
     def __repr__(self) -> str:
         return "{" + ",".join(map(str, self.wrapped)) + "}"

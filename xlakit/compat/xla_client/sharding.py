@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from xlakit.compat.xla_client.binding import ComparedWithItsKind, TypedAttributes, bound, unconstructed
+from xlakit.compat.xla_client.binding import ComparedWrapper, TypedAttributes, bound, unconstructed
 from xlakit.compat.xla_client.enums import OpSharding_ShardGroupType, OpSharding_Type
 from xlakit.compat.xla_client.shapes import Shape
 from xlakit.dataclass import dataclass
@@ -112,10 +112,10 @@ def _plain_of(value: object) -> object:
     return value.value if isinstance(value, enum.Enum) else value
 
 
-class HloSharding(ComparedWithItsKind):
+class HloSharding(ComparedWrapper[OurSharding]):
     """A sharding: replicated, manual, unknown, on one device, in tiles, or one for each element of a tuple."""
 
-    __slots__ = ("wrapped",)
+    __slots__ = ()
 
     @unconstructed
     def __init__(self, wrapped: OurSharding) -> None:
@@ -260,9 +260,6 @@ class HloSharding(ComparedWithItsKind):
         from xlakit.formats.hlo_text import print_sharding
 
         return print_sharding(self.wrapped)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return HloSharding, (self.wrapped,)
 
 
 def _tiled(sharding: OurSharding, subgroup_types: Sequence[OpSharding_Type]) -> HloSharding:

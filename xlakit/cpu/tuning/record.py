@@ -63,6 +63,8 @@ class TuningReport:
     left: int = 0
 
     def __str__(self) -> str:
+        if not (self.compared or self.failed or self.left):
+            return "nothing was timed: no kernel takes long enough, or has alternatives"
         won = sum(bool(kernel.choice) for kernel in self.kernels)
         lines = [f"{self.compared} alternatives timed; {won} of {len(self.kernels)} kernels became faster"]
         if self.program is not None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from xlakit.arguments import converting
-from xlakit.errors import ArgumentError, ExecutionError, UnregisteredError, UnsupportedError, XlakitError
+from xlakit.errors import ArgumentError, ExecutionError, UnregisteredError, UnsupportedError, XlakitError, meant
 from xlakit.execution.calls.at_sizes import at_sizes
 from xlakit.execution.calls.c_calls import CTarget, is_c_function, returns_status
 from xlakit.execution.calls.foreign.table import ForeignCall, foreign_calls
@@ -133,7 +132,11 @@ class CustomCalls:
             from xlakit.execution.calls.foreign.opaque import what_is
 
             what = what_is(name)
-            known = f"it is {what}" if what else _near(name, self._targets)
+            known = (
+                f"it is {what}"
+                if what
+                else meant(name, self._targets, "docs/workbench.md lists those of others' backends")
+            )
             raise UnregisteredError(
                 f"no custom call is registered as '{name}'",
                 hint="xlakit.register_custom_call(name, function) adds one, on the command line in a file that "
@@ -157,12 +160,6 @@ class CustomCalls:
             return to_device(result, context.shape, f"the result of custom call '{target}'")
         except ArgumentError as error:
             raise ExecutionError(error.rule, hint=error.hint) from None
-
-
-def _near(name: str, names: Iterable[str]) -> str:
-    """The registered names that may be meant, for error messages; there are too many to list all."""
-    near = get_close_matches(name, names, 3, 0.75)
-    return f"did you mean {' or '.join(near)}?" if near else "docs/workbench.md lists those of others' backends"
 
 
 def c_functions_of(module: HloModule, own: Mapping[str, object] | None) -> dict[str, int]:

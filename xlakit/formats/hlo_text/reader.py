@@ -6,14 +6,13 @@ what an instruction calls stays a name here, and ``linker`` looks it up.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from typing import Any, Final
 
 import xlakit.ops.registry  # noqa: F401  # pyright: ignore[reportUnusedImport]  # enters all operations in OPERATIONS
 from xlakit.data.shape import Shape
-from xlakit.errors import ParseError
+from xlakit.errors import ParseError, meant
 from xlakit.formats.hlo_text.attributes import CODECS
 from xlakit.formats.hlo_text.lexer import Lexer
 from xlakit.formats.hlo_text.literals import parse_literal
@@ -51,9 +50,7 @@ _ELIDED = re.compile(r"\{\s*\.\.\.\s*\}")
 
 def unknown(word: str, known: list[str], what: str) -> tuple[str, str]:
     """The rule and the hint of an error about an unknown word."""
-    # The search takes time proportional to the number of names, and among very many a close one means nothing.
-    close = difflib.get_close_matches(word, known, 3) if len(known) <= 2000 else []
-    return f"unknown {what} '{word}'", f"did you mean {' or '.join(close)}?" if close else ""
+    return f"unknown {what} '{word}'", meant(word, known)
 
 
 class Reader(Bodies):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from xlakit.arguments import converting
-from xlakit.errors import ArgumentError, Location
+from xlakit.errors import ArgumentError, Location, meant
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.tools.lint import devices, loops, movement, numbers
 from xlakit.tools.lint.registry import LINTS, Lint
@@ -82,10 +81,8 @@ def chosen(enable: Collection[str] = (), disable: Collection[str] = ()) -> list[
 def _check_names(names: Iterable[str]) -> None:
     for name in names:
         if name != "all" and name not in LINTS:
-            near = difflib.get_close_matches(name, LINTS, 1)
             raise ArgumentError(
-                f"there is no lint {name}",
-                hint=f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(LINTS))}",
+                f"there is no lint {name}", hint=meant(name, LINTS, f"known: {', '.join(sorted(LINTS))}")
             )
 
 

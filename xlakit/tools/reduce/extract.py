@@ -10,7 +10,7 @@ import numpy as np
 
 from xlakit.arguments import converting
 from xlakit.data.shape import ProgramShape
-from xlakit.errors import ArgumentError
+from xlakit.errors import ArgumentError, meant
 from xlakit.execution.inputs import make_inputs
 from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.evaluate import Context
@@ -30,6 +30,7 @@ from xlakit.tools.reduce.edits import with_entry
 from xlakit.tools.shards import on_devices, without_shardings
 
 # What depends on which device it runs on, or on the values of others.
+_ALL_NAMES = "xlakit convert FILE --to text has all names"
 _AMONG_DEVICES = (Collective, Permuting, PartitionId, ReplicaId)
 
 
@@ -205,9 +206,8 @@ def _find(module: HloModule, name: str) -> tuple[Computation, Instruction]:
                 if isinstance(instruction.op, Parameter):
                     raise ArgumentError(f"%{wanted} is a parameter", hint="name an instruction that computes something")
                 return computation, instruction
-    raise ArgumentError(
-        f"{module.name} has no instruction %{wanted}", hint="xlakit convert FILE --to text has all names"
-    )
+    names = (i.name for computation in module.computations for i in computation.instructions)
+    raise ArgumentError(f"{module.name} has no instruction %{wanted}", hint=meant(wanted, names, _ALL_NAMES))
 
 
 def _computation(module: HloModule, name: str) -> Computation:
@@ -219,8 +219,10 @@ def _computation(module: HloModule, name: str) -> Computation:
         for instruction in computation.instructions:
             if instruction.name == wanted and isinstance(instruction.op, While):
                 return instruction.op.body
+    loops = (i.name for c in module.computations for i in c.instructions if isinstance(i.op, While))
+    names = [*(computation.name for computation in module.computations), *loops]
     raise ArgumentError(
-        f"{module.name} has no computation and no loop %{wanted}", hint="xlakit convert FILE --to text has all names"
+        f"{module.name} has no computation and no loop %{wanted}", hint=meant(wanted, names, _ALL_NAMES)
     )
 
 

@@ -161,7 +161,7 @@ class ArrayImpl(ArrayArithmetic, ArrayValues, Array):
 
     @property
     def _pjrt_layout(self) -> PjRtLayout:
-        return PjRtLayout(leaf_layouts([self._shape])[0])
+        return PjRtLayout.of(leaf_layouts([self._shape])[0])
 
     @property
     def _shape(self) -> OurShape:

@@ -179,7 +179,7 @@ class Client:
 
     def get_default_layout(self, dtype: Any, shard_shape: Sequence[int], device: Device) -> PjRtLayout:
         """The layout of an array of a dtype and a shape: major to minor."""
-        return PjRtLayout(OurLayout.default(len(shard_shape)))
+        return PjRtLayout.of(OurLayout.default(len(shard_shape)))
 
     # -- programs --------------------------------------------------------------------------------
 

@@ -355,11 +355,11 @@ class LoadedExecutable:
 
     def get_parameter_layouts(self) -> list[PjRtLayout]:
         """The layouts of all arrays that it takes."""
-        return [PjRtLayout(layout) for layout in leaf_layouts(self.given.program_shape.parameters)]
+        return [PjRtLayout.of(layout) for layout in leaf_layouts(self.given.program_shape.parameters)]
 
     def get_output_layouts(self) -> list[PjRtLayout]:
         """The layouts of all arrays that it gives."""
-        return [PjRtLayout(layout) for layout in leaf_layouts([self.given.program_shape.result])]
+        return [PjRtLayout.of(layout) for layout in leaf_layouts([self.given.program_shape.result])]
 
     def get_output_memory_kinds(self) -> list[list[str]]:
         """The kinds of memory of all arrays that it gives."""

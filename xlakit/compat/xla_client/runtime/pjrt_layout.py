@@ -4,31 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlakit.compat.xla_client.binding import unconstructed
+from xlakit.compat.xla_client.binding import Wrapper, no_constructor
 from xlakit.compat.xla_client.shapes import Layout
 from xlakit.data.layout import Layout as OurLayout
 
 
-class PjRtLayout:
+class PjRtLayout(Wrapper[OurLayout]):
     """A layout, to be compared and printed."""
 
-    __slots__ = ("_layout",)
+    __slots__ = ()
 
-    @unconstructed
-    def __init__(self, layout: OurLayout) -> None:
-        self._layout = layout
+    __init__ = no_constructor
 
     def _xla_layout(self) -> Layout:
-        return Layout.of(self._layout)
+        return Layout.of(self.wrapped)
 
     def __str__(self) -> str:
-        return str(self._layout)
+        return str(self.wrapped)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PjRtLayout) and self._layout == other._layout
+        return isinstance(other, PjRtLayout) and self.wrapped == other.wrapped
 
     def __hash__(self) -> int:
-        return hash(self._layout)
+        return hash(self.wrapped)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PjRtLayout, (self._layout,)
+        return PjRtLayout.of, (self.wrapped,)
