@@ -14,7 +14,14 @@ import numpy as np
 from xlakit.errors import ShapeError
 from xlakit.formats.hlo_text.lexer import Lexer, quote
 from xlakit.formats.hlo_text.literals import parse_typed_literal, print_literal
-from xlakit.formats.hlo_text.metadata import parse_number, parse_shape_index, print_number, print_shape_index
+from xlakit.formats.hlo_text.metadata import (
+    Fields,
+    parse_fields,
+    parse_number,
+    parse_shape_index,
+    print_number,
+    print_shape_index,
+)
 from xlakit.formats.hlo_text.shapes import list_of, parse_integers, parse_shape
 from xlakit.formats.hlo_text.sharding import (
     parse_replica_groups,
@@ -132,33 +139,33 @@ _WINDOW_FIELDS: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = (
 
 
 def _window(lexer: Lexer) -> Window:
-    known = {name: fields for name, fields, _ in _WINDOW_FIELDS}
-    seen: dict[str, list[list[int]]] = {}
     start = lexer.start
-    lexer.expect("{", "before a window")
-    while lexer.text != "}":
-        lexer.accept(",")
-        name = lexer.text
-        if name not in known or name in seen:
-            raise lexer.expected("one of " + ", ".join(f"{n}=" for n in known if n not in seen) + " or '}'")
-        lexer.advance()
-        lexer.expect("=", f"after '{name}'")
-        if name == "pad":
-            text = lexer.take(_PAIRS, "paddings such as 0_1x1_0")
-        else:
-            text = lexer.take(_SIZES, "sizes such as 3x3")
-        seen[name] = [[_in_int64(lexer, part) for part in dimension.split("_")] for dimension in text.split("x")]
-    lexer.advance()
+    seen: dict[str, Any] = parse_fields(lexer, _WINDOW_READERS, "a window")
     sizes = seen.get("size", [])
     for name, values in seen.items():
         if len(values) != len(sizes):
             raise lexer.error(f"{name}= has {len(values)} dimensions, size= has {len(sizes)}", start)
+    known = {name: fields for name, fields, _ in _WINDOW_FIELDS}
     dimensions: list[WindowDimension] = []
     for i in range(len(sizes)):
         fields = {f: v for name, values in seen.items() for f, v in zip(known[name], values[i], strict=True)}
         reversal = bool(fields.pop("window_reversal", 0))
         dimensions.append(WindowDimension(**fields, window_reversal=reversal))
     return Window(tuple(dimensions))
+
+
+def _numbers(lexer: Lexer) -> list[list[int]]:
+    """Sizes of dimensions, one number for each."""
+    return [[_in_int64(lexer, part)] for part in lexer.take(_SIZES, "sizes such as 3x3").split("x")]
+
+
+def _pairs(lexer: Lexer) -> list[list[int]]:
+    """Paddings of dimensions, two numbers for each."""
+    text = lexer.take(_PAIRS, "paddings such as 0_1x1_0")
+    return [[_in_int64(lexer, part) for part in dimension.split("_")] for dimension in text.split("x")]
+
+
+_WINDOW_READERS: Fields = {name: (name, _pairs if name == "pad" else _numbers) for name, _, _ in _WINDOW_FIELDS}
 
 
 def _in_int64(lexer: Lexer, text: str) -> int:
@@ -253,39 +260,27 @@ def _print_dim_labels(numbers: ConvolutionDimensionNumbers) -> str:
 
 
 def _sparsity(lexer: Lexer) -> SparsityConfig:
-    sides: dict[str, SparsitySide] = {}
-    lexer.expect("{", "before a sparsity config")
-    while lexer.text != "}":
-        lexer.accept(",")
-        side = lexer.text
-        if side not in ("lhs", "rhs"):
-            raise lexer.expected("lhs= or rhs=")
-        lexer.advance()
-        lexer.expect("=", f"after '{side}'")
-        sides[side] = _sparsity_side(lexer)
-    lexer.advance()
+    sides: Any = parse_fields(lexer, {side: (side, _sparsity_side) for side in ("lhs", "rhs")}, "a sparsity config")
     return SparsityConfig(**sides)
 
 
 def _sparsity_side(lexer: Lexer) -> SparsitySide:
-    fields: dict[str, int] = {}
-    lexer.expect("{", "before one side's sparsity")
-    while lexer.text != "}":
-        lexer.accept(",")
-        name = lexer.text
-        if name not in ("sparsity", "dimension", "stride", "idx"):
-            raise lexer.expected("one of sparsity=, dimension=, stride=, idx=")
-        lexer.advance()
-        lexer.expect("=", f"after '{name}'")
-        if name == "sparsity":
-            values = lexer.take(_SIZES, "a sparsity such as 2x4").split("x")
-            if len(values) != 2:
-                raise lexer.error("a sparsity has two numbers, such as 2x4")
-            fields["num_non_zero"], fields["block_size"] = (_in_int64(lexer, v) for v in values)
-        else:
-            fields[name] = lexer.expect_integer()
-    lexer.advance()
+    fields: Any = parse_fields(lexer, _SPARSITY_FIELDS, "one side's sparsity")
+    (fields["num_non_zero"],), (fields["block_size"],) = fields.pop("sparsity", [(0,), (0,)])
     return SparsitySide(**fields)
+
+
+def _ratio(lexer: Lexer) -> list[list[int]]:
+    numbers = _numbers(lexer)
+    if len(numbers) != 2:
+        raise lexer.error("a sparsity has two numbers, such as 2x4")
+    return numbers
+
+
+_SPARSITY_FIELDS: Fields = {
+    "sparsity": ("sparsity", _ratio),
+    **{name: (name, Lexer.expect_integer) for name in ("dimension", "stride", "idx")},
+}
 
 
 def _print_sparsity(config: SparsityConfig) -> str:
@@ -333,24 +328,22 @@ def _accuracy(lexer: Lexer, spec: Attribute) -> Any:
             raise lexer.error(f"unknown mode '{mode.lower()}'", start, hint="known: default, highest")
         result = ResultAccuracy(mode)
     else:
-        given = dict(list_of(lexer, "{", "}", _tolerance, "between tolerances"))
+        given: Any = parse_fields(lexer, _TOLERANCES, "a tolerance")
         result = ResultAccuracy(tolerance=(given.get("atol", 0.0), given.get("rtol", 0.0), int(given.get("ulps", 0))))
     lexer.expect("}", "after a result accuracy")
     # The default accuracy is what nothing said means too.
     return spec.default if result == ResultAccuracy() else result
 
 
-def _tolerance(lexer: Lexer) -> tuple[str, float]:
-    name = lexer.text
-    if name not in ("atol", "rtol", "ulps"):
-        raise lexer.expected("one of atol=, rtol=, ulps=")
-    lexer.advance()
-    lexer.expect("=", f"after '{name}'")
+def _ulps(lexer: Lexer) -> float:
     start = lexer.start
     value = parse_number(lexer)
-    if name == "ulps" and not value.is_integer():
+    if not value.is_integer():
         raise lexer.error("ulps is an integer", start)
-    return name, value
+    return value
+
+
+_TOLERANCES: Fields = {"atol": ("atol", parse_number), "rtol": ("rtol", parse_number), "ulps": ("ulps", _ulps)}
 
 
 def _print_accuracy(accuracy: ResultAccuracy) -> str:
@@ -365,25 +358,27 @@ def _print_accuracy(accuracy: ResultAccuracy) -> str:
 
 def _domain(lexer: Lexer) -> tuple[Sharding | None, Sharding | None]:
     """The shardings of the users' side and of the operand's; ``{}`` is none."""
-    sides: dict[str, Sharding | None] = {"entry": None, "exit": None}
-    lexer.expect("{", "before a domain")
-    while lexer.text != "}":
-        lexer.accept(",")
-        start = lexer.start
-        word = lexer.expect_name("kind=, entry= or exit=")
-        lexer.expect("=", f"after '{word}'")
-        if word == "kind":
-            start = lexer.start
-            kind = lexer.expect_string()
-            if kind != "sharding":
-                raise lexer.error(f"unknown kind of domain '{kind}'", start, hint="known: sharding")
-        elif word in sides:
-            sharding = parse_sharding(lexer)
-            sides[word] = None if sharding == Sharding("TUPLE") else sharding
-        else:
-            raise lexer.error(f"unknown field '{word}' of a domain", start, hint="known: kind, entry, exit")
-    lexer.advance()
-    return sides["entry"], sides["exit"]
+    sides: Any = parse_fields(lexer, _DOMAIN_FIELDS, "a domain")
+    return sides.get("entry"), sides.get("exit")
+
+
+def _domain_kind(lexer: Lexer) -> None:
+    start = lexer.start
+    kind = lexer.expect_string()
+    if kind != "sharding":
+        raise lexer.error(f"unknown kind of domain '{kind}'", start, hint="known: sharding")
+
+
+def _domain_side(lexer: Lexer) -> Sharding | None:
+    sharding = parse_sharding(lexer)
+    return None if sharding == Sharding("TUPLE") else sharding
+
+
+_DOMAIN_FIELDS: Fields = {
+    "kind": ("kind", _domain_kind),
+    "entry": ("entry", _domain_side),
+    "exit": ("exit", _domain_side),
+}
 
 
 def _print_domain(domain: tuple[Sharding | None, Sharding | None]) -> str:

@@ -10,6 +10,7 @@ from xlakit.data.shape import ProgramShape
 from xlakit.errors import FormatError, ParseError
 from xlakit.formats.hlo_text.lexer import Lexer, quote
 from xlakit.formats.hlo_text.metadata import (
+    Fields,
     parse_fields,
     parse_frontend_attributes,
     parse_shape_index,
@@ -147,7 +148,7 @@ def _strings(lexer: Lexer) -> tuple[str, ...]:
 
 
 def _rows(lexer: Lexer, names: tuple[str, ...], what: str) -> tuple[Any, ...]:
-    known: dict[str, tuple[str, Callable[[Lexer], object]]] = {n: (n, Lexer.expect_integer) for n in names}
+    known: Fields = {n: (n, Lexer.expect_integer) for n in names}
     rows: list[tuple[object, ...]] = []
     while lexer.kind == "integer":
         lexer.advance()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from xlakit.formats.hlo_text.lexer import Lexer, quote, quote_or_json
 from xlakit.formats.hlo_text.shapes import list_of, parse_integers
@@ -32,8 +32,11 @@ def _int32(lexer: Lexer) -> int:
     return value
 
 
-# The fields of OpMetadata that text shows, by their names there.
-_METADATA: dict[str, tuple[str, Callable[[Lexer], object]]] = {
+# Fields by their names in text: the name of the value, and what reads it.
+Fields: TypeAlias = dict[str, tuple[str, Callable[[Lexer], object]]]
+
+# The fields of OpMetadata that text shows.
+_METADATA: Fields = {
     "op_type": ("op_type", Lexer.expect_string),
     "op_name": ("op_name", Lexer.expect_string),
     "source_file": ("source_file", Lexer.expect_string),
@@ -49,7 +52,7 @@ _METADATA: dict[str, tuple[str, Callable[[Lexer], object]]] = {
 }
 
 
-def parse_fields(lexer: Lexer, known: dict[str, tuple[str, Callable[[Lexer], object]]], what: str) -> dict[str, object]:
+def parse_fields(lexer: Lexer, known: Fields, what: str) -> dict[str, object]:
     """``{name=value name=value}``, commas between them or not. Raises ParseError."""
     fields: dict[str, object] = {}
     lexer.expect("{", f"before {what}")
