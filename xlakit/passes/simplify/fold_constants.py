@@ -18,7 +18,7 @@ from xlakit.execution.random_state import RandomState
 from xlakit.interpreter.evaluate import Context
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Op, Value
-from xlakit.ir.traits import Elementwise
+from xlakit.ir.traits import Elementwise, Expensive
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.data import Constant, Copy, GetTupleElement, Iota, Tuple
 from xlakit.ops.dot import Dot
@@ -26,7 +26,7 @@ from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.elementwise.convert import BitcastConvert
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Reverse, Slice, Transpose
-from xlakit.ops.reduction import Map, Reduce
+from xlakit.ops.reduction import Map, Reduce, applied_op
 from xlakit.ops.scatter import Scatter
 from xlakit.ops.sort import Sort
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
@@ -45,6 +45,9 @@ _FOLDED = (
     *(Convolution, Dot),
 )
 
+# Of these, NumPy has functions of whole arrays.
+_FOLDED_IF_LARGE = (Elementwise, BitcastConvert, Reshape, Reverse, Slice, Transpose, Reduce)
+
 # Nothing that is computed here draws.
 _NO_RANDOM = RandomState()
 _NO_MODULE = HloModule(
@@ -55,6 +58,8 @@ _NO_MODULE = HloModule(
 _OPERANDS_TO_RESULT = 4
 # Constants of more elements are not made.
 _MOST_ELEMENTS = 4096
+# The most elements of operands where the program does not grow: some milliseconds for each operation.
+_MOST_OF_LARGE = 1 << 21
 
 
 @_rule("constant")
@@ -77,16 +82,17 @@ def constant_of_one_number(x: Instruction, make: Rewriter) -> Instruction | None
 def fold(x: Instruction, make: Rewriter) -> Instruction | None:
     """f(constants) -> constant, of at most 4,096 elements; random numbers and loops are left alone.
 
-    An operand may be a broadcast of a constant or an iota, too.
+    An operand may be a broadcast of a constant or an iota, too. What is computed element by element, moved or reduced
+    may have more elements, if it has no more bytes than a constant that it is computed from.
     """
     if not _is_folded(type(x.op)):
         return None
     for operand in x.operands:
         if not _is_known(operand):
             return None
-    if _elements(x.shape) > _MOST_ELEMENTS:
-        return None
-    if sum(_elements(o.shape) for o in x.operands) > _MOST_ELEMENTS * _OPERANDS_TO_RESULT:
+    operands = sum(_elements(o.shape) for o in x.operands)
+    is_large = _elements(x.shape) > _MOST_ELEMENTS or operands > _MOST_ELEMENTS * _OPERANDS_TO_RESULT
+    if is_large and (operands > _MOST_OF_LARGE or not _is_no_larger(x)):
         return None
     try:
         value = _evaluate(x)
@@ -94,6 +100,18 @@ def fold(x: Instruction, make: Rewriter) -> Instruction | None:
         # It will be raised where it belongs: when the program runs.
         return None
     return _constant(value, x.shape.without_layout(), make)
+
+
+def _is_no_larger(x: Instruction) -> bool:
+    """Whether NumPy computes it in nanoseconds for each element, and the program does not grow by it."""
+    if not isinstance(x.op, _FOLDED_IF_LARGE) or not x.shape.is_array:
+        return False
+    if isinstance(x.op, Expensive) and any(o.shape.element_type.is_complex for o in x.operands):
+        # The interpreter takes up to a microsecond for each.
+        return False
+    if isinstance(x.op, Reduce) and applied_op(x.op.to_apply) is None:
+        return False
+    return any(isinstance(o.op, Constant) and o.shape.byte_size >= x.shape.byte_size for o in x.operands)
 
 
 @cache
