@@ -45,7 +45,7 @@ from xlakit.passes.simplify.logic import LOGIC
 from xlakit.passes.simplify.movement import MOVEMENT
 from xlakit.passes.simplify.reductions import REDUCTIONS
 from xlakit.passes.simplify.slices import SLICES
-from xlakit.passes.simplify.sorts import SORTS, PartialSorts
+from xlakit.passes.simplify.sorts import SORTS
 from xlakit.passes.simplify.special_functions import SPECIAL_FUNCTIONS
 from xlakit.passes.simplify.windows import WINDOWS
 from xlakit.settings import debugged, names_in
