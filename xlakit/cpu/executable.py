@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from xlakit.cpu.dynamic_arrays import DynamicArrays
 from xlakit.cpu.host_steps import HostRun
 from xlakit.cpu.launch import Replicas
 from xlakit.cpu.linked import Linked, readable
+from xlakit.cpu.native_program import Conversion
 from xlakit.cpu.program import Program, Target
 from xlakit.cpu.runtime import Context, runtime_symbols
 from xlakit.cpu.runtime.call import execute, make_caller, nest, pointers, raise_status, result_arrays
@@ -84,7 +84,7 @@ class CpuExecutable(Recompiled):
         # Whether native code may call the program on its devices without Python.
         self._runs_natively = True
         if self.num_devices == 1 and _is_native(program, target) and all(s.is_array for s in parameters):
-            fallback = _Conversion(self, self._linked)
+            fallback = Conversion(self.converting_call, self._linked)
             call = make_caller(self._context, parameters, self._result, fallback)
             self._native_call = call if call is not fallback else None
 
@@ -496,22 +496,3 @@ def _is_native(program: Program, target: Target) -> bool:
 
 def _new_context(linked: Linked, host: int, reference: InterpreterExecutable, ordinal: int = 0) -> Context:
     return linked.new_context(ordinal=ordinal, host=host, random=reference.random[ordinal])
-
-
-class _Conversion:
-    """What native code calls with arguments that do not fit. It is held by the executable, so does not hold it.
-
-    It holds the code, which native code then holds with it.
-    """
-
-    def __init__(self, executable: CpuExecutable, code: Linked) -> None:
-        self._executable = weakref.ref(executable)
-        self._code = code
-
-    def __call__(self, *arguments: object) -> Any:
-        executable = self._executable()
-        if executable is None:
-            raise ExecutionError(
-                "this call's executable is gone", hint="keep the executable as long as its direct_call is called"
-            )
-        return executable.converting_call(*arguments)

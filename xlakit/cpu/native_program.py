@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xlakit.cpu.linked import Linked
 from xlakit.cpu.runtime import Context, runtime_symbols
+from xlakit.errors import ExecutionError
 
 if TYPE_CHECKING:
     from xlakit.cpu.program import Program
@@ -51,3 +53,23 @@ class NativeProgram:
 
     def _answer(self, number: int, address: int) -> None:
         self._replicas.answer(number, address)
+
+
+class Conversion:
+    """What native code calls with arguments that do not fit: a method of an executable, which is not held by it.
+
+    It holds the code, which native code then holds with it.
+    """
+
+    def __init__(self, call: Callable[..., Any], code: Linked) -> None:
+        self._call = weakref.WeakMethod(call)
+        self._code = code
+
+    def __call__(self, *arguments: object) -> Any:
+        """The call, or ExecutionError where the executable is gone."""
+        call = self._call()
+        if call is None:
+            raise ExecutionError(
+                "this call's executable is gone", hint="keep the executable as long as its direct_call is called"
+            )
+        return call(*arguments)

@@ -85,7 +85,7 @@ _UNROLL_LOOPS = _of_loops("unroll-loops", "unroll", "UnrollLoops")
 _WHILE_RANGES = _of_loops("while-ranges", "ranges", "WhileRanges")
 _WHILE_SUMS = _of_loops("while-sums", "sums", "WhileSums")
 _PARTIAL_SORTS = Deferred(
-    "partial-sorts", "xlakit.passes.simplify.top_k", "PartialSorts", has(Sort), left_out_by="fusion"
+    "partial-sorts", "xlakit.passes.simplify.sorts", "PartialSorts", has(Sort), left_out_by="fusion"
 )
 _POOLING_GRADIENTS = Deferred(
     "pooling-gradients",
