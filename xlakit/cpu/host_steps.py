@@ -10,9 +10,9 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from functools import partial
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import Permuting
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _NO_PAIRS: Mapping[Instruction, Instruction] = {}
 
@@ -97,7 +100,7 @@ class _Beside:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._thread: threading.Thread | None = None
-        self._queue = SimpleQueue[tuple[Callable[[], Value], Future[Value]] | None]()
+        self._queue: SimpleQueue[tuple[Callable[[], Value], Future[Value]] | None] = SimpleQueue()
         self._last: Future[Value] | None = None
 
     @property
@@ -110,6 +113,9 @@ class _Beside:
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="xlakit-collectives", daemon=True)
             self._thread.start()
+        # Few programs have steps that are done beside others.
+        from concurrent.futures import Future
+
         self._last = Future()
         self._queue.put((work, self._last))
         return self._last

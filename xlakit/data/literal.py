@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, Self, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from xlakit.arguments import constructing, converting, explaining
 from xlakit.data.index_util import padded_sizes
@@ -19,7 +18,8 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import TOKEN_SHAPE, UNBOUNDED, Shape, make_shape, make_tuple_shape
 from xlakit.errors import LiteralError, ResourceError
 
-Array = npt.NDArray[Any]
+# As numpy.typing has it, which takes a millisecond to load.
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 # How many elements a repr shows all of.

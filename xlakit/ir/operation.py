@@ -13,7 +13,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, TypeVar, dataclass_transform
 
-import numpy.typing as npt
+import numpy as np
 
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from xlakit.ir.attributes import ReplicaGroups
     from xlakit.ir.instruction import Computation, Instruction
 
-Array = npt.NDArray[Any]
+# As numpy.typing has it, which takes a millisecond to load.
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Token:

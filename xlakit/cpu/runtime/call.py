@@ -8,7 +8,6 @@ from functools import cache, lru_cache
 from typing import Any, Final, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xlakit.cpu.runtime.context import Context, Status
 from xlakit.cpu.runtime.host import take_error
@@ -17,7 +16,7 @@ from xlakit.cpu.runtime.native_call import LEAF, NOTHING
 from xlakit.data.shape import Shape
 from xlakit.errors import ExecutionError, ResourceError
 
-Array = NDArray[Any]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 _METH_FASTCALL: Final = 0x80
 

@@ -22,7 +22,7 @@ from xlakit.ir.operation import Array, Evaluation
 
 Routine = Callable[..., tuple[Any, ...]]
 
-_ATTRIBUTE: Final = re.compile(r"(\w+) = (-?\d+|true|false)")
+_ATTRIBUTE: Final = r"(\w+) = (-?\d+|true|false)"
 _WORDS: Final = {"false": 0, "true": 1}
 # What the names of calls end in: of JAX's, and of those on transposed matrices.
 _PLAIN: Final = "_ffi"
@@ -59,7 +59,7 @@ def split_target(target: str, suffix: str = _TRANSPOSED) -> tuple[str, str] | No
 
 def call_attributes(instruction: Instruction) -> dict[str, int]:
     """What a call says beside its operands, by name; letters are their codes."""
-    found = _ATTRIBUTE.findall(instruction.annotations.backend_config)
+    found = re.findall(_ATTRIBUTE, instruction.annotations.backend_config)
     return {name: _WORDS[value] if value in _WORDS else int(value) for name, value in found}
 
 

@@ -21,10 +21,10 @@ BYTECODE_MAGIC = MAGIC
 # The field source_file of OpMetadata, and a string of length one.
 _NO_NAME = b"\x1a\x01-"
 
-_ERROR = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+):(?P<column>\d+): error: (?P<fault>.*)")
-_FATAL_CONSTANT = re.compile(r"\bstablehlo\.constant\b[^:]*:\s*tensor<[\dx]*(f6E2M3FN|f6E3M2FN)\b")
+_ERROR = r"(?P<file>[^\s:]+):(?P<line>\d+):(?P<column>\d+): error: (?P<fault>.*)"
+_FATAL_CONSTANT = r"\bstablehlo\.constant\b[^:]*:\s*tensor<[\dx]*(f6E2M3FN|f6E3M2FN)\b"
 _FATAL_TYPES = frozenset({PrimitiveType.F6E2M3FN, PrimitiveType.F6E3M2FN, PrimitiveType.S1, PrimitiveType.U1})
-_COUNT = re.compile(r"\bmhlo\.num_(replicas|partitions)\s*=\s*(\d+)")
+_COUNT = r"\bmhlo\.num_(replicas|partitions)\s*=\s*(\d+)"
 
 
 def read_stablehlo(
@@ -183,7 +183,7 @@ def _mlir() -> Any:
 
 def _as_format_error(error: Exception, name: str) -> FormatError:
     """The first fault that MLIR reports, with its line; the rest of its report repeats the program."""
-    found = _ERROR.search(str(error))
+    found = re.search(_ERROR, str(error))
     if found is None:
         first = str(error).strip().split("\n")[0]
         return FormatError(
@@ -207,7 +207,7 @@ def _as_format_error(error: Exception, name: str) -> FormatError:
 
 def _check_constants(text: str, name: str) -> None:
     """Raise UnsupportedError for constants on which jaxlib does not fail, but ends the process."""
-    found = _FATAL_CONSTANT.search(text)
+    found = re.search(_FATAL_CONSTANT, text)
     if found is not None:
         line = text.count("\n", 0, found.start()) + 1
         raise UnsupportedError(
@@ -234,7 +234,7 @@ def _with_name(data: bytes, name: str) -> bytes:
 def _counts(text: str) -> dict[str, int]:
     """The counts among the module's attributes, which stand before its body; the HLO proto has no field for them."""
     head = text[: text.find("func.func") + 1 or None]
-    return {kind: int(count) for kind, count in _COUNT.findall(head)}
+    return {kind: int(count) for kind, count in re.findall(_COUNT, head)}
 
 
 def main_attributes(program: bytes, name: str) -> tuple[list[str], list[str]]:

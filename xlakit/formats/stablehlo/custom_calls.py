@@ -18,13 +18,13 @@ from xlakit.ops.custom_call import CustomCall
 
 _CONFIG: Final = "mhlo.backend_config"
 # The conversion to HLO makes other operations of these.
-_NOT_CALLS: Final = re.compile(r"(mhlo|chlo|stablehlo)\.|shape_assertion$")
+_NOT_CALLS: Final = r"(mhlo|chlo|stablehlo)\.|shape_assertion$"
 
 
 def custom_call(x: Adaptor) -> Sequence[Instruction]:
     """The rule of custom calls."""
     version, config, target, called, has_effect, of_operands, aliases, of_results = x.properties()
-    if called or _NOT_CALLS.match(target):
+    if called or re.match(_NOT_CALLS, target):
         raise ForeignProgram(f"a custom call of {target}")
     # The typed FFI's configuration is a dictionary, which HLO has as text.
     typed = x.operation.attributes.get(_CONFIG, x.operation.properties[1] if isinstance(config, dict) else None)

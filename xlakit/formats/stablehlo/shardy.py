@@ -17,7 +17,7 @@ _MANUAL_AXES, _MESH_AXIS, _MESH, _PART, _AXIS, _DIMENSION, _SHARDING, _FOR_EACH,
     15,
     16,
 )
-_PLAIN_NAME: Final = re.compile(r"[a-zA-Z_][\w$.]*", re.ASCII)
+_PLAIN_NAME: Final = r"[a-zA-Z_][a-zA-Z0-9_$.]*"
 _REPLICATED: Final = Sharding("REPLICATED")
 
 
@@ -55,7 +55,7 @@ class MeshSharding:
     unreduced: tuple[Axis, ...]
 
     def __str__(self) -> str:
-        name = self.mesh if _PLAIN_NAME.fullmatch(self.mesh) else f'"{self.mesh}"'
+        name = self.mesh if re.fullmatch(_PLAIN_NAME, self.mesh) else f'"{self.mesh}"'
         kinds = {"replicated": self.replicated, "unreduced": self.unreduced}
         rest = [f"{kind}={{{_listed(axes)}}}" for kind, axes in kinds.items() if axes]
         return ", ".join([f"@{name}", f"[{_listed(self.dimensions)}]", *rest])
@@ -112,7 +112,7 @@ def meshes_text(meshes: Mapping[str, Mesh]) -> str:
 
 
 def _quoted(name: str) -> str:
-    return name if _PLAIN_NAME.fullmatch(name) else f'"{name}"'
+    return name if re.fullmatch(_PLAIN_NAME, name) else f'"{name}"'
 
 
 def _mesh_text(mesh: Mesh) -> str:

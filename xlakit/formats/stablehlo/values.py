@@ -60,8 +60,8 @@ _COMPLEX_TYPE, _FUNCTION, _INDEX, _TENSOR, _TOKEN, _NONE = 1, 8, 9, 20, 22, 33
 # Of attributes of VHLO.
 _ENUMERATIONS: Final = frozenset({3, 4, 5, 7, 11, 12, 13, 16, 19})
 _ARRAY, _BOOLEAN, _DICTIONARY, _INTEGER, _ALIAS, _WORDS, _DENSE, _TYPE, _ACCURACY = 1, 2, 6, 9, 10, 14, 15, 17, 20
-_PLAIN_NAME: Final = re.compile(r"[a-zA-Z_][\w$.]*", re.ASCII)
-_PLAIN_WORDS: Final = re.compile(r"[ !#-\[\]-~]*")
+_PLAIN_NAME: Final = r"[a-zA-Z_][a-zA-Z0-9_$.]*"
+_PLAIN_WORDS: Final = r"[ !#-\[\]-~]*"
 # Of attributes of MLIR.
 _LIST, _NAMED, _STRING, _UNIT, _NUMBER = 0, 1, 2, 7, 8
 _SYMBOL: Final = 4
@@ -238,14 +238,14 @@ def _text(code: Bytecode, dialect: str, cursor: Cursor) -> str:
     number = cursor.number() if dialect == "vhlo" else None
     if number == _DICTIONARY:
         pairs = [(code.attribute(cursor.number()), text_of(code, cursor.number())) for _ in range(cursor.number())]
-        if all(map(_PLAIN_NAME.fullmatch, dict(pairs))):
+        if all(re.fullmatch(_PLAIN_NAME, name) for name in dict(pairs)):
             return f"{{{', '.join(' = '.join(pair) for pair in sorted(pairs))}}}"
     if number == _INTEGER:
         kind: PrimitiveType = code.type(cursor.number())
         return f"{_integer(kind, cursor)} : {'i' if kind.is_signed else 'ui'}{kind.bit_width}"
     if number == _BOOLEAN:
         return "true" if cursor.number() else "false"
-    if number == _WORDS and _PLAIN_WORDS.fullmatch(words := code.strings[cursor.number()]):
+    if number == _WORDS and re.fullmatch(_PLAIN_WORDS, words := code.strings[cursor.number()]):
         return f'"{words}"'
     raise ForeignProgram("an attribute whose text is not plain to see")
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from xlakit.ir.operation import Array
 
-Complex: TypeAlias = npt.NDArray[np.complexfloating[Any]]
+Complex: TypeAlias = np.ndarray[Any, np.dtype[np.complexfloating[Any]]]
 
 
 def compose(real: Array, imag: Array) -> Complex:
