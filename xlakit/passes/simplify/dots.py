@@ -21,6 +21,9 @@ from xlakit.passes.simplify.conversions import holds_all
 _LARGE = knob("dots.large", 1 << 10, 1)
 # Products with more rows and columns than this are large.
 _LONG = knob("dots.long", 512, 1)
+# Complex products of fewer rows or columns than this are of a matrix and vectors: packing a real matrix element by
+# element takes as long as multiplying it by about so many.
+_VECTORS = knob("dots.complex_vectors", 8, 0, 64)
 
 DOTS = Rules("dots")
 _rule = DOTS.rule
@@ -47,13 +50,17 @@ def product_of_convert(x: Instruction, make: Rewriter) -> Instruction | None:
     """dot(convert(x), y) -> dot(x, y) with the same result type, where the conversion loses nothing.
 
     A product converts its operands block by block, so that the converted array need not exist. A large one of floats
-    takes longer than all conversions, and there are libraries for its own type.
+    takes longer than all conversions, and there are libraries for its own type. Complex matrices are multiplied by
+    vectors where they are in memory, which real ones are not.
     """
     if isinstance(x.op, Dot) and x.shape.element_type.is_floating and min(_sides(x)) > _LONG.value:
         return None
     if is_packed(x.op):
         return None
-    operands = [_unconverted(operand, make) for operand in x.operands]
+    operands = [
+        operand if _is_read_in_place(x, number) else _unconverted(operand, make)
+        for number, operand in enumerate(x.operands)
+    ]
     if operands == list(x.operands):
         return None
     return make.add(x.op, *operands, shape=x.shape)
@@ -66,6 +73,16 @@ def _sides(dot: Instruction) -> tuple[int, int]:
     shared = (*op.lhs_batch_dims, *op.lhs_contracting_dims)
     depth = math.prod(left.dimensions[d] for d in shared)
     return left.num_elements // max(1, depth), right.num_elements // max(1, depth)
+
+
+def _is_read_in_place(product: Instruction, number: int) -> bool:
+    """Whether an operand is a complex matrix with contiguous rows along k, and the other one a few vectors."""
+    if not isinstance(product.op, Dot) or not product.shape.element_type.is_complex:
+        return False
+    op = product.op_as(Dot)
+    contracting = (op.lhs_contracting_dims, op.rhs_contracting_dims)[number]
+    last = product.operands[number].shape.rank - 1
+    return last in contracting and _sides(product)[1 - number] < _VECTORS.value
 
 
 def _unconverted(operand: Instruction, make: Rewriter) -> Instruction:
