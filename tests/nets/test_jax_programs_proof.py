@@ -57,7 +57,24 @@ def test_a_wrong_result_is_a_fault(monkeypatch):
         return [np.float32([1, 2 if platform == "cpu" else 3])], 0.0
 
     monkeypatch.setattr(worker, "_run", run)
-    assert worker.judge("test.0")["fault"] == "result 0, float32[2]: [1. 3.] instead of [1. 2.]"
+    said = "result 0, float32[2]: from element 1 on [3.] instead of [2.]"
+    assert worker.judge("test.0")["fault"] == said
+    for alone, kind in ((3.0, "jaxlib"), (2.0, "fault")):
+        # What jaxlib's CPU gives where it compiles each operation by itself.
+        monkeypatch.setattr(worker, "program", lambda seed, alone=alone: lambda *given: [np.float32([1, alone])])
+        found = worker.judge("test.0")
+        assert found.pop(kind) == said
+        assert not {"fault", "jaxlib"} & found.keys()
+
+
+def test_what_is_wrong_on_jaxlib_alone_is_no_fault(monkeypatch, capfd):
+    reports = [{"seed": "s.0", "jaxlib": "result 0 differs"}, {"seed": "s.1"}]
+    monkeypatch.setattr(command, "reports", lambda prefix, first, count: iter(reports))
+    assert command.main(["--seed", "s", "--count", "2"]) == 0
+    said = capfd.readouterr().out
+    assert "wrong on jaxlib's CPU, not here: python -m fuzz.jax_programs --seed s --first 0 --count 1" in said
+    assert "2 programs: 1 agreed, 1 wrong on jaxlib's CPU" in said
+    assert "FAILED" not in said
 
 
 def test_a_program_that_ends_its_process_is_a_fault_and_the_next_one_runs(monkeypatch, tmp_path):
