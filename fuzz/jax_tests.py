@@ -86,6 +86,8 @@ class Choice:
     tests: str = ""
     cases: int = 1
     sample: int = 0
+    seed: int = 0
+    """Of the sample."""
     keep: Path | None = None
     again: bool = False
     seconds_each: float = math.inf
@@ -164,6 +166,7 @@ def _run_until_it_ends(
         "JAX_NUM_GENERATED_CASES": str(choice.cases),
         "JAX_RESULTS": str(output),
         "JAX_SAMPLE": str(choice.sample),
+        "JAX_SEED": str(choice.seed),
         "PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")]),
     }
     command = [sys.executable, "-m", "pytest", "-q", *choice.pytest_options, "-c", os.devnull]
@@ -266,6 +269,7 @@ def report(file: str, results: Mapping[str, Results]) -> int:
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which tests run on which platforms, and where results are kept."""
     parser.add_argument("--sample", type=int, default=0, help="how many of a file's tests, chosen by chance; 0 for all")
+    parser.add_argument("--seed", type=int, default=0, help="of what is chosen by chance")
     parser.add_argument(
         "--after", action="store_true", help="on jaxlib's CPU only tests that did not pass on xlakit or were slow"
     )
@@ -298,7 +302,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_common_options(parser)
     options = parser.parse_args(arguments)
     platforms = platforms_of(options)
-    choice = Choice(options.seconds, options.choice, options.cases, options.sample, options.keep, options.again)
+    choice = Choice(options.seconds, options.choice, options.cases, options.sample, options.seed, options.keep)
+    choice = replace(choice, again=options.again)
     print(f"{'':<24} " + "  ".join(f"{name:<22}" for name in platforms))
     print(f"{'':<24} " + "  ".join(f"{'passed':>6} {'failed':>6} {'skipped':>7} " for _ in platforms))
     worse = 0

@@ -60,6 +60,24 @@ LIBRARIES: Final = (
     Library("flax", "flax", "tests/**/*_test.py"),
     Library("numpyro", "numpyro", "test/**/test_*.py", ("contrib/einstein", "test_example")),
     Library("ott", "src/ott", "tests/**/*_test.py"),
+    Library("dynamax", "dynamax", "dynamax/**/*test*.py"),
+    Library("e3nn", "e3nn_jax", "tests/**/*_test.py"),
+    Library("evosax", "evosax", "tests/**/test_*.py", ("test_rl", "test_vision", "test_examples")),
+    Library("flowjax", "flowjax", "tests/**/test_*.py"),
+    Library("interpax", "interpax", "tests/test_*.py"),
+    Library("jaxlie", "jaxlie", "tests/test_*.py"),
+    Library("jraph", "jraph", "jraph/**/*_test.py", ("ogb_examples",)),
+    Library(
+        "keras",
+        "keras",
+        "keras/src/**/*_test.py",
+        ("export/", "litert", "tensorboard", "layers/preprocessing/", "backend/t", "tf_dataset"),
+    ),
+    Library("mctx", "mctx", "mctx/**/*_test.py"),
+    Library("mjx", "mujoco/mjx", "mujoco/mjx/_src/*_test.py", ("render",)),
+    Library("orthax", "orthax", "tests/test_*.py"),
+    Library("quadax", "quadax", "tests/test_*.py"),
+    Library("rlax", "rlax", "rlax/**/*_test.py"),
 )
 
 
@@ -152,12 +170,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--share", type=float, default=0, help="seconds for each library, its files by chance; 0 for all"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the order of the files")
     add_common_options(parser)
     options = parser.parse_args(arguments)
     platforms = platforms_of(options)
-    common = Choice(options.seconds_file, options.choice, 1, options.sample, options.keep, options.again)
-    common = replace(common, seconds_each=options.seconds_test, pytest_options=())
+    common = Choice(options.seconds_file, options.choice, 1, options.sample, options.seed, options.keep)
+    common = replace(common, again=options.again, seconds_each=options.seconds_test, pytest_options=())
     checkouts = [checkout.resolve() for checkout in options.checkout]
     for checkout in checkouts:
         if library_of(checkout) is None:

@@ -76,7 +76,7 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
         names = set(json.loads(Path(os.environ["JAX_NAMES"]).read_text()))
         items[:] = [item for item in items if _name(item.nodeid) in names]
     elif 0 < count < len(items):
-        items[:] = random.Random(0).sample(items, count)
+        items[:] = random.Random(int(os.environ.get("JAX_SEED") or 0)).sample(items, count)
     write(_PATH, "", "found", str(len(items)))
     known = {test for test, (outcome, _) in read(_PATH).items() if outcome != "begun"}
     items[:] = [item for item in items if _name(item.nodeid) not in known]

@@ -3,12 +3,13 @@
 import json
 import signal
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
 from fuzz import jax_tests
 from fuzz.jax_tests import Choice, Results, _cause, _results, report, run, run_platforms
-from fuzz.support import jax_accepted
+from fuzz.support import jax_accepted, jax_results
 from fuzz.support.jax_results import read
 
 
@@ -184,3 +185,16 @@ def test_what_is_skipped_here_alone_counts(capsys):
 
 def test_numbers_do_not_make_causes_different():
     assert _cause("AssertionError:\nMismatch 1.5e-3 at 12") == _cause("AssertionError:\nMismatch 2 at 3")
+
+
+def test_each_seed_samples_other_tests(monkeypatch, tmp_path):
+    def sampled(seed):
+        monkeypatch.setenv("JAX_SEED", seed)
+        items = [SimpleNamespace(nodeid=f"file::T::{number}") for number in range(50)]
+        jax_results.pytest_collection_modifyitems(items)
+        return [item.nodeid for item in items]
+
+    monkeypatch.setattr(jax_results, "_PATH", tmp_path / "results")
+    monkeypatch.setenv("JAX_SAMPLE", "10")
+    assert len(sampled("1")) == 10
+    assert sampled("1") == sampled("1") != sampled("2")
