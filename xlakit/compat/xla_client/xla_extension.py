@@ -57,7 +57,6 @@ from xlakit.compat.xla_client.hlo_module import (
     hlo_module_from_text as hlo_module_from_text,
     hlo_module_to_dot_graph as hlo_module_to_dot_graph,
 )
-from xlakit.compat.xla_client.literals import Literal as Literal
 from xlakit.compat.xla_client.runtime import ifrt_programs as ifrt_programs
 from xlakit.compat.xla_client.runtime.array import (
     Array as Array,
@@ -118,6 +117,7 @@ from xlakit.compat.xla_client.shapes import (
     ShapeIndex as ShapeIndex,
 )
 from xlakit.compat.xla_client.sharding import HloSharding as HloSharding, OpSharding as OpSharding
+from xlakit.compat.xla_client.text.literals import Literal as Literal
 from xlakit.compat.xla_client.weakref_lru_cache import (
     WeakrefLRUCache as WeakrefLRUCache,
     weakref_lru_cache as weakref_lru_cache,
