@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Union
 
@@ -11,6 +12,7 @@ from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import F16, F32, F64, I1, I8, I16, Function, Type, Value, integer, vector
 from xlakit.cpu.math.narrow import as_bf16, bf16_bits, from_f32, stored_again, to_f32
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 
 Scalar = Union[Value, "tuple[Value, Value]"]
 
@@ -161,3 +163,33 @@ def parts(scalar: Scalar) -> tuple[Value, ...]:
 def from_parts(values: tuple[Value, ...]) -> Scalar:
     """The scalar that values make up."""
     return (values[0], values[1]) if len(values) == 2 else values[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulators:
+    """Numbers that loops keep in memory as they are computed with: of each kind an array, or one for each part."""
+
+    fn: Function
+    kinds: Sequence[PrimitiveType]
+    arrays: Sequence[Sequence[Value]]
+
+    @staticmethod
+    def of(fn: Function, kinds: Sequence[PrimitiveType], count: int) -> Accumulators:
+        """So many of each kind, on the stack."""
+        each = ((register_type(k), 1 + k.is_complex) for k in kinds)
+        return Accumulators(fn, kinds, [[fn.alloca(t, count, align=64) for _ in range(n)] for t, n in each])
+
+    def get(self, index: Value, lanes: int = 1) -> list[Scalar]:
+        """One of each kind, or vectors from it on."""
+        fn = self.fn
+        types = [vector(register_type(k), lanes) for k in self.kinds]
+        return [
+            from_parts(tuple(fn.load(type, fn.at(array, type.element, index)) for array in own))
+            for type, own in zip(types, self.arrays, strict=True)
+        ]
+
+    def put(self, index: Value, values: Sequence[Scalar]) -> None:
+        """Replace what :meth:`get` gives."""
+        for own, value in zip(self.arrays, values, strict=True):
+            for array, part in zip(own, parts(value), strict=True):
+                self.fn.store(part, self.fn.at(array, part.type.element, index))

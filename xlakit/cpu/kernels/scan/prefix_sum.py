@@ -19,7 +19,7 @@ from xlakit.cpu.loops.emit.emitter import Emitter, regrouped
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, task_function
 from xlakit.cpu.loops.nests.transpose import block_transposer
 from xlakit.cpu.scalars import Scalar, load, register_type, store
-from xlakit.cpu.scalars.memory import as_real, from_parts, parts
+from xlakit.cpu.scalars.memory import Accumulators, as_real, parts
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import WindowDimension
@@ -157,29 +157,6 @@ class _Writer:
         self.arrays = 3 * self.count + (plan.segments > 1)
         self.totals = plan.totals if plan.is_single else None
 
-    # -- accumulators ------------------------------------------------------------------------------
-
-    def _accumulators(self, emitter: Emitter, lanes: int) -> list[list[Value]]:
-        return [
-            [emitter.fn.alloca(register_type(k), lanes, align=64) for _ in range(1 + k.is_complex)]
-            for k in self.plan.kinds
-        ]
-
-    def _get(self, emitter: Emitter, accumulators: Sequence[Sequence[Value]], lane: Value) -> list[Scalar]:
-        fn = emitter.fn
-        return [
-            from_parts(tuple(fn.load(register_type(k), fn.at(a, register_type(k), lane)) for a in arrays))
-            for k, arrays in zip(self.plan.kinds, accumulators, strict=True)
-        ]
-
-    def _put(
-        self, emitter: Emitter, accumulators: Sequence[Sequence[Value]], lane: Value, values: Sequence[Scalar]
-    ) -> None:
-        fn = emitter.fn
-        for arrays, value in zip(accumulators, values, strict=True):
-            for array, part in zip(arrays, parts(value), strict=True):
-                fn.store(part, fn.at(array, part.type, lane))
-
     def _combined(self, emitter: Emitter, before: Sequence[Scalar], new: Sequence[Scalar]) -> list[Scalar]:
         """One step, in the order of the window's elements."""
         first, second = (new, before) if self.plan.reverse else (before, new)
@@ -201,7 +178,7 @@ class _Writer:
     def _rows(
         self,
         emitter: Emitter,
-        accumulators: Sequence[Sequence[Value]],
+        accumulators: Accumulators,
         source: Callable[[Value], _Addresses],
         target: Callable[[Value], _Addresses] | None,
         positions: tuple[Value, Value],
@@ -216,13 +193,13 @@ class _Writer:
                 read = [source(loop.index + k) for k in range(step)]
                 written = [target(loop.index + k) for k in range(step)] if target is not None else []
                 with fn.loop(0, lanes, independent=True) as lane:
-                    running = self._get(emitter, accumulators, lane.index)
+                    running = accumulators.get(lane.index)
                     for iteration in range(step):
                         running = self._combined(emitter, running, self._load(emitter, read[iteration], lane.index))
                         if written:
                             for kind, value, array in zip(self.plan.kinds, running, written[iteration], strict=True):
                                 store(fn, kind, value, array, lane.index)
-                    self._put(emitter, accumulators, lane.index, running)
+                    accumulators.put(lane.index, running)
 
     def _matrix(self, emitter: Emitter, bases: _Addresses, stride: int, length: int) -> Callable[[Value], _Addresses]:
         """The rows of matrices in memory, by their positions."""
@@ -275,7 +252,7 @@ class _Writer:
         plan = self.plan
         tasks = plan.groups * (plan.segments - 1)
         with task_function(self.module, "scan.totals", self.arrays) as (fn, emitter, begin, end):
-            accumulators = self._accumulators(emitter, plan.strip if plan.inner > 1 else 1)
+            accumulators = Accumulators.of(fn, plan.kinds, plan.strip if plan.inner > 1 else 1)
             with fn.loop(begin, end) as task, emitter.scope():
                 segment = task.index.integer("urem", plan.segments - 1)
                 base, first, lanes = self._group(emitter, task.index.integer("udiv", plan.segments - 1))
@@ -287,22 +264,17 @@ class _Writer:
                     self._fold(emitter, accumulators, source, (low, high))
                 else:
                     with fn.loop(0, lanes, independent=True) as lane:
-                        self._put(emitter, accumulators, lane.index, self._load(emitter, source(low), lane.index))
+                        accumulators.put(lane.index, self._load(emitter, source(low), lane.index))
                     self._rows(emitter, accumulators, source, None, (low + 1, high), lanes)
                 position = segment * (plan.outer * plan.inner) + first
                 with fn.loop(0, lanes, independent=True) as lane:
-                    self._put(
-                        emitter,
-                        self._total_parts(emitter, position),
-                        lane.index,
-                        self._get(emitter, accumulators, lane.index),
-                    )
+                    self._total_parts(emitter, position).put(lane.index, accumulators.get(lane.index))
         return Phase(fn.name, tasks, plan.cost / 2)
 
     def _fold(
         self,
         emitter: Emitter,
-        accumulators: Sequence[Sequence[Value]],
+        accumulators: Accumulators,
         source: Callable[[Value], _Addresses],
         positions: tuple[Value, Value],
     ) -> None:
@@ -316,9 +288,9 @@ class _Writer:
             running = regrouped(loop.carried, sizes)
             following = self._combined(emitter, running, self._load(emitter, source(loop.index), zero))
             loop.next(*(v for s in following for v in parts(s)))
-        self._put(emitter, accumulators, zero, regrouped(loop.results, sizes))
+        accumulators.put(zero, regrouped(loop.results, sizes))
 
-    def _total_parts(self, emitter: Emitter, position: Value) -> list[list[Value]]:
+    def _total_parts(self, emitter: Emitter, position: Value) -> Accumulators:
         """The totals from a position on, as accumulators: the imaginary parts stand behind all real ones."""
         fn, plan = emitter.fn, self.plan
         found: list[list[Value]] = []
@@ -326,20 +298,20 @@ class _Writer:
             type = register_type(kind)
             behind = plan.outer * plan.inner * plan.segments
             found.append([fn.at(total, type, position + k * behind) for k in range(1 + kind.is_complex)])
-        return found
+        return Accumulators(fn, plan.kinds, found)
 
     def emit_scan(self) -> Phase:
         """The results; each segment begins with the total of all segments before it."""
         plan = self.plan
         with task_function(self.module, "scan", self.arrays) as (fn, emitter, begin, end):
-            accumulators = self._accumulators(emitter, max(plan.strip, _LANES))
+            accumulators = Accumulators.of(fn, plan.kinds, max(plan.strip, _LANES))
             buffers = self._buffers(emitter) if plan.inner == 1 and self.totals is None else []
             with fn.loop(begin, end) as task, emitter.scope():
                 segment = task.index.integer("urem", plan.segments)
                 base, first, lanes = self._group(emitter, task.index.integer("udiv", plan.segments))
                 initial = self._initial(emitter)
                 with fn.loop(0, lanes, independent=True) as lane:
-                    self._put(emitter, accumulators, lane.index, initial)
+                    accumulators.put(lane.index, initial)
                 if plan.segments > 1:
                     self._add_totals(emitter, accumulators, segment, first, lanes)
                 positions = self._segment(segment)
@@ -355,15 +327,15 @@ class _Writer:
         return Phase(fn.name, plan.groups * plan.segments, plan.cost)
 
     def _add_totals(
-        self, emitter: Emitter, accumulators: Sequence[Sequence[Value]], segment: Value, first: Value, lanes: Value
+        self, emitter: Emitter, accumulators: Accumulators, segment: Value, first: Value, lanes: Value
     ) -> None:
         fn, plan = emitter.fn, self.plan
         with fn.loop(0, segment) as before:
             totals = self._total_parts(emitter, before.index * (plan.outer * plan.inner) + first)
             with fn.loop(0, lanes, independent=True) as lane:
-                running = self._get(emitter, accumulators, lane.index)
-                running = self._combined(emitter, running, self._get(emitter, totals, lane.index))
-                self._put(emitter, accumulators, lane.index, running)
+                running = accumulators.get(lane.index)
+                running = self._combined(emitter, running, totals.get(lane.index))
+                accumulators.put(lane.index, running)
 
     # -- through a buffer --------------------------------------------------------------------------
 
@@ -404,7 +376,7 @@ class _Writer:
     def _transposed_rows(
         self,
         emitter: Emitter,
-        accumulators: Sequence[Sequence[Value]],
+        accumulators: Accumulators,
         buffers: _Addresses,
         arrays: tuple[_Addresses, _Addresses],
         lanes: Value,
@@ -422,7 +394,7 @@ class _Writer:
     def _single(
         self,
         emitter: Emitter,
-        accumulators: Sequence[Sequence[Value]],
+        accumulators: Accumulators,
         buffers: _Addresses,
         arrays: tuple[_Addresses, _Addresses],
         positions: tuple[Value, Value],
@@ -435,17 +407,17 @@ class _Writer:
         if self.totals is None:
             self._chunks(emitter, accumulators, buffers, arrays, (begin, whole))
         else:
-            (before,) = self._get(emitter, accumulators, fn.i64(0))
+            (before,) = accumulators.get(fn.i64(0))
             (source,), (target,) = arrays
             after = self.totals.write(fn, (source, target), self.plan.length, (begin, whole), as_real(before))
-            self._put(emitter, accumulators, fn.i64(0), [after])
+            accumulators.put(fn.i64(0), [after])
         read, written = (self._matrix(emitter, m, 1, self.plan.length) for m in arrays)
         self._rows(emitter, accumulators, read, written, (whole, end), fn.i64(1))
 
     def _chunks(
         self,
         emitter: Emitter,
-        accumulators: Sequence[Sequence[Value]],
+        accumulators: Accumulators,
         buffers: _Addresses,
         arrays: tuple[_Addresses, _Addresses],
         positions: tuple[Value, Value],
@@ -460,22 +432,20 @@ class _Writer:
             start = fn.i64(plan.length - _DEPTH) - loop.index if plan.reverse else loop.index
             sources, targets = (self._shifted(emitter, a, start) for a in arrays)
             with self._transposed(emitter, buffers, (sources, targets), (lanes, depth), stride) as rows:
-                before = self._get(emitter, accumulators, zero)
+                before = accumulators.get(zero)
                 with fn.loop(0, lanes, independent=True) as lane:
-                    self._put(emitter, accumulators, lane.index, self._load(emitter, rows(zero), lane.index))
+                    accumulators.put(lane.index, self._load(emitter, rows(zero), lane.index))
                 self._rows(emitter, accumulators, rows, None, (fn.i64(1), depth), lanes)
                 after = self._prefixes(emitter, accumulators, before)
                 self._rows(emitter, accumulators, rows, rows, (zero, depth), lanes)
-            self._put(emitter, accumulators, zero, after)
+            accumulators.put(zero, after)
 
-    def _prefixes(
-        self, emitter: Emitter, accumulators: Sequence[Sequence[Value]], before: list[Scalar]
-    ) -> list[Scalar]:
+    def _prefixes(self, emitter: Emitter, accumulators: Accumulators, before: list[Scalar]) -> list[Scalar]:
         """Replace the total of each lane by the total of all lanes before it; gives the total of all."""
         running = before
         for number in range(_LANES):
             lane = emitter.fn.i64(number)
-            own = self._get(emitter, accumulators, lane)
-            self._put(emitter, accumulators, lane, running)
+            own = accumulators.get(lane)
+            accumulators.put(lane, running)
             running = self._combined(emitter, running, own)
         return running

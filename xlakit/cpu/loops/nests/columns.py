@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.llvm import Effort, Module, Type, Value, vector
+from xlakit.cpu.llvm import Effort, Module, Value
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, store_all, task_function
@@ -31,7 +31,7 @@ from xlakit.cpu.loops.nests.reduced import (
     store_parts,
 )
 from xlakit.cpu.scalars import Scalar, register_type
-from xlakit.cpu.scalars.memory import from_parts, parts
+from xlakit.cpu.scalars.memory import Accumulators
 from xlakit.ir.instruction import Instruction
 from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
@@ -137,9 +137,7 @@ def _write(
     with task_function(module, name, arrays) as (fn, emitter, begin, end):
         emitter.lanes = lanes_of(last, plan.nodes, plan.stores, plan.reducers)
         fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
-        accumulators = [
-            [fn.alloca(t, strip, align=64) for t in _types(f, k)] for f in plan.reducers for k in range(len(f.kinds))
-        ]
+        accumulators = Accumulators.of(fn, [k for f in plan.reducers for k in f.kinds], strip)
         with fn.loop(begin, end) as task, emitter.scope():
             number = task.index
             low = number.integer("urem", blocks) * strip
@@ -158,16 +156,11 @@ def _write(
     return Phase(fn.name, count, cost)
 
 
-def _types(reducer: Reducer, part: int) -> list[Type]:
-    kind = reducer.kinds[part]
-    return [register_type(kind)] * (2 if kind.is_complex else 1)
-
-
 def _accumulate(
     emitter: Emitter,
     plan: _Plan,
     strip: Level,
-    accumulators: list[list[Value]],
+    accumulators: Accumulators,
     part: _Part,
 ) -> None:
     """Reduce into the accumulators of a strip; long loops are cut, to check for cancellation."""
@@ -175,9 +168,7 @@ def _accumulate(
     known = frozenset(v for v in plan.outer if v not in strip.group.variables)
     emitter.hoist(plan.nodes, known)
     initial = [n for f in plan.reducers for n in f.initial]
-    _over_strip(
-        emitter, strip, (), lambda index: _put(emitter, accumulators, index, [emitter.lane_values(n) for n in initial])
-    )
+    _over_strip(emitter, strip, (), lambda index: accumulators.put(index, [emitter.lane_values(n) for n in initial]))
     groups = merged(plan.over, indices_of(plan.inputs))
     levels = [Level(g, 0, g.extent) for g in groups]
     if part.parts > 1:
@@ -214,12 +205,12 @@ def _over_strip(emitter: Emitter, strip: Level, outputs: Sequence[Output], body:
     write_iterations(emitter, strip, [o.node for o in outputs], outputs, emitter.lanes, iteration)
 
 
-def _finish(emitter: Emitter, plan: _Plan, strip: Level, accumulators: list[list[Value]]) -> None:
+def _finish(emitter: Emitter, plan: _Plan, strip: Level, accumulators: Accumulators) -> None:
     """Compute and store the epilogue of the accumulated results."""
     fn = emitter.fn
 
     def body(index: Value) -> None:
-        values = _get(emitter, plan, accumulators, index)
+        values = accumulators.get(index, emitter.width)
         number = 0
         for reducer in plan.reducers:
             for part in range(len(reducer.kinds)):
@@ -236,7 +227,7 @@ def _finish_part(
     plan: _Plan,
     outer: list[Group],
     strip: Level,
-    accumulators: list[list[Value]],
+    accumulators: Accumulators,
     part: _Part,
 ) -> None:
     """Keep the accumulated results of one part for the phase that follows."""
@@ -248,7 +239,7 @@ def _finish_part(
     base = part.number * reduced.results + row + strip.begin
 
     def body(index: Value) -> None:
-        values = _get(emitter, plan, accumulators, index)
+        values = accumulators.get(index, emitter.width)
         store_parts(emitter, reduced, plan.reducers, part.parts, base + index, values)
 
     _over_strip(emitter, strip, (), body)
@@ -259,7 +250,7 @@ def _reduced_loops(
     plan: _Plan,
     levels: list[Level],
     strip: Level,
-    accumulators: list[list[Value]],
+    accumulators: Accumulators,
     known: frozenset[Variable],
 ) -> None:
     """Loops over the reduced levels, the innermost of which adds to the accumulators of the strip.
@@ -294,32 +285,16 @@ def _add_iterations(
     first: Value,
     count: int,
     strip: Level,
-    accumulators: list[list[Value]],
+    accumulators: Accumulators,
 ) -> None:
     """Over the strip: add ``count`` iterations of the reduced loop, from ``first`` on, to each accumulator."""
 
     def body(index: Value) -> None:
-        running = _get(emitter, plan, accumulators, index)
+        running = accumulators.get(index, emitter.width)
         for iteration in range(count):
             with emitter.scope():
                 emitter.bind_group(group, first + iteration)
                 running = reduce_once(emitter, plan.reducers, running)
-        _put(emitter, accumulators, index, running)
+        accumulators.put(index, running)
 
     _over_strip(emitter, strip, (), body)
-
-
-def _get(emitter: Emitter, plan: _Plan, accumulators: list[list[Value]], index: Value) -> list[Scalar]:
-    fn = emitter.fn
-    types = [register_type(k) for f in plan.reducers for k in f.kinds]
-    return [
-        from_parts(tuple(fn.load(vector(type, emitter.width), fn.at(a, type, index)) for a in arrays))
-        for type, arrays in zip(types, accumulators, strict=True)
-    ]
-
-
-def _put(emitter: Emitter, accumulators: list[list[Value]], index: Value, values: list[Scalar]) -> None:
-    fn = emitter.fn
-    for arrays, value in zip(accumulators, values, strict=True):
-        for array, part in zip(arrays, parts(value), strict=True):
-            fn.store(part, fn.at(array, part.type.element, index))
