@@ -34,6 +34,14 @@ def test_element_types(kind):
     assert "dot(" not in check(xla.dot, *vectors(kind, SIZE + 3))
 
 
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
+@pytest.mark.parametrize("size", [1, 7, 1031])
+def test_complex_vectors_of_any_length(kind, size):
+    (a, b), (c, d) = vectors(kind, size), vectors(kind, size)
+    found = check(xla.dot, a + 1j * b[::-1], d - 1j * c)
+    assert "dot(" not in found
+
+
 def test_result_types():
     x, y = vectors(np.int8, SIZE)
     assert "dot(" not in check(lambda a, b: xla.dot(a, b, preferred_element_type=xla.S32), x, y)

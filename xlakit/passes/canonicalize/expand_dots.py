@@ -35,7 +35,8 @@ def is_of_vectors(dot: Instruction) -> bool:
     if not count or not depth:
         return False
     if lhs.num_elements == rhs.num_elements == count * depth:
-        return count > 1 or depth >= _LEAST_PRODUCTS.value
+        # The kernels of products add up rows of real numbers alone.
+        return count > 1 or depth >= _LEAST_PRODUCTS.value or dot.shape.element_type.is_complex
     return depth == 1
 
 
@@ -71,21 +72,37 @@ def sums_of_products(
     right, columns = factor(operands[1], [d for _, d in shared])
     whole, ahead = [*sizes, *rows, *columns], range(len(shared))
     middle = len(shared) + len(rows)
-    products = make.apply(
-        "multiply",
-        make.broadcast(left, whole, [*ahead, *range(len(shared), middle)]),
-        make.broadcast(right, whole, [*ahead, *range(middle, len(whole))]),
-    )
-    summed = [n for n, (d, _) in enumerate(shared) if d in op.lhs_contracting_dims]
-    if summed:
-        total = binary_computation("sum", Add(), kind, context)
-        products = make.add(Reduce(dimensions=tuple(summed), to_apply=total), products, make.scalar(0, kind))
-    elif not kind.is_integral:
-        products = make.apply("add", products, make.full(0, products.shape))
+    left = make.broadcast(left, whole, [*ahead, *range(len(shared), middle)])
+    right = make.broadcast(right, whole, [*ahead, *range(middle, len(whole))])
+    summed = tuple(n for n, (d, _) in enumerate(shared) if d in op.lhs_contracting_dims)
+    if summed and kind.is_complex:
+        products = _complex_sums(left, right, summed, make, context)
+    elif summed:
+        products = _sums(make.apply("multiply", left, right), summed, make, context)
+    else:
+        products = make.apply("multiply", left, right)
+        if not kind.is_integral:
+            products = make.apply("add", products, make.full(0, products.shape))
     batch = [d for d, _ in shared if d in op.lhs_batch_dims]
     order = [batch.index(d) for d in op.lhs_batch_dims]
     found = make.transpose(products, [*order, *range(len(order), products.shape.rank)])
     return make.convert(found, old.shape.element_type)
+
+
+def _sums(products: Instruction, over: tuple[int, ...], make: HloBuilder, context: PassContext) -> Instruction:
+    kind = products.shape.element_type
+    total = binary_computation("sum", Add(), kind, context)
+    return make.add(Reduce(dimensions=over, to_apply=total), products, make.scalar(0, kind))
+
+
+def _complex_sums(
+    left: Instruction, right: Instruction, over: tuple[int, ...], make: HloBuilder, context: PassContext
+) -> Instruction:
+    """The sums of both parts of complex products: those of real numbers are added up in vectors."""
+    (a, b), (c, d) = ([make.apply(part, x) for part in ("real", "imag")] for x in (left, right))
+    real = make.apply("subtract", make.apply("multiply", a, c), make.apply("multiply", b, d))
+    imaginary = make.apply("add", make.apply("multiply", a, d), make.apply("multiply", b, c))
+    return make.apply("complex", _sums(real, over, make, context), _sums(imaginary, over, make, context))
 
 
 def sum_type(dot: Instruction) -> PrimitiveType | None:

@@ -66,6 +66,24 @@ def product_of_convert(x: Instruction, make: Rewriter) -> Instruction | None:
     return make.add(x.op, *operands, shape=x.shape)
 
 
+@_rule("dot")
+def vector_times_matrix(x: Instruction, make: Rewriter) -> Instruction | None:
+    """dot(matrix, vector) over the rows of a matrix -> dot(vector, matrix), which adds up whole rows.
+
+    The results of both have the same dimensions, since nothing of the vector stays.
+    """
+    op = x.op_as(Dot)
+    left, right = x.operands
+    stays = left.shape.rank - len(op.lhs_batch_dims) - len(op.lhs_contracting_dims)
+    is_vector = right.shape.rank == len(op.rhs_batch_dims) + len(op.rhs_contracting_dims)
+    if not is_vector or not stays or not op.lhs_contracting_dims or is_packed(op):
+        return None
+    if left.shape.rank - 1 in (*op.lhs_batch_dims, *op.lhs_contracting_dims):
+        return None
+    exchanged = op.swapped()
+    return None if exchanged is None else make.add(exchanged, right, left, shape=x.shape)
+
+
 def _sides(dot: Instruction) -> tuple[int, int]:
     """Rows and columns of each product."""
     op = dot.op_as(Dot)
