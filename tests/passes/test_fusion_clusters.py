@@ -68,3 +68,17 @@ def test_elements_behind_a_transpose_are_in_another_order_than_the_domain():
     cluster, i = _cluster(text, "moved", "a")
     assert cluster.members[i["moved"]].domain is Domain.ELEMENT
     assert cluster.members[i["a"]].domain is None
+
+
+def test_functions_of_the_sums_of_many_short_rows_are_computed_apart():
+    text = """
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+ENTRY main {
+  x = f32[%d,%d] parameter(0)
+  zero = f32[] constant(0)
+  sum = f32[%d] reduce(x, zero), dimensions={1}, to_apply=add
+  ROOT log = f32[%d] log(sum)
+}"""
+    for rows, length, joins in ((4096, 32, False), (8, 32, True), (4096, 1000, True)):
+        cluster, i = _cluster(text % (rows, length, rows, rows))
+        assert cluster.join(i["sum"], [i["log"]], cluster.demand_of([i["log"]], i["sum"])) == joins

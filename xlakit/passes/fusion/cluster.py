@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from xlakit.ir.instruction import Instruction
+from xlakit.ir.traits import Expensive
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicUpdateSlice
 from xlakit.ops.gather import Gather
@@ -30,6 +31,7 @@ from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.windows import ReduceWindow
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.fusion.fusible import (
     ELEMENTWISE,
     MOVEMENT,
@@ -71,6 +73,8 @@ _MOST_REPEATED = 3
 # Few long rows are reduced in parts, by a kernel that computes nothing else.
 _FEW_ROWS = knob("fusion_cluster.few_rows", 8, 0, 1000)
 _SHORT_ROW = knob("fusion_cluster.short_row", 1 << 14, 8)
+# Of longer rows what is computed of their sums is a small part.
+_SHORT_SUM = knob("fusion_cluster.short_sum", 256, 0)
 
 # The iterations at which loops over the results are cut, so that each part is a nest with a fixed set of views.
 Cuts = dict[Loop, frozenset[int]]
@@ -277,7 +281,7 @@ class Cluster:
         kept = tuple(size for d, size in enumerate(sizes) if d not in over)
         if not self.reduced and domain is Domain.ELEMENT and math.prod(self.sizes) == math.prod(kept):
             # Users of the reduction's results: their elements are the rows of the new domain.
-            if any(member.domain is Domain.ROW for member in self.members.values()):
+            if any(member.domain is Domain.ROW for member in self.members.values()) or self._is_better_apart(reduce):
                 return False
             for instruction, member in self.members.items():
                 self.members[instruction] = member._replace(domain=Domain.ROW if member.domain else None)
@@ -289,6 +293,17 @@ class Cluster:
                 return False
         self._reduce(reduce)
         return True
+
+    def _is_better_apart(self, reduce: Instruction) -> bool:
+        """Whether the members, as the rest of a row, would have functions of one number at a time in them.
+
+        Of many short rows these take a good part of the time. A kernel of their own computes them in vectors.
+        """
+        model, rows = cost_model(), reduce.shape
+        if not rows.is_array or reduced_size(reduce, 0) > _SHORT_SUM.value:
+            return False
+        alone = sum(model.operation(i.op).alone for i in self.members if isinstance(i.op, Expensive))
+        return alone * rows.num_elements > model.materialization(rows)
 
     # -- cutting loops ---------------------------------------------------------------------------
 
