@@ -31,8 +31,7 @@ MISSING = {
     },
     "xla_client._xla": {
         **dict.fromkeys(
-            ["PjitFunction", "PjitFunctionCache", "PmapFunction", "ResultHandler", "pjit", "pmap_lib", "sdy",
-             "CompileOnlyPyClient"],
+            ["PjitFunction", "PjitFunctionCache", "PmapFunction", "ResultHandler", "pjit", "pmap_lib", "sdy"],
             OF_JAX,
         ),
         **dict.fromkeys(
@@ -46,7 +45,6 @@ MISSING = {
             ["get_c_api_client", "get_c_api_topology", "get_default_c_api_topology", "load_pjrt_plugin"], OF_PLUGINS
         ),
     },
-    "xla_client.DeviceTopology": {"_make_compile_only_devices": OF_JAX},
 }  # fmt: skip
 
 

@@ -417,3 +417,66 @@ def test_trees_are_jaxlibs():
     assert str(xe.pytree.tuple(registry, [registry.flatten([1])[1]])) == "PyTreeDef(([*],))"
     with pytest.raises(AttributeError):
         xe.pytree.no_such_name  # noqa: B018
+
+
+def test_devices_of_a_topology_are_described_only(client):
+    devices = xe.get_topology_for_devices(client.devices())._make_compile_only_devices()
+    assert [(repr(d), d.platform, d.local_hardware_id) for d in devices] == [
+        ("CpuDevice(id=0)", "cpu", None),
+        ("CpuDevice(id=1)", "cpu", None),
+    ]
+    theirs = devices[0].client
+    assert isinstance(theirs, xc.Client)
+    assert (theirs.runtime_type, theirs.device_count(), theirs.local_devices()) == ("compile_only_runtime", 2, [])
+    assert theirs.devices() == devices
+    assert devices[0].addressable_memories() == theirs.live_arrays() == []
+    for call, said in (
+        (lambda: theirs.compile("x"), "NOT_FOUND: Compile needs a device"),
+        (devices[0].default_memory, "UNIMPLEMENTED: DefaultMemory needs a device"),
+        (lambda: devices[0].transfer_to_infeed(np.zeros(2)), "INVALID_ARGUMENT: TransferToInfeed needs"),
+        (devices[0].memory_stats, "INVALID_ARGUMENT: MemoryStats needs"),
+    ):
+        with pytest.raises(xc.XlaRuntimeError, match=said):
+            call()
+
+
+def test_spatial_dimensions_have_the_kernels_order():
+    numbers = xc.make_convolution_dimension_numbers(("CNab", "bIOa", "NabC"), 2)
+    assert (numbers.input_spatial_dimensions, numbers.output_spatial_dimensions) == ([3, 2], [2, 1])
+    # What the kernel has more is no dimension of the others.
+    numbers = xc.make_convolution_dimension_numbers(("NC", "HIO", "NC"), 0)
+    assert (numbers.input_spatial_dimensions, numbers.kernel_spatial_dimensions) == ([], [0])
+    with pytest.raises(ValueError, match="substring not found"):
+        xc.make_convolution_dimension_numbers(("NHC", "IO", "NC"), 1)
+
+
+@pytest.mark.parametrize(
+    ("operands", "inits", "dimension", "said"),
+    [
+        ([], [], 0, "at least one array"),
+        (["f32[8]"], [], 0, "1 arrays, 0 values"),
+        (["f32[]"], [np.float32(0)], 0, "no dimension 0"),
+        (["f32[8,4]"], [np.float32(0)], -1, "no dimension -1"),
+        (["f32[8,4]"], [np.int32(0)], 0, "array's type: f32, not s32"),
+    ],
+)
+def test_what_approximate_top_k_refuses(operands, inits, dimension, said):
+    inner = xc.XlaBuilder("greater")
+    greater = inner.build(ops.Gt(ops.Parameter(inner, 0, S("f32[]")), ops.Parameter(inner, 1, S("f32[]"))))
+    builder = xc.XlaBuilder("top")
+    arrays = [ops.Parameter(builder, n, S(shape)) for n, shape in enumerate(operands)]
+    values = [ops.Constant(builder, value) for value in inits]
+    for function in (ops.ApproxTopK, ops.ApproxTopKFallback):
+        with pytest.raises(xc.XlaRuntimeError, match=said):
+            builder.get_shape(function(builder, arrays, values, 2, dimension, greater))
+
+
+def test_a_table_of_results_counts_and_modules_have_names_of_parameters(client):
+    builder = xc.XlaBuilder("several")
+    x, y = ops.Parameter(builder, 0, S("f32[2]")), ops.Parameter(builder, 1, S("f32[8]"))
+    several = builder.build(ops.Tuple(builder, [x, y, x]))
+    stats = client.compile(several).get_compiled_memory_stats()
+    assert (stats.argument_size_in_bytes, stats.output_size_in_bytes) == (40, 48 + 3 * 8)
+    module = xe.hlo_module_from_text("HloModule m\nENTRY e { ROOT x = f32[2] parameter(0) }")
+    read = xc.XlaComputation(module.as_serialized_hlo_module_proto())
+    assert repr(read.program_shape()) == "(p0: f32[2]) -> f32[2]"

@@ -100,6 +100,8 @@ class XlaComputation:
         """The shapes of parameters and result."""
         shape = self.wrapped.program_shape
         names = tuple(base_name(name) for name in shape.parameter_names)
+        # Those of a module have the names that XLA writes into its proto.
+        names = names or tuple(f"p{n}" for n in range(len(shape.parameters)))
         return ProgramShape.of(replace(shape, parameter_names=names))
 
     @with_status

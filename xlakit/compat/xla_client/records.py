@@ -126,18 +126,20 @@ def make_convolution_dimension_numbers(
         axes = "".join(chr(0x100 + i) for i in range(num_spatial_dimensions))
         dimension_numbers = (f"NC{axes}", f"OI{axes}", f"NC{axes}")
     lhs, rhs, out = dimension_numbers
-    spatial = [c for c in rhs if c not in "IO"]
-    for text in (lhs, out):
-        missing = [c for c in text if c not in "NC" and c not in spatial]
-        if missing:
-            raise ValueError(f"substring not found: the kernel's '{rhs}' lacks the dimensions {missing} of '{text}'")
     made = ConvolutionDimensionNumbers()
     made.input_batch_dimension, made.input_feature_dimension = lhs.index("N"), lhs.index("C")
-    made.kernel_input_feature_dimension, made.kernel_output_feature_dimension = rhs.index("I"), rhs.index("O")
     made.output_batch_dimension, made.output_feature_dimension = out.index("N"), out.index("C")
-    made.input_spatial_dimensions = [lhs.index(c) for c in spatial]
-    made.kernel_spatial_dimensions = [rhs.index(c) for c in spatial]
-    made.output_spatial_dimensions = [out.index(c) for c in spatial]
+    made.kernel_output_feature_dimension, made.kernel_input_feature_dimension = rhs.index("O"), rhs.index("I")
+    made.kernel_spatial_dimensions = [i for i, c in enumerate(rhs) if c not in "IO"]
+
+    def spatial(text: str) -> list[int]:
+        """The places of spatial dimensions in the kernel's order. Raises ValueError for one that the kernel lacks."""
+        missing = [c for c in text if c not in "NC" and c not in rhs]
+        if missing:
+            raise ValueError(f"substring not found: the kernel's '{rhs}' lacks the dimensions {missing} of '{text}'")
+        return sorted((i for i, c in enumerate(text) if c not in "NC"), key=lambda i: rhs.index(text[i]))
+
+    made.input_spatial_dimensions, made.output_spatial_dimensions = spatial(lhs), spatial(out)
     return made
 
 

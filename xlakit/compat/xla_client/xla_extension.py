@@ -74,6 +74,7 @@ from xlakit.compat.xla_client.runtime.array_shardings import (
     SingleDeviceSharding as SingleDeviceSharding,
 )
 from xlakit.compat.xla_client.runtime.client import Client as Client, make_cpu_client
+from xlakit.compat.xla_client.runtime.compile_only import CompileOnlyPyClient as CompileOnlyPyClient
 from xlakit.compat.xla_client.runtime.debug_options import DebugOptions as DebugOptions
 from xlakit.compat.xla_client.runtime.device import (
     Device as Device,

@@ -73,7 +73,9 @@ def write_module_fields(module: HloModule, proto: Any, write_module: Callable[[H
     if module.proto_fields:
         proto.MergeFromString(module.proto_fields)
     shape = module.program_shape
-    write_program_shape(ProgramShape(shape.parameters, shape.result), proto.host_program_shape)
+    # XLA names the parameters of the host by their numbers.
+    names = tuple(f"p{n}" for n in range(len(shape.parameters)))
+    write_program_shape(ProgramShape(shape.parameters, shape.result, names), proto.host_program_shape)
     for entry in module.input_output_alias:
         proto.input_output_alias.entries.add(
             output_shape_index=entry.output_index,

@@ -362,7 +362,7 @@ TopK = o.operation("TopK", composed.top_k, input=k.Op, k=k.Int)
 _APPROX_TOP_K = {
     "builder": k.Builder,
     "operands": k.Ops,
-    "init_values": k.Ops.unused(),
+    "init_values": k.Ops,
     "top_k": k.Int,
     "reduction_dim": k.Int,
     "comparator": k.Computation,

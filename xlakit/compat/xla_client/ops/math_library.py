@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from xlakit.compat.xla_client.errors import with_status
@@ -44,6 +45,7 @@ def svd(a: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 def approx_top_k(
     builder: Any,
     operands: Any,
+    init_values: Any,
     top_k: int,
     dimension: int,
     comparator: Any,
@@ -52,6 +54,7 @@ def approx_top_k(
     override: int,
 ) -> Any:
     """The first elements along a dimension in the order of a comparator: exactly, whatever the recall asked for."""
+    _check_operands(operands, init_values, dimension)
     kept, log2_reduction = _sizes(operands, top_k, dimension, recall_target, aggregate, override)
     if aggregate:
         return _top_k(operands, kept, dimension, comparator)
@@ -62,6 +65,7 @@ def approx_top_k(
 def approx_top_k_fallback(
     builder: Any,
     operands: Any,
+    init_values: Any,
     top_k: int,
     dimension: int,
     comparator: Any,
@@ -70,8 +74,29 @@ def approx_top_k_fallback(
     override: int,
 ) -> Any:
     """The first elements along a dimension in the order of a comparator."""
+    _check_operands(operands, init_values, dimension)
     kept, _ = _sizes(operands, top_k, dimension, recall_target, aggregate, override)
     return _top_k(operands, kept, dimension, comparator)
+
+
+def _check_operands(operands: Sequence[Any], init_values: Sequence[Any], dimension: int) -> None:
+    """Raise ShapeError for arrays, values or a dimension that jaxlib refuses, too."""
+    if not operands:
+        raise ShapeError("takes at least one array", hint="give the values, and what goes with them")
+    if len(operands) != len(init_values):
+        raise ShapeError(
+            f"each array has an initial value: {len(operands)} arrays, {len(init_values)} values",
+            hint="give one initial value for each array",
+        )
+    for array, init in zip(operands, init_values, strict=True):
+        rank, kind = array.shape.rank, array.shape.element_type
+        if not 0 <= dimension < rank:
+            raise ShapeError(f"{array.shape} has no dimension {dimension}", hint="count dimensions from the first")
+        if kind is not init.shape.element_type:
+            raise ShapeError(
+                f"an initial value has the array's type: {kind.hlo_name}, not {init.shape.element_type.hlo_name}",
+                hint="give each array an initial value of its type",
+            )
 
 
 def _sizes(
@@ -79,7 +104,7 @@ def _sizes(
 ) -> tuple[int, int]:
     """How many elements the result has, ``top_k`` or as many as a partial reduction leaves, and the reduction."""
     shape = operands[0].shape
-    size = shape.dimensions[dimension % shape.rank]
+    size = shape.dimensions[dimension]
     kept, log2_reduction = approx_top_k_reduction_output_size(
         size, shape.rank, top_k, recall_target, aggregate, override
     )
@@ -92,7 +117,7 @@ def _first(operands: Any, count: int, dimension: int, comparator: Any) -> list[A
     firsts: list[Any] = []
     for i in range(len(operands)):
         part = data.get_tuple_element(sorted_, i) if several else sorted_
-        firsts.append(movement.slice_in_dim(part, 0, count, 1, dimension % part.shape.rank))
+        firsts.append(movement.slice_in_dim(part, 0, count, 1, dimension))
     return firsts
 
 

@@ -9,6 +9,9 @@ from xlakit.ir.instruction import HloModule as OurModule
 _KINDS = ("generated_code", "argument", "output", "alias", "temp")
 _NAMES = tuple(f"{prefix}{kind}_size_in_bytes" for prefix in ("", "host_") for kind in _KINDS)
 
+# The bytes of an address.
+_ADDRESS = 8
+
 
 class CompiledMemoryStats:
     """Bytes of code, arguments, results, results in the memory of arguments, and temporary values.
@@ -23,6 +26,9 @@ class CompiledMemoryStats:
         self._module = module
         for name in _NAMES:
             setattr(self, name, 0 if name.startswith("host_") else getattr(analysis, name))
+        # jaxlib's results are in a table of their addresses, if there are several.
+        results = sum(1 for _ in module.program_shape.result.leaves())
+        self.output_size_in_bytes += _ADDRESS * results * (results > 1)
 
     @property
     def serialized_hlo_proto(self) -> bytes:

@@ -34,6 +34,12 @@ class DeviceTopology:
         """The numbers of the devices, as JSON."""
         return json.dumps({"platform": "cpu", "devices": [device.id for device in self._devices]}).encode()
 
+    def _make_compile_only_devices(self) -> list[Device]:
+        """Devices like these, which describe and do not run anything, with a client of their own."""
+        from xlakit.compat.xla_client.runtime.compile_only import CompileOnlyPyClient
+
+        return CompileOnlyPyClient(self._devices).devices()
+
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"a topology of platform cpu has no attribute '{name}'")
 
