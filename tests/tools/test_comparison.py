@@ -11,6 +11,7 @@ from xlakit.execution.inputs import make_inputs
 from xlakit.tools import cli
 from xlakit.tools.compare import compare, format_table
 from xlakit.tools.inputs import flatten
+from xlakit.tools.jaxlib_backend import _refusals
 
 
 def test_nan_and_infinities_must_be_the_same():
@@ -140,3 +141,9 @@ def test_an_optimized_program_is_compared_with_jaxlib(tmp_path, capsys):
         'kind=kCustom, calls=fused, backend_config={"a":"b"} ROOT b = f32[2,1,3]{2,1,0} bitcast(f) }'
     )
     assert cli.main(["run", str(path), "--compare", "jaxlib"]) == 0, capsys.readouterr()
+
+
+@pytest.mark.parametrize("error", [IndexError("Span::at failed bounds check"), RuntimeError("\nINTERNAL: no\nmore")])
+def test_what_jaxlib_raises_is_one_sentence(error):
+    with pytest.raises(UnsupportedError, match=r"jaxlib does not run this program: (Span|INTERNAL: no\n)"), _refusals():
+        raise error

@@ -195,7 +195,8 @@ def _refusals() -> Generator[None]:
         yield
     except UnsupportedError:
         raise
-    except (RuntimeError, ValueError, NotImplementedError) as error:
+    # IndexError: a program names devices that the client has not.
+    except (RuntimeError, ValueError, IndexError, NotImplementedError) as error:
         message = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UnsupportedError(
             f"jaxlib does not run this program: {message.strip()}", hint="run it with xlakit alone"
