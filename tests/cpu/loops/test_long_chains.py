@@ -138,3 +138,20 @@ def test_an_index_that_is_divided_stays_within_its_array_where_it_is_not_chosen(
     with compiling(plain=left_out, knobs={"guards.little": 0, "guards.often": 0.0}):
         found = xla.compile(module, cache=False)(a, p, b)
     np.testing.assert_array_equal(found, np.concatenate([a, p[:60, :3].ravel(), b]))
+
+
+@pytest.mark.parametrize(("function", "size"), [(xla.sin, 64), (xla.exp, 19), (xla.tanh, 1000)])
+def test_many_elementary_functions_are_called_and_give_the_same_bits(function: Callable[[XlaOp], XlaOp], size: int):
+    builder = xla.XlaBuilder("functions")
+    x = given = xla.parameter(builder, 0, xla.make_shape(xla.F32, [size]))
+    for _ in range(12):
+        x = function(x * -0.5) + given
+    module = builder.build(x).to_module()
+    numbers = np.linspace(-3, 3, size, dtype=np.float32)
+    found, called = [], []
+    for most in (4, 4096):
+        with compiling(knobs={"math.most_written": most}):
+            called.append(".called(" in generate(run_pipeline(module), Target(Grid(1, 1))).text)
+            found.append(xla.compile(module, cache=False)(numbers))
+    assert called == [True, False]
+    np.testing.assert_array_equal(*found)

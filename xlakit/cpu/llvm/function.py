@@ -35,6 +35,8 @@ class Function:
         self.effort = Effort.ALL
         # Whether elementary functions are called where they are needed: nothing here becomes a vector.
         self.calls_math = False
+        # How many of them have been asked for.
+        self.elementary_functions = 0
         # Whether nothing is gained by compiling it together with the functions that call it.
         self.is_apart = False
         # Whether it has independent loops: LLVM may make vectors of long ones, and writes out those of few iterations.

@@ -13,6 +13,7 @@ from xlakit.cpu.llvm.types import F32, F64, Type
 from xlakit.cpu.llvm.values import Value
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
+from xlakit.options import knob
 
 
 class _Entry(NamedTuple):
@@ -58,6 +59,9 @@ FUNCTION_NAMES: Final = tuple(_LIBRARY)
 # Quicker ones, of what F16 or BF16 has, for results that are rounded to that type.
 HALF_PRECISION_NAMES: Final = ("erf", "exp", "log", "logistic", "tanh")
 _HALF_PRECISION_KINDS: Final = (PrimitiveType.F16, PrimitiveType.BF16)
+# Code of vectors has so many elementary functions written into it. It calls those that are beyond: that values go
+# through memory takes no longer than one of them, and LLVM takes long for the hundred instructions that each has.
+_MOST_WRITTEN = knob("math.most_written", 32, 0, 1 << 12)
 
 
 def _writer(module: str, name: str) -> Callable[..., Value]:
@@ -90,7 +94,8 @@ def math_function(fn: Function, name: str, *arguments: Value, kind: PrimitiveTyp
     if fn.effort is Effort.CODE:
         # A function is put only into others of its own effort.
         symbol += ".code"
-    if fn.calls_math:
+    fn.elementary_functions += 1
+    if fn.calls_math or (fn.effort is Effort.CODE and fn.elementary_functions > _MOST_WRITTEN.value):
         symbol, attribute = f"{symbol}.called", NO_INLINE
     if symbol not in fn.module.functions:
         made = fn.module.function(symbol, type, [type] * len(arguments), attributes=[attribute])
