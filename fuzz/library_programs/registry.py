@@ -45,6 +45,7 @@ FILES: Final = (
     "jax_alone.solvers",
     "jax_alone.models",
     "jax_alone.simulations",
+    "jax_alone.texts_and_waves",
     "jax_alone.many_devices",
 )
 # Of files whose programs are for several devices: how many.
