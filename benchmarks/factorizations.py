@@ -173,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _has_fault(options: argparse.Namespace, clock: Clock) -> bool:
     """Print the table; gives whether an error is too large."""
-    from xlakit.tools.run import format_time
+    from xlakit.data.text_table import duration
 
     sizes = [int(size) for size in options.sizes.split(",")]
     print("| | type | residual | orthogonality | jaxlib's residual |" + "".join(f" n = {n} |" for n in sizes))
@@ -185,7 +185,7 @@ def _has_fault(options: argparse.Namespace, clock: Clock) -> bool:
             worst = [max(column) for column in list(zip(*found, strict=True))[:3]]
             fault |= not max(worst[:2]) <= LARGEST_ERROR
             errors = " | ".join(f"{e:.2f}" for e in worst)
-            times = " | ".join(f"{format_time(m.seconds)}, {m.seconds / m.peer_seconds:.2f}" for m in found)
+            times = " | ".join(f"{duration(m.seconds * 1e9)}, {m.seconds / m.peer_seconds:.2f}" for m in found)
             print(f"| `{name}` | {kind} | {errors} | {times} |", flush=True)
     return fault
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import xlakit as xla
+from xlakit.data.text_table import duration
 from xlakit.execution.inputs import make_inputs
 from xlakit.tools.jaxlib_backend import JaxlibBackend
-from xlakit.tools.run import format_time
 
 DEFAULT = Path(__file__).parents[1] / "examples" / "hlo" / "transformer_grad_4_layers.hlo"
 
@@ -38,8 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text = Path(file).read_text(encoding="utf-8")
         print(f"{Path(file).name}, {text.count(chr(10))} lines")
         for name, seconds, peer in measure(text, jaxlib, options.repeat):
-            ratio = f"  jaxlib {format_time(peer):>8}  ratio {seconds / peer:5.2f}" if peer else ""
-            print(f"  {name:8}{format_time(seconds):>8}{ratio}")
+            ratio = f"  jaxlib {duration(peer * 1e9):>8}  ratio {seconds / peer:5.2f}" if peer else ""
+            print(f"  {name:8}{duration(seconds * 1e9):>8}{ratio}")
     return 0
 
 

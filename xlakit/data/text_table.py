@@ -15,3 +15,11 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> st
         ).rstrip()
         for row in rows
     )
+
+
+def duration(nanoseconds: float) -> str:
+    """A time with a unit that suits it."""
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if nanoseconds >= scale:
+            return f"{nanoseconds / scale:.3g} {unit}"
+    return f"{nanoseconds:.3g} ns"

@@ -175,11 +175,3 @@ def _format_array(value: Any) -> str:
     if array.dtype.isbuiltin != 1:
         array = array.astype(np.float32 if kind.is_floating else np.int8 if kind.is_signed else np.uint8)
     return str(array)
-
-
-def format_time(seconds: float) -> str:
-    """A time with a unit that suits it."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"

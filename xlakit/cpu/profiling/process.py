@@ -20,10 +20,9 @@ from xlakit import machine
 from xlakit.cpu.profiling.report import Profile, make_profile
 from xlakit.cpu.profiling.roofline import Roofline
 from xlakit.cpu.profiling.rows import step_rows
-from xlakit.cpu.profiling.tables import duration
 from xlakit.cpu.profiling.trace_events import trace_json
 from xlakit.cpu.threads import thread_count
-from xlakit.data.text_table import aligned
+from xlakit.data.text_table import aligned, duration
 from xlakit.errors import ResourceError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from xlakit.data.text_table import aligned
+from xlakit.data.text_table import aligned, duration
 
 if TYPE_CHECKING:
     from xlakit.cpu.profiling.times import StepTimes, Times
@@ -134,14 +134,6 @@ def _threads(profile: Times) -> str:
 def shortened(name: str) -> str:
     """A name that fits into a column."""
     return name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 1] + "…"
-
-
-def duration(nanoseconds: float) -> str:
-    """A time with a unit that suits it."""
-    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if nanoseconds >= scale:
-            return f"{nanoseconds / scale:.3g} {unit}"
-    return f"{nanoseconds:.3g} ns"
 
 
 def _part(nanoseconds: float, profile: Times) -> str:

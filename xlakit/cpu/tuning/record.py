@@ -12,6 +12,7 @@ from dataclasses import asdict, field, replace
 from typing import Any
 
 from xlakit import compile_cache
+from xlakit.data.text_table import duration
 from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError
 from xlakit.options import Options
@@ -39,7 +40,7 @@ class Gain:
     same_bits: bool = True
 
     def __str__(self) -> str:
-        times = f"{_time(self.before):>10} -> {_time(self.after):>10}  {self.after / self.before:5.2f}"
+        times = f"{duration(self.before):>10} -> {duration(self.after):>10}  {self.after / self.before:5.2f}"
         knobs = ", ".join(f"{name}={number:g}" for name, number in self.choice.items())
         knobs = knobs or ("with the kernels below" if self.opcode == "module" else "as it was")
         bits = "" if self.same_bits else "; sums in another order"
@@ -150,10 +151,3 @@ def _key(key: str) -> str:
 
 def _choice(given: Mapping[str, Any]) -> Choice:
     return {str(name): float(number) if isinstance(number, float) else int(number) for name, number in given.items()}
-
-
-def _time(nanoseconds: float) -> str:
-    for unit, size in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
-        if nanoseconds < 1000 * size:
-            return f"{nanoseconds / size:.3g} {unit}"
-    return f"{nanoseconds / 1e9:.3g} s"

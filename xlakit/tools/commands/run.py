@@ -177,8 +177,9 @@ def _executed(
     module: HloModule, given: Given, program: Program, options: argparse.Namespace
 ) -> tuple[int, dict[str, Any]]:
     """Run a program and write its results, and the outcome of ``--compare``; gives exit status and JSON."""
+    from xlakit.data.text_table import duration
     from xlakit.tools.jaxlib_child import Limits
-    from xlakit.tools.run import ComparedWith, format_run, format_time, run
+    from xlakit.tools.run import ComparedWith, format_run, run
 
     output = None if options.output is None else str(program.output(options.output, ".npz"))
     compared_with = None
@@ -202,7 +203,7 @@ def _executed(
     if text:
         write(text + "\n")
     if len(done.seconds) > 1:
-        tell(f"median of {len(done.seconds)} runs: {format_time(statistics.median(done.seconds))}")
+        tell(f"median of {len(done.seconds)} runs: {duration(statistics.median(done.seconds) * 1e9)}")
     return status, {}
 
 
