@@ -60,7 +60,6 @@ LIBRARIES: Final = (
     Library("flax", "flax", "tests/**/*_test.py"),
     Library("numpyro", "numpyro", "test/**/test_*.py", ("contrib/einstein", "test_example")),
     Library("ott", "src/ott", "tests/**/*_test.py"),
-    Library("dynamax", "dynamax", "dynamax/**/*test*.py"),
     Library("e3nn", "e3nn_jax", "tests/**/*_test.py"),
     Library("evosax", "evosax", "tests/**/test_*.py", ("test_rl", "test_vision", "test_examples")),
     Library("flowjax", "flowjax", "tests/**/test_*.py"),
