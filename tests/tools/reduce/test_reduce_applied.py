@@ -128,3 +128,11 @@ def test_a_candidate_whose_answer_nobody_heard_is_tried_again():
     assert search.try_one(lambda: second)
     assert not search.try_one(lambda: first)
     assert search.asked.asked == ["tanh", "sine", "sine"]
+
+
+@pytest.mark.parametrize("opcode", ["multiply", "select", "compare"])
+def test_what_is_called_becomes_the_program(opcode):
+    reduction = xla.reduce_module(HloModule.from_text(APPLIED), lambda m: opcode in opcodes(m))
+    assert opcodes(reduction.module)[-1] == opcode
+    assert len(reduction.module.computations) == 1
+    assert reduction.instructions <= 4, str(reduction.module)

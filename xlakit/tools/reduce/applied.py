@@ -24,6 +24,19 @@ from xlakit.tools.reduce.values import retyped
 _UNITING = (PrimitiveType.S32, PrimitiveType.PRED)
 
 
+def enter_computations(search: Search) -> None:
+    """Make the program of a computation that is called: what is wrong in it mostly is so on any arguments."""
+
+    def candidates() -> Iterator[Candidate]:
+        best = search.best
+        for computation in best.computations:
+            if computation is not best.entry:
+                yield partial(cleaned, best, computation)
+
+    while search.first(candidates()) is not None:
+        pass
+
+
 def drop_arrays(search: Search) -> None:
     """Let operations that reduce, sort or scatter several arrays at once have one array less."""
 

@@ -36,6 +36,7 @@ STEPS: tuple[steps.Step, ...] = (
     loops.drop_state,
     loops.unpack_state,
     steps.drop_operands,
+    applied.enter_computations,
     applied.drop_arrays,
     applied.give_parameters,
     applied.share_computations,
