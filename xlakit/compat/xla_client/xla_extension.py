@@ -74,7 +74,6 @@ from xlakit.compat.xla_client.runtime.array_shardings import (
     SingleDeviceSharding as SingleDeviceSharding,
 )
 from xlakit.compat.xla_client.runtime.client import Client as Client, make_cpu_client
-from xlakit.compat.xla_client.runtime.compile_only import CompileOnlyPyClient as CompileOnlyPyClient
 from xlakit.compat.xla_client.runtime.debug_options import DebugOptions as DebugOptions
 from xlakit.compat.xla_client.runtime.device import (
     Device as Device,
@@ -100,6 +99,7 @@ from xlakit.compat.xla_client.runtime.options import (
 )
 from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout as PjRtLayout
 from xlakit.compat.xla_client.runtime.topology import (
+    CompileOnlyPyClient as CompileOnlyPyClient,
     DeviceTopology as DeviceTopology,
     get_topology_for_devices as get_topology_for_devices,
     initialize_pjrt_plugin as initialize_pjrt_plugin,
