@@ -81,7 +81,7 @@ def test_messages_keep_their_order_and_bytes(ends):
     assert first.transport._neighbors[1].is_switched
 
 
-def test_a_room_is_used_again_when_nobody_reads_it(ends):
+def test_a_segment_is_used_again_when_nobody_reads_it(ends):
     first, second = ends
     switch(ends)
     size = 4 * rings.INLINE
@@ -101,14 +101,14 @@ def test_a_room_is_used_again_when_nobody_reads_it(ends):
     view = kept[5:]
     del kept, read
     gc.collect()
-    # A view of the first still refers to its room; the other one is free.
+    # A view of the first still refers to its segment; the other one is free.
     assert sent(3)[0] == other
     assert (view == 1).all()
     del view
     assert sent(4)[0] == place
 
 
-def test_one_room_twice_to_one_process(ends):
+def test_one_segment_twice_to_one_process(ends):
     first, second = ends
     switch(ends)
     body = first.transport.new_body(4 * rings.INLINE)
@@ -126,24 +126,24 @@ def test_without_memory_zeromq_goes_on(ends, monkeypatch):
     switch(ends)
     for number in range(3):
         first.transport.send(1, b"%d" % number)
-    monkeypatch.setattr(first.transport._rooms, "take", lambda *_: None)
+    monkeypatch.setattr(first.transport._segments, "take", lambda *_: None)
     first.transport.send(1, b"3", np.ones(100_000, np.uint8))
     first.transport.send(1, b"4")
     second.pump_until(lambda: len(second.came) == 5)
     assert [head for head, _ in second.came] == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_free_rooms_above_the_limit_are_given_up(ends):
+def test_free_segments_above_the_limit_are_given_up(ends):
     first, second = ends
     switch(ends)
-    first.transport._rooms._limit = 1 << 20
+    first.transport._segments._limit = 1 << 20
     for number in range(12):
         first.transport.send(1, b"x", np.full(300_000 + 40_000 * number, number, np.uint8))
         second.pump_until(lambda: second.came)
         assert (second.came.pop()[1] == number).all()
     source = next(iter(second.transport._sources.values()))
-    assert first.transport._rooms._bytes < 2 << 20
-    assert sum(memory.size for memory in source.rooms.values()) < 2 << 20
+    assert first.transport._segments._bytes < 2 << 20
+    assert sum(memory.size for memory in source.segments.values()) < 2 << 20
 
 
 def test_offers_of_strangers_are_dropped(ends):

@@ -2,6 +2,6 @@
 
 transport.py  SharedMemoryTransport, beside ZeroMQ
 rings.py      messages from one process to another
-rooms.py      the bodies of large messages, read where they are written
+segments.py      the bodies of large messages, read where they are written
 doorbell.py   how a process wakes another one
 """

@@ -2,7 +2,7 @@
 
 The positions of writer and reader count all bytes that were ever written and read. A record is in one piece; where
 there is no room for it before the end of the ring, the rest is skipped. A small body follows its head, a large one is
-in a room; see rooms.py.
+in a segment; see segments.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from xlakit.distributed.packing import Bytes
-from xlakit.distributed.shared.rooms import Memory
+from xlakit.distributed.shared.segments import Memory
 
 # Words before the records, each in a cache line of its own: how far it is written, and read; whether the reader is
 # there.
@@ -34,11 +34,11 @@ NO_BODY, INLINE_BODY, FORGET = -1, -2, -3
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the body of a record is: in a room, with its file, bytes and use; or INLINE_BODY, or NO_BODY. FORGET: a
-    record that says that the room of number ``use`` is given up.
+    """Where the body of a record is: in a segment, with its file, bytes and use; or INLINE_BODY, or NO_BODY. FORGET: a
+    record that says that the segment of number ``use`` is given up.
     """
 
-    room: int = NO_BODY
+    segment: int = NO_BODY
     fd: int = 0
     bytes: int = 0
     use: int = 0
@@ -79,7 +79,7 @@ class OutRing:
         return bool(self._waiting)
 
     def _put(self, head: bytes, body: Bytes | None, place: Place) -> bool:
-        inline = 0 if body is None or place.room != INLINE_BODY else len(body)
+        inline = 0 if body is None or place.segment != INLINE_BODY else len(body)
         # In whole words, so that there is always room for the word that says SKIP.
         size = -(-(_RECORD.size + len(head) + inline) // 8) * 8
         offset = self._written % _CAPACITY
@@ -95,7 +95,7 @@ class OutRing:
         start = _BEGIN + offset
         data: Any = self.memory.bytes.data
         length = 0 if body is None else len(body)
-        _RECORD.pack_into(data, start, size, len(head), length, place.room, place.fd, place.bytes, place.use)
+        _RECORD.pack_into(data, start, size, len(head), length, place.segment, place.fd, place.bytes, place.use)
         start += _RECORD.size
         data[start : start + len(head)] = head
         if body is not None and inline:
@@ -139,15 +139,15 @@ class InRing:
             end += _CAPACITY - offset
             offset = 0
         start = _BEGIN + offset
-        size, head_size, length, room, fd, total, use = _RECORD.unpack_from(self.memory.bytes.data, start)
+        size, head_size, length, segment, fd, total, use = _RECORD.unpack_from(self.memory.bytes.data, start)
         start += _RECORD.size
         head = self.memory.bytes[start : start + head_size].tobytes()
         body = None
-        if room in (NO_BODY, INLINE_BODY):
+        if segment in (NO_BODY, INLINE_BODY):
             # A copy, since the ring goes on, and because machine code wants arrays that are aligned.
             body = np.empty(length, np.uint8)
             body[:] = self.memory.bytes[start + head_size : start + head_size + length]
-        return Record(head, body, length, Place(room, fd, total, use), end + size)
+        return Record(head, body, length, Place(segment, fd, total, use), end + size)
 
     def advance(self, end: int) -> None:
         """All before has been used."""

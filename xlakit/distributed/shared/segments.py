@@ -1,11 +1,11 @@
-"""Rooms: memory that processes of one machine share, without a name that could be left behind.
+"""Segments: memory that processes of one machine share, without a name that could be left behind.
 
 Memory is a file without a name (memfd) that its maker has open; another process opens it as the maker's, by the numbers
 of process and file. The system takes it back when the last process that has mapped it ends, however that ends.
 
-A room holds the body of one message at a time: its maker writes it, and each receiver reads it where it is. It may be
-used again when nothing of the maker refers to it any more, and each receiver has stored the number of the use in its
-own word of the room. A message that several processes get is written once.
+A segment holds the body of one message at a time: its maker writes it, and each receiver reads it where it is. It may
+be used again when nothing of the maker refers to it any more, and each receiver has stored the number of the use in
+its own word of the segment. A message that several processes get is written once.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import numpy.typing as npt
 
 from xlakit.distributed.packing import Bytes
 
-# Before the data of a room stand the words of its receivers.
+# Before the data of a segment stand the words of its receivers.
 _HEADER: Final = 4096
 MOST_RECEIVERS: Final = _HEADER // 8
-# The sizes of rooms: powers of two, with so many steps in between.
+# The sizes of segments: powers of two, with so many steps in between.
 _LEAST, _STEPS = 1 << 16, 8
 
 
@@ -95,10 +95,10 @@ class Memory:
 
 
 class Lease:
-    """The data of a room as an array's memory, for as long as any array refers to it."""
+    """The data of a segment as an array's memory, for as long as any array refers to it."""
 
-    def __init__(self, memory: Memory, size: int, end: Callable[[], None], room: Room | None = None) -> None:
-        self.room = room
+    def __init__(self, memory: Memory, size: int, end: Callable[[], None], segment: Segment | None = None) -> None:
+        self.segment = segment
         self.size = size
         self._memory = memory
         self._end = end
@@ -117,8 +117,8 @@ class Lease:
         return np.asarray(self)
 
 
-class Room:
-    """A room of this process."""
+class Segment:
+    """A segment of this process."""
 
     def __init__(self, number: int, capacity: int) -> None:
         self.number = number
@@ -150,47 +150,47 @@ class Room:
         self.is_leased = False
 
 
-class Rooms:
-    """The rooms of a process.
+class Segments:
+    """The segments of a process.
 
-    limit: the bytes up to which those are kept that nobody uses. forget: is called with a room that is given up. lock:
-    of the caller, who may hold it.
+    limit: the bytes up to which those are kept that nobody uses. forget: is called with a segment that is given up.
+    lock: of the caller, who may hold it.
     """
 
-    def __init__(self, limit: int, forget: Callable[[Room], None], lock: threading.RLock) -> None:
+    def __init__(self, limit: int, forget: Callable[[Segment], None], lock: threading.RLock) -> None:
         self._limit = limit
         self._forget = forget
         self._lock = lock
-        self._by_capacity: dict[int, list[Room]] = {}
+        self._by_capacity: dict[int, list[Segment]] = {}
         self._count = self._bytes = 0
 
     def take(self, size: int, lost: Iterable[int]) -> Bytes | None:
-        """So many bytes of a room that is free, or of a new one; None where there is no memory."""
+        """So many bytes of a segment that is free, or of a new one; None where there is no memory."""
         capacity = _capacity(size)
         with self._lock:
-            for room in self._by_capacity.get(capacity, ()):
-                if room.is_free(lost):
-                    return room.lease(size)
+            for segment in self._by_capacity.get(capacity, ()):
+                if segment.is_free(lost):
+                    return segment.lease(size)
             if self._bytes + capacity > self._limit:
                 self._give_up(lost)
             try:
-                room = Room(self._count, capacity)
+                segment = Segment(self._count, capacity)
             except OSError:
                 return None
             self._count += 1
             self._bytes += capacity
-            self._by_capacity.setdefault(capacity, []).append(room)
-            return room.lease(size)
+            self._by_capacity.setdefault(capacity, []).append(segment)
+            return segment.lease(size)
 
     def _give_up(self, lost: Iterable[int]) -> None:
         """Give up all that is free."""
-        for capacity, rooms in self._by_capacity.items():
-            kept = [room for room in rooms if not room.is_free(lost)]
-            for room in rooms:
-                if room not in kept:
+        for capacity, segments in self._by_capacity.items():
+            kept = [segment for segment in segments if not segment.is_free(lost)]
+            for segment in segments:
+                if segment not in kept:
                     self._bytes -= capacity
-                    self._forget(room)
-            rooms[:] = kept
+                    self._forget(segment)
+            segments[:] = kept
 
 
 def _capacity(size: int) -> int:
@@ -199,6 +199,6 @@ def _capacity(size: int) -> int:
 
 
 def received(memory: Memory, size: int, receiver: int, use: int, store: Callable[[int, int], Any]) -> Bytes:
-    """So many bytes of a room of another process, which is told when no array refers to them any more."""
+    """So many bytes of a segment of another process, which is told when no array refers to them any more."""
     word = memory.address + 8 * receiver
     return Lease(memory, size, lambda: store(word, use)).array()

@@ -29,7 +29,7 @@ from xlakit.cpu.runtime.devices.rendezvous import SPIN_NANOSECONDS
 from xlakit.distributed.packing import Bytes
 from xlakit.distributed.shared import doorbell
 from xlakit.distributed.shared.rings import BYTES, FORGET, INLINE, INLINE_BODY, NO_BODY, InRing, OutRing, Place, Record
-from xlakit.distributed.shared.rooms import MOST_RECEIVERS, Lease, Memory, Room, Rooms, received
+from xlakit.distributed.shared.segments import MOST_RECEIVERS, Lease, Memory, Segment, Segments, received
 from xlakit.distributed.transport import Lost, Receive
 from xlakit.distributed.zeromq import ZeroMqTransport
 from xlakit.settings import receive_limit
@@ -41,12 +41,12 @@ _SECRET_BYTES: Final = 16
 _BELL_BYTES: Final = 4096
 # How long to sleep before ZeroMQ is looked at, where all processes that are known write into rings, in seconds.
 _LOOK = 0.02
-# The bytes of rooms that are kept at least.
+# The bytes of segments that are kept at least.
 _LEAST_KEPT = 1 << 26
 
 
 class _Neighbor:
-    """A process of this machine to which this one writes. index: its word in rooms."""
+    """A process of this machine to which this one writes. index: its word in segments."""
 
     def __init__(self, index: int, endpoint: dict[str, Any], bell: Memory, ring: OutRing) -> None:
         self.index = index
@@ -57,14 +57,14 @@ class _Neighbor:
 
 
 class _Source:
-    """A ring that this process reads, and the rooms of its writer."""
+    """A ring that this process reads, and the segments of its writer."""
 
     def __init__(self, ring: InRing, process: int, receiver: int) -> None:
         self.ring = ring
         self.process = process
-        # This process's word in the writer's rooms.
+        # This process's word in the writer's segments.
         self.receiver = receiver
-        self.rooms: dict[int, Memory] = {}
+        self.segments: dict[int, Memory] = {}
         self.is_lost = False
 
 
@@ -94,7 +94,7 @@ class SharedMemoryTransport:
         self.endpoint: str = json.dumps(self._own)
         # Held for all that is written.
         self._lock = threading.RLock()
-        self._rooms = Rooms(max(_LEAST_KEPT, receive_limit() // 4), self._forget, self._lock)
+        self._segments = Segments(max(_LEAST_KEPT, receive_limit() // 4), self._forget, self._lock)
         self._neighbors: dict[int, _Neighbor] = {}
         self._endpoints: dict[int, str] = {}
         # By the endpoint of ZeroMQ of the process that writes: rings that are offered, and those that are read.
@@ -167,28 +167,28 @@ class SharedMemoryTransport:
             self._inner.send(rank, self._control(_RING_BELL, neighbor))
 
     def _placed(self, neighbor: _Neighbor, body: Bytes | None) -> tuple[Place | None, Bytes | None]:
-        """Where the body of a message goes: into the ring, or a room, where it may be already."""
+        """Where the body of a message goes: into the ring, or a segment, where it may be already."""
         if body is None:
             return Place(NO_BODY), None
         lease = body.base
-        room = lease.room if isinstance(lease, Lease) and len(body) == lease.size else None
-        # A receiver says once that it has read a room.
-        if room is None or neighbor.index in room.receivers:
+        segment = lease.segment if isinstance(lease, Lease) and len(body) == lease.size else None
+        # A receiver says once that it has read a segment.
+        if segment is None or neighbor.index in segment.receivers:
             if len(body) <= INLINE:
                 return Place(INLINE_BODY), body
-            copy = self._rooms.take(len(body), self._lost_indices())
+            copy = self._segments.take(len(body), self._lost_indices())
             if copy is None:
                 return None, body
             copy[:] = body
-            body, room = copy, copy.base.room  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
-        room.receivers.add(neighbor.index)
-        room.known_to.add(neighbor.index)
-        return Place(room.number, room.memory.fd, room.memory.size, room.use), body
+            body, segment = copy, copy.base.segment  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
+        segment.receivers.add(neighbor.index)
+        segment.known_to.add(neighbor.index)
+        return Place(segment.number, segment.memory.fd, segment.memory.size, segment.use), body
 
     def new_body(self, size: int) -> Bytes:
         """Memory for a body, which is sent from there without a copy where that is possible."""
         if size > INLINE and any(n.is_switched for n in self._neighbors.values()):
-            made = self._rooms.take(size, self._lost_indices())
+            made = self._segments.take(size, self._lost_indices())
             if made is not None:
                 return made
         return np.empty(size, np.uint8)
@@ -196,12 +196,12 @@ class SharedMemoryTransport:
     def _lost_indices(self) -> list[int]:
         return [neighbor.index for neighbor in self._neighbors.values() if neighbor.is_lost]
 
-    def _forget(self, room: Room) -> None:
-        """Have the others forget a room."""
+    def _forget(self, segment: Segment) -> None:
+        """Have the others forget a segment."""
         with self._lock:
             for rank, neighbor in self._neighbors.items():
-                if neighbor.index in room.known_to and not neighbor.is_lost:
-                    place = Place(FORGET, use=room.number)
+                if neighbor.index in segment.known_to and not neighbor.is_lost:
+                    place = Place(FORGET, use=segment.number)
                     self._wake(rank, neighbor, neighbor.ring.write(b"", None, place, neighbor.bell.address))
 
     def connected(self) -> list[int]:
@@ -240,8 +240,8 @@ class SharedMemoryTransport:
         for number, (endpoint, source) in enumerate(list(self._sources.items())):
             while (record := source.ring.next()) is not None:
                 came = True
-                if record.place.room == FORGET:
-                    source.rooms.pop(record.place.use, None)
+                if record.place.segment == FORGET:
+                    source.segments.pop(record.place.use, None)
                 else:
                     try:
                         body = self._body_of(source, record)
@@ -267,9 +267,9 @@ class SharedMemoryTransport:
         if record.body is not None:
             return record.body
         place = record.place
-        memory = source.rooms.get(place.room)
+        memory = source.segments.get(place.segment)
         if memory is None:
-            memory = source.rooms[place.room] = Memory.of(source.process, place.fd, place.bytes)
+            memory = source.segments[place.segment] = Memory.of(source.process, place.fd, place.bytes)
         return received(memory, record.length, source.receiver, place.use, self._bells.store)
 
     def _received_by_zeromq(self, head: bytes, body: Bytes) -> None:
