@@ -33,10 +33,8 @@ class Function:
         self._unaliased = frozenset[int]()
         self.linkage = "internal "
         self.effort = Effort.ALL
-        # Whether elementary functions are called where they are needed: nothing here becomes a vector.
-        self.calls_math = False
-        # How many of them have been asked for.
-        self.elementary_functions = 0
+        # Whether elementary functions are called, as where nothing becomes a vector; how many have been asked for.
+        self.calls_math, self.elementary_functions = False, 0
         # Whether nothing is gained by compiling it together with the functions that call it.
         self.is_apart = False
         # Whether it has independent loops: LLVM may make vectors of long ones, and writes out those of few iterations.
