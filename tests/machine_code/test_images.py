@@ -182,3 +182,8 @@ def test_what_is_missing_is_named():
         Library("images", _objects(_RETURN), ["f", "g"], {})
     with pytest.raises(InternalError, match="no image"):
         Library("images", laid_out(_objects(_RETURN))[0][:-1], ["f"], {})
+
+
+def test_a_library_may_have_no_functions():
+    with pytest.raises(KeyError):
+        Library("images", [], [], {}).address("f")

@@ -101,9 +101,11 @@ class MappedImage:
         """address_of: the address of an imported symbol. Raises ExecutionError where the system gives no memory."""
         sizes = pages(len(image.code)), pages(len(image.constants)), pages(len(image.data) + image.zeros)
         imported = {a: address_of(a) for a in image.addresses if isinstance(a, str)}
-        start = self._start = _mapped(sum(sizes))
+        # The system maps no fewer bytes than a page has; no functions are as good a library as some.
+        size = max(PAGE, sum(sizes))
+        start = self._start = _mapped(size)
         # When the process ends, code may still run.
-        weakref.finalize(self, _system().munmap, start, sum(sizes)).atexit = False
+        weakref.finalize(self, _system().munmap, start, size).atexit = False
         table = [imported[a] if isinstance(a, str) else start + a for a in image.addresses]
         words = struct.pack(f"<{len(table)}Q", *table)
         parts = image.code, image.constants[: len(image.constants) - len(words)] + words, image.data

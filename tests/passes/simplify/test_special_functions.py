@@ -10,7 +10,7 @@ import xlakit as xla
 from xlakit.options import compiling
 from xlakit.passes.pipeline import run_pipeline
 
-ERFC = Path(__file__).parent / "golden/special-functions/erfc.hlo"
+ERFC = Path(__file__).parents[1] / "golden/special-functions/erfc.hlo"
 COUNT = 40_001
 
 
