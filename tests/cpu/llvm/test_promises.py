@@ -37,7 +37,7 @@ PROMISED = {
     *("access.group", "parallel_accesses", "nontemporal"),
     *(promises.COUNTS, promises.REASSOCIATES, promises.CONTRACTS, promises.UNDEFINED),
 }
-UNALIASED = re.compile(r"@(transpose_block_\d+|fft\.lanes\.[\w.]+|xlakit_common\.fft\.[\w.]+)\(")
+UNALIASED = re.compile(r"@(transpose_block_\d+|fft\.lanes\.[\w.]+|xlakit_common\.fft\$[\w.]+)\(")
 
 
 def check(text):
@@ -68,6 +68,17 @@ def test_programs_promise_nothing_else(kind):
     for name in code.imports:
         if name.startswith(PREFIX):
             check(common_families.text(name))
+
+
+def test_transforms_promise_that_their_arrays_are_apart():
+    text = """HloModule transform
+      ENTRY e {
+        x = c64[4,1024] parameter(0)
+        ROOT y = c64[4,1024] fft(x), fft_type=FFT, fft_length={1024}
+      }"""
+    code = xla.compile(parse_module(text))._generated_code
+    common = [check(common_families.text(name)) for name in code.imports if name.startswith(PREFIX)]
+    assert any(promises.NO_ALIAS in found for found in common)
 
 
 def test_the_runtime_promises_nothing_else():
