@@ -1,9 +1,12 @@
 """Programs for four devices over all collectives, small ones and some too large for a slot; with their arguments."""
 
+import ctypes
+
 import ml_dtypes
 import numpy as np
 
 import xlakit as xla
+from xlakit.cpu.runtime.call import allocate_array, pointers
 
 DEVICES = 4
 PAIRS = [[0, 2], [1, 3]]
@@ -156,22 +159,43 @@ ENTRY e {
 PROGRAMS["channels"] = lambda: xla.HloModule.from_text(CHANNELS), (_normal(5000),), DEVICES
 
 
-# What machine code asks of Python is the same for all of them; some are enough to see that it does.
+# What machine code asks of Python is the same for all of them; some are enough to see that it does. On the only device
+# of a process, collectives read and write the memory of the program, each in its own way.
 COMPILED = ("all_reduce_of_a_tuple", "all_to_alls", "permutes", "in_a_loop", "channels")
+IN_PLACE = ("all_reduce_of_a_tuple", "gathers", "all_to_alls", "in_a_loop")
 
 
 def names(backend):
-    """The programs that a backend runs."""
-    return COMPILED if backend == "cpu" else tuple(PROGRAMS)
+    """The programs that a backend runs: "addresses" is machine code that is given the addresses of its arrays."""
+    return {"cpu": COMPILED, "addresses": IN_PLACE}.get(backend, tuple(PROGRAMS))
 
 
 def run(name, backend, execution_context=None, devices=range(DEVICES)):
     """The leaves of what some devices get."""
     make, arguments, replicas = PROGRAMS[name]
     options = {"num_replicas": replicas, "num_partitions": DEVICES // replicas, "execution_context": execution_context}
-    executable = xla.compile(make(), backend=backend, **options)
-    results = executable.execute_replicated([[a[i] for a in arguments] for i in devices])
-    return [list(_leaves(result)) for result in results]
+    executable = xla.compile(make(), backend="cpu" if backend == "addresses" else backend, **options)
+    rows = [[a[i] for a in arguments] for i in devices]
+    if backend == "addresses" and len(rows) == 1:
+        return [_run_at(executable, rows[0])]
+    return [list(_leaves(result)) for result in executable.execute_replicated(rows)]
+
+
+def _run_at(executable, row):
+    """Results in memory of the caller, twice; arguments stay as they are."""
+    assert executable.takes_addresses
+    given = []
+    for value in row:
+        given.append(allocate_array(value.shape, value.dtype))
+        given[-1][...] = value
+    shapes = [leaf for _, leaf in executable.module.entry.root.shape.leaves()]
+    made = [allocate_array(s.dimensions, s.element_type.dtype) for s in shapes]
+    for _ in range(2):
+        tables = pointers(given), pointers(made)
+        executable.run_at(*(ctypes.addressof(table) for table in tables))
+        for array, value in zip(given, row, strict=True):
+            np.testing.assert_array_equal(array, value)
+    return made
 
 
 def _leaves(value):

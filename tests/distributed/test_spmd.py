@@ -26,7 +26,7 @@ def expected(backend, name):
     ]
 
 
-@pytest.mark.parametrize(("ranks", "backends"), [(4, ["interpreter"]), (2, ["interpreter", "cpu"])])
+@pytest.mark.parametrize(("ranks", "backends"), [(4, ["interpreter", "addresses"]), (2, ["interpreter", "cpu"])])
 def test_the_bits_are_those_of_one_process(tmp_path, ranks, backends):
     found = gathered(tmp_path, ranks, "ordered", backends)
     for backend in backends:
