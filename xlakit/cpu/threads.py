@@ -30,10 +30,17 @@ def threads(count: int) -> Generator[None]:
 
     It may be more than there are processors. Scopes nest. Raises ArgumentError unless 1 <= count <= 256.
     """
-    from xlakit.cpu.runtime import runtime
-
     if not 1 <= count <= MAX_THREADS:
         raise ArgumentError(f"threads({count!r}): the number must be from 1 to {MAX_THREADS}")
+    with thread_limit(count):
+        yield
+
+
+@contextmanager
+def thread_limit(count: int) -> Generator[None]:
+    """The same for a number that :func:`thread_count` gave, which may be larger on a machine of many processors."""
+    from xlakit.cpu.runtime import runtime
+
     before = runtime().call("xlakit_limit_threads", count)
     try:
         yield

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -332,19 +332,13 @@ def _values(result: Any) -> Any:
     return np.asarray(result)
 
 
-@contextmanager
-def _threads(limit: int) -> Generator[None]:
-    """Set the number of threads of machine code; 0 if there is none."""
+def _threads(limit: int) -> AbstractContextManager[None]:
+    """Machine code runs on so many threads; 0 if there is none."""
     if not limit:
-        yield
-        return
-    from xlakit.cpu.runtime import runtime
+        return nullcontext()
+    from xlakit.cpu.threads import thread_limit
 
-    before = runtime().call("xlakit_limit_threads", limit)
-    try:
-        yield
-    finally:
-        runtime().call("xlakit_limit_threads", before)
+    return thread_limit(limit)
 
 
 def _make_writable(arrays: list[Array], number: int) -> bool:

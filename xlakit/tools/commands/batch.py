@@ -8,8 +8,9 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -80,24 +81,34 @@ def run_batch(options: argparse.Namespace, work: Work, *, titled: bool = False) 
 
     Raises ArgumentError where the command line is at fault, which is so for all programs; with --traceback any error.
     """
+    alone = [(program, None) for program in programs_of(options.files)]
+    return run_each(options, alone, lambda program, _: work(program), titled=titled)
+
+
+def run_each(
+    options: argparse.Namespace,
+    programs: Iterable[tuple[Program, str | None]],
+    work: Callable[[Program, str | None], tuple[int, dict[str, Any]]],
+    *,
+    titled: bool = False,
+) -> int:
+    """:func:`run_batch` for programs with the files of others that the work on them is about, too."""
     worst = 0
-    for program in programs_of(options.files):
+    for program, second in programs:
+        files = {} if second is None else {"first": program.path, "second": second}
         if titled and not program.is_alone and not options.json:
-            write(f"==> {program.path} <==\n")
-        status, record = attempt(options, program, work)
+            write(f"==> {' '.join(files.values()) or program.path} <==\n")
+        status, record = _attempt(options, program, partial(work, program, second), second)
         if options.json:
-            write_record({"file": program.path, "status": status, **record})
+            write_record({"file": program.path, "status": status, **files, **record})
         worst = worse(worst, status)
     return worst
 
 
-def attempt(
-    options: argparse.Namespace, program: Program, work: Work, second: str | None = None
+def _attempt(
+    options: argparse.Namespace, program: Program, work: Callable[[], tuple[int, dict[str, Any]]], second: str | None
 ) -> tuple[int, dict[str, Any]]:
-    """Do the work for a program; an error is printed, and makes a status and a record. Raises as run_batch does.
-
-    second: the file of another program that the work is about, too.
-    """
+    """Do the work for a program; an error is printed, and makes a status and a record. Raises as run_batch does."""
     files = [program.path] if second is None else [program.path, second]
     try:
         if is_folder(program.path):
@@ -105,7 +116,7 @@ def attempt(
                 f"{program.path} is a folder without programs",
                 hint=f"name the files, end them {', '.join(_SUFFIXES)}, or give a folder that XLAKIT_DUMP_TO wrote",
             )
-        return work(program)
+        return work()
     except ArgumentError as error:
         if options.only_arguments or options.traceback:
             raise

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from xlakit.settings import names_in
-from xlakit.tools.commands.batch import add_json, attempt, pairs_of, worse, write, write_record
+from xlakit.tools.commands.batch import add_json, pairs_of, run_each
 from xlakit.tools.commands.shared import (
     Commands,
     add_command,
@@ -64,18 +64,8 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _run(options: argparse.Namespace) -> int:
     run_loaded(options)
-    worst = 0
-    for first, second in pairs_of(options.first, options.second):
-        if not first.is_alone and not options.json:
-            write(f"==> {first.path} {second.path} <==\n")
-        status, record = attempt(
-            options, first, lambda program, other=second.path: _diff(program.path, other, options), second.path
-        )
-        if options.json:
-            files = {"first": first.path, "second": second.path}
-            write_record({"file": first.path, "status": status, **files, **record})
-        worst = worse(worst, status)
-    return worst
+    pairs = [(first, second.path) for first, second in pairs_of(options.first, options.second)]
+    return run_each(options, pairs, lambda first, second: _diff(first.path, second or "", options), titled=True)
 
 
 def _diff(first_path: str, second_path: str, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:

@@ -11,13 +11,11 @@ from xlakit.settings import names_in
 from xlakit.tools.commands.batch import (
     Program,
     add_json,
-    attempt,
     is_folder,
     pairs_of,
     programs_of,
-    worse,
+    run_each,
     write,
-    write_record,
 )
 from xlakit.tools.commands.shared import Commands, add_command, add_filling, add_load, at_least, load_filled, run_loaded
 
@@ -87,14 +85,7 @@ def _run(options: argparse.Namespace) -> int:
     from xlakit.passes.pipeline import check_choice
 
     check_choice(names_in(options.disable), options.until)
-    worst = 0
-    for program, other in _shown(options):
-        status, told = attempt(options, program, lambda program, other=other: _page(program, other, options), other)
-        if options.json:
-            second = {} if other is None else {"second": other}
-            write_record({"file": program.path, "status": status, **second, **told})
-        worst = worse(worst, status)
-    return worst
+    return run_each(options, _shown(options), lambda program, other: _page(program, other, options))
 
 
 def _shown(options: argparse.Namespace) -> list[tuple[Program, str | None]]:
