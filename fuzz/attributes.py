@@ -18,7 +18,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ import numpy as np
 from fuzz.modules import difference
 from fuzz.programs.operations.attributes import Trial, trial
 from fuzz.programs.values import EDGES, SMALL, Array, make_values
-from fuzz.support.numbered import command
+from fuzz.support.numbered import TooSlowError, parser, time_limit
 from xlakit import compile as compile_program
 from xlakit.errors import ExecutionError, InternalError, XlakitError
 from xlakit.tools.inputs import flatten
@@ -34,10 +33,6 @@ from xlakit.tools.inputs import flatten
 _SECONDS = 10.0
 _ADDRESS_SPACE_BYTES = 16 << 30
 _NO_ACCESS = 0
-
-
-class _TooSlowError(BaseException):
-    """Raised into a program that takes too long; no handler of Exception catches it."""
 
 
 class Guarded:
@@ -116,7 +111,7 @@ def _outcome(module: Any, backend: str, given: Sequence[Array]) -> Any:
     try:
         with np.errstate(all="ignore"):
             return flatten(compile_program(module, backend=backend, cache=False)(*given))
-    except _TooSlowError:
+    except TooSlowError:
         return ExecutionError("it takes too long")
     except Exception as error:  # any exception is an outcome, to be judged
         return error
@@ -126,26 +121,19 @@ def _work(seed: int, start: int, stop: int) -> None:
     """Judge programs, a line for each; before it begins, its number is written, so that a death has one."""
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE_BYTES, resource.RLIM_INFINITY))
-    signal.signal(signal.SIGALRM, _too_slow)
     for number in range(start, stop):
         print(number, flush=True)
-        signal.setitimer(signal.ITIMER_REAL, _SECONDS)
         try:
-            outcome = judge(seed, number, Guarded())
-        except _TooSlowError:
+            with time_limit(_SECONDS, signal.ITIMER_REAL):
+                outcome = judge(seed, number, Guarded())
+        except TooSlowError:
             outcome = "left out"
         except Exception as error:  # outside of both backends: rules and verifier
             outcome = f"FAILED: {type(error).__name__}: {error}"
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
         print(number, outcome.replace("\n", " | "), flush=True)
 
 
-def _too_slow(signum: int, frame: FrameType | None) -> None:
-    raise _TooSlowError
-
-
-def run(seed: int, count: int, seconds: float = 0.0) -> tuple[Counter[str], list[str]]:
+def run(seed: int, count: int, seconds: float | None = None) -> tuple[Counter[str], list[str]]:
     """Judge ``count`` programs, or as many as ``seconds`` are enough for: counts by outcome, and the failures."""
     outcomes: Counter[str] = Counter()
     failures: list[str] = []
@@ -175,13 +163,9 @@ def run(seed: int, count: int, seconds: float = 0.0) -> tuple[Counter[str], list
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = command("fuzz.attributes", __doc__)
-    parser.add_argument("--count", type=int, default=5000, help="how many programs (5000)")
-    parser.add_argument("--seconds", type=float, default=0.0, help="stop after so long")
-    parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
-    parser.add_argument("--number", type=int, help="one program, by its number, with its text")
-    parser.add_argument("--work", default="", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
+    options_of = parser("fuzz.attributes", __doc__, 5000)
+    options_of.add_argument("--work", default="", help=argparse.SUPPRESS)
+    options = options_of.parse_args(arguments)
     if options.work:
         start, stop = map(int, options.work.split(":"))
         _work(options.seed, start, stop)

@@ -18,6 +18,7 @@ import random
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from fuzz.support import numbered
@@ -54,11 +55,8 @@ def _evict(cache: Path, drawn: random.Random) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     options = numbered.parser("fuzz.cached", __doc__, 200).parse_args(arguments)
-
-    def fault_of(number: int) -> str:
-        return judge(options.seed, number)
-
-    return numbered.run("fuzz.cached", numbered.entries(options, fault_of), options.seconds)
+    entries = numbered.entries(options, partial(judge, options.seed))
+    return numbered.run("fuzz.cached", entries, options.seconds)
 
 
 if __name__ == "__main__":

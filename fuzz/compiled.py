@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import random
 import sys
-import time
-from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from fuzz.jaxlib import fault_of, flat
-from fuzz.programs.draft import FAMILIES, Program
-from fuzz.programs.plan import Entry, plan
-from fuzz.support.numbered import command
+from fuzz.programs.draft import Program
+from fuzz.programs.plan import Entry, chosen
+from fuzz.support import numbered
 from xlakit import compile as compile_program
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import HloModule
@@ -45,36 +44,22 @@ def _run(module: HloModule, backend: str, replicas: int, program: Program) -> li
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = command("fuzz.compiled", __doc__)
-    parser.add_argument("--count", type=int, default=2000, help="how many programs, at least (2000)")
-    parser.add_argument("--seed", type=int, default=0, help="what the programs are made from (0)")
+    parser = numbered.parser("fuzz.compiled", __doc__, 2000)
     parser.add_argument("--only", default="", metavar="OPCODE", help="the programs of one operation")
-    parser.add_argument("--seconds", type=float, help="begin no more after this time, having shuffled them")
-    parser.add_argument("--number", type=int, help="one program, by its number; with --only")
     options = parser.parse_args(arguments)
-    if options.only and options.only not in FAMILIES:
-        parser.error(f"no programs for '{options.only}'; there are: {', '.join(sorted(FAMILIES))}")
-    entries = plan(options.count, options.seed, options.only)
-    if options.number is not None:
-        entries = [Entry(options.only, options.seed, options.number)]
-        print(entries[0].make().text)
-    counts: Counter[str] = Counter()
-    done, start = 0, time.monotonic()
+    entries, tally = chosen(parser, options), numbered.Tally()
     if options.seconds is not None:
         random.Random(options.seed).shuffle(entries)
-    for entry in entries:
-        if options.seconds is not None and time.monotonic() - start > options.seconds:
-            break
-        done += 1
+
+    def fault_of(entry: Entry) -> str:
         program = entry.make()
-        status, detail = judge(program)
-        counts[status] += 1
-        if status != "agreed":
-            print(f"{status.upper()} python -m fuzz.compiled {entry} ({program.case}): {detail}", flush=True)
-        if done % 100 == 0:
-            print(f"{done}/{len(entries)} programs, {time.monotonic() - start:.0f} s", file=sys.stderr)
-    print(f"{done} programs: " + ", ".join(f"{n} {status}" for status, n in sorted(counts.items())))
-    return 1 if counts["failed"] else 0
+        if options.number is not None:
+            print(program.text)
+        outcome, detail = judge(program)
+        return tally.fault(f"fuzz.compiled {entry}", outcome, f"({program.case}) {detail}")
+
+    programs = (numbered.Entry(str(entry), partial(fault_of, entry)) for entry in entries)
+    return numbered.run("fuzz.compiled", programs, options.seconds, tally.summary)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,11 @@ run (an array that cannot be reshaped at the size that it has) must be refused b
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Sequence
 
 from fuzz.modules import difference
 from fuzz.programs.dynamic import DynamicProgram, dynamic_program
-from fuzz.support.numbered import entries, parser, run
+from fuzz.support.numbered import Tally, entries, parser, run
 from xlakit import compile as compile_program
 from xlakit.errors import ExecutionError, UnsupportedError
 from xlakit.tools.inputs import flatten
@@ -46,22 +45,15 @@ def judge(program: DynamicProgram) -> tuple[str, str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     options = parser("fuzz.dynamic", __doc__, 1000).parse_args(arguments)
-    counts = Counter[str]()
+    tally = Tally()
 
     def fault_of(number: int) -> str:
         program = dynamic_program(options.seed, number)
         if options.number is not None:
             print(program.module.to_text())
-        status, detail = judge(program)
-        counts[status] += 1
-        if status == "unsupported":
-            print(f"UNSUPPORTED python -m fuzz.dynamic --seed {options.seed} --number {number}: {detail}", flush=True)
-        return detail if status == "failed" else ""
+        return tally.fault(f"fuzz.dynamic --seed {options.seed} --number {number}", *judge(program))
 
-    def summary() -> str:
-        return ": " + ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-
-    return run("fuzz.dynamic", entries(options, fault_of), options.seconds, summary)
+    return run("fuzz.dynamic", entries(options, fault_of), options.seconds, tally.summary)
 
 
 if __name__ == "__main__":

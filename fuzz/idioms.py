@@ -12,8 +12,8 @@ from __future__ import annotations
 import itertools
 import pickle
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from fuzz.programs.composed.carried import carried_program
 from fuzz.programs.composed.known import known_program
 from fuzz.programs.composed.sketch import Sketched
 from fuzz.support.children import Child
-from fuzz.support.numbered import command
+from fuzz.support.numbered import Entry, parser, run
 from fuzz.support.sensitivity import spread
 from fuzz.support.shrink import shrink
 from xlakit import compile as compile_program
@@ -147,44 +147,35 @@ def _keep(folder: str, name: str, program: Sketched, child: Child, against: Sequ
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = command("fuzz.idioms", __doc__)
-    parser.add_argument("--count", type=int, default=2000, help="how many programs (2000)")
-    parser.add_argument("--seconds", type=float, help="stop after this time, however many there were")
-    parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
-    parser.add_argument("--only", choices=sorted(FAMILIES), help="the programs of one family")
-    parser.add_argument("--number", type=int, help="one program, by its number, with its text; with --only")
-    parser.add_argument("--first", action="store_true", help="stop at the first failure")
-    parser.add_argument("--keep", metavar="FOLDER", help="where to keep programs that fail, and smaller ones")
-    parser.add_argument("--against", choices=[*REFERENCES, "both"], default="interpreter", help="what must agree")
-    options = parser.parse_args(arguments)
+    options_of = parser("fuzz.idioms", __doc__, 2000)
+    options_of.add_argument("--only", choices=sorted(FAMILIES), help="the programs of one family")
+    options_of.add_argument("--first", action="store_true", help="stop at the first failure")
+    options_of.add_argument("--keep", metavar="FOLDER", help="where to keep programs that fail, and smaller ones")
+    options_of.add_argument("--against", choices=[*REFERENCES, "both"], default="interpreter", help="what must agree")
+    options = options_of.parse_args(arguments)
     against = REFERENCES if options.against == "both" else (options.against,)
+    more = f" --against {options.against}" if options.against != "interpreter" else ""
     names = [options.only] if options.only else sorted(FAMILIES)
-    chosen = numbered(names)
-    if options.number is not None:
-        chosen = iter([(names[0], options.number)])
-    start, failures, done = time.monotonic(), 0, 0
-    child = Child(judge)
-    for name, number in itertools.islice(chosen, options.count):
-        if options.seconds is not None and time.monotonic() - start > options.seconds:
-            break
-        program = FAMILIES[name](options.seed, number)
+    chosen = numbered(names) if options.number is None else iter([(names[0], options.number)])
+    seed, child = options.seed, Child(judge)
+
+    def fault_of(name: str, number: int) -> str:
+        program = FAMILIES[name](seed, number)
         if options.number is not None:
             print(program.module.to_text())
-        fault, done = child.ask(*request(program), against), done + 1
-        if fault:
-            failures += 1
-            again = f"python -m fuzz.idioms --only {name} --seed {options.seed} --number {number}"
-            again += f" --against {options.against}" if options.against != "interpreter" else ""
-            print(f"FAILED {again}: {fault}", flush=True)
-            if options.keep:
-                _keep(options.keep, f"{name}-{options.seed}-{number}", program, child, against)
-            if options.first:
-                break
-        if done % 100 == 0:
-            print(f"{done} programs, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
+        return child.ask(*request(program), against)
+
+    def keep(name: str, number: int) -> None:
+        if options.keep:
+            _keep(options.keep, f"{name}-{seed}-{number}", FAMILIES[name](seed, number), child, against)
+
+    entries = (
+        Entry(f"--only {name} --seed {seed} --number {n}{more}", partial(fault_of, name, n), partial(keep, name, n))
+        for name, n in itertools.islice(chosen, options.count)
+    )
+    status = run("fuzz.idioms", entries, options.seconds, first=options.first)
     child.close()
-    print(f"{done} programs, {failures} failures")
-    return 1 if failures else 0
+    return status
 
 
 if __name__ == "__main__":

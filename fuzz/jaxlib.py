@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fuzz.programs.draft import FAMILIES, Program
-from fuzz.programs.plan import Entry, plan
+from fuzz.programs.plan import Entry, chosen
 from fuzz.programs.values import Array
 from fuzz.support.differences import DIFFERENCES, Mismatch, explanation
 from fuzz.support.numbered import command
@@ -215,15 +215,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--number", type=int, help="one program, by its number; with --only")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every outcome there")
     options = parser.parse_args(arguments)
-    if options.only and options.only not in FAMILIES:
-        parser.error(f"no programs for '{options.only}'; there are: {', '.join(sorted(FAMILIES))}")
+    entries = chosen(parser, options)
     if options.number is not None:
-        if not options.only:
-            parser.error("--number needs --only")
-        entries = [Entry(options.only, options.seed, options.number)]
         print(entries[0].make().text)
-    else:
-        entries = plan(options.count, options.seed, options.only)
     report = run(entries, progress=True)
     for failure in report.failures():
         print(f"\nFAILED {failure.opcode} ({failure.case})\n{failure.detail}\n{failure.reproduce}\n{failure.text}")

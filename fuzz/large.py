@@ -79,14 +79,6 @@ def _on_threads(executable: Any, arguments: Sequence[Any], count: int) -> list[A
         return [np.asarray(leaf) for leaf in flat([executable(*arguments)])]
 
 
-def _judged(name: str, seed: int, number: int, shown: bool) -> str:
-    program = large_program(name, seed, number)
-    if shown:
-        print(program.text)
-    fault = judge(program)
-    return f"({program.case}) {fault}" if fault else ""
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     options_of = parser("fuzz.large", __doc__, 1000)
@@ -96,13 +88,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options_of.error(f"no programs of kind '{options.only}'; there are: {', '.join(sorted(KINDS))}")
     if options.number is not None and not options.only:
         options_of.error("--number needs --only")
-    chosen, shown = plan(options.count, options.seed, options.only), False
+    chosen = plan(options.count, options.seed, options.only)
     if options.number is not None:
-        chosen, shown = [(options.only, options.seed, int(options.number))], True
-    entries = [
-        Entry(f"--only {name} --seed {seed} --number {number}", partial(_judged, name, seed, number, shown))
-        for name, seed, number in chosen
-    ]
+        chosen = [(options.only, options.seed, options.number)]
+
+    def fault_of(name: str, seed: int, number: int) -> str:
+        program = large_program(name, seed, number)
+        if options.number is not None:
+            print(program.text)
+        fault = judge(program)
+        return f"({program.case}) {fault}" if fault else ""
+
+    entries = [Entry(f"--only {k} --seed {s} --number {n}", partial(fault_of, k, s, n)) for k, s, n in chosen]
     return run("fuzz.large", entries, options.seconds)
 
 

@@ -19,12 +19,10 @@ from __future__ import annotations
 
 import math
 import resource
-import signal
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -36,7 +34,7 @@ from fuzz.programs.composed.modules import module as generated
 from fuzz.support.children import Child
 from fuzz.support.legal_mutators import mutate_legally
 from fuzz.support.mutation_seeds import seed_texts
-from fuzz.support.numbered import entries, parser, run
+from fuzz.support.numbered import TooSlowError, entries, parser, run, time_limit
 from fuzz.support.sensitivity import spread
 from fuzz.support.unspecified import unspecified
 from fuzz.support.unusual_seeds import UNUSUAL
@@ -61,10 +59,6 @@ _SKIPPED = "left out: "
 _NOT_REPEATED = ("rng", "rng-get-and-update-state", "infeed", "outfeed", "send", "recv")
 
 Results = list[dict[str, Any]]
-
-
-class _TooSlowError(BaseException):
-    """Raised into the interpreter; no handler of Exception catches it."""
 
 
 def mutant(seed: int, number: int) -> str:
@@ -170,21 +164,13 @@ def _results(module: HloModule, given: Sequence[Sequence[Any]], backend: str) ->
 
 
 def _interpreted(module: HloModule, given: Sequence[Sequence[Any]]) -> tuple[str, Results | str]:
-    previous = signal.signal(signal.SIGVTALRM, _too_slow)
-    signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS_OF_INTERPRETER)
     try:
-        return "", _results(module, given, "interpreter")
-    except _TooSlowError:
+        with time_limit(_SECONDS_OF_INTERPRETER):
+            return "", _results(module, given, "interpreter")
+    except TooSlowError:
         return f"{_SKIPPED}too slow", ""
     except Exception as error:  # any other error is a finding
         return f"interpreter: {type(error).__name__}: {error}", ""
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, previous)
-
-
-def _too_slow(signum: int, frame: FrameType | None) -> None:
-    raise _TooSlowError
 
 
 def _code(module: HloModule, given: Sequence[Sequence[Any]], expected: Results | str) -> str:

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import faulthandler
 import resource
-import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import FrameType
 
 import numpy as np
 
 from fuzz.support.mutation_seeds import seed_texts
 from fuzz.support.mutators import mutate_bytes, mutate_message, mutate_text
-from fuzz.support.numbered import command
+from fuzz.support.numbered import TooSlowError, command, time_limit
 from xlakit.api import compile
 from xlakit.cpu.codegen import generate
 from xlakit.cpu.program import Target
@@ -56,10 +54,6 @@ _TOO_LARGE = (
     "HloModule m\nENTRY e {\n  ROOT p = f32[4] parameter(0), sharding={devices=[1152921504606846976]<="
     "[1152921504606846976]}\n}\n",
 )
-
-
-class _TooSlowError(BaseException):
-    """Raised into a mutant that takes too long; no handler of Exception catches it."""
 
 
 @dataclass(slots=True)
@@ -122,22 +116,20 @@ def check_too_large(text: str) -> None:
 def attempt(tally: Tally, name: str, check: Callable[[], None], reproducer: str, most: float = _SECONDS) -> bool:
     """One check, with its limits; whether it ended without an error."""
     before, start = _peak_memory(), time.process_time()
-    signal.setitimer(signal.ITIMER_VIRTUAL, 5 * most)
     fault = ""
     try:
-        check()
+        with time_limit(5 * most):
+            check()
         outcome = "accepted"
     except XlakitError as error:
         outcome = type(error).__name__
         if not error.rule:
             fault = "an error without a word"
         str(error)
-    except _TooSlowError:
+    except TooSlowError:
         outcome = fault = f"stopped after {5 * most:.0f} s"
     except Exception as error:  # whatever it is, it is what this command looks for
         outcome = fault = f"{type(error).__name__}: {error}"
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     seconds, growth = time.process_time() - start, _peak_memory() - before
     if not fault and seconds > most:
         fault = f"took {seconds:.1f} s ({outcome})"
@@ -155,19 +147,15 @@ def _peak_memory() -> int:
 
 def run(count: int, seed: int, *, number: int | None = None, progress: bool = False) -> Tally:
     """Make and check ``count`` mutants, two texts for every proto, or the one with a number."""
-    previous = signal.signal(signal.SIGVTALRM, _too_slow)
     tally = Tally()
     texts = seed_texts(seed)
     protos = [data for data in map(_as_proto, texts) if data]
-    try:
-        for i in range(count) if number is None else [number]:
-            _one_mutant(tally, texts, protos, seed, i, show=number is not None)
-            if progress and (i % 2000 == 1999 or i + 1 == count):
-                print(f"{i + 1}/{count} mutants, {len(tally.failures)} failures", file=sys.stderr)
-        for text in _TOO_LARGE if number is None else ():
-            attempt(tally, "too large", lambda text=text: check_too_large(text), text)
-    finally:
-        signal.signal(signal.SIGVTALRM, previous)
+    for i in range(count) if number is None else [number]:
+        _one_mutant(tally, texts, protos, seed, i, show=number is not None)
+        if progress and (i % 2000 == 1999 or i + 1 == count):
+            print(f"{i + 1}/{count} mutants, {len(tally.failures)} failures", file=sys.stderr)
+    for text in _TOO_LARGE if number is None else ():
+        attempt(tally, "too large", lambda text=text: check_too_large(text), text)
     return tally
 
 
@@ -199,10 +187,6 @@ def _one_mutant(tally: Tally, texts: list[str], protos: list[bytes], seed: int, 
     attempt(tally, "proto", lambda: check_proto(data), reproduce)
     if show:
         print(data)
-
-
-def _too_slow(signum: int, frame: FrameType | None) -> None:
-    raise _TooSlowError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,12 +13,11 @@ import random
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 from fuzz.forced import draw
-from fuzz.support.numbered import Entry, parser, run
+from fuzz.support.numbered import entries, parser, run
 from xlakit import compile as compile_program, threads
 from xlakit.ir.instruction import HloModule
 from xlakit.options import KNOBS, Options, compiling, current
@@ -183,22 +182,19 @@ def _forced(seed: int, number: int) -> Options:
     return replace(draw(seed, number), plain=frozenset(), knobs=knobs)
 
 
-def _judged(seed: int, number: int, shown: bool) -> str:
-    made = case(seed, number)
-    options = _forced(seed, number) if _is_forced(number) else current()
-    if shown:
-        print(made.text, options.text)
-    with compiling(options):
-        return judge(made, number, 1 + number % 3)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     options = parser("fuzz.products", __doc__, 1000).parse_args(arguments)
-    seed, shown = options.seed, options.number is not None
-    numbers = [options.number] if shown else range(options.count)
-    entries = [Entry(f"--seed {seed} --number {n}", partial(_judged, seed, n, shown)) for n in numbers]
-    return run("fuzz.products", entries, options.seconds)
+
+    def fault_of(number: int) -> str:
+        made = case(options.seed, number)
+        drawn = _forced(options.seed, number) if _is_forced(number) else current()
+        if options.number is not None:
+            print(made.text, drawn.text)
+        with compiling(drawn):
+            return judge(made, number, 1 + number % 3)
+
+    return run("fuzz.products", list(entries(options, fault_of)), options.seconds)
 
 
 if __name__ == "__main__":

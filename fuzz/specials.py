@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -141,6 +140,7 @@ def main(arguments_given: Sequence[str] | None = None) -> int:
     """The command."""
     options = numbered.parser("fuzz.specials", __doc__, 1000).parse_args(arguments_given)
     listed = batches(options.seed)
+    options.count = min(options.count, len(listed))
 
     def fault_of(number: int) -> str:
         batch, rng = listed[number], np.random.default_rng([options.seed, number])
@@ -149,11 +149,7 @@ def main(arguments_given: Sequence[str] | None = None) -> int:
             print(batch.text(given[0].size))
         return judge(batch, given)
 
-    def chosen() -> Iterator[numbered.Entry]:
-        for number in range(min(options.count, len(listed))) if options.number is None else [options.number]:
-            yield numbered.Entry(f"--seed {options.seed} --number {number}", partial(fault_of, number))
-
-    return numbered.run("fuzz.specials", chosen(), options.seconds)
+    return numbered.run("fuzz.specials", numbered.entries(options, fault_of), options.seconds)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 
 from fuzz.support import numbered
 from fuzz.support.workers.batches import fault_of_worker
@@ -35,11 +36,8 @@ def judge(seed: int, number: int) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     options = numbered.parser("fuzz.threads", __doc__, 200).parse_args(arguments)
-
-    def fault_of(number: int) -> str:
-        return judge(options.seed, number)
-
-    return numbered.run("fuzz.threads", numbered.entries(options, fault_of), options.seconds)
+    entries = numbered.entries(options, partial(judge, options.seed))
+    return numbered.run("fuzz.threads", entries, options.seconds)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,6 +49,17 @@ def plan(count: int, seed: int, only: str = "") -> list[Entry]:
     """At least ``count`` programs, by the weights of the opcodes; ``only`` one opcode's where it is given."""
     families = [f for f in FAMILIES.values() if not only or f.opcode == only]
     return [Entry(family.opcode, seed, i) for family, share in _shares(families, count) for i in range(share)]
+
+
+def chosen(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[Entry]:
+    """The programs that options ask for: ``--number`` of the operation ``--only``, or at least ``--count``."""
+    if options.only and options.only not in FAMILIES:
+        parser.error(f"no programs for '{options.only}'; there are: {', '.join(sorted(FAMILIES))}")
+    if options.number is None:
+        return plan(options.count, options.seed, options.only)
+    if not options.only:
+        parser.error("--number needs --only")
+    return [Entry(options.only, options.seed, options.number)]
 
 
 def _shares(families: list[Family], count: int) -> Iterator[tuple[Family, int]]:

@@ -9,23 +9,70 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 BEGUN = "XLAKIT_FUZZ_BEGUN"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A program by the options that name it, and what says what is wrong with it: nothing, where nothing is."""
+    """A program by the options that name it, and what says what is wrong with it: nothing, where nothing is.
+
+    keep: what is done with it where something is, behind the line that says so.
+    """
 
     options: str
     judge: Callable[[], str]
+    keep: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many programs had which outcome: ``"failed"``, ``"unsupported"``, or others, of which nothing is said."""
+
+    counts: Counter[str] = field(default_factory=Counter[str])
+
+    def fault(self, name: str, outcome: str, detail: str) -> str:
+        """Count a program, by its command and options; gives what is wrong with it, empty where it has not failed."""
+        self.counts[outcome] += 1
+        if outcome == "unsupported":
+            print(f"UNSUPPORTED python -m {name}: {detail}", flush=True)
+        return detail if outcome == "failed" else ""
+
+    def summary(self) -> str:
+        """What the last line says."""
+        return ": " + ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.counts.items()))
+
+
+class TooSlowError(BaseException):
+    """Raised into what takes too long; no handler of Exception catches it."""
+
+
+@contextmanager
+def time_limit(seconds: float, timer: int = signal.ITIMER_VIRTUAL) -> Generator[None]:
+    """Raise TooSlowError into the block after so much time of the process, or of the clock with ITIMER_REAL."""
+    alarm = signal.SIGALRM if timer == signal.ITIMER_REAL else signal.SIGVTALRM
+    previous = signal.signal(alarm, _too_slow)
+    signal.setitimer(timer, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(timer, 0)
+        signal.signal(alarm, previous)
+
+
+def _too_slow(*_: Any) -> None:
+    raise TooSlowError
 
 
 def command(module: str, document: str | None) -> argparse.ArgumentParser:
@@ -39,7 +86,7 @@ def parser(module: str, document: str | None, count: int) -> argparse.ArgumentPa
     made = command(module, document)
     made.add_argument("--count", type=int, default=count, help=f"how many programs ({count})")
     made.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
-    made.add_argument("--seconds", type=float, help="begin no more after this time, having shuffled them")
+    made.add_argument("--seconds", type=float, help="begin no more after this time")
     made.add_argument("--number", type=int, help="one program, by its number, with its text")
     return made
 
@@ -54,11 +101,16 @@ def entries(options: argparse.Namespace, fault_of: Callable[[int], str], more: s
 
 
 def run(
-    proof: str, entries: Iterable[Entry], seconds: float | None = None, summary: Callable[[], str] = lambda: ""
+    proof: str,
+    entries: Iterable[Entry],
+    seconds: float | None = None,
+    summary: Callable[[], str] = lambda: "",
+    *,
+    first: bool = False,
 ) -> int:
     """Judge the programs, all or so many as a time allows, and print what is wrong; gives the exit status.
 
-    summary: what the last line says beside the counts.
+    summary: what the last line says beside the counts. first: whether the first failure is the last program.
 
     Those of a sequence come in another order where there is not the time for all, since programs of one kind follow
     each other there.
@@ -81,6 +133,10 @@ def run(
         if fault:
             failures += 1
             print(f"FAILED python -m {proof} {entry.options}: {fault}", flush=True)
+            if entry.keep:
+                entry.keep()
+            if first:
+                break
         if done % 100 == 0:
             print(f"{done} programs, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
     print(f"{done} programs, {failures} failures{summary()}")
