@@ -99,3 +99,20 @@ def not_joined(monkeypatch):
     from xlakit.distributed import launch
 
     monkeypatch.setattr(launch, "_joined", None)
+
+
+@pytest.fixture
+def no_python(monkeypatch):
+    """Machine code makes every step of a program, none of them Python."""
+    from xlakit.cpu.host_steps import HostRun
+
+    def refuse(self, instruction, address):
+        raise AssertionError(f"Python does {instruction.name}")
+
+    monkeypatch.setattr(HostRun, "step", refuse)
+
+
+@pytest.fixture
+def no_chosen_width(monkeypatch):
+    """The test chooses levels of instruction sets, some of which have no vectors of the width that a run may choose."""
+    monkeypatch.delenv("XLAKIT_VECTOR_BYTES", raising=False)

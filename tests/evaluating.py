@@ -71,6 +71,18 @@ def compiled(program, **options):
         raise
 
 
+def program(function, *shapes, **options):
+    """An executable of a function of the builder and of parameters."""
+    builder = xla.XlaBuilder("program")
+    operands = [xla.parameter(builder, i, shape) for i, shape in enumerate(shapes)]
+    return compiled(builder.build(function(builder, *operands)), **options)
+
+
+def opcodes(module):
+    """Those of the entry, in order."""
+    return [i.opcode for i in module.entry.instructions]
+
+
 def evaluate(function, *arguments, seed=0):
     """The result of ``function`` on these values."""
     return compiled(build(function, *(shape_of(a) for a in arguments)), seed=seed)(*arguments)

@@ -18,11 +18,7 @@ from xlakit.cpu.cache_key import program_key
 from xlakit.options import DEFAULT, compiling, of_tag
 from xlakit.target import Processor, levels
 
-
-@pytest.fixture(autouse=True)
-def no_chosen_width(monkeypatch):
-    """Levels of instruction sets are chosen here, some of which have no vectors of the width that a run may choose."""
-    monkeypatch.delenv("XLAKIT_VECTOR_BYTES", raising=False)
+pytestmark = pytest.mark.usefixtures("no_chosen_width")
 
 
 # Halves, elementary functions, sums, products of several types, a sort and integers: what instructions differ in.

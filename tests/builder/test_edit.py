@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from evaluating import opcodes
 
 import xlakit as xla
 
@@ -41,10 +42,6 @@ def editor():
 
 def run(module, *arguments, backend="interpreter"):
     return xla.compile(module, backend=backend)(*arguments)
-
-
-def opcodes(module):
-    return [i.opcode for i in module.entry.instructions]
 
 
 def test_without_edits_it_is_the_same_program(editor):

@@ -13,11 +13,6 @@ from xlakit.formats.hlo_proto import schema
 ops = xc.ops
 
 
-@pytest.fixture(scope="module")
-def client():
-    return xc.make_cpu_client()
-
-
 def test_a_builder_is_empty_after_it_has_built():
     builder = xc.XlaBuilder("reused_builder")
     x = ops.Parameter(builder, 0, xc.Shape("f32[2]"))

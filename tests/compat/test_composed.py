@@ -10,11 +10,6 @@ from xlakit.compat import xla_client as xc
 ops = xc.ops
 
 
-@pytest.fixture(scope="module")
-def client():
-    return xc.make_cpu_client()
-
-
 def text_of(function, *shapes):
     builder = xc.XlaBuilder("composed")
     function(builder, *[ops.Parameter(builder, i, xc.Shape(shape)) for i, shape in enumerate(shapes)])

@@ -41,9 +41,7 @@ ENTRY main {
 PAIR = S("f32[2]")
 
 
-@pytest.fixture(scope="module")
-def client():
-    return xc.make_cpu_client(num_devices=2)
+DEVICES = 2
 
 
 def run(client, function, devices=1):

@@ -16,9 +16,7 @@ ops, xe = xc.ops, xc._xla
 S = xc.Shape
 
 
-@pytest.fixture(scope="module")
-def client():
-    return xc.make_cpu_client(num_devices=2)
+DEVICES = 2
 
 
 class TestShapes:

@@ -11,11 +11,6 @@ from xlakit.compat import xla_client as xc
 RECORDED = json.loads(recording.RECORDED.read_text())
 
 
-@pytest.fixture(scope="module")
-def client():
-    return xc.make_cpu_client()
-
-
 def test_all_programs_are_recorded():
     assert set(RECORDED) == set(programs.PROGRAMS)
 

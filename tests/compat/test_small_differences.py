@@ -17,9 +17,7 @@ from xlakit.formats.xspace import write_xspace
 ops, xe, S = xc.ops, xc._xla, xc.Shape
 
 
-@pytest.fixture(scope="module")
-def client():
-    return xc.make_cpu_client(num_devices=2)
+DEVICES = 2
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from evaluating import build, f32, floats, ints, s32, same
 
 import xlakit as xla
 from xlakit import compile_cache as cache
-from xlakit.cpu.host_steps import HostRun
 from xlakit.data.layout import Layout
 
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
@@ -38,16 +37,6 @@ def engine():
     made = llvm.create_mcjit_compiler(llvm.parse_assembly(TWICE), machine)
     made.finalize_object()
     return made
-
-
-@pytest.fixture
-def no_python(monkeypatch):
-    """No step of a program may be done by Python."""
-
-    def refuse(self, instruction, address):
-        raise AssertionError(f"Python does {instruction.name}")
-
-    monkeypatch.setattr(HostRun, "step", refuse)
 
 
 def call(target, operands, result, functions=None, **options):

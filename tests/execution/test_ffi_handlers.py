@@ -9,7 +9,6 @@ from evaluating import build, shape
 from ffi_frames import HANDLER, doubled, handler, words
 
 import xlakit as xla
-from xlakit.cpu.host_steps import HostRun
 from xlakit.errors import ArgumentError, HandlerError, ParseError, UnsupportedError
 from xlakit.execution.calls.custom_calls import _registered
 from xlakit.execution.calls.ffi import structures
@@ -31,16 +30,6 @@ def own_registry():
 @pytest.fixture(params=["interpreter", "cpu"])
 def where(request):
     return request.param
-
-
-@pytest.fixture
-def no_python(monkeypatch):
-    """Python does no step of a program."""
-
-    def refuse(self, instruction, address):
-        raise AssertionError(f"Python does {instruction.name}")
-
-    monkeypatch.setattr(HostRun, "step", refuse)
 
 
 def call(operands, result, where, opaque="", **options):

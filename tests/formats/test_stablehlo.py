@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from evaluating import opcodes
 
 from xlakit.errors import FormatError, UnsupportedError
 from xlakit.formats.stablehlo import read_stablehlo
@@ -23,10 +24,6 @@ module @m attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 2 : i32
 @pytest.fixture
 def mlir():
     return pytest.importorskip("jaxlib._jax").mlir
-
-
-def opcodes(module):
-    return [i.opcode for i in module.entry.instructions]
 
 
 def test_text_is_read(mlir):

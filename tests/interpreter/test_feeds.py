@@ -3,10 +3,9 @@
 import threading
 import time
 
-import evaluating
 import numpy as np
 import pytest
-from evaluating import f32, floats, ints, s32, same
+from evaluating import f32, floats, ints, program, s32, same
 
 import xlakit as xla
 from xlakit.data.layout import Layout
@@ -15,12 +14,6 @@ from xlakit.execution.feeds import Feed
 
 COLUMNS = xla.make_shape(xla.F32, (2, 3), layout=Layout((0, 1)))
 ROWS = floats([[1, 2, 3], [4, 5, 6]])
-
-
-def program(function, *shapes, **options):
-    builder = xla.XlaBuilder("program")
-    operands = [xla.parameter(builder, i, shape) for i, shape in enumerate(shapes)]
-    return evaluating.compiled(builder.build(function(builder, *operands)), **options)
 
 
 def counting(count, **options):

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from evaluating import f32, same
+from evaluating import f32, opcodes, same
 
 import xlakit as xla
 from xlakit.errors import InternalError
@@ -24,10 +24,6 @@ from xlakit.passes.simplify.logic import LOGIC
 
 def parse(body, *, before=""):
     return xla.HloModule.from_text(f"HloModule m\n{before}\nENTRY e {{\n{body}\n}}\n")
-
-
-def opcodes(module):
-    return [i.opcode for i in module.entry.instructions]
 
 
 # -- rules -----------------------------------------------------------------------------------------

@@ -16,9 +16,7 @@ TYPES = {
 }
 
 
-@pytest.fixture(scope="module")
-def client():
-    return xc.make_cpu_client(num_devices=2)
+DEVICES = 2
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,7 @@ module @m {{
 }}"""
 
 
-@pytest.fixture(scope="module")
-def client():
-    return xc.make_cpu_client(num_devices=2)
+DEVICES = 2
 
 
 def program():

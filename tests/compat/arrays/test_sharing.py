@@ -11,11 +11,6 @@ from xlakit.compat import xla_client as xc
 ops, xe, S = xc.ops, xc._xla, xc.Shape
 
 
-@pytest.fixture(scope="module")
-def client():
-    return xc.make_cpu_client()
-
-
 def placed(offset, dtype=np.float32, count=256):
     """An array that begins so many bytes after a multiple of 64."""
     dtype = np.dtype(dtype)

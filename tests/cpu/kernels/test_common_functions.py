@@ -25,10 +25,7 @@ from xlakit.options import compiling, current
 WORD = ctypes.c_int64
 
 
-@pytest.fixture(autouse=True)
-def no_chosen_width(monkeypatch):
-    """Levels of instruction sets are chosen here, some of which have no vectors of the width that a run may choose."""
-    monkeypatch.delenv("XLAKIT_VECTOR_BYTES", raising=False)
+pytestmark = pytest.mark.usefixtures("no_chosen_width")
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,10 @@ import threading
 import evaluating
 import numpy as np
 import pytest
-from evaluating import build, evaluate, f32, floats, ints, refused, s32, same
+from evaluating import build, evaluate, f32, floats, ints, program, refused, s32, same
 
 import xlakit as xla
 from xlakit.ops.communication.transfer import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
-
-
-def program(function, *shapes, **options):
-    """An executable of a function of the builder and handles."""
-    builder = xla.XlaBuilder("program")
-    operands = [xla.parameter(builder, i, shape) for i, shape in enumerate(shapes)]
-    return evaluating.compiled(builder.build(function(builder, *operands)), **options)
 
 
 def test_infeeds_are_read_in_the_order_of_the_program():

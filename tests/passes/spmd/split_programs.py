@@ -6,6 +6,7 @@ import numpy as np
 
 import xlakit as xla
 from fuzz.programs.shardings import cut, join
+from xlakit.passes.analysis.traffic import traffic
 from xlakit.passes.spmd import split_over
 
 COLLECTIVES = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "collective-broadcast", "reduce-scatter")
@@ -19,6 +20,11 @@ Y_COLUMNS = "{devices=[1,2,2]<=[2,2]T(1,0) last_tile_dim_replicate}"
 def module_of(body, *computations, partitions=4):
     text = "\n".join([f"HloModule m, num_partitions={partitions}", ADD, *computations, f"ENTRY main {{ {body} }}"])
     return xla.HloModule.from_text(text)
+
+
+def sends(split):
+    """What a device sends, in elements of 4 bytes."""
+    return sum(t.total for t in traffic(split)) / 4
 
 
 def collectives(module):

@@ -2,16 +2,10 @@
 
 import numpy as np
 import pytest
-from split_programs import COLUMNS, ROWS, check, collectives, module_of, run_split
+from split_programs import COLUMNS, ROWS, check, collectives, module_of, run_split, sends
 
 import xlakit as xla
-from xlakit.passes.analysis.traffic import traffic
 from xlakit.passes.spmd.along.halo import Ranges, exchange
-
-
-def sends(split):
-    """What a device sends, in elements of 4 bytes."""
-    return sum(t.total for t in traffic(split)) / 4
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,7 @@
 
 import numpy as np
 import pytest
-from split_programs import COLUMNS, ROWS, check, collectives, module_of, run_split
-
-from xlakit.passes.analysis.traffic import traffic
-
-
-def sends(split):
-    """What a device sends, in elements of 4 bytes."""
-    return sum(t.total for t in traffic(split)) / 4
+from split_programs import COLUMNS, ROWS, check, collectives, module_of, run_split, sends
 
 
 @pytest.mark.parametrize("size", [16, 15, 10, 9])  # the last: three parts, and one of nothing

@@ -10,19 +10,10 @@ from calling import Calls, normal
 from evaluating import build, shape_of
 
 import xlakit as xla
-from xlakit.cpu.host_steps import HostRun
 from xlakit.cpu.kernels.shared import blas
 from xlakit.data.layout import Layout
 
-
-@pytest.fixture(autouse=True)
-def no_python(monkeypatch):
-    """No step of a program may be done by Python."""
-
-    def refuse(self, instruction, address):
-        raise AssertionError(f"Python does {instruction.name}")
-
-    monkeypatch.setattr(HostRun, "step", refuse)
+pytestmark = pytest.mark.usefixtures("no_python")
 
 
 def eigenvalues(x):

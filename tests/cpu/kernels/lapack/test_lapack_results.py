@@ -21,19 +21,11 @@ from calling import (
 )
 
 import xlakit as xla
-from xlakit.cpu.host_steps import HostRun
 
 SIZES = (0, 1, 2, 5, 33, 130)
 
 
-@pytest.fixture(autouse=True)
-def no_python(monkeypatch):
-    """No step of a program may be done by Python."""
-
-    def refuse(self, instruction, address):
-        raise AssertionError(f"Python does {instruction.name}")
-
-    monkeypatch.setattr(HostRun, "step", refuse)
+pytestmark = pytest.mark.usefixtures("no_python")
 
 
 def matrices(prefix, size):
