@@ -25,7 +25,7 @@ import numpy as np
 from fuzz.modules import difference
 from fuzz.programs.operations.attributes import Trial, trial
 from fuzz.programs.values import EDGES, SMALL, Array, make_values
-from fuzz.support.numbered import TooSlowError, parser, time_limit
+from fuzz.support.numbered import Tally, TooSlowError, parser, time_limit
 from xlakit import compile as compile_program
 from xlakit.errors import ExecutionError, InternalError, XlakitError
 from xlakit.tools.inputs import flatten
@@ -177,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     outcomes, failures = run(options.seed, options.count, options.seconds)
     for failure in failures:
         print(f"FAILED python -m fuzz.attributes {failure}")
-    print(", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())))
+    print(f"{outcomes.total()} programs, {len(failures)} failures{Tally(outcomes).summary()}")
     return 1 if failures else 0
 
 
