@@ -1,6 +1,7 @@
 """The command line, as a person meets it: in a process of its own."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import xlakit
 from xlakit.api import BACKENDS
 from xlakit.ir.instruction import HloModule
 from xlakit.tools import cli
@@ -211,6 +213,33 @@ def test_inspect_shows_what_a_program_becomes(add_file, capsys, view, words):
     assert cli.main(["inspect", add_file, "--as", view]) == 0
     out = capsys.readouterr().out
     assert all(word in out for word in words), out
+
+
+@pytest.mark.parametrize("view", ["hlo", "cost", "memory", "memory-plan", "fallbacks", "collectives"])
+def test_inspect_makes_no_machine_code_where_none_is_shown(add_file, capsys, monkeypatch, view):
+    from xlakit.cpu.llvm import engine
+    from xlakit.tools.inspect import VIEWS
+
+    def shown() -> str:
+        assert cli.main(["inspect", add_file, "--as", view]) == 0
+        return capsys.readouterr().out
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("machine code was made")
+
+    executable = xlakit.compile(HloModule.from_text(Path(add_file).read_text()))
+    expected = VIEWS[view](executable).rstrip("\n") + "\n"
+    if view == "memory":
+        # It has no machine code, and so no size of it.
+        expected = re.sub(r"code .*\n", "", expected)
+    monkeypatch.setattr(engine, "compile_objects", refuse)
+    monkeypatch.setattr(engine, "emit_object", refuse)
+    monkeypatch.setenv("XLAKIT_CACHE", "off")
+    assert shown() == expected
+    if view in {"cost", "collectives"}:
+        # The passes alone answer: nothing is lowered.
+        monkeypatch.setattr("xlakit.cpu.codegen.generate", refuse)
+        assert shown() == expected
 
 
 @pytest.mark.parametrize("view", ["hlo", "cost", "memory", "llvm"])

@@ -12,6 +12,7 @@ from xlakit.arguments import converting
 from xlakit.collector import collecting_less
 from xlakit.cpu.cache_key import compiler_has_changed, program_key
 from xlakit.cpu.executable import CpuExecutable
+from xlakit.cpu.generated import GeneratedProgram
 from xlakit.cpu.program import Program, Target
 from xlakit.errors import ArgumentError, FormatError, UnsupportedError, internal_errors
 from xlakit.execution.calls.custom_calls import c_functions_of, lapack_calls_of
@@ -72,17 +73,55 @@ def compile_module(module: HloModule, execution: ExecutionOptions = DEFAULT, *, 
     return made.made_by(compile_module, module, execution, cache=cache)
 
 
-def _executable(module: HloModule, execution: ExecutionOptions, *, cache: bool) -> CpuExecutable:
-    # Programs that this machine cannot run are refused before anything is compiled.
+@converting
+@collecting_less()
+@options.compiling()
+def generate_module(module: HloModule, execution: ExecutionOptions = DEFAULT) -> GeneratedProgram:
+    """A module as :func:`compile_module` would have it compiled by LLVM, to be looked at; no machine code is made.
+
+    Raises what :func:`xlakit.compile` does; what has no machine code is told where the LLVM IR is first needed.
+    """
+    from xlakit.cpu.codegen import generate
+
     processor()
+    target = _target(module, execution)
+    interpret(module, execution)
+    key = _tuning_key(module, target)
+    with options.compiling(_shown_options()), _as_tuned(_chosen(module, target, key)):
+        optimized = _optimized(module, target)
+
+        def lowered() -> Code:
+            with internal_errors(f"compiling {module.name}", verified=True):
+                return generate(optimized, target)
+
+        return GeneratedProgram(target, lowered, optimized=optimized)
+
+
+def _shown_options() -> options.Options:
+    """The options, with those of the sanitizer where programs are compiled for it."""
+    asked = options.current()
+    if not asked.sanitize:
+        return asked
+    from xlakit.cpu.sanitizer import sanitizing
+
+    return sanitizing()
+
+
+def _target(module: HloModule, execution: ExecutionOptions) -> Target:
     context = execution.execution_context
-    target = Target(
+    return Target(
         execution.grid(module),
         c_functions_of(module, execution.custom_calls),
         native_collectives=context is None or not context.spans_processes,
         link=None if context is None or context.network is None else context.network.link,
         lapack_calls=lapack_calls_of(module, execution.custom_calls),
     )
+
+
+def _executable(module: HloModule, execution: ExecutionOptions, *, cache: bool) -> CpuExecutable:
+    # Programs that this machine cannot run are refused before anything is compiled.
+    processor()
+    target = _target(module, execution)
     key = _key(module, target) if cache else None
     tuning_key = _tuning_key(module, target) if cache and options.current().profile else key
     asked = options.current().tune
@@ -226,6 +265,13 @@ def _compiled(module: HloModule, target: Target) -> tuple[Code, Program]:
 def _generated(module: HloModule, target: Target) -> Code:
     # Most of the compiler is not needed for a program that is cached.
     from xlakit.cpu.codegen import generate
+
+    optimized = _optimized(module, target)
+    with internal_errors(f"compiling {module.name}", verified=True):
+        return generate(optimized, target)
+
+
+def _optimized(module: HloModule, target: Target) -> HloModule:
     from xlakit.passes.pipeline import passes_of_options, run_pipeline
 
     if target.c_functions:
@@ -242,8 +288,7 @@ def _generated(module: HloModule, target: Target) -> Code:
     with internal_errors(f"compiling {module.name}", verified=True):
         passes = passes_of_options(between_processes=not target.native_collectives)
         with link.compiling_for(target.link):
-            optimized = run_pipeline(module, passes)
-        return generate(optimized, target)
+            return run_pipeline(module, passes)
 
 
 def _measure_for(module: HloModule) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlakit import options
 from xlakit.arguments import converting
 from xlakit.cpu.donation import Pair, arrays_of, donated_pairs, pairs_among, reuse_memory
 from xlakit.cpu.dynamic_arrays import DynamicArrays
+from xlakit.cpu.generated import GeneratedProgram
 from xlakit.cpu.host_steps import HostRun
 from xlakit.cpu.launch import Replicas
 from xlakit.cpu.linked import Linked, readable
@@ -25,7 +25,6 @@ from xlakit.cpu.runtime.devices.rendezvous import WAIT
 from xlakit.cpu.runtime.host import failed_call, register_steps
 from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ExecutionError, XlakitError
-from xlakit.execution.analysis import Fallback, MemoryAnalysis, fallback_of
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.device import Device
 from xlakit.execution.program import Stopped
@@ -42,11 +41,9 @@ if TYPE_CHECKING:
     from xlakit.cpu.codegen import Code
     from xlakit.cpu.profiling.recorder import Recorder
     from xlakit.cpu.tuning.record import Tuning, TuningReport
-    from xlakit.memory.plan import MemoryPlan
-    from xlakit.memory.timeline import MemoryTimeline
 
 
-class CpuExecutable(Recompiled):
+class CpuExecutable(GeneratedProgram, Recompiled):
     """A program in machine code. Call it with one value for each parameter; see :class:`xlakit.Executable`."""
 
     def __init__(
@@ -59,12 +56,9 @@ class CpuExecutable(Recompiled):
         key: str | None = None,
         tuning: Tuning | None = None,
     ) -> None:
+        super().__init__(target, generate, program=program)
         self._reference = reference
         self._tuning = tuning
-        self._program = program
-        self._target = target
-        self._generate = generate
-        self._options = options.current()
         self._key = key
         self._linked = Linked(program, target.c_functions)
         self._host_key = 0
@@ -124,26 +118,6 @@ class CpuExecutable(Recompiled):
     world = renamed_attribute("world", "execution_context")
 
     @property
-    def host_instructions(self) -> tuple[Instruction, ...]:
-        """The instructions of the optimized program that Python does."""
-        if not self._program.host_instructions:
-            return ()
-        # Imported here, as most programs have none.
-        from xlakit.cpu.kernels.c_call import is_native_ffi_call
-
-        # Collectives and handlers of XLA's typed FFI are among them for their errors alone.
-        collectives = self._program.collectives
-        functions = self._target.c_functions
-        return tuple(
-            i for i in self._program.host_instructions if i not in collectives and not is_native_ffi_call(i, functions)
-        )
-
-    @property
-    def fallbacks(self) -> tuple[Fallback, ...]:
-        """What of the program is not machine code, and why."""
-        return tuple(fallback_of(i, self._program.host_module) for i in self.host_instructions)
-
-    @property
     def tuning_report(self) -> TuningReport | None:
         """What tuning has gained for the program; None where nothing was tuned."""
         return None if self._tuning is None else self._tuning.report
@@ -157,64 +131,6 @@ class CpuExecutable(Recompiled):
     def recorder(self) -> Recorder | None:
         """The times of its steps, where it was compiled with the option ``profile``."""
         return self._linked.recorder
-
-    # -- what it is made of ----------------------------------------------------------------------
-
-    @cached_property
-    def _generated_code(self) -> Code:
-        """The program before it was machine code; made again where it came from the compile cache."""
-        with options.compiling(self._options):
-            return self._generate()
-
-    def as_text(
-        self, *, short: bool = False, metadata: bool = True, layouts: bool = True, large_constants: bool = True
-    ) -> str:
-        """The optimized program as HLO text, with its fusions; see :meth:`HloModule.to_text`."""
-        module = self._generated_code.module
-        return module.to_text(short=short, metadata=metadata, layouts=layouts, large_constants=large_constants)
-
-    def optimized_module(self) -> HloModule:
-        """The program that its steps are made of."""
-        return self._generated_code.module
-
-    def llvm_ir(self, *, optimized: bool = True) -> str:
-        """The program as LLVM IR; ``optimized=False``: before LLVM's own passes."""
-        from xlakit.cpu.codegen import llvm_ir
-
-        with options.compiling(self._options):
-            return llvm_ir(self._generated_code, optimized=optimized)
-
-    def assembly(self) -> str:
-        """The program in the assembly of this machine."""
-        from xlakit.cpu.codegen import assembly
-
-        with options.compiling(self._options):
-            return assembly(self._generated_code)
-
-    def cost_analysis(self) -> dict[str, float]:
-        """What one call costs: ``flops``, ``transcendentals`` and ``bytes accessed``, counted as XLA counts.
-
-        A loop counts as often as it runs where that is known, and once where it is not.
-        """
-        from xlakit.passes.analysis.cost import cost_of
-
-        return cost_of(self._generated_code.module).as_dict()
-
-    def memory_analysis(self) -> MemoryAnalysis:
-        """The bytes of arguments, results and intermediate values, and what holds them at the peak."""
-        from xlakit.cpu.memory_analysis import analyze_memory
-
-        return analyze_memory(self._generated_code, sum(map(len, self._program.objects)), self._program.in_place)
-
-    def memory_timeline(self) -> MemoryTimeline:
-        """How full the memory of intermediate values is at each step, and what fills it at the peak."""
-        from xlakit.memory.timeline import memory_timeline
-
-        return memory_timeline(self._generated_code.plan)
-
-    def memory_plan(self) -> MemoryPlan:
-        """Where its values are while it runs: slices of memory, live ranges and copies."""
-        return self._generated_code.plan
 
     # -- running ---------------------------------------------------------------------------------
 

@@ -62,6 +62,7 @@ class MemoryAnalysis:
     """The memory of one call, in bytes, by the names that XLA has for it.
 
     temp_size_in_bytes: the arena of intermediate values. alias_size_in_bytes: results that may lie in arguments.
+    generated_code_size_in_bytes: 0 where no machine code was made.
     peak_memory_in_bytes: arguments, results and arena together. holders: what fills the arena when it is fullest, the
     largest first.
     """
@@ -80,9 +81,10 @@ class MemoryAnalysis:
             f"results     {self.output_size_in_bytes:>16,}",
             f"  in arguments' memory {self.alias_size_in_bytes:>5,}",
             f"temporaries {self.temp_size_in_bytes:>16,}",
-            f"code        {self.generated_code_size_in_bytes:>16,}",
-            f"peak        {self.peak_memory_in_bytes:>16,}",
         ]
+        if self.generated_code_size_in_bytes:
+            lines.append(f"code        {self.generated_code_size_in_bytes:>16,}")
+        lines.append(f"peak        {self.peak_memory_in_bytes:>16,}")
         least = max(1, int(_SMALL_PART * self.temp_size_in_bytes))
         large = [h for h in self.holders if h.bytes >= least]
         if large:

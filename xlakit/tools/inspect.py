@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from xlakit import compile_cache as cache
-from xlakit.cpu.compiler import compile_module
-from xlakit.cpu.executable import CpuExecutable
+from xlakit.cpu.compiler import generate_module
+from xlakit.cpu.generated import GeneratedProgram
 from xlakit.errors import ArgumentError, ShapeError, UnsupportedError
 from xlakit.execution.calls.custom_calls import CustomCalls
 from xlakit.execution.options import ExecutionOptions
@@ -24,7 +24,7 @@ def inspect(module: HloModule, view: str, text: Mapping[str, bool]) -> str:
 
     text: how HLO is printed, as :meth:`HloModule.to_text` takes it.
     """
-    shown = VIEWS[view](_compiled(module), **(text if view == "hlo" else {}))
+    shown = VIEWS[view](generated(module), **(text if view == "hlo" else {}))
     return shown.rstrip("\n") + "\n"
 
 
@@ -32,13 +32,13 @@ def inspect_as_data(module: HloModule, view: str, text: Mapping[str, bool]) -> A
     """The same for JSON: of ``cost``, ``memory`` and ``fallbacks`` the values, of the others the text."""
     if view not in _DATA:
         return inspect(module, view, text)
-    return _DATA[view](_compiled(module))
+    return _DATA[view](generated(module))
 
 
-def _compiled(module: HloModule) -> CpuExecutable:
-    """The program of one device, with stand-ins for custom calls that are not registered."""
+def generated(module: HloModule) -> GeneratedProgram:
+    """The program of one device, with stand-ins for custom calls that are not registered, up to its LLVM IR."""
     own = on_devices(with_partitions(module)).module
-    return compile_module(own, ExecutionOptions(custom_calls=stand_ins(own)))
+    return generate_module(own, ExecutionOptions(custom_calls=stand_ins(own)))
 
 
 def stand_ins(module: HloModule) -> dict[str, Callable[..., None]]:
@@ -70,34 +70,35 @@ def _stand_in(name: str) -> Callable[..., None]:
     return call
 
 
-def _cost(executable: CpuExecutable) -> str:
-    cost = executable.cost_analysis()
+def _cost(program: GeneratedProgram) -> str:
+    cost = program.cost_analysis()
     width = max(map(len, cost))
     return "\n".join(f"{name:{width}}  {value:>20,.0f}" for name, value in cost.items())
 
 
-def _hlo(executable: CpuExecutable, **text: bool) -> str:
+def _hlo(program: GeneratedProgram, **text: bool) -> str:
     """The program's text, after a comment for all that is not machine code."""
-    comments = [f"// not machine code: {fallback}\n" for fallback in executable.fallbacks]
-    return "".join(comments) + executable.as_text(**text)
+    comments = [f"// not machine code: {fallback}\n" for fallback in program.fallbacks]
+    return "".join(comments) + program.as_text(**text)
 
 
-def _memory(executable: CpuExecutable) -> str:
+def _memory(program: GeneratedProgram) -> str:
     """The sizes, and the arena over the schedule, which has the values at the peak."""
-    sizes = str(replace(executable.memory_analysis(), holders=()))
-    return "\n\n".join(part for part in (sizes, str(executable.memory_timeline())) if part)
+    sizes = str(replace(program.memory_analysis(), holders=()))
+    return "\n\n".join(part for part in (sizes, str(program.memory_timeline())) if part)
 
 
-def _memory_as_data(executable: CpuExecutable) -> dict[str, Any]:
+def _memory_as_data(program: GeneratedProgram) -> dict[str, Any]:
     """The sizes, and the arena over the schedule."""
-    sizes = asdict(replace(executable.memory_analysis(), holders=()))
-    del sizes["holders"]
-    return {**sizes, "timeline": executable.memory_timeline().as_dict()}
+    sizes = asdict(replace(program.memory_analysis(), holders=()))
+    # No machine code is made.
+    del sizes["holders"], sizes["generated_code_size_in_bytes"]
+    return {**sizes, "timeline": program.memory_timeline().as_dict()}
 
 
-def _collectives(executable: CpuExecutable) -> str:
+def _collectives(program: GeneratedProgram) -> str:
     """The collectives, and what of them would go on beside other work if the devices were in several processes."""
-    module = executable.optimized_module()
+    module = program.optimized_module()
     overlaps = overlaps_of(module)
     text = as_text(traffic(module))
     if not overlaps:
@@ -110,28 +111,28 @@ def _collectives(executable: CpuExecutable) -> str:
     )
 
 
-def _fallbacks(executable: CpuExecutable) -> str:
-    return "\n".join(map(str, executable.fallbacks)) or "all of it is machine code"
+def _fallbacks(program: GeneratedProgram) -> str:
+    return "\n".join(map(str, program.fallbacks)) or "all of it is machine code"
 
 
 # The names are repeated in cli.py, which does not load this file to print its help.
 VIEWS: Mapping[str, Callable[..., str]] = {
     "hlo": _hlo,
-    "llvm": CpuExecutable.llvm_ir,
-    "llvm-raw": lambda executable: executable.llvm_ir(optimized=False),
-    "assembly": CpuExecutable.assembly,
+    "llvm": GeneratedProgram.llvm_ir,
+    "llvm-raw": lambda program: program.llvm_ir(optimized=False),
+    "assembly": GeneratedProgram.assembly,
     "cost": _cost,
     "memory": _memory,
-    "memory-plan": lambda executable: executable.memory_plan().as_text(),
+    "memory-plan": lambda program: program.memory_plan().as_text(),
     "fallbacks": _fallbacks,
     "collectives": _collectives,
 }
 
 
-_DATA: Mapping[str, Callable[[CpuExecutable], Any]] = {
-    "cost": CpuExecutable.cost_analysis,
+_DATA: Mapping[str, Callable[[GeneratedProgram], Any]] = {
+    "cost": GeneratedProgram.cost_analysis,
     "memory": _memory_as_data,
-    "fallbacks": lambda executable: [str(fallback) for fallback in executable.fallbacks],
+    "fallbacks": lambda program: [str(fallback) for fallback in program.fallbacks],
 }
 
 

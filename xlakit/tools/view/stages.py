@@ -86,14 +86,10 @@ def view_module(
 def _memory(module: HloModule) -> dict[str, Any]:
     """The memory plan of what the compiler makes of a program."""
     # The compiler is loaded only where it is wanted.
-    from xlakit.cpu.compiler import compile_module
-    from xlakit.execution.options import ExecutionOptions
-    from xlakit.tools.inspect import stand_ins
-    from xlakit.tools.shards import on_devices
+    from xlakit.tools.inspect import generated
     from xlakit.tools.view.memory import memory_of
 
-    own = on_devices(with_partitions(module)).module
-    return memory_of(compile_module(own, ExecutionOptions(custom_calls=stand_ins(own))).memory_plan())
+    return memory_of(generated(module).memory_plan())
 
 
 def document_of(
