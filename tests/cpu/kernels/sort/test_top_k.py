@@ -97,6 +97,37 @@ def test_many_of_long_rows_are_counted_in_a_sample(kind, largest):
 
 
 @pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("kind", [bool, np.int8, np.int32, np.uint64, ml_dtypes.bfloat16, np.float32, np.float64])
+def test_rows_of_few_numbers(kind, largest):
+    """Rows of one number each, the first and last of all among them, of three of them, and of one and a few others."""
+    rng = np.random.default_rng(4)
+    numbers = any_bits(rng, kind, 1, 3)[0]
+    if np.dtype(kind).kind in "iu":
+        ends = np.array([np.iinfo(kind).min, np.iinfo(kind).max], kind)
+    elif kind is bool:
+        ends = np.array([False, True])
+    else:
+        ends = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0]).astype(kind)
+    numbers = np.concatenate([numbers, ends])
+    one = np.repeat(numbers[:, None], LENGTH, 1)
+    others = np.where(rng.random(one.shape) < 0.01, rng.permutation(numbers)[:, None], one)
+    values = np.concatenate([one, rng.choice(ends, (1, LENGTH)), rng.choice(numbers, (1, LENGTH)), others])
+    compared(values, 60, largest, Method.SORT)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("kind", [np.int64, np.float64, np.float32])
+def test_keys_that_differ_in_few_bits(kind, largest):
+    """The first bits of keys are equal, then these of many, and so on."""
+    rng = np.random.default_rng(5)
+    width = 8 * np.dtype(kind).itemsize
+    near = 1 << 62 | rng.integers(0, 1 << 13, (1, 2 * LENGTH)) << rng.integers(0, 49, (1, 2 * LENGTH))
+    mostly = np.where(rng.random(near.shape) < 0.9, near[0, 0], near)
+    values = np.concatenate([near, mostly, -near, (1 << 62) + np.arange(2 * LENGTH)[None] // 3]) >> (64 - width)
+    compared(values.astype(f"i{width // 8}").view(kind), 60, largest, Method.SORT)
+
+
+@pytest.mark.parametrize("largest", [True, False])
 def test_a_sample_that_is_none(largest):
     """Every eighth block has no number that is among the first, or nothing else, or all numbers are equal."""
     block = np.arange(LENGTH) // 64 % 8
@@ -129,7 +160,8 @@ ENTRY e {{
   ROOT r = (f32[70], s32[70]) tuple(last, places)
 }}"""
     executable = xla.compile(xla.HloModule.from_text(text))
-    for values in (np.random.default_rng(2).normal(size=LENGTH), np.arange(LENGTH) // 3, -np.arange(LENGTH) // 3):
+    rows = np.arange(LENGTH)
+    for values in (np.random.default_rng(2).normal(size=LENGTH), rows // 3, -rows // 3, rows % 3, rows * 0):
         numbers = values.astype(np.float32)
         order = np.argsort(numbers if direction == "LT" else -numbers, kind="stable")[-70:]
         keys, places = executable(numbers)

@@ -7,7 +7,7 @@ last elements in order are wanted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, ordered_bits, raw_type, store_raw, stored_bits
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Loop, Type, Value, integer, vector
@@ -22,6 +22,11 @@ BLOCK = 64
 COUNTED_BITS = 12
 # One block in so many is counted first, where there are as many times as many elements as are wanted, squared.
 SAMPLED = 8
+# Where more than one in so many of these have the same first bits as the last one wanted, more bits are looked at: to
+# sort their records would take longer than to count the sample again.
+SURPLUS = 32
+# How many bits of keys are loaded at once where their range is looked for: a line of a cache.
+RANGE_BITS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +75,18 @@ class RowKeys:
         """A record of an array of them."""
         return fn.load(self.type, fn.at(records, self.type, index), align=8)
 
-    def ahead(self, fn: Function, row: Value, length: Value, start: Value, bound: Value) -> Value:
-        """A bit for each rank of a block: whether its key is before a bound, of the type of :meth:`ordered`."""
+    def ahead(
+        self, fn: Function, row: Value, length: Value, start: Value, bound: Value, *, inclusive: bool = False
+    ) -> Value:
+        """A bit for each rank of a block: whether its key is before a bound, of the type of :meth:`ordered`.
+
+        inclusive: or is the bound.
+        """
         type = raw_type(self.kind)
         first = self.index(length, start + (BLOCK - 1)) if self.last else start
         elements = fn.load(vector(type, BLOCK), fn.at(row, type, first))
-        found = (_signed(self.ordered(fn, elements)) < fn.splat(_signed(bound), BLOCK)).bits_as(integer(BLOCK))
+        keys, bounds = _signed(self.ordered(fn, elements)), fn.splat(_signed(bound), BLOCK)
+        found = (keys <= bounds if inclusive else keys < bounds).bits_as(integer(BLOCK))
         # The rank of the last lane may come first.
         return fn.intrinsic("llvm.bitreverse", I64, found) if self.last else found
 
@@ -176,17 +187,16 @@ class CollectFirst(RowKeys):
         it holds a fourth of all, because the row is in an order that blocks are no sample of, all are counted.
         """
         _, _, begin, end, k, _, count = fn.parameters
-        counts = fn.alloca(I64, self._digits, align=64)
+        counts = fn.alloca(I64, self._digits + 1, align=64)
         size = end - begin
         most = size // 4
 
         def of_all() -> Sequence[Value]:
-            last = self._last_digit(fn, counts, 1)
-            return [self._collected(fn, begin, end, last, fn.i64(0))]
+            part = self._counted(fn, counts, 1, self._all(fn))
+            return [self._collected(fn, begin, part.greatest, fn.i64(0))]
 
         def of_sample() -> Sequence[Value]:
-            last = self._last_digit(fn, counts, SAMPLED)
-            found = self._collected_in_blocks(fn, last, most)
+            found = self._collected_in_blocks(fn, self._bound_of_sample(fn, counts), most)
             return fn.if_else(found <= most, lambda: [found], of_all)
 
         is_long = (size >= k * (SAMPLED * SAMPLED)) & (size >= BLOCK * SAMPLED * SAMPLED)
@@ -194,24 +204,84 @@ class CollectFirst(RowKeys):
         fn.store(found, count)
 
     @property
-    def _digits(self) -> int:
-        return 1 << min(COUNTED_BITS, raw_type(self.kind).bits)
+    def _bits(self) -> int:
+        return raw_type(self.kind).bits
 
     @property
     def _shift(self) -> int:
-        return raw_type(self.kind).bits - self._digits.bit_length() + 1
+        return self._bits - min(COUNTED_BITS, self._bits)
 
-    def _digit(self, fn: Function, bits: Value) -> Value:
-        return narrowed(self.ordered(fn, bits) >> self._shift, I64)
+    @property
+    def _digits(self) -> int:
+        return 1 << min(COUNTED_BITS, self._bits)
 
-    def _last_digit(self, fn: Function, counts: Value, every: int) -> Value:
-        """The least digit such that ``k`` elements have it or one before; of one block of some."""
+    def _all(self, fn: Function) -> _Part:
+        """All keys."""
+        _, _, begin, end, *_ = fn.parameters
+        return _Part(fn.i64(0), fn.i64(self._bits), fn.i64(0), end - begin)
+
+    def _bound_of_sample(self, fn: Function, counts: Value) -> Value:
+        """A key such that ``k`` elements of the sample have it or one before, and not many more where they differ.
+
+        A part of all keys that many elements of the sample have is divided again: the keys of rows that hold few
+        numbers, or are in order, differ little in their first bits.
+        """
+        _, _, begin, end, k, *_ = fn.parameters
+        enough = k + (end - begin) // (SAMPLED * SURPLUS)
+
+        def is_coarse(part: _Part) -> Value:
+            return (part.bits > 0) & (part.before + part.within > enough)
+
+        first = self._counted(fn, counts, SAMPLED, self._all(fn))
+        with fn.while_(first, lambda step: is_coarse(_Part(*step.carried))) as step:
+            part = _Part(*step.carried)
+            low, bits = self._range(fn, part)
+            narrow = part._replace(low=low, bits=bits)
+            # All have the same key where there are no bits left.
+            step.next(*fn.if_else(bits > 0, lambda: self._counted(fn, counts, SAMPLED, narrow), lambda: narrow))
+        return _Part(*step.results).greatest
+
+    def _range(self, fn: Function, part: _Part) -> Sequence[Value]:
+        """The least key that elements of the sample have of a part, and in how many bits they differ from it."""
+        row, length, begin, end, *_ = fn.parameters
+        type = raw_type(self.kind)
+        lanes = min(BLOCK, RANGE_BITS // type.bits)
+        low, past = (fn.splat(narrowed(key, type), lanes) for key in (part.low, part.greatest - part.low))
+        none, all = (fn.splat(fn.constant(type, number), lanes) for number in (0, -1))
+        with fn.loop(0, (end - begin) // (BLOCK * SAMPLED), carried=[all, none], hints=NO_UNROLL) as blocks:
+            start = begin + blocks.index * (BLOCK * SAMPLED)
+            first = self.index(length, start + (BLOCK - 1)) if self.last else start
+            with fn.loop(0, BLOCK // lanes, carried=blocks.carried, hints=NO_UNROLL) as loop:
+                elements = fn.load(vector(type, lanes), fn.at(row, type, first + loop.index * lanes))
+                distance = self.ordered(fn, elements) - low
+                # Keys before the part wrap round to great distances.
+                within = distance.compare("ule", past)
+                least, greatest = loop.carried
+                loop.next(
+                    least.umin(fn.select(within, distance, all)), greatest.umax(fn.select(within, distance, none))
+                )
+            blocks.next(*loop.results)
+        least, greatest = (
+            narrowed(fn.intrinsic(f"llvm.vector.reduce.{name}", type, found, of=found.type), I64)
+            for name, found in zip(("umin", "umax"), blocks.results, strict=True)
+        )
+        return part.low + least, 64 - fn.intrinsic("llvm.ctlz", I64, greatest - least, fn.constant(I1, 0))
+
+    def _counted(self, fn: Function, counts: Value, every: int, part: _Part) -> _Part:
+        """The first division of a part of all keys with which there are ``k`` elements; of one block of some."""
         row, length, begin, end, k, *_ = fn.parameters
-        fn.fill(counts, 0, 8 * self._digits)
+        is_first = part.bits.constant is not None
+        bits = fn.i64(self._shift) if is_first else part.bits - part.bits.umin(COUNTED_BITS)
+        fn.fill(counts, 0, 8 * (self._digits + 1))
 
         def counted(first: Value, past: Value) -> None:
             with fn.loop(first, past) as loop:
-                address = fn.at(counts, I64, self._digit(fn, self.bits(fn, row, length, loop.index)))
+                key = narrowed(self.ordered(fn, self.bits(fn, row, length, loop.index)), I64)
+                digit = (key - part.low) >> bits
+                if not is_first:
+                    # Keys outside the part wrap round to digits behind all of its own.
+                    digit = digit.umin(self._digits)
+                address = fn.at(counts, I64, digit)
                 fn.store(fn.load(I64, address) + 1, address)
 
         if every == 1:
@@ -220,10 +290,12 @@ class CollectFirst(RowKeys):
             with fn.loop(0, (end - begin) // (BLOCK * every), hints=NO_UNROLL) as blocks:
                 first = begin + blocks.index * (BLOCK * every)
                 counted(first, first + BLOCK)
-        with fn.while_([fn.i64(0), fn.load(I64, counts)], lambda step: step.carried[1] < k) as step:
-            following = step.carried[0] + 1
-            step.next(following, step.carried[1] + fn.load(I64, fn.at(counts, I64, following)))
-        return step.results[0]
+        first = fn.i64(0), part.before, fn.load(I64, counts)
+        with fn.while_(first, lambda step: step.carried[1] + step.carried[2] < k) as step:
+            digit, before, within = step.carried
+            step.next(digit + 1, before + within, fn.load(I64, fn.at(counts, I64, digit + 1)))
+        digit, before, within = step.results
+        return _Part(part.low + (digit << bits), bits, before, within)
 
     def _record(self, fn: Function, rank: Value) -> tuple[Value, Value]:
         """The record of the element of a rank, and its bits."""
@@ -232,39 +304,69 @@ class CollectFirst(RowKeys):
         stored = narrowed(stored_bits(self.key, bits), self.type) << self.rank_bits
         return stored | narrowed(rank, self.type), bits
 
-    def _collected(self, fn: Function, begin: Value, end: Value, last: Value, position: Value) -> Value:
-        """Write the records of a range of ranks whose digits are the last one or before; gives where they end."""
+    def _collected(self, fn: Function, begin: Value, bound: Value, position: Value) -> Value:
+        """Write the records of the ranks from one on whose keys are the bound or before; gives where they end."""
         records = fn.parameters[5]
-        with fn.loop(begin, end, carried=[position]) as loop:
+        limit = narrowed(bound, raw_type(self.kind))
+        with fn.loop(begin, fn.parameters[3], carried=[position]) as loop:
             (at,) = loop.carried
             record, bits = self._record(fn, loop.index)
             # It is written in any case, and overwritten by the next one if it does not count.
             store_raw(fn, record, records, at)
-            loop.next(at + (self._digit(fn, bits) <= last).cast("zext", I64))
+            loop.next(at + self.ordered(fn, bits).compare("ule", limit).cast("zext", I64))
         return loop.results[0]
 
-    def _collected_in_blocks(self, fn: Function, last: Value, most: Value) -> Value:
+    def _collected_in_blocks(self, fn: Function, bound: Value, most: Value) -> Value:
         """The same for all ranks, where few count: blocks of which none does cost some comparisons.
 
-        Where there are more than the most, some may be missing.
+        Once there are ``k``, no more that equal the bound are among the first. Where there are more than the most, some
+        may be missing.
         """
-        row, length, begin, end, _, records, _ = fn.parameters
-        type = raw_type(self.kind)
-        # What comes behind all keys with the last digit; of the last digit of all there are no such keys.
-        bound = (narrowed(last, type) + 1) << self._shift
-        blocks = ((last < self._digits - 1).cast("zext", I64)) * ((end - begin) // BLOCK)
+        _, _, begin, end, k, *_ = fn.parameters
+        blocks = (end - begin) // BLOCK
+        block, at = self._blocks(fn, (fn.i64(0), fn.i64(0)), blocks, bound, k - 1, inclusive=True)
+        is_full = at >= k
+        # No key is before the least one.
+        is_over = is_full & bound.eq(0)
+        _, at = self._blocks(fn, (block, at), fn.select(is_over, block, blocks), bound, most, inclusive=False)
+        rest = fn.select(is_over, end, begin + blocks * BLOCK)
+        return self._collected(fn, rest, bound - is_full.cast("zext", I64), at)
+
+    def _blocks(
+        self, fn: Function, state: Sequence[Value], blocks: Value, bound: Value, most: Value, *, inclusive: bool
+    ) -> Sequence[Value]:
+        """Go through blocks, from one and the position of its records on, while there are no more than the most."""
+        row, length, begin, _, _, records, _ = fn.parameters
+        limit = narrowed(bound, raw_type(self.kind))
 
         def goes_on(loop: Loop) -> Value:
             return (loop.carried[0] < blocks) & (loop.carried[1] <= most)
 
-        with fn.while_([fn.i64(0), fn.i64(0)], goes_on) as loop:
+        with fn.while_(state, goes_on) as loop:
             block, before = loop.carried
             start = begin + block * BLOCK
-            found = self.ahead(fn, row, length, start, bound)
+            found = self.ahead(fn, row, length, start, limit, inclusive=inclusive)
             with fn.while_([found, before], lambda step: step.carried[0].ne(0)) as step:
                 left, at = step.carried
                 rank = start + fn.intrinsic("llvm.cttz", I64, left, fn.constant(I1, 1))
                 store_raw(fn, self._record(fn, rank)[0], records, at)
                 step.next(left & (left - 1), at + 1)
             loop.next(block + 1, step.results[1])
-        return self._collected(fn, begin + blocks * BLOCK, end, last, loop.results[1])
+        return loop.results
+
+
+class _Part(NamedTuple):
+    """The keys of 2^bits from a low one on, as 64 bits each.
+
+    before, within: how many of the elements counted have keys before these, and how many have them.
+    """
+
+    low: Value
+    bits: Value
+    before: Value
+    within: Value
+
+    @property
+    def greatest(self) -> Value:
+        """The last one of the keys, where there are fewer than 2^64."""
+        return self.low + ~(self.low.function.i64(-1) << self.bits)
