@@ -325,12 +325,11 @@ class CollectFirst(RowKeys):
         _, _, begin, end, k, *_ = fn.parameters
         blocks = (end - begin) // BLOCK
         block, at = self._blocks(fn, (fn.i64(0), fn.i64(0)), blocks, bound, k - 1, inclusive=True)
-        is_full = at >= k
-        # No key is before the least one.
-        is_over = is_full & bound.eq(0)
+        # There are k then, as the sample alone has so many. No key is before the least one.
+        is_over = bound.eq(0)
         _, at = self._blocks(fn, (block, at), fn.select(is_over, block, blocks), bound, most, inclusive=False)
         rest = fn.select(is_over, end, begin + blocks * BLOCK)
-        return self._collected(fn, rest, bound - is_full.cast("zext", I64), at)
+        return self._collected(fn, rest, bound - 1, at)
 
     def _blocks(
         self, fn: Function, state: Sequence[Value], blocks: Value, bound: Value, most: Value, *, inclusive: bool
