@@ -107,7 +107,7 @@ class GeneratedProgram:
 
     def memory_analysis(self) -> MemoryAnalysis:
         """The bytes of arguments, results and intermediate values, and what holds them at the peak."""
-        from xlakit.cpu.memory_analysis import analyze_memory
+        from xlakit.cpu.codegen import analyze_memory
 
         return analyze_memory(self._generated_code, sum(map(len, self._program.objects)), self._program.in_place)
 
