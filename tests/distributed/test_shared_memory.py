@@ -108,6 +108,21 @@ def test_a_segment_is_used_again_when_nobody_reads_it(ends):
     assert sent(4)[0] == place
 
 
+def test_a_forked_child_does_not_free_what_its_parent_reads(ends):
+    first, second = ends
+    switch(ends)
+    first.transport.send(1, b"x", np.full(4 * rings.INLINE, 7, np.uint8))
+    second.pump_until(lambda: second.came)
+    child = os.fork()
+    if not child:
+        second.came.clear()
+        os._exit(0)
+    assert os.waitpid(child, 0) == (child, 0)
+    other = first.transport.new_body(4 * rings.INLINE)
+    other[:] = 1
+    assert (second.came.pop()[1] == 7).all()
+
+
 def test_one_segment_twice_to_one_process(ends):
     first, second = ends
     switch(ends)
@@ -131,6 +146,27 @@ def test_without_memory_zeromq_goes_on(ends, monkeypatch):
     first.transport.send(1, b"4")
     second.pump_until(lambda: len(second.came) == 5)
     assert [head for head, _ in second.came] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_what_waits_for_a_full_ring_comes_before_zeromq(ends, monkeypatch, is_large):
+    first, second = ends
+    switch(ends)
+    heads = [b"%d" % number + b" " * 50_000 for number in range(20)]
+    for head in heads:
+        first.transport.send(1, head)
+    assert first.transport._neighbors[1].ring.has_waiting
+    # A message that no ring takes, or for whose body there is no memory.
+    heads += [b"large" * 100_000 if is_large else b"small", b"after it"]
+    monkeypatch.setattr(first.transport._segments, "take", lambda *_: None)
+    first.transport.send(1, heads[-2], None if is_large else np.ones(100_000, np.uint8))
+    first.transport.send(1, heads[-1])
+    for _ in range(1000):
+        first.transport.look()
+        second.transport.pump(0.001)
+        if len(second.came) == len(heads):
+            break
+    assert [head for head, _ in second.came] == heads
 
 
 def test_free_segments_above_the_limit_are_given_up(ends):

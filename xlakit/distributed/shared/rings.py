@@ -29,6 +29,8 @@ INLINE: Final = 1 << 14
 # A record: its size, or SKIP; the sizes of head and body; then a Place.
 _RECORD = struct.Struct("=7q")
 _SKIP = -1
+# Heads of more bytes fit into no ring: a record takes half of it at most, as much may be skipped before it.
+MOST_HEAD: Final = _CAPACITY // 2 - INLINE - _RECORD.size - 8
 NO_BODY, INLINE_BODY, FORGET = -1, -2, -3
 
 

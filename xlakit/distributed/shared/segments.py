@@ -200,5 +200,11 @@ def _capacity(size: int) -> int:
 
 def received(memory: Memory, size: int, receiver: int, use: int, store: Callable[[int, int], Any]) -> Bytes:
     """So many bytes of a segment of another process, which is told when no array refers to them any more."""
-    word = memory.address + 8 * receiver
-    return Lease(memory, size, lambda: store(word, use)).array()
+    word, process = memory.address + 8 * receiver, os.getpid()
+
+    def end() -> None:
+        # A child that is forked shares the memory, and does not read for its parent.
+        if os.getpid() == process:
+            store(word, use)
+
+    return Lease(memory, size, end).array()

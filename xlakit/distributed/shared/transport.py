@@ -20,6 +20,7 @@ import platform
 import secrets
 import threading
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +29,18 @@ import numpy as np
 from xlakit.cpu.runtime.devices.rendezvous import SPIN_NANOSECONDS
 from xlakit.distributed.packing import Bytes
 from xlakit.distributed.shared import doorbell
-from xlakit.distributed.shared.rings import BYTES, FORGET, INLINE, INLINE_BODY, NO_BODY, InRing, OutRing, Place, Record
+from xlakit.distributed.shared.rings import (
+    BYTES,
+    FORGET,
+    INLINE,
+    INLINE_BODY,
+    MOST_HEAD,
+    NO_BODY,
+    InRing,
+    OutRing,
+    Place,
+    Record,
+)
 from xlakit.distributed.shared.segments import MOST_RECEIVERS, Lease, Memory, Segment, Segments, received
 from xlakit.distributed.transport import Lost, Receive
 from xlakit.distributed.zeromq import ZeroMqTransport
@@ -54,6 +66,9 @@ class _Neighbor:
         self.bell = bell
         self.ring = ring
         self.is_switched = self.is_lost = False
+        # Whether no more is written into the ring, and what waits for its last record to be written.
+        self.is_left = False
+        self.later: deque[tuple[bytes, Bytes | None]] = deque()
 
 
 class _Source:
@@ -150,14 +165,27 @@ class SharedMemoryTransport:
                 neighbor.is_switched = True
                 neighbor.ring.memory.close_file()
                 self._inner.send(rank, self._control(_SWITCH, neighbor))
-            place, body = self._placed(neighbor, body)
-            if place is None:
-                # There is no memory: ZeroMQ goes on. The receiver reads the ring before each of its messages.
-                del self._neighbors[rank]
-                self._inner.send(rank, head, body)
-                return
-            slept = neighbor.ring.write(head, body, place, neighbor.bell.address)
+            place = None
+            if not neighbor.is_left and len(head) <= MOST_HEAD:
+                place, body = self._placed(neighbor, body)
+            if place is not None:
+                slept = neighbor.ring.write(head, body, place, neighbor.bell.address)
+            else:
+                # There is no memory, or no ring takes such a message: ZeroMQ goes on.
+                neighbor.is_left = True
+                neighbor.later.append((head, body))
+                slept = self._flush(rank, neighbor)
         self._wake(rank, neighbor, slept)
+
+    def _flush(self, rank: int, neighbor: _Neighbor) -> int:
+        """Write what there was no room for, and then send what follows it by ZeroMQ; gives how the reader slept.
+
+        The receiver reads the ring before each message of ZeroMQ, so that all keep their order.
+        """
+        slept = neighbor.ring.flush(neighbor.bell.address)
+        while neighbor.later and not neighbor.ring.has_waiting:
+            self._inner.send(rank, *neighbor.later.popleft())
+        return slept
 
     def _control(self, kind: bytes, neighbor: _Neighbor) -> bytes:
         return kind + bytes.fromhex(neighbor.secret) + self._inner.endpoint.encode()
@@ -308,9 +336,9 @@ class SharedMemoryTransport:
         """Notice connections that have ended, and write what there was no room for."""
         self._inner.look()
         for rank, neighbor in list(self._neighbors.items()):
-            if neighbor.ring.has_waiting and not neighbor.is_lost:
+            if (neighbor.ring.has_waiting or neighbor.later) and not neighbor.is_lost:
                 with self._lock:
-                    slept = neighbor.ring.flush(neighbor.bell.address)
+                    slept = self._flush(rank, neighbor)
                 self._wake(rank, neighbor, slept)
 
     def _lost(self, rank: int) -> None:
