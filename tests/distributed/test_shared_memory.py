@@ -81,7 +81,7 @@ def test_messages_keep_their_order_and_bytes(ends):
     assert first.transport._neighbors[1].is_switched
 
 
-def test_a_segment_is_used_again_when_nobody_reads_it(ends):
+def test_a_segment_is_used_again_when_it_has_been_read(ends):
     first, second = ends
     switch(ends)
     size = 4 * rings.INLINE

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 # Constants, variables that begin as a number and as zero, a jump table, functions of both files, of the process, and
-# of the one who loads them, called and by their addresses.
+# of the caller that loads them, called and by their addresses.
 _FIRST = """
 @table = internal constant [4 x i64] [i64 10, i64 20, i64 30, i64 40]
 @counted = internal global i64 100

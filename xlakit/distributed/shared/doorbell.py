@@ -71,7 +71,7 @@ def _text() -> str:
         wait_or_wake(fn, bell, _WAKE, fn.i64(1), fn.null())
     fn.ret(slept)
 
-    # store(word, value): what has been read or written before is complete for whoever sees the value.
+    # store(word, value): what has been read or written before is complete for a reader of the value.
     fn = module.function("store", VOID, [PTR, I64], external=True)
     word, value = fn.parameters
     fn.atomic_store(value, word, "release")

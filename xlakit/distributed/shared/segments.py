@@ -132,7 +132,7 @@ class Segment:
         self.is_leased = False
 
     def is_free(self, lost: Iterable[int]) -> bool:
-        """Whether nobody reads it any more; ``lost`` are receivers that are gone."""
+        """Whether all receivers have read it; ``lost`` are those that are gone."""
         if self.is_leased:
             return False
         words = self.memory.words
@@ -153,7 +153,7 @@ class Segment:
 class Segments:
     """The segments of a process.
 
-    limit: the bytes up to which those are kept that nobody uses. forget: is called with a segment that is given up.
+    limit: the bytes up to which free segments are kept. forget: is called with a segment that is given up.
     lock: of the caller, who may hold it.
     """
 

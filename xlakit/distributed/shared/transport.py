@@ -97,7 +97,7 @@ class SharedMemoryTransport:
         self._bells = doorbell.bells()
         self._bell = Memory.made(_BELL_BYTES)
         secret = secrets.token_bytes(_SECRET_BYTES)
-        # Behind the word of the bell: who maps it finds out that it is the right one.
+        # Behind the word of the bell: a process that maps it compares this with the secret that it was given.
         self._bell.bytes[8 : 8 + _SECRET_BYTES] = np.frombuffer(secret, np.uint8)
         self._own = {
             "zeromq": self._inner.endpoint,
