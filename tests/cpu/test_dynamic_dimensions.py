@@ -345,6 +345,12 @@ def test_sizes_out_of_bounds_stop_compiled_code_too():
     assert xla.compile(pairs)(numbers(4)).shape == (2, 2)
     with pytest.raises(xla.ExecutionError, match=r"current sizes \[3\] cannot become"):
         xla.compile(pairs)(numbers(3))
+    static = xla.HloModule.from_text(
+        "HloModule m\nENTRY e {\n  x = f32[5,0] parameter(0)\n  n = s32[] parameter(1)\n"
+        "  ROOT r = f32[5,0] set-dimension-size(x, n), dimensions={0}\n}"
+    )
+    with pytest.raises(xla.ExecutionError, match=r"size 6 of dimension 0 is outside 0 \.\. 5"):
+        xla.compile(static)(floats([]).reshape(5, 0), ints(6))
 
 
 ALIASED = """HloModule m, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}, \

@@ -21,7 +21,7 @@ from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Fusion
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Parameter
-from xlakit.ops.dynamic import DynamicUpdateSlice
+from xlakit.ops.dynamic import DynamicUpdateSlice, SetDimensionSize
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.windows import ReduceWindow
 from xlakit.options import compiling, current
@@ -75,7 +75,8 @@ class KernelLibrary:
             return None if made is None else replace(made, phases=tuple(map(as_chosen, made.phases)))
 
     def _make(self, instruction: Instruction) -> Kernel | None:
-        acts = instruction.op.has_side_effect or isinstance(instruction.op, CustomCall)
+        # set-dimension-size refuses a size, which is an error of the run whether the array has elements or not.
+        acts = instruction.op.has_side_effect or isinstance(instruction.op, (CustomCall, SetDimensionSize))
         if not acts and not any(s.num_elements for _, s in instruction.shape.leaves() if s.is_array):
             return Kernel(())
         if isinstance(instruction.op, Fusion):

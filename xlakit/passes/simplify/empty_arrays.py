@@ -1,4 +1,4 @@
-"""Arrays without elements: whatever makes one, any other will do; and what combines none of them is its start."""
+"""Operations on arrays without elements: their results are constants, or the initial value of a reduction."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.communication.transfer import Domain
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Constant, GetTupleElement, OptimizationBarrier, Parameter
+from xlakit.ops.dynamic import SetDimensionSize
 from xlakit.ops.movement import Broadcast
 from xlakit.ops.reduction import Reduce
 from xlakit.passes.core.rewriter import ANY, Rewriter
@@ -18,7 +19,8 @@ from xlakit.passes.core.rules import Rules
 EMPTY_ARRAYS = Rules("empty-arrays")
 _rule = EMPTY_ARRAYS.rule
 
-_KEPT = (Parameter, Broadcast, Constant, GetTupleElement, CustomCall, OptimizationBarrier, Domain)
+# A size that set-dimension-size refuses is an error of the run, whether the array has elements or not.
+_KEPT = (Parameter, Broadcast, Constant, GetTupleElement, CustomCall, OptimizationBarrier, Domain, SetDimensionSize)
 
 
 @_rule("reduce")
