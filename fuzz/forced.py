@@ -15,15 +15,11 @@ found, knobs are put back one by one as long as it stays: those that are left ar
 
 from __future__ import annotations
 
-import pkgutil
 import random
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib import import_module
 
-import xlakit.cpu
-import xlakit.passes
 from fuzz import compiled, plain
 from fuzz.programs.composed.modules import module as generated
 from fuzz.programs.draft import FAMILIES, Program
@@ -31,13 +27,11 @@ from fuzz.programs.large.drafts import large_program
 from fuzz.programs.operations.elementwise import BINARY, ELEMENTARY_UNARY, UNARY
 from fuzz.programs.plan import Entry
 from fuzz.support import numbered
-from xlakit.options import KNOBS, Options, compiling
+from xlakit.options import KNOBS, Options, compiling, load_knobs
 from xlakit.target import levels
 
-# The compiler loads kernels when a program has them; all knobs are there now, so that a draw is always the same.
-for _package in (xlakit.cpu, xlakit.passes):
-    for _info in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
-        import_module(_info.name)
+# A draw is from all knobs, whichever programs were compiled before.
+load_knobs()
 
 # Where registers are narrower than vectors, LLVM splits them: code for wide vectors is tested on each machine.
 WIDTHS = (16, 32, 64)

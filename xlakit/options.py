@@ -38,6 +38,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field, replace
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 from xlakit.dataclass import dataclass
@@ -125,7 +126,7 @@ class Knob(Generic[_Number]):
         return self.value != self.default
 
 
-# All knobs of the modules that are loaded, by name.
+# The knobs of the modules that are loaded, by name; load_knobs() loads those of the others.
 KNOBS: dict[str, Knob[Any]] = {}
 
 
@@ -138,6 +139,16 @@ def knob(
     """A new knob; the name is that of its module and its own."""
     made = KNOBS[name] = Knob(name, default, others, tries)
     return made
+
+
+def load_knobs() -> None:
+    """Import all modules of the compiler, each of which adds its knobs to :data:`KNOBS`."""
+    # Programs do without it.
+    from pkgutil import walk_packages
+
+    for package in ("xlakit.cpu", "xlakit.passes"):
+        for found in walk_packages(import_module(package).__path__, f"{package}."):
+            import_module(found.name)
 
 
 def times(factor: float) -> Callable[[_Number], _Number]:
@@ -279,11 +290,10 @@ def compiling(
     if verify is not None:
         made = replace(made, verify=_names(verify, "verify"))
     if knobs is not None:
-        wrong = sorted(knobs.keys() - KNOBS.keys())
-        if wrong:
-            raise ArgumentError(
-                f"there is no knob {wrong[0]!r}", hint="xlakit.options.KNOBS has those of loaded modules"
-            )
+        if not knobs.keys() <= KNOBS.keys():
+            load_knobs()
+        if wrong := sorted(knobs.keys() - KNOBS.keys()):
+            raise ArgumentError(f"there is no knob {wrong[0]!r}", hint="xlakit.options.KNOBS has all of them")
         made = replace(made, knobs={**made.knobs, **knobs})
     if sanitize is not None:
         made = replace(made, sanitize=sanitize)
