@@ -1,1 +1,1 @@
-"""What a value is: PrimitiveType, Shape, Layout, index arithmetic, Literal."""
+"""The types of values and the values themselves: PrimitiveType, Shape, Layout, index arithmetic, Literal."""

@@ -1,4 +1,4 @@
-"""HTML for notebooks: small tables and listings, which have the colors of the page that they stand in."""
+"""HTML fragments for notebooks: small tables and listings that inherit the colors of the surrounding page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-# Colors are inherited, and lines are drawn in a gray between black and white: dark pages and light ones show both.
+# Text inherits its color and borders are mid-gray, so that both are visible on dark and on light pages.
 _LINE: Final = "1px solid #8888"
 _CODE: Final = "font-family: ui-monospace, 'DejaVu Sans Mono', monospace; font-size: 90%"
 _CELL: Final = f"padding: 1px 10px 1px 0; border: 0; border-bottom: {_LINE}; white-space: nowrap; vertical-align: top"
@@ -28,7 +28,7 @@ class HtmlPage(Protocol):
 
 
 def code(text: str) -> str:
-    """A text of a program within a line."""
+    """Program text as inline code."""
     return f'<code style="{_CODE}; color: inherit; background: none">{html.escape(text)}</code>'
 
 
@@ -58,7 +58,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: int
 
 
 def listing(title: str, lines: Iterable[str], *, is_open: bool = False) -> str:
-    """Lines of a program under a title, which opens and closes them."""
+    """A collapsible listing of program lines under a title; ``is_open``: whether it is expanded at first."""
     style = f"{_CODE}; margin: 4px 0; max-height: 30em; overflow: auto; color: inherit; background: none"
     text = html.escape("\n".join(lines))
     return (

@@ -109,7 +109,7 @@ class Layout:
             convert_fields(self, minor_to_major=tuple[int, ...], padded_dimensions=tuple[int, ...])
         if self.padding_value is not None and type(self.padding_value) not in (int, float):
             convert_fields(self, padding_value=float)
-        # Most layouts are an order and no more.
+        # Skipped for most layouts, which consist of minor_to_major alone.
         if not all_of(Tile, self.tiles) or not all_of(SplitConfig, self.split_configs):
             convert_fields(self, tiles=tuple[Tile, ...], split_configs=tuple[SplitConfig, ...])
         if self.index_primitive_type is not None or self.pointer_primitive_type is not None:
@@ -134,7 +134,7 @@ class Layout:
 
     @property
     def is_default(self) -> bool:
-        """Whether this is major to minor with nothing added."""
+        """Whether this is major to minor without padding, tiles or any other field."""
         return self == Layout.default(len(self.minor_to_major))
 
     @property
@@ -178,6 +178,6 @@ def _default(rank: int) -> Layout:
     return Layout(tuple(range(rank - 1, -1, -1)))
 
 
-# More dimensions than this would not be a mistake that one makes on purpose.
+# A larger rank is taken for a mistake, before a tuple of that length is allocated.
 _MAX_RANK = 1 << 20
 _DEFAULTS = {rank: _default(rank) for rank in range(9)}

@@ -18,11 +18,11 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import TOKEN_SHAPE, UNBOUNDED, Shape, make_shape, make_tuple_shape
 from xlakit.errors import LiteralError, ResourceError
 
-# As numpy.typing has it, which takes a millisecond to load.
+# The same as numpy.typing.NDArray[Any]; importing numpy.typing would take a millisecond.
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-# How many elements a repr shows all of.
+# The largest number of elements that a repr shows in full.
 _SHOWN = 10
 
 
@@ -198,7 +198,7 @@ class Literal:
         return np.ascontiguousarray(array.transpose(order)).reshape(-1)
 
     def without_layout(self) -> Literal:
-        """The same literal with no layout said anywhere."""
+        """The same literal without layouts in its shape and in those of its elements."""
         shape = self.shape.without_layout()
         if shape is self.shape:
             return self
@@ -206,7 +206,7 @@ class Literal:
 
     @explaining
     def with_layout(self, layout: Layout) -> Literal:
-        """The same value laid out otherwise."""
+        """The same value with another layout."""
         return Literal(self.shape.with_layout(layout), self.array)
 
     # -- comparison ------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class Literal:
         return f"Literal({self.shape} {self._values()})"
 
     def _values(self) -> str:
-        """The values as Python writes them, those of many elements in part."""
+        """The values in Python's notation, abbreviated for arrays of more than ``_SHOWN`` elements."""
         if self.shape.is_tuple:
             return f"({', '.join(e._values() for e in self.elements)})"
         if self._array is None:
@@ -243,7 +243,7 @@ class Literal:
 
 
 def _as_array(value: object) -> Array:
-    """What NumPy makes of a value, where that is numbers; raises LiteralError."""
+    """``value`` as a NumPy array; raises LiteralError where its elements are not numbers or it is ragged."""
     try:
         array = np.asarray(value)
     except (ValueError, TypeError):
@@ -275,7 +275,10 @@ def _python_type(array: Array) -> PrimitiveType:
 
 
 def convert_exactly(array: Array, element_type: PrimitiveType) -> Array:
-    """``array`` in another type; integers must fit and parts must not be lost (rounding is allowed)."""
+    """``array`` converted to ``element_type``; only rounding is allowed.
+
+    Raises LiteralError where integers are out of range, or a fraction or an imaginary part would be lost.
+    """
     if element_type.is_integral or element_type is PrimitiveType.PRED:
         if array.dtype.kind not in "biu" and PrimitiveType.from_dtype(array.dtype).is_integral is False:
             raise LiteralError(

@@ -1,4 +1,4 @@
-"""PrimitiveType: what one element is.
+"""PrimitiveType: the type of an array's elements.
 
 Source: the enumeration PrimitiveType of ``xla_data.proto``; the numbers are its numbers.
 """
@@ -126,13 +126,13 @@ class PrimitiveType(enum.Enum):
 
     @staticmethod
     def from_dtype(dtype: object) -> PrimitiveType:
-        """The type that a NumPy or ml_dtypes dtype, or what NumPy takes as one, stands for.
+        """The primitive type of a NumPy or ml_dtypes dtype, or of anything that ``np.dtype`` accepts.
 
-        Raises ArgumentError for what is none, UnsupportedError for a dtype that no primitive type holds.
+        Raises ArgumentError for a value that is no dtype, UnsupportedError for a dtype without a primitive type.
         """
         if isinstance(dtype, PrimitiveType):
             return dtype
-        # The interpreter asks for each step that it runs, nearly always with a dtype that stands in the table.
+        # The fast path: the interpreter calls this for each step, nearly always with a dtype of the table.
         known = _by_dtype().get(dtype) if isinstance(dtype, np.dtype) else None
         if known is not None:
             return known
@@ -213,7 +213,7 @@ def _by_name() -> dict[str, PrimitiveType]:
 
 
 def same_type_family(a: PrimitiveType, b: PrimitiveType) -> bool:
-    """Whether operands of these types may meet: the same type, or two floating point types of any precision."""
+    """Whether one operation may take operands of both types: equal types, or floats of any precision."""
     return a is b or (a.is_floating and b.is_floating)
 
 
@@ -232,7 +232,7 @@ def _precision(kind: PrimitiveType) -> tuple[bool, int, int, int, bool]:
     return (kind.is_complex, exponent, digits, part.bit_width, part.is_signed)
 
 
-# Each under its name alone: the package offers these.
+# The members as names of the module, which the package exports.
 PRED = PrimitiveType.PRED
 S1, S2, S4, S8 = PrimitiveType.S1, PrimitiveType.S2, PrimitiveType.S4, PrimitiveType.S8
 S16, S32, S64 = PrimitiveType.S16, PrimitiveType.S32, PrimitiveType.S64

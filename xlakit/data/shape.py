@@ -1,4 +1,4 @@
-"""Shape and ProgramShape: what a value looks like.
+"""Shape and ProgramShape: the shape of a value, and the signature of a computation.
 
 Source: XLA's document "Shapes and layout", section on terminology, notation and conventions.
 """
@@ -32,7 +32,7 @@ class Shape:
 
     For a bounded dynamic dimension, written ``<=10`` in HLO text, the bound is in ``dimensions`` and
     ``dynamic_dimensions`` is true there. Both are empty for shapes that are not arrays.
-    ``layout`` is None where none is said.
+    ``layout`` is None where none is given.
     """
 
     element_type: PrimitiveType
@@ -158,7 +158,7 @@ class Shape:
 
     @property
     def tuple_shapes_or_self(self) -> tuple[Shape, ...]:
-        """The shapes of a tuple's elements; any other shape alone, as what gives one value has one result."""
+        """The shapes of a tuple's elements; for any other shape, a tuple of this shape alone."""
         return self.tuple_shapes if self.is_tuple else (self,)
 
     @property
@@ -215,7 +215,7 @@ class Shape:
 
     @property
     def layout_or_default(self) -> Layout:
-        """The layout, or major to minor where none is said."""
+        """The layout, or major to minor where none is given."""
         return self.layout if self.layout is not None else Layout.default(self.rank)
 
     # -- parts -----------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class Shape:
         return replace(self, tuple_shapes=tuple(s.with_default_layout() for s in self.tuple_shapes))
 
     def without_layout(self) -> Shape:
-        """The same shape with no layout said anywhere."""
+        """The same shape without layouts, those of tuple elements included."""
         if self.layout is not None:
             return self._without(self.tuple_shapes)
         plain = tuple([shape.without_layout() for shape in self.tuple_shapes])
@@ -274,7 +274,7 @@ class Shape:
         return self if plain == self.tuple_shapes else self._without(plain)
 
     def _without(self, tuple_shapes: tuple[Shape, ...]) -> Shape:
-        """The same without a layout of its own; it needs no check, and passes make some for each instruction."""
+        """This shape with other tuple shapes and no layout; unchecked, as passes call it for each instruction."""
         made = object.__new__(Shape)
         set_field = object.__setattr__
         set_field(made, "element_type", self.element_type)
@@ -381,7 +381,7 @@ OPAQUE_SHAPE = Shape(PrimitiveType.OPAQUE)
 
 
 def floating_types(shapes: Iterable[Shape]) -> set[PrimitiveType]:
-    """The floating point types of the numbers in all arrays of these shapes; a complex number has two of one type."""
+    """The floating point types of all arrays of these shapes; a complex type counts as the type of its parts."""
     kinds = {leaf.element_type.real_part for shape in shapes for _, leaf in shape.leaves()}
     return {kind for kind in kinds if kind.is_floating}
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> str:
-    """Rows of cells as lines with aligned columns; the columns of the numbers in ``right`` to their right edge."""
+    """Rows of cells as lines with aligned columns; the columns whose numbers are in ``right`` align right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
         "  ".join(
