@@ -1,1 +1,1 @@
-"""What a program is: Instruction, Computation, Module, and the traits of operations."""
+"""HLO as data structures: Instruction, Computation, HloModule, attributes, and the traits of operations."""

@@ -338,7 +338,7 @@ class OriginalValue:
 
 @dataclass(frozen=True, slots=True)
 class Annotations:
-    """What any instruction may have beside its operation; none of it changes the result."""
+    """The fields that any instruction may have in addition to its operation; none of them changes the result."""
 
     metadata: OpMetadata | None = None
     sharding: Sharding | None = None

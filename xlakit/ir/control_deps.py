@@ -28,13 +28,13 @@ def control_deps(computation: Computation) -> Mapping[Instruction, Sequence[Inst
 def ordered(
     computation: Computation, edges: Mapping[Instruction, Sequence[Instruction]]
 ) -> Iterator[Instruction | tuple[Instruction, Instruction]]:
-    """The instructions in their order, changed only so that each follows those that must precede it.
+    """The instructions in an order that satisfies ``edges``, and otherwise in that of the computation.
 
-    Where instructions depend on each other, a pair of them is given, and then both in some order.
+    A cycle yields two of its instructions as a pair; all of them are yielded as well, in some order.
     """
     done: set[Instruction] = set()
     for instruction in computation.instructions:
-        # The instructions on the way from here to what is looked at, each needed by the one before it.
+        # The path of the depth-first search, whose instructions each depend on the next one.
         path: dict[Instruction, None] = {}
         stack = [instruction]
         while stack:

@@ -1,4 +1,4 @@
-"""Def-use chains: which instructions use an instruction, and which are needed at all."""
+"""Def-use chains: the users of each instruction, use counts, and the live instructions of a computation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xlakit.ir.instruction import Computation, Instruction
 
 
 def users_of(instructions: Iterable[Instruction], *, control: bool = False) -> dict[Instruction, list[Instruction]]:
-    """The users of each instruction that has some among ``instructions``: each once, in their order.
+    """The users, among ``instructions``, of each instruction that has any: each once, in their order.
 
     control: whether an instruction uses its control predecessors, too.
     """
@@ -23,7 +23,7 @@ def users_of(instructions: Iterable[Instruction], *, control: bool = False) -> d
 def use_counts(
     instructions: Iterable[Instruction], root: Instruction | None = None, *, control: bool = False
 ) -> Counter[Instruction]:
-    """How often each instruction is an operand of ``instructions``; a root counts as used once more.
+    """The number of uses of each instruction by ``instructions``; ``root`` has one more.
 
     control: whether control predecessors count as operands.
     """
@@ -36,9 +36,9 @@ def use_counts(
 
 
 def evaluated_instructions(computation: Computation) -> list[Instruction]:
-    """What has to run, in order: that which the result or an effect needs.
+    """The instructions that have to run, in order: those that the result or a side effect depends on.
 
-    Passes keep more: parameters, which are part of the signature, and control predecessors
+    Passes keep more, namely parameters, which are part of the signature, and control predecessors
     (:func:`xlakit.passes.core.framework.live_instructions`).
     """
     needed = {computation.root}

@@ -10,7 +10,7 @@ from xlakit.errors import ShapeError
 
 
 class HloEnum(enum.Enum):
-    """A choice. The member's name is the proto's, its value the proto's number, ``text`` is HLO text's word."""
+    """The base of enumerations: a member has the proto's name and number; ``text`` is its spelling in HLO text."""
 
     __hash__ = object.__hash__
     __repr__ = enum.Enum.__str__
@@ -22,7 +22,7 @@ class HloEnum(enum.Enum):
 
     @classmethod
     def of(cls, value: Self | str | int) -> Self:
-        """The member for itself, its name or text in any case, or its number; raises ShapeError."""
+        """The member for a member, a name or text in any case, or a number; raises ShapeError."""
         if isinstance(value, cls):
             return value
         found: Self | None = _by_word(cls).get(value.lower()) if isinstance(value, str) else None
@@ -45,7 +45,7 @@ def _by_word(kind: type[HloEnum]) -> dict[str, Any]:
 
 
 class LowercaseEnum(HloEnum):
-    """A choice that HLO text spells in lower case."""
+    """An enumeration that HLO text spells in lower case."""
 
     @property
     def text(self) -> str:
@@ -112,7 +112,7 @@ class RandomAlgorithm(LowercaseEnum):
 
 
 class Transpose(HloEnum):
-    """What triangular-solve does to its matrix first."""
+    """Whether triangular-solve transposes, or also conjugates, its matrix."""
 
     TRANSPOSE_INVALID = 0
     NO_TRANSPOSE = 1
@@ -179,7 +179,7 @@ class PrecisionAlgorithm(HloEnum):
 
 
 class CustomCallSchedule(HloEnum):
-    """When a custom call wants to be scheduled."""
+    """How early or late the scheduler should place a custom call."""
 
     SCHEDULE_NONE = 0
     SCHEDULE_LATEST = 1
@@ -197,7 +197,7 @@ class CustomCallApiVersion(HloEnum):
 
 
 class TriState(HloEnum):
-    """Yes, no, or not said."""
+    """Yes, no, or unspecified."""
 
     TRI_STATE_UNSPECIFIED = 0
     TRI_STATE_TRUE = 1

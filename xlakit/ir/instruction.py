@@ -90,7 +90,7 @@ class Instruction:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Pickled one by one, a chain would recurse as deep as it is long.
+        # Pickling operand by operand would recurse as deep as the longest chain of instructions.
         return _root_of, (Computation.from_root(self.name, self),)
 
     @property
@@ -125,7 +125,7 @@ class Instruction:
         return f"<{hlo_text.print_instruction(self, options)}>"
 
 
-# Passes make tens of thousands of instructions; object.__setattr__ would look up the name of each field.
+# The slots' own setters: passes make tens of thousands of instructions, and object.__setattr__ would look up each name.
 _set_op, _set_operands, _set_shape, _set_name, _set_control_predecessors, _set_annotations = (
     Instruction.__dict__[field].__set__
     for field in ("op", "operands", "shape", "name", "control_predecessors", "annotations")
@@ -194,7 +194,7 @@ class Computation:
 
     @property
     def results(self) -> tuple[Instruction, ...]:
-        """The values that it gives: the elements of a root that is a tuple, any other root alone."""
+        """The result values: the operands of a root that is a tuple instruction, else the root alone."""
         return self.root.operands if self.root.opcode == "tuple" else (self.root,)
 
     @property
@@ -206,13 +206,13 @@ class Computation:
     @staticmethod
     @explaining
     def from_root(name: str, root: Instruction, also: Iterable[Instruction] = ()) -> Computation:
-        """The computation of everything that ``root`` and ``also`` (effects, unused parameters) need."""
+        """The computation of ``root`` and all instructions that it and ``also`` (effects, unused parameters) need."""
         return Computation(name, tuple(post_order([*also, root])), root)
 
     def rebuild(self, change: Callable[[Instruction, tuple[Instruction, ...]], Instruction]) -> Computation:
-        """A new computation: ``change`` gets each instruction with its operands as already changed.
+        """A new computation: ``change`` is called with each instruction and its new operands, operands first.
 
-        Its result replaces the instruction: a new instruction, or one of the operands to leave it out.
+        All uses of the instruction are replaced by the result of ``change``: a new instruction, or an operand.
         """
         made: dict[Instruction, Instruction] = {}
         for old in self.instructions:
@@ -247,7 +247,7 @@ def post_order(roots: Iterable[Instruction]) -> Iterator[Instruction]:
 
 
 def depth_first(roots: Iterable[_Node], needed: Callable[[_Node], Sequence[_Node]]) -> Iterator[_Node]:
-    """All nodes that the roots depend on, each once, after those that it needs, of which the first come first."""
+    """All nodes reachable through ``needed``, each once, in post-order; ``needed``: the nodes that precede a node."""
     done: set[_Node] = set()
     for root in roots:
         stack: list[tuple[_Node, bool]] = [(root, False)]
@@ -428,7 +428,7 @@ class HloModule:
 
 
 def located(error: XlakitError, module: HloModule, instruction: Instruction) -> XlakitError:
-    """The error with the instruction that it is about, and where that is."""
+    """The error with the name, the operand shapes and the source location of the instruction added."""
     return error.at(
         operation=f"{instruction.opcode} '{instruction.name}'",
         shapes=[o.shape for o in instruction.operands],
@@ -436,7 +436,7 @@ def located(error: XlakitError, module: HloModule, instruction: Instruction) -> 
     )
 
 
-# Pickling uses the proto; an immutable module is its own copy.
+# Functions that pickle calls: modules, computations and instructions are pickled as the proto of a module.
 
 
 def _module_of(proto: bytes) -> HloModule:

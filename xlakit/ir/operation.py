@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from xlakit.ir.attributes import ReplicaGroups
     from xlakit.ir.instruction import Computation, Instruction
 
-# As numpy.typing has it, which takes a millisecond to load.
+# The same as numpy.typing.NDArray[Any]; importing numpy.typing would take a millisecond.
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -138,11 +138,11 @@ class Evaluation(Protocol):
         ...
 
     def new_result(self, number: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """Memory for an array of the result, by its number among those: where it has to be, if that is known."""
+        """Memory for array ``number`` of the result: its final location if the caller has fixed one, else new."""
         ...
 
     def draw(self) -> tuple[int, int]:
-        """The source of the next random numbers of this device: its key, and the number of earlier draws."""
+        """The key of this device's random numbers, and the number of earlier draws."""
         ...
 
     def advance_rng_state(self, delta: int) -> Array:
@@ -190,7 +190,7 @@ class Evaluation(Protocol):
         channel_id: int | None = None,
         use_global_device_ids: bool | None = None,
     ) -> list[Value]:
-        """As :meth:`all_gather`, of one payload for each member: what each of them has for this device."""
+        """As :meth:`all_gather`, but ``payloads`` has one for each member; gives those addressed to this device."""
         ...
 
     def broadcast(
@@ -202,7 +202,7 @@ class Evaluation(Protocol):
         channel_id: int | None = None,
         use_global_device_ids: bool | None = None,
     ) -> Value:
-        """As :meth:`all_gather`: the payload of the member with index ``root``; on a device in no group its own."""
+        """As :meth:`all_gather`, but gives the payload of member ``root``; a device in no group gets its own."""
         ...
 
     def reduce(
@@ -214,7 +214,7 @@ class Evaluation(Protocol):
         channel_id: int | None = None,
         use_global_device_ids: bool | None = None,
     ) -> list[Array] | None:
-        """As :meth:`all_gather`: the members' arrays combined in the group's order; None on a device in no group."""
+        """As :meth:`all_gather`, but the arrays combined in the group's order; None for a device in no group."""
         ...
 
     def permute(
@@ -240,7 +240,7 @@ class Evaluation(Protocol):
         ...
 
     def finish_send(self, request: int) -> None:
-        """Wait until the value of a request has come to where a recv wants it."""
+        """Wait until the value of the request has arrived at a recv."""
         ...
 
     def start_recv(self, channel_id: int | None, shape: Shape, *, is_host_transfer: bool) -> int:
@@ -268,7 +268,7 @@ class Op:
     arity: ClassVar[int | None] = None
     # The result at an index depends only on the operands at the same index, and evaluate() broadcasts as NumPy does.
     pointwise: ClassVar[bool] = False
-    # The same where operands and result are scalars: evaluate() then takes arrays instead.
+    # The same for operations on scalars only (such as a call): evaluate() may be given arrays in place of scalars.
     pointwise_on_scalars: ClassVar[bool] = False
     # The names of the operation in the documents that it comes from ("Add", "CrossReplicaSum").
     documents: ClassVar[tuple[str, ...]] = ()
@@ -292,9 +292,9 @@ class Op:
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         """The shape rule: the result's shape, or ShapeError naming the rule that is broken.
 
-        ``declared`` is the shape that the program text says, or None where the builder asks. Operations whose
-        result does not follow from their operands (parameter, reshape, iota) check and return ``declared``.
-        Layouts do not matter here, and the result has none.
+        ``declared`` is the shape in the program text, or None when a builder infers it. Operations whose result does
+        not follow from their operands (parameter, reshape, iota) check and return ``declared``. Layouts are ignored,
+        and the result has none.
         """
         raise InternalError(f"{self.opcode} has no shape rule", hint="define result_shape in its class")
 
@@ -312,7 +312,7 @@ class Op:
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether the class is ``pointwise``; for an operation that calls a computation, whether that is."""
+        """Whether the class is ``pointwise``; for an operation that calls a computation, whether the computation is."""
         return self.pointwise
 
     @property
@@ -362,7 +362,7 @@ def operation(
 ) -> Callable[[type[_T]], type[_T]]:
     """Make a class an operation and enter it in OPERATIONS under its HLO opcode name.
 
-    variant: it is another class of an operation that exists already; readers choose between them.
+    variant: the class is a second one for an opcode that another class has entered; readers of HLO choose between them.
     """
 
     def decorate(cls: type[_T]) -> type[_T]:
@@ -383,8 +383,7 @@ def operation(
 
 
 def _inheriting(cls: type[_T]) -> type[_T] | None:
-    """The class with empty slots, if it has no fields of its own; then it inherits its base's dataclass methods. Else
-    None.
+    """``cls`` with empty slots, so that it inherits its base's dataclass methods; None if it has fields of its own.
 
     Generating the methods of a dataclass is the slowest part of importing a page, and half of the operations have no
     attributes of their own.

@@ -19,7 +19,7 @@ Structure = tuple[Any, ...]
 def structure_of(module: HloModule) -> Structure:
     """A value that is equal for two modules if and only if they are the same program; see :meth:`HloModule.__eq__`.
 
-    Computations stand for their number in the module, instructions for theirs in the computation.
+    In the value a computation is its number in the module, an instruction its index in the computation.
     """
     numbers = {computation: number for number, computation in enumerate(module.computations)}
     return (
@@ -66,7 +66,7 @@ def _attribute(value: Any, kind: Kind, numbers: Mapping[Computation, int]) -> An
         return None if value is None else numbers[value]
     if kind is Kind.COMPUTATION_LIST:
         return None if value is None else tuple(numbers[computation] for computation in value)
-    # As numbers NaN would differ from itself, and -0 would be 0.
+    # Floats are compared by their hexadecimal text: as numbers NaN would differ from itself, and -0 would equal 0.
     return value.hex() if isinstance(value, float) else value
 
 
@@ -75,7 +75,7 @@ def _program(program: ProgramShape) -> Structure:
 
 
 def _laid_out(shape: Shape) -> Shape:
-    """The shape; arrays of which no layout is said are laid out major to minor."""
+    """The shape with a major to minor layout in each array that has none."""
     if shape.is_tuple:
         return make_tuple_shape([_laid_out(s) for s in shape.tuple_shapes])
     if shape.is_array and shape.layout is None:

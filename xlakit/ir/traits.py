@@ -54,31 +54,31 @@ class DataMovement:
 
 
 class Forwarding:
-    """The result is what the operands hold, or a part of it: it takes neither code nor memory of its own."""
+    """The result is the operands or parts of them: the operation needs neither code nor memory of its own."""
 
     __slots__ = ()
 
 
 class ForeignMemory:
-    """Memory of others is read or written, in the layouts of operands and result."""
+    """Reads or writes memory that the program does not own, in the layouts of operands and result."""
 
     __slots__ = ()
 
 
 class Distinct:
-    """Two of them with the same operands are two values: it orders, marks or begins something."""
+    """Two instructions with equal operands must not be merged: the operation orders, marks or begins something."""
 
     __slots__ = ()
 
 
 class Start:
-    """Begins what another operation, its done, ends."""
+    """The first half of an asynchronous operation; another operation, its done, ends it."""
 
     __slots__ = ()
 
 
 class Done:
-    """Ends what another operation, its start, began."""
+    """The end of an asynchronous operation that another operation, its start, has begun."""
 
     __slots__ = ()
 
