@@ -1,4 +1,4 @@
-"""The verifier: every rule of well-formedness, and each operation's shape rule against the declared shape.
+"""The verifier checks a module: the rules of well-formedness, and each declared shape against the inferred one.
 
 Source: the checks of OpenXLA's HLO verifier that do not depend on a backend.
 """
@@ -50,7 +50,7 @@ def verify(module: HloModule) -> None:
 
 
 def findings(module: HloModule) -> Iterator[Finding]:
-    """Every fault of a module; rules beyond one instruction are for modules whose instructions have none."""
+    """Every fault of a module. Rules across instructions are checked only if no single instruction has a fault."""
     names: set[str] = set()
     sound: set[object] = set()
     is_sound = True
@@ -77,7 +77,7 @@ def findings(module: HloModule) -> Iterator[Finding]:
     for rule in (_of_entry_layout, _of_aliases):
         try:
             yield from map(Finding, rule(module))
-        except XlakitError as error:  # of an index that leads nowhere
+        except XlakitError as error:  # a ShapeIndex that is not in the shape
             yield Finding(error)
     if is_sound:
         program = Program(module)
@@ -87,7 +87,7 @@ def findings(module: HloModule) -> Iterator[Finding]:
 
 
 def shape_findings(module: HloModule) -> Iterator[Finding]:
-    """The faults of single instructions: operands and attributes that do not fit, results declared otherwise."""
+    """The faults of single instructions: operands or attributes that break the shape rule, wrong declared shapes."""
     sound: set[object] = set()
     for computation in module.computations:
         for instruction in computation.instructions:
@@ -148,8 +148,9 @@ def _of_shape(
 ) -> Finding | None:
     """The fault of one instruction, if it has one.
 
-    sound: element-wise operations on shapes, by the identity of these, that are known to give what is declared.
-    Programs that come from protos have one object for all equal shapes, and most of their operations many times.
+    sound: (op, id of the declared shape, ids of the operand shapes) of element-wise operations already found sound; a
+    later instruction with an equal key is not inferred again. Modules read from protos share one object among equal
+    shapes, so most of their instructions hit.
     """
     op = instruction.op
     operands = [o.shape for o in instruction.operands]
@@ -216,7 +217,7 @@ def _of_entry_layout(module: HloModule) -> Iterator[XlakitError]:
 
 
 def _has_sharding(module: HloModule, number: int) -> bool:
-    """Whether a parameter or the result is to be split: their parts may have one size where the whole arrays do not."""
+    """Whether a parameter or the result has a sharding: then their parts may have equal shapes where they do not."""
     if module.spmd_parameters_shardings:
         return False
     ends = module.entry.parameters[number], module.entry.root

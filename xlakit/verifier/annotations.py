@@ -14,7 +14,7 @@ from xlakit.ops.control import Call
 from xlakit.ops.custom_call import CustomCall
 from xlakit.verifier.faults import Fault, Program
 
-# What to do, by the opcode of the instruction.
+# The hint of the error, by the opcode of the instruction.
 _REMEDIES = {
     "call": 'give frontend attributes such as {composite.name="my.gelu",composite.attributes={},composite.version="1"}',
     "custom-call": "declare it as u64[] custom-call()",

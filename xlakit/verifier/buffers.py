@@ -18,7 +18,7 @@ from xlakit.ops.data import GetTupleElement, Parameter, Tuple
 from xlakit.ops.dynamic import DynamicUpdateSlice
 from xlakit.verifier.faults import Fault, Program
 
-# They forward buffers; their results are checked at their uses.
+# These operations forward buffers unchanged; the uses of their results are checked instead of them.
 _HANDING_ON = (GetTupleElement, Tuple, Async)
 _WRITERS = (Call, CustomCall, Fusion, While, Conditional, DynamicUpdateSlice, AsyncStart)
 _STREAM_MARKER = "_xla_stream_annotation"
@@ -28,7 +28,7 @@ _Index = tuple[int, ...]
 
 def buffer_faults(program: Program) -> Iterator[Fault]:
     """Faults of instructions that take or give buffers."""
-    # Few programs have any.
+    # Most programs have no buffer.
     if not any(_buffers_in(instruction.shape) for _, instruction in program.instructions()):
         return
     for computation, instruction in program.instructions():
@@ -137,6 +137,6 @@ def _writers(program: Program, source: Instruction, index: _Index) -> list[Instr
                 if user is not computation.root:
                     stack.extend((user, (place, *index)) for place in places)
                 elif any(isinstance(c.op, While) for c in program.callers.get(computation, [])):
-                    # The next iteration of the loop writes to it.
+                    # The root of a loop's body: the next iteration may write to the buffer.
                     found.extend(user for _ in places)
     return found

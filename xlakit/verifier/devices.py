@@ -83,7 +83,7 @@ def _sharding_fault(sharding: Sharding, shape: Shape) -> str:
         if leaves and len(leaves) != len(sharding.elements):
             return f"has {len(sharding.elements)} elements, the tuple has {len(leaves)}"
         return next(filter(None, map(_leaf_fault, sharding.elements, leaves)), "")
-    # One sharding of a tuple is that of all its elements.
+    # A sharding that is no tuple applies to every element of a tuple.
     leaves = [leaf for _, leaf in shape.leaves()] if shape.is_tuple else [shape]
     return next(filter(None, (_leaf_fault(sharding, leaf) for leaf in leaves)), "")
 
@@ -137,7 +137,10 @@ def _constrained_all_reduces(program: Program) -> Iterator[Fault]:
 
 
 def _group_count(module: HloModule, op: Any) -> str:
-    """Groups name all replicas, partitions or devices; a count of 1 in the module may mean that none was given."""
+    """The fault of replica groups that do not have all replicas, partitions or devices as members, or nothing.
+
+    A module's count of 1 is not compared: it may be the default.
+    """
     count = sum(map(len, op.replica_groups.groups))
     global_ids = getattr(op, "use_global_device_ids", None)
     if op.channel_id is None or global_ids is False:
@@ -152,7 +155,7 @@ def _group_count(module: HloModule, op: Any) -> str:
 
 
 def _layout_fault(instruction: Instruction) -> str:
-    """The blocks of an all-to-all, and the tables of a ragged one, are laid out alike, in whatever memories."""
+    """The fault of an all-to-all whose operands have different layouts, memory spaces apart, or nothing."""
     alike = instruction.operands[2:] if isinstance(instruction.op, RaggedAllToAll) else instruction.operands
     layouts = [replace(operand.shape.layout_or_default, memory_space=0) for operand in alike]
     other = next((i for i, layout in enumerate(layouts) if layout != layouts[0]), None)

@@ -20,7 +20,7 @@ class Fault(NamedTuple):
 
 
 class Program:
-    """A module with its instructions, their users, and the callers of its computations, each found when asked for."""
+    """A module with its def-use chains and the callers of its computations, each computed on first use."""
 
     def __init__(self, module: HloModule) -> None:
         self.module = module

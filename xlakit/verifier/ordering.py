@@ -10,7 +10,7 @@ from xlakit.verifier.faults import Fault, Program
 
 
 def ordering_faults(program: Program) -> Iterator[Fault]:
-    """The faults of control_dep: too many operands, and orders in which no instruction can be first."""
+    """Faults of ``control_dep`` calls: too many operands, and cyclic orders."""
     for computation, call in program.instructions(CustomCall):
         if is_control_dep(call) and len(call.operands) != 2:
             hint = "call control_dep(first, second) for each two values that are to come in this order"

@@ -20,7 +20,8 @@ from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Copy, GetTupleElement, OptimizationBarrier, Parameter, Tuple
 from xlakit.verifier.faults import Fault, Program
 
-# Starts with one user each; a send or recv may also travel in a tuple to its done. Those of computations have updates.
+# Starts with exactly one user, their done; a send or recv may also reach its done through a tuple. An async-start is
+# not among them, as async-updates may stand between it and its done.
 _STARTS = tuple(start for start in DONES if start is not AsyncStart)
 _DONES = tuple(DONES[start] for start in _STARTS)
 _TRANSFERS = (Send, Recv)
@@ -38,7 +39,8 @@ _PASSING_TARGETS = frozenset(
         "xla.sdy.FuncResultSharding",
     }
 )
-# What these call is one operation, whose partner in the pair is called likewise.
+# Custom calls whose computation is a single operation: a start in one of them has its done in that of another call, so
+# the pair is not visible within a computation.
 _ALONE = frozenset({"xlakit.AtSizes"})
 _ASYNC_USERS = (*_PASSING, AsyncUpdate, AsyncDone, Call, Conditional, Domain)
 _GROUP_MARKER = "_collectives_group"
@@ -66,7 +68,7 @@ def _pairs(program: Program) -> Iterator[Fault]:
         if any(_calls_target(c, _ALONE) for c in program.callers.get(computation, [])):
             continue
         if isinstance(op, _STARTS):
-            # Alone in a computation that an async-start runs, its partner is the async-done.
+            # A transfer that an async-start wraps is ended by the async-done.
             if instruction is computation.root and _is_wrapped(program, computation) and isinstance(op, _TRANSFERS):
                 continue
             yield from _one_user(program, computation, instruction)
@@ -199,7 +201,10 @@ def _chains(program: Program) -> Iterator[Fault]:
 
 
 def _bound(program: Program, done: Instruction, start: Instruction) -> Iterator[Fault]:
-    """Each link of a chain runs the start's computation, with its first parameters; at the end all are there."""
+    """Faults of the chain from an async-start to its done.
+
+    Each update must run the start's computation and bind a prefix of its arguments; at the done all must be bound.
+    """
     (called,) = start.op.called_computations
     wanted = [p.shape for p in called.parameters]
     link = done
@@ -301,7 +306,7 @@ def _async_producer(program: Program, link: Instruction) -> Instruction | None:
 
 
 def _producer(program: Program, instruction: Instruction, kinds: tuple[type[Op], ...]) -> Instruction | None:
-    """The nearest instruction of one of these operations that a value comes from, through tuples and loops."""
+    """The nearest instruction of one of ``kinds`` that a value comes from, searched through tuples and loops."""
     seen: set[tuple[Instruction, tuple[int, ...]]] = set()
     stack: list[tuple[Instruction, tuple[int, ...]]] = [(instruction, ())]
     while stack:
@@ -336,7 +341,7 @@ def _sources(program: Program, node: Instruction, index: tuple[int, ...]) -> lis
 
 
 def _enters_loop(program: Program, instruction: Instruction) -> bool:
-    """Whether a value goes into a while, or out of the body of one, so that its end may be in another iteration."""
+    """Whether a value enters a while, or leaves the body of one: then its done may be in another iteration."""
     passing = (AsyncUpdate, Tuple, GetTupleElement, OptimizationBarrier, Domain, Call, Conditional)
     seen: set[Instruction] = set()
     stack = [instruction]
