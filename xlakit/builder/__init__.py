@@ -1,4 +1,4 @@
-"""How a person writes a program: XlaBuilder, XlaComputation; ``edit`` changes one."""
+"""Building programs from Python calls: XlaBuilder, XlaComputation; ``edit`` changes an existing module."""
 
 from xlakit.builder.xla_builder import XlaBuilder, XlaComputation
 

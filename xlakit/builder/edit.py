@@ -40,13 +40,13 @@ Replacement: TypeAlias = "Callable[..., Any] | XlaComputation | Computation"
 
 @converting
 def edit(module: HloModule) -> Editor:
-    """An editor of a module: its methods note changes, ``build()`` gives a changed module, and this one stays."""
+    """An editor of a module: its methods collect edits, and ``build()`` makes the edited copy of the module."""
     return Editor(module)
 
 
 @dataclass(frozen=True, slots=True)
 class _Replaced:
-    """What takes the place of an instruction, and the values that it is given."""
+    """The replacement of an instruction, and the values that are its arguments."""
 
     by: Replacement
     using: tuple[Instruction, ...]
@@ -54,7 +54,7 @@ class _Replaced:
 
 @dataclass(slots=True)
 class _Edits:
-    """The edits of a module, by the instruction that they are about."""
+    """The edits of a module, keyed by the instruction that they change."""
 
     replaced: dict[Instruction, _Replaced] = field(default_factory=dict)
     shapes: dict[Instruction, Shape] = field(default_factory=dict)
@@ -95,13 +95,13 @@ class Editor:
         )
 
     def replace(self, which: Which, by: Replacement, *, using: Sequence[Which] | None = None) -> Self:
-        """Let another value take the place of an instruction, for all that use it; gives the editor.
+        """Replace all uses of an instruction by another value; gives the editor.
 
         which: the instruction, or its name.
-        by: a Python function, called by :meth:`build` with a handle for each operand, which gives a handle or a number;
-            or a computation with a parameter for each operand, whose instructions take the place.
-        using: values that are given instead of the operands; they must be defined before the instruction, or be itself:
-            ``replace("x", lambda x: xla.abs(x), using=["x"])`` puts an operation behind it.
+        by: a Python function that :meth:`build` calls with a handle for each operand, and that returns a handle or a
+            number; or a computation with a parameter for each operand, whose instructions are inlined.
+        using: arguments of ``by`` instead of the operands: instructions defined earlier, or the instruction itself:
+            ``replace("x", lambda x: xla.abs(x), using=["x"])`` adds an operation after it.
 
         Raises ArgumentError where a name is unknown or of another computation, or an instruction is edited twice;
         UnsupportedError where the instruction has control predecessors.
@@ -140,7 +140,10 @@ class Editor:
 
     @converting
     def set_shape(self, which: Which, shape: Shape) -> Self:
-        """Give a parameter of the entry another shape; what follows from it is inferred. Raises ArgumentError."""
+        """Give a parameter of the entry another shape; :meth:`build` infers the shapes of the values computed from it.
+
+        Raises ArgumentError.
+        """
         old = self._instruction(which)
         if not isinstance(old.op, Parameter) or self._computation_of(old) is not self.module.entry:
             raise ArgumentError(
@@ -165,9 +168,10 @@ class Editor:
 
     @converting
     def set_results(self, *which: Which) -> Self:
-        """Let the program give these instructions of the entry: several as a tuple, one alone. Raises ArgumentError.
+        """Make these instructions of the entry the program's results: several as a tuple, one as the root itself.
 
-        ``set_results(*editor.results, "x")`` adds one. Aliases of outputs that are no results any more are dropped.
+        ``set_results(*editor.results, "x")`` adds a result. Aliases of outputs that are no longer results are dropped.
+        Raises ArgumentError.
         """
         if not which:
             raise ArgumentError("a program has at least one result", hint="name an instruction of the entry")
@@ -179,16 +183,16 @@ class Editor:
         return self
 
     def build(self) -> HloModule:
-        """The edited module, verified; what no result or effect needs is left out.
+        """The edited module, verified, without dead code.
 
-        Raises ShapeError with the instruction whose operands do not fit any more, VerificationError, and what the
-        functions raise.
+        Raises ShapeError naming the instruction whose operands no longer fit, VerificationError, and what the functions
+        given to :meth:`replace` raise.
         """
         made: dict[Computation, Computation] = {}
         for computation in self.module.computations:
             made[computation] = _Copy(self.module, computation, self._edits, made).result()
         entry = made[self.module.entry]
-        # A computation may have lost its last call, and with it those that it calls itself.
+        # Computations that are not called any more, directly or indirectly, are dropped.
         kept = computations_callees_first([entry])[:-1]
         changes: dict[str, Any] = {"entry": entry, "computations": tuple(kept)}
         if self.module.entry_computation_layout is not None:
@@ -213,7 +217,7 @@ class Editor:
         )
 
     def _aliases(self) -> tuple[AliasEntry, ...]:
-        """The aliases of outputs that are still results, at their new places."""
+        """The aliases of outputs that are still results, with their new output indices."""
         root, new = self.module.entry.root, self.results
         is_tuple = isinstance(root.op, Tuple)
         old = root.operands if is_tuple else (root,)
@@ -229,7 +233,7 @@ class Editor:
 
 
 def _entry_layout(old: ProgramShape, entry: Computation) -> ProgramShape:
-    """The layouts of arguments and results that still have the same shape; of the others those of the program."""
+    """The entry layout after editing: as before where a parameter or the result kept its shape, else the program's."""
     program = entry.program_shape
     parameters = [
         old.parameters[n] if n < len(old.parameters) and old.parameters[n].compatible(shape) else shape
@@ -239,7 +243,7 @@ def _entry_layout(old: ProgramShape, entry: Computation) -> ProgramShape:
 
 
 class _Copy(XlaBuilder):
-    """A builder that copies a computation and applies its edits; its names are none that the computation has."""
+    """A builder that copies a computation and applies its edits; the names it makes differ from the computation's."""
 
     def __init__(
         self, module: HloModule, computation: Computation, edits: _Edits, computations: dict[Computation, Computation]
@@ -260,7 +264,7 @@ class _Copy(XlaBuilder):
         return name
 
     def result(self) -> Computation:
-        """The edited computation; the same one where nothing of it changes."""
+        """The edited computation; the original object if no edit affects it."""
         for old in self._old.instructions:
             replaced = self._edits.replaced.get(old)
             if replaced is None or old in replaced.using:
@@ -283,7 +287,7 @@ class _Copy(XlaBuilder):
         return results[0].instruction if len(results) == 1 else tuple_(self, *results).instruction
 
     def _copied(self, old: Instruction) -> Instruction:
-        """An instruction on what its operands have become, with the shape that follows from them."""
+        """The copy of an instruction on its new operands; its shape is inferred anew if theirs changed."""
         operands = tuple(self._made[o] for o in old.operands)
         op, called_changed = old.op, False
         if op.called_computations:

@@ -1,7 +1,7 @@
 """XlaBuilder: programs from Python calls, checked call by call.
 
-The operations themselves are functions on the pages of ``xlakit.ops``; a builder collects what they add. Every
-instruction records the caller's file and line, and every error is raised at the call that made it.
+The operations themselves are functions on the pages of ``xlakit.ops``; a builder collects the instructions that they
+append. Each instruction records its caller's file and line, and an error is raised by the call that causes it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from xlakit.ops.random import Rng, RngGetAndUpdateState
 
 
 class XlaComputation:
-    """A built computation: what ``compile`` takes, and what reduce, while and others call."""
+    """A built computation: the argument of ``compile``, and of operations that call one, such as reduce and while."""
 
     __slots__ = ("_aliases", "computation")
 
@@ -238,7 +238,7 @@ class XlaBuilder:
 
     @building
     def create_sub_builder(self, name: str) -> XlaBuilder:
-        """A builder for a computation that this one calls; it sees nothing of this one's operations or settings.
+        """An empty builder for a computation that this one calls; it inherits no settings.
 
         Source: XlaBuilder::CreateSubBuilder.
         """
@@ -246,7 +246,7 @@ class XlaBuilder:
 
     @explaining
     def subcomputation(self, source: ComputationLike, parameters: Sequence[Shape]) -> Computation:
-        """A computation as it is, an XlaComputation's, or one traced from a Python function.
+        """``source`` as a Computation: itself, that of an XlaComputation, or the trace of a Python function.
 
         A function is called with one handle for each of ``parameters`` and returns a handle, or a tuple of them.
         """
@@ -262,7 +262,7 @@ class XlaBuilder:
         return trace(source, parameters).computation
 
     def emptied(self) -> XlaBuilder:
-        """A builder of this name that has no instructions, with the settings for those that follow."""
+        """A new builder with this one's name and settings, and no instructions."""
         made = XlaBuilder(self.name, source_metadata=self._source_metadata)
         made._annotations = self._annotations
         return made
@@ -369,12 +369,12 @@ class XlaBuilder:
         return f"<XlaBuilder {self.name}: {len(self._instructions)} instructions>"
 
 
-# In addition to operations with side effects, such as collectives and feeds.
+# Results of these operations are not constant; nor are those of operations with side effects (collectives, feeds).
 _NOT_CONSTANT = (Rng, RngGetAndUpdateState, DeviceNumber, CustomCall)
 
 
 def _named_apart(entry: Computation) -> Computation:
-    """The same computation, where all computations that it calls have different names."""
+    """The same computation, with those that it calls renamed so that all names are unique."""
     taken = {entry.name}
     made: dict[Computation, Computation] = {}
     for computation in computations_callees_first([entry]):
