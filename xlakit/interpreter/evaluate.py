@@ -1,4 +1,4 @@
-"""Evaluation of computations: instructions in order, values freed after their last use.
+"""Evaluation of computations: runs instructions in order and frees each value after its last use.
 
 A computation is turned once into a plan (a flat list of steps over numbered slots). Computations on scalars that
 reduce, map, sort or scatter call are run on whole arrays at a time where every instruction in them is pointwise.
@@ -61,7 +61,7 @@ def plan_of(program: Program, computation: Computation) -> Plan:
 
 
 def _make_plan(computation: Computation) -> Plan:
-    """Number the values of a computation, without instructions that neither the result nor an effect needs."""
+    """The plan of a computation, without dead instructions: a slot for each value, released after its last use."""
     order = evaluated_instructions(computation)
     slots = {instruction: slot for slot, instruction in enumerate(order)}
     last_use: dict[int, int] = {}
@@ -91,8 +91,10 @@ def _make_plan(computation: Computation) -> Plan:
 
 
 def evaluator(instruction: Instruction) -> Callable[..., Value]:
-    """The meaning of an instruction, made ready for operands of which only some have dynamic sizes, and for results
-    that are declared in another floating point precision than operands have.
+    """``Op.evaluate`` of an instruction, wrapped where its operands or result need adapting.
+
+    Operands of a pointwise operation of which only some are dynamic are cut to their common sizes; a result that is
+    declared in another floating point precision than the operands is converted.
     """
     result, shapes = instruction.shape, [o.shape for o in instruction.operands]
     marks = [s.dynamic_dimensions for s in shapes]
@@ -109,16 +111,16 @@ def evaluator(instruction: Instruction) -> Callable[..., Value]:
 
 
 def _as_declared(value: Value, shape: Shape) -> Value:
-    """A value whose floats are of the types that a shape declares."""
+    """A value with its floating point arrays converted to the types that a shape declares."""
     if shape.is_tuple:
         return tuple(map(_as_declared, cast("tuple[Value, ...]", value), shape.tuple_shapes))
     return convert(cast("Array", value), shape.element_type) if shape.element_type.is_floating else value
 
 
 def _common_part(operands: Sequence[Array], marks: Sequence[Sequence[bool]]) -> Sequence[Array]:
-    """The operands cut to their common sizes; a size of 1 is broadcast, as in NumPy."""
+    """The operands cut to their common current sizes; a size of 1 is broadcast, as in NumPy."""
     rank = max(map(len, marks))
-    # Scalars, and whole arrays instead of scalars, broadcast as they are.
+    # Operands of different ranks (scalars, arrays in place of scalars) are left to NumPy's broadcasting.
     alike = {*map(len, marks), *(a.ndim for a in operands)} == {rank}
     if not alike or len({a.shape for a in operands}) == 1:
         return operands
@@ -136,7 +138,7 @@ class Context:
     __slots__ = ("_results", "device", "instruction")
 
     def __init__(self, device: Device, instruction: Instruction, results: Sequence[Array] = ()) -> None:
-        """results: where the arrays of the result have to be, if that is known."""
+        """results: the arrays that the result has to be written to, if the caller fixes them."""
         self.device = device
         self.instruction = instruction
         self._results = results
@@ -179,7 +181,7 @@ class Context:
         return self.device.random.draw()
 
     def advance_rng_state(self, delta: int) -> Array:
-        """The 128-bit random state of this device, and then add to it."""
+        """The 128-bit random state of this device, to which ``delta`` is added afterwards."""
         return self.device.random.advance(delta)
 
     def call(self, computation: Computation, *arguments: Value) -> Value:
@@ -286,7 +288,7 @@ class Context:
         return self.device.transfers.start_send(self.instruction, channel_id, value, is_host_transfer=is_host_transfer)
 
     def finish_send(self, request: int) -> None:
-        """Wait until the value of a request has come to where a recv wants it."""
+        """Wait until the value of the request has arrived at a recv."""
         self.device.transfers.finish_send(self.instruction, request)
 
     def start_recv(self, channel_id: int | None, shape: Shape, *, is_host_transfer: bool) -> int:
@@ -303,23 +305,23 @@ class Context:
 
 
 class Observer(Protocol):
-    """Sees each instruction that one device executes, in the order of execution.
+    """Is called with each instruction that one device executes, in the order of execution.
 
-    Seen are the parameters of the entry, and the constants and all other instructions of the computations that are
-    called whole: bodies and conditions of loops, branches, calls, fusions. Computations on scalars that a reduction, a
-    sort or a scatter applies to elements are not: they are a part of that instruction.
+    Observed are the parameters of the entry, and the constants and all other instructions of the entry and of the
+    computations that loops, conditionals, calls and fusions run. Computations on scalars that a reduction, a sort or a
+    scatter applies to elements are not observed: they are a part of that instruction.
     """
 
     def enter(self, caller: Instruction, computation: Computation) -> None:
-        """``caller`` begins to run a computation, once more where it is a loop."""
+        """``caller`` begins to run a computation; a loop does so in every iteration."""
         ...
 
     def leave(self) -> None:
-        """The computation that was entered last is over."""
+        """The computation that was entered last has ended."""
         ...
 
     def observe(self, context: Context, evaluate: Callable[..., Value], operands: Sequence[Value]) -> Value:
-        """Gives the value of ``context.instruction``: that of ``evaluate(context, *operands)``, or another one."""
+        """The value that the run uses for ``context.instruction``: ``evaluate(context, *operands)``, or another."""
         ...
 
 
@@ -365,7 +367,7 @@ def run_plan(device: Device, plan: Plan, arguments: Sequence[Value]) -> Value:
 def _run_observed(
     device: Device, observer: Observer, plan: Plan, arguments: Sequence[Value], *, is_entry: bool
 ) -> Value:
-    """As :func:`run_plan`, each value being seen, and given, by the observer."""
+    """As :func:`run_plan`, with the observer called for each value and its result used as the value."""
     values: list[Any] = list(plan.initial)
     for slot, number in plan.parameters:
         values[slot] = arguments[number]
@@ -394,7 +396,8 @@ def run_instruction(
 ) -> Value:
     """The result of one instruction on a device, as in :func:`run`.
 
-    results: where its arrays have to be; some may be there then, and none of them is an operand.
+    results: arrays for the results, none of which overlaps an operand. An operation may write to some of them and
+        ignore others, so the caller compares the arrays of the result with them.
     """
     device.run.check()
     try:
@@ -404,7 +407,7 @@ def run_instruction(
 
 
 def _evaluator_of(program: Program, instruction: Instruction) -> Callable[..., Value]:
-    """The evaluator of an instruction that is run by itself, made when it is first needed."""
+    """The evaluator of an instruction that runs outside of a plan, made on first use."""
     found: Callable[..., Value] | None = program.evaluators.get(instruction)
     if found is None:
         found = program.evaluators[instruction] = evaluator(instruction)

@@ -40,7 +40,7 @@ from xlakit.ops.data import ElidedConstant, elided_error
 from xlakit.ops.dot import check_packed
 from xlakit.settings import memory_limit
 
-# What runs the program on one device: its arguments in, what the host gets out.
+# Runs the program on one device: takes the device and its arguments, gives the host's result.
 Runner = Callable[[Device, Sequence[Value]], Any]
 
 # Each device has a thread of its own.
@@ -341,14 +341,14 @@ def _without_code(what: str) -> UnsupportedError:
 
 
 def _nested(shape: Shape, arrays: Iterator[Array], what: str) -> Value:
-    """The next arrays as a value of this shape."""
+    """A value of this shape, whose arrays are taken from ``arrays`` in order."""
     if shape.is_tuple:
         return tuple(_nested(s, arrays, f"element {i} of {what}") for i, s in enumerate(shape.tuple_shapes))
     return TOKEN if shape.is_token else to_device(next(arrays), shape, what)
 
 
 def _leaves(value: Any) -> Iterator[Array]:
-    """The arrays of a value of the host."""
+    """The arrays of a host value, in the order of its nested tuples."""
     if isinstance(value, tuple):
         for part in cast("tuple[Any, ...]", value):
             yield from _leaves(part)
@@ -373,7 +373,7 @@ def _start(threads: Sequence[threading.Thread], execution: Run) -> None:
         for thread in threads:
             thread.start()
     except RuntimeError as error:
-        # The running devices would wait for one that does not start.
+        # The devices that already run would wait forever for the one that did not start.
         execution.fail(
             ResourceError(
                 f"the system has no thread for one of {len(threads) + 1} devices: {error}",
@@ -398,7 +398,7 @@ def wait_for(threads: Sequence[threading.Thread]) -> None:
     """Wait for the end of threads that were started, and let signals through."""
     for thread in threads:
         while thread.is_alive():
-            # A signal that another thread receives does not end a wait without a timeout.
+            # Waits have a timeout, as a signal that another thread receives does not interrupt one without.
             thread.join(PAUSE_SECONDS)
 
 
@@ -408,8 +408,8 @@ def run_together(*calls: tuple[Executable, Sequence[object]]) -> list[Any]:
 
     calls: pairs of an executable and its arguments.
 
-    Gives the list of their results. Raises the first error, which stops the others, as Ctrl-C does; a deadlock only
-    where nothing else went wrong.
+    Gives the list of their results. The first error, and Ctrl-C, stops all of them and is raised; a deadlock is raised
+    only if there is no other error.
     """
     results: list[Any] = [None] * len(calls)
     errors: list[BaseException] = []
@@ -429,7 +429,7 @@ def run_together(*calls: tuple[Executable, Sequence[object]]) -> list[Any]:
         for thread in threads:
             thread.start()
         with ExitStack() as stack:
-            # After all threads have started: until then every wait may still end.
+            # Deadlock detection begins when all threads have started: before, one of them may still end any wait.
             for execution_context in {executable.execution_context for executable, _ in calls}:
                 stack.enter_context(execution_context.bound())
             wait_for(threads)
@@ -437,6 +437,6 @@ def run_together(*calls: tuple[Executable, Sequence[object]]) -> list[Any]:
         group.fail(error)
         raise
     if errors:
-        # After an error in one program the others may deadlock, and report that first.
+        # An error in one program may make the others deadlock, which they may report before it.
         raise next((error for error in errors if not isinstance(error, (DeadlockError, Stopped))), errors[0])
     return results

@@ -1,4 +1,4 @@
-"""The memory that the interpreter needs: the values that its plans hold at each instruction."""
+"""The memory that the interpreter needs, computed from the live values of its plans at each instruction."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ _NO_MEMORY = (Forwarding, Copy, Reshape)
 
 
 def analyze_memory(module: HloModule, program: Program) -> MemoryAnalysis:
-    """The memory of a call, without temporary memory of NumPy inside of an instruction; dynamic dimensions count as
-    bounds.
-    """
+    """The memory of a call, without NumPy's temporaries within an instruction; dynamic dimensions count as bounds."""
     entry = module.entry
     arguments = sum(_bytes(p.shape) for p in entry.parameters)
     output = _bytes(entry.root.shape)
@@ -41,7 +39,8 @@ def _held(program: Program, computation: Computation) -> list[Instruction]:
     inner = (s for s in plan.steps if s.slot != plan.root)
     made = {s.slot: s.instruction for s in inner if not isinstance(s.instruction.op, _NO_MEMORY)}
     own = {slot: _bytes(instruction.shape) for slot, instruction in made.items()}
-    # What is held inside of a step that runs other computations, one after the other.
+    # For each step that runs other computations: the live values at the peak of the largest of them, as one runs at a
+    # time.
     inside = {
         step.slot: max((_held(program, c) for c in step.instruction.op.called_computations), key=_total)
         for step in plan.steps

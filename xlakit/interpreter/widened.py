@@ -1,8 +1,8 @@
-"""Dimensions that are declared full and may have fewer elements: programs in which they are declared dynamic.
+"""Rewrites a program so that each dimension that may have fewer elements than declared is declared dynamic.
 
-Shapes of a called computation and of its arguments agree without their dynamic marks. So a loop's body may set the size
-of a dimension that its parameter has whole, and from then on the loop's value, and what is computed from it, has fewer
-elements than declared. Shapes are inferred anew from where that happens. ``passes/dynamic/padding.py`` finds the same
+HLO compares the shapes of arguments and parameters without their dynamic marks. So the body of a loop may set the size
+of a dimension that is static in its parameter; from then on the loop's state, and the values computed from it, have
+fewer elements than declared. Shapes are inferred anew from there on. ``passes/dynamic/padding.py`` finds the same
 dimensions as it pads.
 """
 
@@ -21,20 +21,20 @@ from xlakit.ops.shared.calling import join_dynamic
 
 
 def widened(module: HloModule) -> Computation:
-    """The entry of a module, with each dimension declared dynamic that may not be full; itself where all are."""
+    """The entry of a module with such dimensions declared dynamic; the same object if there are none."""
     if not any(i.shape.is_dynamic for c in module.computations for i in c.instructions):
         return module.entry
     return _Widening().computation(module.entry, [p.shape for p in module.entry.parameters])
 
 
 class _Widening:
-    """Computations on parameters of more dynamic dimensions, each made once."""
+    """Copies of computations for parameters with more dynamic dimensions, one for each set of shapes."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[Computation, tuple[Shape, ...]], Computation] = {}
 
     def computation(self, old: Computation, given: Sequence[Shape]) -> Computation:
-        """A computation for arguments of these shapes; itself where that changes nothing."""
+        """The copy of a computation for arguments of these shapes; the same object if that changes nothing."""
         shapes = tuple(join_dynamic([p.shape, s]) for p, s in zip(old.parameters, given, strict=False))
         key = (old, shapes)
         if key not in self._made:
@@ -65,12 +65,12 @@ class _Widening:
             try:
                 state = infer_shape(op, [o.shape for o in operands], old.shape)
             except XlakitError:
-                # What does not take dynamic dimensions gives what is declared, or says why not as it runs.
+                # The operation does not take these dynamic dimensions: its declared shape stays, or it raises when run.
                 return old.replace(op=op, operands=operands)
         return old.replace(op=op, operands=operands, shape=join_dynamic([old.shape.without_layout(), state]))
 
     def _calling(self, op: Op, given: Sequence[Shape]) -> tuple[Op, Shape | None]:
-        """An operation that calls computations made for these operands, and a loop's state where it is wider."""
+        """The operation with the computations copied for these operand shapes, and the new state of a loop, if any."""
         if isinstance(op, While):
             return self._loop(op, given[0])
         made = op
@@ -84,7 +84,7 @@ class _Widening:
         return (op, None) if made.called_computations == op.called_computations else (made, None)
 
     def _loop(self, op: While, state: Shape) -> tuple[Op, Shape | None]:
-        """What an iteration leaves with fewer elements, all have as their state."""
+        """A loop whose state has every dimension dynamic that any iteration makes dynamic: a fixed point."""
         initial = state
         while True:
             body = self.computation(op.body, [state])
