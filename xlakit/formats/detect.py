@@ -139,7 +139,7 @@ def _load_text(text: str, name: str) -> HloModule:
 
 
 def _how_it_may_begin(text: str) -> str:
-    """What to do with a text of no format that is known; there may be a program in it."""
+    """The hint for a text of unknown format, which may contain a program."""
     header = _HEADER.search(text)
     if header is None and _PYTHON.search(text):
         return "if it is Python, XLA_FLAGS=--xla_dump_to=DIR python FILE writes the programs that it runs into DIR"
@@ -155,7 +155,10 @@ def _how_it_may_begin(text: str) -> str:
 
 
 def _graph_in(text: str, name: str) -> str:
-    """The one graph in what PyTorch/XLA saved, in its lines; any other text as it is. Raises FormatError."""
+    """The only graph in a file saved by PyTorch/XLA, with its line numbers kept; any other text unchanged.
+
+    Raises FormatError where there are several graphs.
+    """
     graphs = list(_GRAPH.finditer(text)) if "## BEGIN_GRAPH" in text else []
     if len(graphs) > 1:
         spans = [(text.count("\n", 0, g.start(1)) + 1, text.count("\n", 0, g.end(1))) for g in graphs]
@@ -193,7 +196,7 @@ def _as_text(data: bytes, name: str) -> str | None:
 
 
 def _without_log(text: str) -> str:
-    """The text with spaces for the beginnings of lines of a log: places in it stay what they are."""
+    """The text with the prefixes of log lines replaced by spaces, so that lines and columns stay the same."""
     if not _LOGGED.match(text.lstrip()):
         return text
     return _LOGGED.sub(lambda found: " " * len(found[0]), text)

@@ -1,4 +1,4 @@
-"""What notebooks show of modules and computations: the first instructions, and what the whole is like."""
+"""The HTML that notebooks show for modules and computations: their sizes, shapes and first instructions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xlakit.data.html import heading, listing
 from xlakit.formats.hlo_text import PrintOptions, print_instruction
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 
-# A notebook keeps what its cells show; the whole program is printed, or viewed.
+# Limits of the output, which a notebook stores; ``print`` and ``view`` show the whole program.
 _MOST_LINES: Final = 40
 _MOST_CHARACTERS: Final = 300
 _SHORT: Final = PrintOptions(short=True, metadata=False, large_constants=False)

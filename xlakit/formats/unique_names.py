@@ -10,7 +10,7 @@ from xlakit.data.primitive import PrimitiveType
 
 _PLAIN = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_.-]*")
 _NUMBERED = re.compile(r"(.+)\.(-?\d+)", re.DOTALL)
-# Words that HLO text reads as types; these two it does not.
+# Names that HLO text reads as types: those of the primitive types, except these two.
 _TYPE_NAMES = frozenset(t.hlo_name for t in PrimitiveType) - {"tuple", "buffer"}
 
 

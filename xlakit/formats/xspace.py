@@ -15,7 +15,7 @@ from xlakit.formats.hlo_proto import schema
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something that took time, in nanoseconds of the monotonic clock; ``stats`` is what is known of it."""
+    """An event with a duration, in nanoseconds of the monotonic clock; ``stats`` are its named values."""
 
     name: str
     begin: int
@@ -33,7 +33,7 @@ class Line:
 
 
 def write_xspace(plane_name: str, lines: Iterable[Line], warnings: Sequence[str] = ()) -> bytes:
-    """A serialized XSpace of one plane. Its times are those of the wall clock, by its distance to the monotonic one."""
+    """A serialized XSpace of one plane, with times converted from the monotonic clock to the wall clock."""
     space = schema.new("XSpace")
     plane = space.planes.add(name=plane_name)
     space.warnings.extend(warnings)

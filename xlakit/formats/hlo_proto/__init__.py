@@ -23,15 +23,16 @@ from xlakit.ir.instruction import HloModule
 __all__ = ["Snapshot", "module_from_json", "module_to_json", "read_module", "read_snapshot", "write_module"]
 
 _MODULE = "HloModuleProto"
-# Messages that hold a module, and where. HloProto and HloUnoptimizedSnapshot hold it where the first of these does.
+# Messages that contain a module, and the path to it. HloProto and HloUnoptimizedSnapshot have it in the same field as
+# HloModuleProtoWithConfig.
 _WRAPPERS = (("HloModuleProtoWithConfig", ("hlo_module",)), ("HloSnapshot", ("hlo", "hlo_module")))
 
 
 def read_module(data: bytes, *, layouts: bool = True) -> HloModule:
     """The module of a serialized HloModuleProto, or of an HloProto or HloSnapshot around one.
 
-    layouts: False leaves out those of instructions that are major to minor, which is what no layout says, but of custom
-    calls and infeeds.
+    layouts: False omits the major to minor layouts of instructions, other than custom calls and infeeds; an omitted
+    layout means major to minor.
 
     HloModuleProtoWithConfig and HloUnoptimizedSnapshot are read, too, the latter also as a file with raw arguments.
     Raises FormatError where the data is none of these or says something impossible, ShapeError for impossible shapes,
@@ -45,7 +46,7 @@ def read_module(data: bytes, *, layouts: bool = True) -> HloModule:
         try:
             return _module_of(message, path, layouts=layouts)
         except MismatchError as mismatch:
-            # Repeated numbers may be in an encoding that is legal but that today's writers do not make.
+            # Repeated numbers may be in a legal encoding that current writers do not use.
             try:
                 plain = schema.canonical(name, data)
             except FormatError:
@@ -59,7 +60,7 @@ def read_module(data: bytes, *, layouts: bool = True) -> HloModule:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a snapshot has beside its module: the arguments of each device, and the result, if it was kept."""
+    """The values in a snapshot: the arguments of each device, and the result, if it was recorded."""
 
     arguments: tuple[tuple[Literal, ...], ...]
     result: Literal | None
@@ -75,7 +76,7 @@ def read_snapshot(data: bytes) -> Snapshot | None:
         return Snapshot(arguments, None) if any(arguments) else None
     name, message, _ = _find(data)
     if name == "HloModuleProtoWithConfig":
-        # An HloUnoptimizedSnapshot has its arguments where the other message has its config.
+        # The arguments of HloUnoptimizedSnapshot have the field number of the config in HloModuleProtoWithConfig.
         name = "HloUnoptimizedSnapshot"
         try:
             message = schema.parse(name, data)
@@ -86,7 +87,7 @@ def read_snapshot(data: bytes) -> Snapshot | None:
     try:
         return _snapshot_of(message)
     except MismatchError:
-        # Repeated numbers in another encoding; or a config, which is no arguments.
+        # Either repeated numbers in another encoding, or the field was a config and not arguments.
         try:
             return _snapshot_of(schema.parse(name, schema.canonical(name, data)))
         except FormatError:
@@ -118,7 +119,7 @@ def write_module(module: HloModule) -> bytes:
 
 def module_to_json(module: HloModule) -> str:
     """A HloModuleProto in protobuf's JSON mapping, with the field names of the proto. Raises what writing raises."""
-    # Few read or write JSON, and it takes a while to load.
+    # Imported on demand: json_format is slow to load and rarely needed.
     from google.protobuf import json_format
 
     exact = schema.parse(_MODULE, write_module(module), exact=True)
@@ -149,10 +150,10 @@ def module_from_json(text: str) -> HloModule:
 
 
 def _find(data: bytes) -> tuple[str, Any, tuple[str, ...]]:
-    """The message that ``data`` is, by name, and the path to its module.
+    """The name and the contents of the message in ``data``, and the path to its module.
 
-    Protos do not say what they are, and pieces of one can often be read as another. The reading that has
-    computations with instructions with opcodes is the one that is meant.
+    Serialized protos do not name their type, and the bytes of one type can often be parsed as another. The type is
+    chosen under which there are computations that have instructions with opcodes.
     """
     for name, path in ((_MODULE, ()), *_WRAPPERS):
         try:
@@ -176,7 +177,7 @@ def _find(data: bytes) -> tuple[str, Any, tuple[str, ...]]:
 
 def _looks_like_module(proto: Any) -> bool:
     computations = proto.computations
-    # Reports of memory have messages in the places of these, too, but no names.
+    # Memory reports have messages in the same fields, but without names.
     return any(c.name for c in computations) and all(i.opcode for c in computations for i in c.instructions[:1])
 
 

@@ -111,7 +111,7 @@ def read_operation(cls: type[Op], instruction: Any, operands: Sequence[Shape], c
 
 @cache
 def _without_attributes(cls: type[Op]) -> Op:
-    """The operation of a class that has only one."""
+    """The instance of a class without attributes; one is enough, as operations are immutable."""
     return cls()
 
 
@@ -142,7 +142,8 @@ def _distribute(cls: type[Op], called: Sequence[Computation]) -> dict[str, Any]:
 def _call_order(cls: type[Op], count: int) -> tuple[str, ...]:
     """The attribute that each of ``count`` called computations belongs to, in the order of the proto.
 
-    Each attribute takes one, a list takes what is left. ``Op.called_computations`` knows the order.
+    Each attribute takes one, and a list takes the rest. The order is that of ``Op.called_computations``, which is
+    evaluated on an instance whose attributes are their own names.
     """
     asked: Any = object.__new__(cls)
     left = count
@@ -173,7 +174,7 @@ def _read_scalar(holder: Any, slot: _Slot) -> Any:
         return value if holder.HasField(slot.leaf) else _OMITTED
     if isinstance(value, bytes):
         value = text_of(value)
-    # Without presence, zero and nothing are the same; "false" is what a boolean then says.
+    # A field without presence is zero when it is absent: zero counts as omitted, but False only if the default is None.
     is_omitted = not value and not slot.spec.required and (value is not False or slot.spec.default is None)
     return _OMITTED if is_omitted else value
 
@@ -231,7 +232,10 @@ def _write_lists(holder: Any, slot: _Slot, value: Sequence[Sequence[int]]) -> No
 
 
 def _regrouped(flat: tuple[int, ...], operands: Sequence[Shape]) -> tuple[tuple[int, ...], ...]:
-    """Lists that the proto runs together: for each array of operand 0, as many as there are, each of its rank."""
+    """The lists of an attribute that the proto concatenates to one list of numbers.
+
+    Each array of operand 0 has the same number of lists, each as long as the array's rank. Raises FormatError.
+    """
     arrays = (operands[0].tuple_shapes or operands[:1]) if operands else ()
     ranks = [shape.rank for shape in arrays]
     if not sum(ranks) or len(flat) % sum(ranks):
@@ -242,7 +246,7 @@ def _regrouped(flat: tuple[int, ...], operands: Sequence[Shape]) -> tuple[tuple[
 
 
 def _check_grouping(lists: Sequence[Sequence[int]], name: str, operands: Sequence[Shape]) -> None:
-    """Raise FormatError for lists that readers, which see one list of all numbers, would group otherwise."""
+    """Raise FormatError for lists that :func:`_regrouped` would not recover from their concatenation."""
     try:
         is_same = _regrouped(tuple(n for numbers in lists for n in numbers), operands) == lists
     except FormatError:

@@ -1,8 +1,8 @@
 """LiteralProto: values of every element type, decoded by NumPy.
 
 The numbers of a LiteralProto are packed repeated fields or bytes; both arrive here as bytes (see ``schema``).
-Integers of 32 and 64 bits are varints there, everything else lies as in memory, one byte for each element that is
-narrower than a byte.
+Integers of 32 and 64 bits are varints; elements of all other types are stored as in memory, those narrower than a byte
+in one byte each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CHUNK = 1 << 18
 
 
 class MismatchError(FormatError):
-    """The data does not have the shape's element count; perhaps it is in an encoding to make canonical first."""
+    """The data does not have the shape's number of elements; a caller may retry with ``schema.canonical``."""
 
 
 def _field(kind: PrimitiveType) -> str:
@@ -31,7 +31,7 @@ def _field(kind: PrimitiveType) -> str:
 
 
 def read_literal(proto: Any) -> Literal:
-    """A Literal from a LiteralProto. Nothing is allocated before the data is seen to be there. Raises FormatError."""
+    """A Literal from a LiteralProto; checks the amount of data before it allocates memory. Raises FormatError."""
     if not proto.HasField("shape"):
         raise FormatError("shape is missing")
     return _read(proto, read_shape(proto.shape))
@@ -94,7 +94,7 @@ def _write(literal: Literal, proto: Any) -> None:
     if shape.is_dynamic:
         if any(bound < 0 for bound in shape.dimensions):
             raise UnsupportedError(f"a literal of unbounded shape {shape} cannot be written")
-        # The buffer has room for the bound; only what is there counts.
+        # The data has as many elements as the bound; those beyond the current sizes are zeros.
         proto.dynamic_sizes.extend(array.shape)
         whole = np.zeros(shape.dimensions, dtype=array.dtype)
         whole[tuple(slice(size) for size in array.shape)] = array
@@ -113,11 +113,11 @@ def _decode(data: bytes, kind: PrimitiveType) -> Array:
 
 
 def decode_plain(data: bytes, kind: PrimitiveType) -> Array:
-    """Numbers that lie as in memory, one byte for each element that is narrower than a byte."""
+    """Numbers stored as in memory, those narrower than a byte in one byte each."""
     if kind is PrimitiveType.PRED:
         return np.frombuffer(data, np.uint8) != 0
     if kind.is_integral and kind.bit_width < 8:
-        # Writers differ in the bits above the element's own; sign-extend what counts.
+        # Writers differ in the unused high bits of the byte: they are dropped, and the element is sign-extended.
         unused = 8 - kind.bit_width
         raw = np.frombuffer(data, dtype=np.int8 if kind.is_signed else np.uint8)
         return ((raw << unused) >> unused).astype(kind.dtype)
@@ -166,6 +166,6 @@ def _encode_chunk(values: npt.NDArray[np.uint64]) -> bytes:
     present = groups != 0
     present[:, 0] = True
     encoded = (groups & np.uint64(0x7F)).astype(np.uint8)
-    # All but the last group of a number say that another one follows.
+    # The continuation bit: set in every byte of a varint but the last.
     encoded[:, :-1][present[:, 1:]] |= 0x80
     return encoded[present].tobytes()

@@ -44,7 +44,7 @@ def read_module_fields(proto: Any, config: Any, read_module: Callable[[Any], Hlo
         parameters = tuple(read_sharding(sharding) for sharding in proto.spmd_parameters_shardings)
         where = "original_value_recovery_table"
         if proto.HasField(where):
-            # HLO text takes a while to load, and few protos have a table, or what only its first line tells.
+            # Imported on demand: hlo_text is slow to load, and few protos have a recovery table or header attributes.
             from xlakit.formats.hlo_proto.recovery import RECOVERY_TABLE, read_recovery_table
 
             table = read_recovery_table(proto.original_value_recovery_table, read_module)
@@ -156,7 +156,7 @@ def _read_kept(proto: Any) -> bytes:
 
 
 def _read_config(proto: Any, config: Any) -> dict[str, Any]:
-    """What the first line of HLO text says and HloModuleProto alone does not."""
+    """The fields of HloModule that the first line of HLO text has and XLA's HloModuleProto lacks."""
     header = [(pair.name, pair.text) for pair in proto.header]
     for name, text in header:
         from xlakit.formats.hlo_text.header import check_other_attribute

@@ -1,8 +1,9 @@
 """Unoptimized snapshots as XLA writes them to files: a proto with its length before it, then arguments as raw bytes.
 
-A proto holds no more than 2 GiB; arguments may be larger. The proto, an HloUnoptimizedSnapshot, has the module and the
-number of bytes of each argument. Each of these is the length of its ShapeProto in 8 bytes, least first; that proto; and
-the elements in the order of memory, those narrower than a byte packed from the lowest bits on, PRED as single bits.
+Arguments are outside of the proto because they may exceed its limit of 2 GiB. The proto, an HloUnoptimizedSnapshot, has
+the module and the number of bytes of each argument. An argument is written as the length of its ShapeProto in 8 bytes
+(little-endian); its ShapeProto; and its elements in the order of memory, those narrower than a byte packed from the
+lowest bits on, PRED as single bits.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _LENGTH_BYTES = 8
 
 
 class RawSnapshot(NamedTuple):
-    """A file: its proto, and what follows it."""
+    """The parts of a file: the proto, and the bytes of all arguments."""
 
     message: Any
     raw: bytes
 
 
 def find_raw_snapshot(data: bytes) -> RawSnapshot | None:
-    """The parts of a file; None where it is none: the lengths that it says must be those that there are."""
+    """The parts of a file; None unless it parses and the declared sizes add up to the size of the file."""
     length, start = _varint(data)
     if not 0 < length <= len(data) - start:
         return None
@@ -45,7 +46,7 @@ def find_raw_snapshot(data: bytes) -> RawSnapshot | None:
 
 
 def _varint(data: bytes) -> tuple[int, int]:
-    """The number that a file begins with, and where it ends; zero where there is none."""
+    """The varint at the beginning of ``data``, and the offset behind it; (0, 0) where there is none."""
     number = 0
     for position, byte in enumerate(data[:10]):
         number |= (byte & 0x7F) << (7 * position)

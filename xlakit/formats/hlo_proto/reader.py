@@ -40,7 +40,7 @@ _OLD_COMPARISONS = {
 def module_from_message(proto: Any, config: Any = None, *, layouts: bool = True) -> HloModule:
     """An HloModule of a HloModuleProto, and of the HloModuleConfigProto beside it where there is one.
 
-    layouts: whether instructions have those that are major to minor.
+    layouts: whether instructions keep layouts that are major to minor; an omitted layout means the same.
 
     Raises FormatError, ShapeError, UnsupportedError.
     """
@@ -214,8 +214,8 @@ def _upgrade(proto: Any, payloads: Sequence[bytes]) -> None:
 def read_annotations(proto: Any, payloads: Sequence[bytes], known: dict[bytes, Annotations]) -> Annotations:
     """The annotations of a HloInstructionProto. Raises FormatError, ShapeError.
 
-    known: by the bytes of metadata, annotations of this module that have nothing else; most instructions have such, and
-    many the same.
+    known: the module's cache of annotations that consist of metadata alone, keyed by the bytes of the metadata. Most
+    instructions have such annotations, and many have equal ones.
     """
     made: dict[str, Any] = {}
     where = ""

@@ -165,7 +165,7 @@ def _padding_number(value: float, kind: PrimitiveType) -> int:
 
 
 def plainly_laid_out(shape: Shape) -> Shape:
-    """The shape with nothing but the order of dimensions in its layouts: how literals travel."""
+    """The shape with its layouts reduced to the order of dimensions, as in a LiteralProto."""
     if shape.is_array:
         return shape.with_layout(Layout(shape.layout_or_default.minor_to_major))
     return replace(shape, tuple_shapes=tuple(plainly_laid_out(s) for s in shape.tuple_shapes))

@@ -36,7 +36,7 @@ def read_sharding(proto: Any) -> Sharding:
 
 
 def _read_tiles(proto: Any) -> dict[str, Any]:
-    """The fields of a sharding in tiles; none where there is one device, which XLA calls replicated."""
+    """The fields of a tiled sharding; empty for a single tile, which is a replicated sharding in XLA."""
     dimensions, devices = tuple(proto.tile_assignment_dimensions), tuple(proto.tile_assignment_devices)
     iota = None
     if proto.iota_reshape_dims:

@@ -23,7 +23,7 @@ def is_text_format(text: str) -> bool:
 
 def serialized(text: str) -> bytes:
     """The serialized HloModuleProto, HloSnapshot or HloUnoptimizedSnapshot that a text is. Raises FormatError."""
-    # Few read it, and it takes a while to load.
+    # Imported on demand: text_format is slow to load and rarely needed.
     from google.protobuf import text_format
 
     first = _FIRST.match(text)

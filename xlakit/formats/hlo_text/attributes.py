@@ -285,7 +285,7 @@ _SPARSITY_FIELDS: Fields = {
 
 def _print_sparsity(config: SparsityConfig) -> str:
     def side(name: str, s: SparsitySide) -> str:
-        # Older parsers do not know the last two.
+        # stride and idx are printed only if set, as older parsers do not know them.
         rest = "".join(f" {n}={v}" for n, v in (("stride", s.stride), ("idx", s.idx)) if v)
         return f"{name}={{sparsity={s.num_non_zero}x{s.block_size} dimension={s.dimension}{rest}}}"
 
@@ -331,7 +331,7 @@ def _accuracy(lexer: Lexer, spec: Attribute) -> Any:
         given: Any = parse_fields(lexer, _TOLERANCES, "a tolerance")
         result = ResultAccuracy(tolerance=(given.get("atol", 0.0), given.get("rtol", 0.0), int(given.get("ulps", 0))))
     lexer.expect("}", "after a result accuracy")
-    # The default accuracy is what nothing said means too.
+    # An explicit default accuracy is the same as an omitted one.
     return spec.default if result == ResultAccuracy() else result
 
 

@@ -136,7 +136,7 @@ class _Reader(Reader):
             except ParseError as error:
                 self.lost.add(name)
                 if marked:
-                    # Whatever else there is, it is not what the program begins with.
+                    # The entry is unreadable: no computation read so far may take its place.
                     last = None
                 self._skip_to_computation(error, start)
         if last is None and entry is None and not self.faults:
@@ -144,7 +144,7 @@ class _Reader(Reader):
         return fields, entry or last
 
     def _skip_to_computation(self, error: ParseError, start: int) -> None:
-        """Go to the computation behind the one that begins at ``start``, or to the one that the fault is about."""
+        """Record the fault and go to the next computation after both ``start`` and the fault."""
         self.faults.append(error)
         found = _NEXT_COMPUTATION.search(self.lexer.source, max(start, error.offset - 1))
         self._go_to(found.end() if found else len(self.lexer.source), 0)
@@ -172,7 +172,7 @@ class _Reader(Reader):
         self.lexer.move_to(offset)
 
     def _put_unread(self, body: Body, start: int) -> None:
-        """What replaces an instruction, with its name and its shape as far as these can be read."""
+        """Put a placeholder for an unreadable instruction into the body, with its name and, if readable, its shape."""
         head = _HEAD.match(self.lexer.source, start)
         if head is None:
             return
@@ -194,14 +194,14 @@ class _Reader(Reader):
 
 
 class _Linker(Linker):
-    """A linker that replaces instructions that it cannot make."""
+    """A linker that puts placeholders in place of instructions that it cannot make."""
 
     def __init__(self, lexer: Lexer, bodies: dict[str, Body], faults: list[XlakitError], lost: set[str]) -> None:
         super().__init__(lexer, bodies)
         self.offsets: dict[Instruction, int] = {}
         self._faults = faults
         self._lost = lost
-        # What replaces others; of those in ``_shapeless`` not even the shape is known.
+        # Placeholders of unreadable instructions; those in ``_shapeless`` have no known shape.
         self._unread: set[Instruction] = set()
         self._shapeless: set[Instruction] = set()
 

@@ -16,7 +16,7 @@ from xlakit.ops.sort import Sort
 
 
 def laid_out(op: Op, operands: Sequence[Shape], result: Shape) -> Shape:
-    """An inferred shape with layouts: those of what it comes from where they carry over, else the default."""
+    """An inferred shape with layouts: those of an operand or callee where they carry over, else the default."""
     source = _source(op, operands)
     return result.with_default_layout() if source is None else _like(source, result)
 
@@ -33,15 +33,15 @@ def _source(op: Op, operands: Sequence[Shape]) -> Shape | None:
     if isinstance(op, Conditional):
         return op.branch_computations[0].root.shape
     if op.pointwise or isinstance(op, (Domain, Reverse, Sort, While)):
-        # A scalar that stands for a whole array has no layout to hand on; a clamp's first operand may be one. What a
-        # select chooses by is of another type, and has another size of elements.
+        # The layout is that of the first operand that is no scalar, as a scalar may stand for a whole array. The first
+        # operand of clamp and select is left out: it may be a scalar, or is a predicate with another element size.
         candidates = operands[isinstance(op, (Clamp, Select)) :]
         return next((o for o in candidates if not o.is_scalar), candidates[0] if candidates else None)
     return None
 
 
 def _transposed(permutation: Sequence[int], operand: Shape) -> Shape | None:
-    """The shape that lies in memory just as the operand does."""
+    """The transposed shape, with the layout under which its elements have the same order in memory as the operand's."""
     if operand.layout is None:
         return None
     order = tuple(permutation.index(d) for d in operand.layout.minor_to_major)

@@ -78,20 +78,20 @@ class Lexer:
     # -- words that must or may come ---------------------------------------------------------------
 
     def accept(self, mark: str) -> bool:
-        """Whether the current word is ``mark``; if so it is passed."""
+        """Whether the current word is ``mark``; if so it is consumed."""
         if self.text == mark:
             self.advance()
             return True
         return False
 
     def expect(self, mark: str, where: str = "") -> None:
-        """Pass ``mark``; raises ParseError where something else stands."""
+        """Consume ``mark``; raises ParseError for any other word."""
         if self.text != mark:
             raise self.expected(f"'{mark}' {where}".rstrip())
         self.advance()
 
     def expect_name(self, what: str = "a name") -> str:
-        """Pass a name; a leading ``%`` is not part of it."""
+        """Consume a name and give it without a leading ``%``; raises ParseError."""
         if self.kind != "name":
             raise self.expected(what)
         text = self.text
@@ -99,7 +99,7 @@ class Lexer:
         return text[1:] if text[0] == "%" else text
 
     def expect_integer(self, what: str = "an integer") -> int:
-        """Pass an integer, which must fit 64 bits."""
+        """Consume an integer, which must fit 64 bits; raises ParseError."""
         if self.kind != "integer":
             raise self.expected(what)
         if len(self.text) > 20 or not _INT64_MIN <= (value := int(self.text)) <= _INT64_MAX:
@@ -108,7 +108,7 @@ class Lexer:
         return value
 
     def expect_bool(self) -> bool:
-        """Pass ``true`` or ``false``."""
+        """Consume ``true`` or ``false``; raises ParseError."""
         if self.text not in ("true", "false"):
             raise self.expected("'true' or 'false'")
         value = self.text == "true"
@@ -116,7 +116,7 @@ class Lexer:
         return value
 
     def expect_string(self, what: str = "a string in quotes") -> str:
-        """Pass a quoted string; gives what it stands for."""
+        """Consume a quoted string and give its unescaped text; raises ParseError."""
         if self.kind != "string":
             raise self.expected(what)
         try:
@@ -132,7 +132,7 @@ class Lexer:
             raise self.expected("the end of the text")
 
     def take(self, pattern: re.Pattern[str], what: str) -> str:
-        """Pass what ``pattern`` matches at the current word's start; raises ParseError where it does not."""
+        """Consume the text that ``pattern`` matches at the current word's start; raises ParseError if it does not."""
         match = pattern.match(self.source, self.start)
         if match is None:
             raise self.expected(what)
@@ -140,7 +140,7 @@ class Lexer:
         return match.group()
 
     def take_json(self) -> str:
-        """Pass a dictionary in braces, as it stands."""
+        """Consume a dictionary in braces and give its text unchanged."""
         if self.text != "{":
             raise self.expected("a string in quotes or a dictionary in braces")
         start = self.start
@@ -151,7 +151,7 @@ class Lexer:
         return self.source[start:end]
 
     def expect_string_or_json(self) -> str:
-        """Pass a quoted string, or a dictionary in braces as it stands."""
+        """Consume a quoted string, given unescaped, or a dictionary in braces, given unchanged."""
         return self.expect_string() if self.kind == "string" else self.take_json()
 
     # -- nesting -----------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class Lexer:
                 return self.error("this quote is never closed")
             if self.source.startswith("/*", self.start):
                 return self.error("this comment is never closed")
-        # Of a long text, the end comes where a file was cut off.
+        # In a text of several lines, an unexpected end suggests that the file is truncated.
         is_cut = self.kind == "end" and self.source.count("\n", 0, self.start) > 1
         hint = "the file ends inside of a program: dump or copy it again" if is_cut else ""
         return self.error(f"expected {what}, got {self.shown()}", hint=hint)
@@ -195,7 +195,7 @@ class Lexer:
 
 
 def json_end(source: str, start: int) -> int:
-    """Where the dictionary that opens at ``start`` ends; -1 where it does not."""
+    """The offset behind the dictionary that opens at ``start``; -1 where it is not closed."""
     depth = 0
     for match in _JSON_MARK.finditer(source, start):
         mark = match.group()
@@ -225,7 +225,7 @@ _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]+)|u([0-9a-fA-F]{4})|U(
 
 
 def unescape(text: str) -> str:
-    """What the inside of a quoted string stands for, as C spells it; raises ValueError.
+    """The inside of a quoted string with C's escapes replaced; raises ValueError.
 
     Octal and hexadecimal escapes are bytes of UTF-8. Bytes that are no UTF-8 are kept as surrogates.
     """

@@ -16,7 +16,7 @@ from xlakit.ir.instruction import Computation, Instruction, infer_shape
 from xlakit.ir.operation import Kind, Op
 from xlakit.ops.communication.transfer import Outfeed, Send, SendDone
 
-# Whatever the text says that they give; old texts say what they take.
+# Operations that give a token, whatever result shape the text declares: old texts declare the operand's.
 _ALWAYS_TOKENS = (Outfeed, SendDone)
 _REQUEST = Shape(PrimitiveType.U32).with_default_layout()
 
@@ -49,7 +49,10 @@ class Linker:
         return made
 
     def _spread_threads(self) -> None:
-        """What an asynchronous operation runs, runs on its thread, whether or not the computations say so."""
+        """Give the computations that an asynchronous operation calls, directly or indirectly, its execution thread.
+
+        The text of a computation may omit the thread.
+        """
         for body in self.bodies.values():
             for record in body.records:
                 thread = record.values.get("async_execution_thread", "main")
@@ -103,7 +106,7 @@ class Linker:
         if record.cls in _ALWAYS_TOKENS:
             shape = TOKEN_SHAPE
         elif record.cls is Send:
-            # Likewise: what a send gives begins with its first operand.
+            # The declared shape is ignored here, too: old texts have others.
             shape = make_tuple_shape([operands[0].shape, _REQUEST, TOKEN_SHAPE])
         elif shape is None:
             shape = self._inferred(record, op)
@@ -162,7 +165,7 @@ class Linker:
 
 
 def _same_bounds(said: Shape, actual: Shape) -> bool:
-    """Whether two shapes differ only in which sizes are dynamic; texts may leave that out for operands."""
+    """Whether two shapes differ at most in which dimensions are dynamic; operands may be written without the marks."""
     if said.is_tuple and actual.is_tuple and len(said.tuple_shapes) == len(actual.tuple_shapes):
         return all(map(_same_bounds, said.tuple_shapes, actual.tuple_shapes))
     return said.compatible(actual) or (said.same_dimensions(actual) and said.element_type is actual.element_type)

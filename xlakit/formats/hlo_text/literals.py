@@ -1,7 +1,7 @@
 """Literals in HLO text: ``{ { 1, 2 }, { 3, nan(0x7) } }``, ``(1, {2, 3})``.
 
-Reading allocates only what was really written: the declared shape says how many elements there must be, but the
-array is made from those that were seen.
+The memory that the reader allocates is proportional to the text: the declared shape only serves to check the number of
+elements, and the array is made from the elements that were read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ELIDED_HINT = "constants are elided as a whole: constant({...})"
 
 
 class _BadElementError(Exception):
-    """What is wrong with the element at an index."""
+    """An element that cannot be read: its index and the rule that it breaks."""
 
     def __init__(self, index: int, rule: str) -> None:
         super().__init__(rule)
@@ -87,7 +87,7 @@ def _tuple(lexer: Lexer, shape: Shape) -> Literal:
 
 def _array(lexer: Lexer, shape: Shape) -> Literal:
     if lexer.kind == "shape" and shape.rank > 1:
-        # Old texts say it once more; of one dimension they do not, where braces would be a layout.
+        # Old texts repeat the shape before the elements, but not of rank 1, where the braces would read as a layout.
         lexer.advance()
     start = lexer.start
     reader = _Reader(lexer, shape)
@@ -111,17 +111,17 @@ class _Reader:
         self.lexer = lexer
         self.shape = shape
         self.items: list[str] = []
-        # How many there are so far in the open brace of each level, and how many there should be: -1 where a
-        # dynamic dimension does not yet say it.
+        # For each nesting level, the number of items so far in the open brace, and the number expected: -1 for a
+        # dynamic dimension until its first brace closes.
         self.counts = [0] * shape.rank
         self.sizes = [-1 if d else n for n, d in zip(shape.dimensions, shape.dynamic_dimensions, strict=True)]
         self.depth = 0
-        # A single real number for a whole array: XLA reads it as the first element, and the others as zeros.
+        # Whether the text is one real number without braces: XLA reads it as the first element, and the rest as zeros.
         self.is_lone = False
 
     def read(self) -> int:
-        """Read the whole literal; gives where it ends."""
-        # Braces and counts say all: XLA passes over a comma that is missing, or that nothing follows.
+        """Read the whole literal; gives its end offset."""
+        # Commas are optional, as in XLA: braces and counts determine the structure.
         source, position = self.lexer.source, self.lexer.start
         while True:
             match = _ITEM.match(source, position)
@@ -141,11 +141,11 @@ class _Reader:
             else:
                 self._element(start, text)
             if self.depth == 0:
-                # A comma after the whole literal belongs to what is around it.
+                # A comma after the literal belongs to the enclosing construct.
                 return end
 
     def _whole_row(self, position: int) -> tuple[str, int, int] | None:
-        """Pass a row of plain elements at once; anything odd is left for the slow way, and gets its error there."""
+        """Consume a row of plain elements at once; None for any other row, which is then read item by item."""
         level = self.depth - 1
         row = _ROW.match(self.lexer.source, position) if self.depth == len(self.sizes) else None
         if row is None or row[1].count(",") + 1 != self.sizes[level]:
@@ -236,7 +236,7 @@ def _values(items: list[str], kind: PrimitiveType) -> Array:
 
 
 def _all(pattern: re.Pattern[str], items: list[str]) -> bool:
-    """Whether every text is what ``pattern`` repeats, with a space after each."""
+    """Whether ``pattern``, a repeated item with a space after it, matches all texts joined by spaces."""
     return pattern.fullmatch(" ".join([*items, ""])) is not None
 
 
@@ -325,7 +325,7 @@ def _complexes(items: list[str], kind: PrimitiveType) -> Array:
     return values
 
 
-# The types whose NaNs carry bits that text keeps: how many.
+# The number of payload bits of a NaN, for the types whose payloads HLO text keeps.
 _PAYLOAD_BITS = {
     PrimitiveType.F64: 52,
     PrimitiveType.F32: 23,
@@ -424,7 +424,7 @@ def element_texts(array: Array, kind: PrimitiveType) -> list[str]:
     return _float_texts(flat, kind)
 
 
-# How many digits tell all values of a type apart; the second is tried first, where XLA does so.
+# The number of digits that distinguishes all values of a type, and the smaller one that is tried first, as in XLA.
 _DIGITS: dict[PrimitiveType, tuple[int, int]] = {
     PrimitiveType.F64: (17, 15),
     PrimitiveType.F32: (9, 6),

@@ -132,7 +132,7 @@ def print_frontend_attributes(attributes: Sequence[tuple[str, str]]) -> str:
 
 
 def parse_statistics(lexer: Lexer) -> tuple[int, tuple[tuple[str, float], ...]]:
-    """``{visualizing_index=0,name=1.5}``: which one to show, and all. Raises ParseError."""
+    """``{visualizing_index=0,name=1.5}``: the index of the statistic to show, and all of them. Raises ParseError."""
     lexer.expect("{", "before statistics")
     if lexer.accept("}"):
         return 0, ()
@@ -208,7 +208,7 @@ def print_origin(origin: OriginalValue) -> str:
     if origin.is_synthetic_call:
         return "{[synthetic_call]}"
     parts: list[str] = []
-    open_index: list[int] = []  # where in the tree the text stands
+    open_index: list[int] = []  # the tuple index of the last element printed, whose parentheses are open
     for index, array in origin.elements:
         common = 0
         while common < min(len(open_index), len(index)) and open_index[common] == index[common]:

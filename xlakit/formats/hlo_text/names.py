@@ -10,14 +10,14 @@ from xlakit.ir.names import unused_name
 
 
 def _plain(name: str, taken: set[str]) -> str:
-    """A name made plain, and unlike those that are taken."""
+    """The name sanitized for HLO text and made unique among ``taken``, to which it is added."""
     found = unused_name(sanitized(name or "unnamed"), taken)
     taken.add(found)
     return found
 
 
 def with_plain_names(module: HloModule) -> HloModule:
-    """The module itself, or one with other names where some cannot stand in text."""
+    """The module with the names replaced that HLO text cannot hold; the same object if there are none."""
     named = [module.name, *(c.name for c in module.computations)]
     named += [i.name for c in module.computations for i in c.instructions]
     if all(map(is_plain, named)):

@@ -84,7 +84,7 @@ def print_computation(computation: Computation, options: PrintOptions = _EVERYTH
 
 
 def _hidden(module: HloModule) -> set[Computation]:
-    """The computations that all asynchronous instructions that run them print in themselves."""
+    """The computations that are not printed: all async-starts that call them are printed in the short form."""
     starts = [
         i for computation in module.computations for i in computation.instructions if isinstance(i.op, AsyncStart)
     ]
@@ -98,7 +98,7 @@ class _Printer:
     def __init__(self, options: PrintOptions) -> None:
         self._options = options
         self._percent = "" if options.short else "%"
-        # By identity, since the shapes outlive the printer and hashing one walks it.
+        # Keyed by id(shape): the shapes outlive the printer, and hashing a shape visits all of it.
         self._shapes: dict[int, str] = {}
 
     def shape(self, shape: Shape) -> str:

@@ -25,7 +25,7 @@ class Callee:
 
 
 class Record:
-    """One instruction as written. ``made`` is what it became; the attribute is there once the record is linked."""
+    """One instruction as written. ``made`` is its Instruction; the attribute is set by the linker."""
 
     made: Instruction
 
@@ -39,7 +39,7 @@ class Record:
         self.offset = offset
         self.shape = shape
         self.operands: list[Record] = []
-        # (operand number, declared shape, where it stands)
+        # (operand number, declared shape, offset in the text)
         self.operand_shapes: list[tuple[int, Shape, int]] = []
         self.values: dict[str, Any] = {}
         self.annotations: Annotations = NO_ANNOTATIONS
@@ -57,12 +57,12 @@ class Body:
     root: Record | None = None
     callees: list[Callee] = field(default_factory=list)
     thread: str = "main"
-    # The result shape in the signature and where it stands.
+    # The result shape in the signature, and its offset in the text.
     result: tuple[Shape, int] | None = None
     # Whether operands that are not defined become parameters, as in a list of instructions without a computation.
     is_open: bool = False
-    parameters: int = 0  # how many were made so
-    # Whether it is not in the text: an asynchronous operation written short needs a computation around it.
+    parameters: int = 0  # the number of such parameters
+    # Whether the text has no such computation: it is generated for an asynchronous operation in the short form.
     is_wrapper: bool = False
 
     def unused_name(self, stem: str) -> str:
@@ -105,7 +105,7 @@ def table_of(cls: type[Op]) -> Table:
     return Table(inline, named, tuple(spec for spec in named.values() if spec.required))
 
 
-# What XLA's parser puts where the text omits an attribute, and the default of the attribute is another.
+# The values that XLA's parser gives omitted attributes, where they differ from the defaults of the attributes.
 _DEFAULTS_OF_TEXT: dict[str, dict[str, Any]] = {"scan": {"is_associative": TriState.TRI_STATE_FALSE}}
 
 

@@ -1,7 +1,7 @@
-"""``origin_recovery_table={ {"old"} : {"new"}, "HloModule ..." }``: how values that a pass replaced are found again.
+"""``origin_recovery_table={ {"old"} : {"new"}, "HloModule ..." }``: how to recover values that passes have removed.
 
-Each entry says which value of the original program is now found in which other one, and, where it is not just equal
-to it, the module that computes it.
+An entry maps an original value that no longer exists to one that does. The two are equal, or the entry has a module
+that computes the old value from the new one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """``add-start(x, y)``, ``add-done(s)``: short for an asynchronous operation around a computation of one instruction.
 
-The computation gets a generated name; only computations with such names are printed short again, so that
-nothing is lost. A start need not have all the operands and know the result: then the updates and the done tell.
+The computation gets a generated name; only computations with such names are printed in the short form again, so that
+nothing is lost. The shape of a start may lack operands and the result of the operation; they are then taken from the
+shapes of the updates and the done.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from xlakit.ops.communication.collectives import AllGather, AllReduce
 from xlakit.ops.communication.transfer import Recv, Send
 from xlakit.ops.data import Constant, Copy, Parameter
 
-# These have opcodes of their own for start and done.
+# Operations whose start and done are opcodes of their own, not short forms.
 _NOT_WRAPPED = (AllGather, AllReduce, CollectivePermute, Copy, Recv, Send)
 _NAME = "async_wrapped"
 _UNKNOWN = make_tuple_shape([])
@@ -29,7 +30,7 @@ _NAMES = re.compile(rf"{_NAME}(?:\.\d+)?")
 
 
 def read_sugar(opcode: str) -> tuple[type[Op], type[Op]] | None:
-    """The asynchronous operation and the one that it wraps, where ``opcode`` is short for those."""
+    """The classes of the asynchronous operation and the wrapped one, if ``opcode`` is a short form; else None."""
     for step in ("start", "update", "done"):
         wrapped = opcode.removesuffix(f"-{step}")
         if wrapped == opcode or OPERATIONS.get(wrapped) in _NOT_WRAPPED or wrapped.startswith("async"):
@@ -73,7 +74,7 @@ def unsugar(reader: Bodies, body: Body, record: Record, wrapped: type[Op], value
 
 
 def _bind(inner: Body, root: Record, arguments: Sequence[Shape], result: Shape) -> None:
-    """Make the wrapped operation take arguments of these shapes, at least, and give a result of that shape."""
+    """Set the shapes of the wrapped operation's first operands and of its result; adds parameters that are missing."""
     for number, shape in enumerate(arguments):
         if number < len(root.operands):
             _settle(root.operands[number], shape)
@@ -87,14 +88,14 @@ def _bind(inner: Body, root: Record, arguments: Sequence[Shape], result: Shape) 
 
 
 def _settle(record: Record, shape: Shape) -> None:
-    # A link of the chain that does not know the result yet says () for it.
+    # A start or update that does not know the result yet is declared with () for it.
     known = record.shape
     if known is None or (not known.compatible(shape) and shape != _UNKNOWN):
         record.shape = shape
 
 
 def _bind_callee(reader: Bodies, inner: Body, root: Record) -> None:
-    """Take arguments and result from the computation that a wrapped call or fusion runs, where it is known already."""
+    """Take arguments and result from the callee of a wrapped call or fusion, if it has been read already."""
     callee = root.values.get({"call": "to_apply", "fusion": "calls"}.get(root.cls.opcode, ""))
     called = reader.bodies.get(callee.name) if isinstance(callee, Callee) else None
     if called is None:
@@ -133,7 +134,7 @@ def _check_follower(reader: Bodies, record: Record, wrapped: type[Op], values: d
         return
     if root.cls is not wrapped:
         raise reader.lexer.error(f"{wrapped.opcode}-{record.cls.opcode[6:]} follows {root.cls.opcode}-start", offset)
-    # Old texts repeat the attributes of the start, which says nothing new. An update has some of its own, too.
+    # Old texts repeat the attributes of the start, which are dropped here; an update's own attributes are kept.
     own = {spec.name for spec in record.cls.attributes}
     record.values |= {n: value for n, value in given.items() if n in own and value != root.values.get(n)}
     if inner.is_wrapper:
@@ -141,7 +142,7 @@ def _check_follower(reader: Bodies, record: Record, wrapped: type[Op], values: d
 
 
 def _bind_more(inner: Body, root: Record, follower: Record) -> None:
-    """What a follower of a start that was short of it says of arguments and result."""
+    """Complete the wrapped operation's arguments and result from the shape of an update or a done."""
     shape = follower.shape
     if shape is None:
         return
@@ -157,7 +158,7 @@ def _bind_more(inner: Body, root: Record, follower: Record) -> None:
 
 
 def sugared(start: Instruction) -> bool:
-    """Whether an asynchronous operation can be printed short without loss, seen from its start."""
+    """Whether the asynchronous operation that begins with ``start`` can be printed in the short form without loss."""
     (computation,) = start.op.called_computations
     root = computation.root
     *parameters, last = computation.instructions
@@ -183,7 +184,7 @@ def _is_nth(parameter: Instruction, number: int) -> bool:
 
 
 def start_of(instruction: Instruction) -> Instruction | None:
-    """The start of an asynchronous operation, itself or above; None where it is out of sight."""
+    """The start of an update's or a done's chain (or a start itself); None if the chain leaves these operations."""
     while not isinstance(instruction.op, AsyncStart):
         if not instruction.operands or not isinstance(instruction.op, (AsyncUpdate, AsyncDone)):
             return None

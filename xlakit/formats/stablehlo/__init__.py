@@ -80,7 +80,7 @@ def read_stablehlo(
 
 
 def _without_jaxlib(program: str | bytes) -> HloModule | None:
-    """The module of a portable artifact; None for anything else, and where it has something that is not read here."""
+    """The module of a portable artifact; None for other formats, and if the program has something unsupported."""
     if not isinstance(program, bytes) or not program.startswith(BYTECODE_MAGIC):
         return None
     from xlakit.formats.stablehlo.modules import try_to_read
@@ -218,7 +218,7 @@ def _check_constants(text: str, name: str) -> None:
 
 
 def _with_name(data: bytes, name: str) -> bytes:
-    """A HloModuleProto in which what MLIR calls "-" is the file that the program came from."""
+    """A HloModuleProto with the source file ``-``, MLIR's name for standard input, replaced by ``name``."""
     if _NO_NAME not in data:
         return data
     from xlakit.formats.hlo_proto import schema

@@ -1,4 +1,4 @@
-"""What a rule gets: an operation under conversion."""
+"""The argument of conversion rules: an operation of StableHLO with its converted operands."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from xlakit.ir.operation import Op
 
 
 class Converts(Protocol):
-    """What a rule may ask of the conversion of the module."""
+    """The interface of the module's conversion to the rules."""
 
     @property
     def code(self) -> Bytecode:
-        """The bytecode that it reads."""
+        """The bytecode of the module."""
         ...
 
     @property
@@ -38,9 +38,9 @@ class Converts(Protocol):
 
 @dataclass(slots=True)
 class Adaptor:
-    """An operation under conversion, as MLIR's adaptors: its operands are converted already.
+    """An operation under conversion, as MLIR's adaptors: its operands are already HLO.
 
-    shapes: those of its results. draft: the computation that its instructions are emitted into.
+    shapes: of the operation's results. draft: the computation into which the rule emits instructions.
     """
 
     operation: Operation
@@ -51,11 +51,11 @@ class Adaptor:
     module: Converts
 
     def properties(self) -> list[Any]:
-        """Its attributes, in the order of their names."""
+        """The values of the operation's properties, in the order of their names."""
         return list(map(self.module.code.attribute, self.operation.properties))
 
     def emit(self, op: Op, operands: Sequence[Instruction] | None = None, shape: Shape | None = None) -> Instruction:
-        """A new instruction; by default on the operands, of the first result's shape."""
+        """Emit an instruction; by default on the operation's operands, with the shape of its first result."""
         return self.draft.emit(
             op,
             self.operands if operands is None else operands,
@@ -64,7 +64,7 @@ class Adaptor:
         )
 
     def results(self, op: Op, operands: Sequence[Instruction] | None = None) -> Sequence[Instruction]:
-        """The results of a new instruction; by default on the operands."""
+        """Emit an instruction and give its results; by default on the operation's operands."""
         given = self.operands if operands is None else operands
         return self.draft.results(op, given, self.shapes, self.annotations)
 

@@ -19,7 +19,7 @@ _ATTRIBUTES, _RESULTS, _OPERANDS, _SUCCESSORS, _REGIONS, _USES, _HAS_PROPERTIES 
 
 
 class ForeignProgram(Exception):
-    """A program has something that is not read here, although jaxlib may read it."""
+    """The program has something that this reader does not support; jaxlib may."""
 
 
 class Cursor:
@@ -75,9 +75,9 @@ class Cursor:
 
 @dataclass(slots=True)
 class Operation:
-    """An operation. Properties stand in the order of their names.
+    """An operation. Its properties are in the order of their names.
 
-    location, properties and the values of attributes are numbers of attributes.
+    location, properties and the values of attributes are indices for :meth:`Bytecode.attribute`.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Bytecode:
     """A module in bytecode. Attributes and types are read when they are first asked for."""
 
     def __init__(self, data: bytes, attribute: Decoder, type: Decoder) -> None:
-        """``attribute`` and ``type`` read those of a dialect. Raises ForeignProgram."""
+        """``attribute`` and ``type`` decode the attributes and types of a dialect. Raises ForeignProgram."""
         cursor = Cursor(data, len(MAGIC))
         version = cursor.number()
         if not data.startswith(MAGIC) or not _OLDEST <= version <= _NEWEST:
@@ -141,7 +141,7 @@ class Bytecode:
         return dialects, operations
 
     def _offsets(self, cursor: Cursor, data: bytes) -> list[tuple[str, bool, bytes]]:
-        """For each attribute, and then each type, its dialect, whether that has encoded it, and its bytes."""
+        """For each attribute, then each type: its dialect, whether the dialect encoded it (else text), its bytes."""
         self._attribute_count = cursor.number()
         count = self._attribute_count + cursor.number()
         found: list[tuple[str, bool, bytes]] = []
@@ -169,7 +169,7 @@ class Bytecode:
         return made[number]
 
     def decoded(self, number: int, decode: Decoder) -> Any:
-        """What a decoder makes of an attribute. Raises ForeignProgram."""
+        """An attribute or type decoded by ``decode``, or its text. Raises ForeignProgram."""
         dialect, is_encoded, data = self._entries[number]
         return decode(self, dialect, Cursor(data)) if is_encoded else Text(data.rstrip(b"\0").decode())
 
@@ -218,7 +218,7 @@ class Bytecode:
         if mask & _REGIONS:
             coded = number()
             if coded & 1:
-                # They use no values of the program around them.
+                # Isolated regions, which use no values of the enclosing ones.
                 cursor, scope = cursor.section()[1], _Scope()
             regions = [self._region(cursor, scope) for _ in range(coded >> 1)]
         return Operation(name, location, properties, attributes, operands, types, first, regions)
@@ -227,7 +227,7 @@ class Bytecode:
         blocks = cursor.number()
         if blocks != 1:
             raise ForeignProgram(f"a region of {blocks} blocks")
-        # Its values are numbered after all those of the regions around it, also those that are defined later.
+        # The values of a region are numbered after all values of the enclosing regions, even those defined later.
         values, begin, defined = outer.values, len(outer.values), cursor.number()
         values.extend([-1] * defined)
         first = self._values
@@ -238,7 +238,7 @@ class Bytecode:
 
 @dataclass(slots=True)
 class _Scope:
-    """The values that a region may refer to, by their numbers there, and the number of the next that it defines."""
+    """The values visible in a region, indexed by their numbers there, and the number of the next value it defines."""
 
     values: list[int] = field(default_factory=list[int])
     free: int = 0

@@ -1,4 +1,4 @@
-"""Collectives of StableHLO. One device gathers, reduces and exchanges with itself: those are their operands."""
+"""Conversion of StableHLO's collectives to HLO; in a program for one device they become their operands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from xlakit.ops.movement import Reshape, Transpose
 
 
 def _collective(make: Callable[..., Op]) -> Rule:
-    """The rule of an operation that is one of HLO; ``make`` gets the computations of its regions and its properties."""
+    """The rule of a collective that is a single HLO operation.
+
+    ``make`` is called with the computations of the operation's regions and its properties.
+    """
 
     def rule(x: Adaptor) -> Sequence[Instruction]:
         if not x.module.has_several_devices:
@@ -41,7 +44,7 @@ def _rows(dense: Dense) -> list[tuple[int, ...]]:
 
 
 def _groups(dense: Dense) -> ReplicaGroups:
-    """Groups of devices, of which smaller ones are filled up with -1."""
+    """The replica groups in the rows of a matrix, in which short groups are padded with -1."""
     return ReplicaGroups(tuple(tuple(number for number in row if number >= 0) for row in _rows(dense)))
 
 
@@ -71,7 +74,7 @@ def _reduce_scatter(body: Computation, channel: int, groups: Dense, dimension: i
 
 
 def _all_to_all(x: Adaptor) -> Sequence[Instruction]:
-    """HLO concatenates along the dimension that it cuts; the blocks are moved to another one afterwards."""
+    """HLO's all-to-all concatenates along the split dimension; a transpose then moves the blocks to the other one."""
     if not x.module.has_several_devices:
         return _alone(x)
     channel, concat, groups, count, split = x.properties()

@@ -1,4 +1,4 @@
-"""A computation while it is made from a function or a region: its instructions, and the values that they compute."""
+"""Construction of an HLO computation from a function or a region: its instructions and the values they compute."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _SCALAR: Final = ()
 
 
 class Names:
-    """Names that are unique in a module: numbered, from the last part of what the program calls an operation."""
+    """Unique names in a module: the last part of an operation's name in the program, and a number."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._plain: dict[str, str] = {}
 
     def of(self, annotations: Annotations, otherwise: str) -> str:
-        """A name for an instruction; by default that of its operation."""
+        """A unique name for an instruction, from ``op_name`` of its metadata, or else from ``otherwise``."""
         metadata = annotations.metadata
         said = metadata.op_name if metadata is not None and metadata.op_name else otherwise
         plain = self._plain.get(said)
@@ -50,7 +50,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class ConstantValue:
-    """A constant of the program. It becomes an instruction of each computation that uses it."""
+    """A constant of the program, of which each computation that uses it gets an instruction."""
 
     number: int
     dense: Dense
@@ -58,10 +58,10 @@ class ConstantValue:
 
 
 class Draft:
-    """A computation that is being made; values are known by the numbers that bytecode gives them."""
+    """A computation under construction; values are identified by their numbers in the bytecode."""
 
     def __init__(self, names: Names, constants: dict[int, ConstantValue], same: dict[int, int]) -> None:
-        """``same`` says which values are others, by their numbers."""
+        """``same``: the numbers of values that are equal to other values, with the numbers of these."""
         self._names, self._constants, self._same = names, constants, same
         self._instructions: list[Instruction] = []
         self._values: dict[int, Instruction] = {}
@@ -82,7 +82,7 @@ class Draft:
         return found
 
     def define(self, number: int, value: Instruction) -> None:
-        """Let an instruction compute a value."""
+        """Make an instruction the definition of a value."""
         self._values[self._same.get(number, number)] = value
 
     def emit(
@@ -115,7 +115,7 @@ class Draft:
             return [self.emit(op, operands, shapes[0], annotations)]
         whole = self.emit(op, operands, tuple_of(shapes), annotations)
         if annotations.sharding is not None or annotations.frontend_attributes:
-            # Shardings are those of all results.
+            # The sharding annotates the tuple; the get-tuple-elements have none.
             own = tuple(pair for pair in annotations.frontend_attributes if not pair[0].startswith(OF_SHARDY))
             annotations = replace(annotations, sharding=None, frontend_attributes=own)
         return [self.element(whole, index, annotations) for index in range(len(shapes))]
@@ -164,7 +164,7 @@ def _truths(dense: Dense) -> Any:
     count = dense.shape.num_elements
     if len(dense.data) == 1 and (count == 1 or dense.data in (b"\0", b"\xff")):
         return np.array(dense.data != b"\0")
-    # One byte may also be the first of all that are the same, or bits.
+    # Another single byte is ambiguous: a splat value, or the bits of up to eight elements.
     if len(dense.data) != -(-count // 8) or len(dense.data) == 1:
         raise ForeignProgram("truth values whose form is not plain to see")
     bits = np.unpackbits(np.frombuffer(dense.data, np.uint8), count=count, bitorder="little")

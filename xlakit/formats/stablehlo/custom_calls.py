@@ -17,7 +17,7 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.custom_call import CustomCall
 
 _CONFIG: Final = "mhlo.backend_config"
-# The conversion to HLO makes other operations of these.
+# Targets that jaxlib's conversion to HLO turns into other operations; such programs are left to jaxlib.
 _NOT_CALLS: Final = r"(mhlo|chlo|stablehlo)\.|shape_assertion$"
 
 
@@ -26,7 +26,7 @@ def custom_call(x: Adaptor) -> Sequence[Instruction]:
     version, config, target, called, has_effect, of_operands, aliases, of_results = x.properties()
     if called or re.match(_NOT_CALLS, target):
         raise ForeignProgram(f"a custom call of {target}")
-    # The typed FFI's configuration is a dictionary, which HLO has as text.
+    # The configuration of a typed FFI call is a dictionary, which HLO holds as MLIR text.
     typed = x.operation.attributes.get(_CONFIG, x.operation.properties[1] if isinstance(config, dict) else None)
     if typed is not None:
         version, config = CustomCallApiVersion.API_VERSION_TYPED_FFI, text_of(x.module.code, typed)

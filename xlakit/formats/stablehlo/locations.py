@@ -1,4 +1,4 @@
-"""Where instructions come from: the locations of MLIR as metadata, and as frames of the stack."""
+"""Conversion of MLIR's locations to the metadata of instructions and to stack frames."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Locations:
     def _made(self, number: int) -> Annotations:
         attribute, name = self._code.attribute, ""
         location = attribute(number)
-        # In a file, a name is that of the function.
+        # A name around a range in a file is the function's; any other is the name of the operation.
         if isinstance(location, Name) and not isinstance(attribute(location.at), Range):
             name, number = location.name, location.at
         if name.endswith(":"):
-            # The name of a kind of operation; that of the operation follows.
+            # The name of the operation's kind, which encloses the location with the operation's own name.
             location, name = attribute(number), ""
             if isinstance(location, Name):
                 name, number = location.name, location.at
@@ -50,7 +50,7 @@ class Locations:
 
     def _frame(self, number: int, caller: int) -> int:
         """The number of a location's frame, called from a frame; 0 if it is in no file."""
-        # Locations share the callers that they have in common, of which there may be dozens.
+        # Frames are cached, as locations share their callers, of which each may have dozens.
         found = self._known.get((number, caller))
         if found is None:
             found = self._known[number, caller] = self._new_frame(self._code.attribute(number), caller)

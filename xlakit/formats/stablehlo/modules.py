@@ -1,4 +1,4 @@
-"""A module of StableHLO, in the bytecode of a portable artifact, as HLO."""
+"""Conversion of StableHLO modules, read from the bytecode of portable artifacts, to HLO."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from xlakit.ops.control import Conditional, While
 _FUNCTION, _CONSTANT, _WHILE, _MESH = "vhlo.func_v1", "vhlo.constant_v1", "vhlo.while_v1", "sdy.mesh"
 _CAST, _CUSTOM_CALL = "builtin.unrealized_conversion_cast", "vhlo.custom_call_v1"
 _RETURNS: Final = frozenset({"vhlo.return_v1", "sdy.return"})
-# Operations that are their operand for one partition; casts between VHLO's types and MLIR's around them always are.
+# Operations that are replaced by their operand in a program for one partition; the casts between VHLO's and MLIR's
+# types around them are in any program.
 _SAME: Final = frozenset({_CAST, BARRIER, "sdy.reshard", CONSTRAINT})
 _MARKERS: Final = frozenset({BARRIER, CONSTRAINT, GROUP})
 _CONDITIONALS: Final = frozenset({"vhlo.case_v1", "vhlo.if_v1"})
@@ -31,8 +32,8 @@ _MANUAL: Final = "sdy.manual_computation"
 _BODY: Final = "xla.sdy.manual_computation_body"
 _MAIN: Final = "main"
 _ALIAS, _DONOR, _FRONTEND = "tf.aliasing_output", "jax.buffer_donor", "mhlo.frontend_attributes"
-# Attributes of the main function's arguments and results, and of operations, that are read elsewhere, or say nothing
-# for one partition.
+# Attributes of the main function's arguments and results, and of operations, that are handled elsewhere, or have no
+# effect in a program for one partition.
 _KNOWN: Final = frozenset(
     {
         *(
@@ -48,21 +49,21 @@ _KNOWN: Final = frozenset(
         *("mhlo.sharding", SHARDING, "sdy.sharding_rule"),
     }
 )
-# What is not read of the attributes of arguments, results and operations of several partitions.
+# Those of them that are unsupported in programs for several partitions.
 _NOT_READ: Final = frozenset({"mhlo.sharding", "sdy.sharding_rule"})
 
 
 def read_artifact(data: bytes) -> HloModule:
-    """The module of a portable artifact, not verified. Raises ForeignProgram for what is not read here."""
+    """The module of a portable artifact, not verified. Raises ForeignProgram for anything unsupported."""
     try:
         return _Conversion(Bytecode(data, read_attribute, read_type)).module()
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, XlakitError) as error:
-        # Damaged, or of another version than its numbers say. jaxlib, which reads it next, says what is wrong.
+        # The data is damaged or of an unknown version. The caller tries jaxlib next, which reports the fault.
         raise ForeignProgram(f"{type(error).__name__}: {error}") from error
 
 
 def try_to_read(data: bytes) -> HloModule | None:
-    """What :func:`read_artifact` gives; None for what is not read here, which jaxlib may read."""
+    """As :func:`read_artifact`, but None for anything unsupported, which jaxlib may read."""
     try:
         return read_artifact(data)
     except ForeignProgram:
@@ -100,7 +101,7 @@ class _Conversion:
                 if operation.name == _WHILE:
                     self._find_unchanged(operation)
         for number in self._unchanged:
-            # A loop in another may begin with what the other never changes, either.
+            # Follow the chain: the initial value of an inner loop may itself be unchanged in the outer loop.
             while (first := self._unchanged[number]) in self._unchanged:
                 self._unchanged[number] = self._unchanged[first]
 
@@ -132,7 +133,7 @@ class _Conversion:
         return self._replicas * self._partitions != 1
 
     def _find_unchanged(self, loop: Operation) -> None:
-        """Note the values of a loop that it never changes: they are those it begins with."""
+        """Record the loop-carried values that no iteration changes as equal to their initial values."""
         condition, body = loop.regions
         unchanged = self._unchanged
         for index, number in enumerate(body.operations[-1].operands):
@@ -145,7 +146,7 @@ class _Conversion:
     def _check_known(self, names: Iterable[str], where: str) -> None:
         unknown = set(names) - _KNOWN
         if self._shardings is not None:
-            # Where both forms of a sharding are given, this is the older one.
+            # mhlo.sharding is the older form of a sharding, and redundant if the newer one is given, too.
             unknown |= set(names) & _NOT_READ - ({"mhlo.sharding"} if SHARDING in names else set())
         if unknown:
             raise ForeignProgram(f"attributes of {where}: {', '.join(unknown)}")
@@ -182,7 +183,7 @@ class _Conversion:
         return self._finished(draft, self._region_name(), region)
 
     def _define_parameters(self, draft: Draft, region: Region, said: Sequence[Mapping[str, Any]] = ()) -> None:
-        """Define a region's arguments; ``said`` has the attributes of those of the main function."""
+        """Define a parameter for each argument of a region; ``said``: attributes of the main function's arguments."""
         for index, (type, at) in enumerate(zip(region.types, region.locations, strict=True)):
             annotations = self._locations.annotations(at)
             if said and self._shardings is not None:
@@ -210,7 +211,7 @@ class _Conversion:
     # -- operations ----------------------------------------------------------------------------------
 
     def _converted(self, draft: Draft, region: Region) -> list[Instruction]:
-        """What a region returns, after its operations are converted."""
+        """Convert the operations of a region; gives the values that it returns."""
         *body, end = region.operations
         if end.name not in _RETURNS:
             raise ForeignProgram(f"a region that ends with {end.name}")
@@ -263,7 +264,7 @@ class _Conversion:
         return self._shardings.operation(annotations, attributes[SHARDING], is_tuple=is_tuple)
 
     def _manual(self, draft: Draft, operation: Operation) -> Sequence[Instruction]:
-        """A computation on the parts of arrays, which are the whole ones for one partition."""
+        """A manual computation, on the parts of sharded arrays; with one partition its body is inlined."""
         (region,) = operation.regions
         if self._shardings is not None:
             operands = [draft.value(number) for number in operation.operands]
@@ -280,7 +281,10 @@ class _Conversion:
     def _while(
         self, draft: Draft, operation: Operation, shapes: Sequence[Shape], at: Annotations
     ) -> Sequence[Instruction]:
-        """A loop. What it never changes, and what it uses of the program around it, follows what it changes."""
+        """A loop. Its state has the loop-carried values that change, then the values that it captures.
+
+        Loop-carried values that never change are captured, too, or are constants.
+        """
         condition, body = operation.regions
         changed = [n for n in range(len(shapes)) if operation.first_result + n not in self._unchanged]
         used = self._captured(condition, body)
@@ -327,7 +331,7 @@ class _Conversion:
         return draft.results(op, operands, shapes, at)
 
     def _branch(self, region: Region, used: Sequence[int], values: Sequence[Instruction]) -> Computation:
-        """The computation of a branch, whose parameter is what it uses of the program around it."""
+        """The computation of a branch, whose parameter holds the values ``used`` that it captures."""
         draft = self._draft()
         if len(values) == 1:
             draft.define(used[0], draft.parameter(0, values[0].shape, values[0].annotations, "Arg_0"))
@@ -339,7 +343,7 @@ class _Conversion:
         return self._finished(draft, self._region_name(), region)
 
     def _captured(self, *regions: Region) -> list[int]:
-        """The values of the program around regions that they use, apart from constants, in the order of their use."""
+        """The values that regions use and do not define, apart from constants, in the order of their first use."""
         own = {number for region in regions for each in _regions(region) for number in _defined(each)}
         found: dict[int, None] = {}
         for operation in (operation for region in regions for operation in _operations(region)):
@@ -351,7 +355,7 @@ class _Conversion:
 
 
 def _operations(region: Region) -> Iterator[Operation]:
-    """The operations of a region, those inside an operation before it."""
+    """The operations of a region, each after the operations of its own regions."""
     for operation in region.operations:
         for inner in operation.regions:
             yield from _operations(inner)

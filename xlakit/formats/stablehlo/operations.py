@@ -1,7 +1,7 @@
-"""What the operations of StableHLO are in HLO: one table.
+"""The table of rules that convert the operations of StableHLO, in the form of VHLO, to HLO.
 
-A rule emits instructions for an operation of VHLO and gives the values that it computes. Properties stand in the order
-of the alphabet.
+A rule emits the instructions of an operation and gives its results. Properties are passed in the alphabetical order of
+their names.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def rule_of(name: str) -> Rule:
 
 
 def _elementwise(opcode: str) -> Rule:
-    """The rule of an operation that is one of HLO without attributes."""
+    """The rule of an operation that is a single HLO operation without attributes."""
     op = OPERATIONS[opcode]()
 
     def rule(x: Adaptor) -> Sequence[Instruction]:
@@ -72,9 +72,9 @@ def _elementwise(opcode: str) -> Rule:
 
 
 def _one(make: Callable[..., Op], *, same: bool = False) -> Rule:
-    """The rule of an operation that is one of HLO; ``make`` gets its properties.
+    """The rule of an operation that is a single HLO operation, which ``make`` makes from its properties.
 
-    same: it is its operand where that is the only one and has its shape.
+    same: an operation with a single operand of the result's shape is replaced by that operand.
     """
 
     def rule(x: Adaptor) -> Sequence[Instruction]:
@@ -87,7 +87,7 @@ def _one(make: Callable[..., Op], *, same: bool = False) -> Rule:
 
 
 def _applying(make: Callable[..., Op]) -> Rule:
-    """The rule of an operation with regions; ``make`` gets their computations and its properties."""
+    """The rule of an operation with regions; ``make`` is called with their computations and its properties."""
 
     def rule(x: Adaptor) -> Sequence[Instruction]:
         computations = map(x.module.applied, x.operation.regions)
@@ -101,7 +101,7 @@ def _applying(make: Callable[..., Op]) -> Rule:
 
 
 def _broadcast(x: Adaptor) -> Sequence[Instruction]:
-    """HLO does not stretch dimensions of size 1: they are taken away first."""
+    """Dimensions of size 1 that StableHLO stretches are removed by a reshape: HLO's broadcast does not stretch."""
     (operand,), (shape,) = x.operands, x.shapes
     dimensions = x.properties()[0].integers()
     if isinstance(operand.op, Broadcast) and operand.operands[0].shape.is_array:
@@ -125,7 +125,7 @@ def _broadcast(x: Adaptor) -> Sequence[Instruction]:
 
 
 def _transpose(x: Adaptor) -> Sequence[Instruction]:
-    """A transpose of a transpose is one, or none: sums over devices are added up behind both."""
+    """Merges a transpose of a transpose into one, or none; partial sums over devices are then added after both."""
     (operand,), (shape,) = x.operands, x.shapes
     order: tuple[int, ...] = x.properties()[0].integers()
     if isinstance(operand.op, Transpose):
@@ -137,7 +137,7 @@ def _transpose(x: Adaptor) -> Sequence[Instruction]:
 
 
 def _concatenate(x: Adaptor) -> Sequence[Instruction]:
-    """Operands without elements add nothing."""
+    """Drops operands without elements."""
     (shape,) = x.shapes
     dimension: int = x.properties()[0]
     operands = [operand for operand in x.operands if operand.shape.dimensions[dimension]] or x.operands[:1]
@@ -147,7 +147,7 @@ def _concatenate(x: Adaptor) -> Sequence[Instruction]:
 
 
 def _select(x: Adaptor) -> Sequence[Instruction]:
-    """A scalar that chooses for a whole array is broadcast."""
+    """Broadcasts a scalar predicate to the shape of the arrays."""
     chooser, *values = x.operands
     if chooser.shape.dimensions != x.shapes[0].dimensions:
         shape = Shape(chooser.shape.element_type, x.shapes[0].dimensions)
@@ -175,7 +175,7 @@ def _pad(high: Any, low: Any, interior: Any) -> Op:
 
 
 def _unless_same(opcode: str) -> Rule:
-    """The rule of an operation that leaves an operand of the result's shape as it is."""
+    """The rule of an operation that is the identity if the operand has the result's shape."""
     emit = _elementwise(opcode)
 
     def rule(x: Adaptor) -> Sequence[Instruction]:
@@ -352,14 +352,14 @@ def _call(x: Adaptor) -> Sequence[Instruction]:
 
 
 def _composite(x: Adaptor) -> Sequence[Instruction]:
-    """A function of CHLO that HLO has, or a call of what the composite is made of."""
+    """An HLO operation for a function of CHLO, or a call of the composite's decomposition."""
     attributes, decomposition, name, _ = x.properties()
     if name == "chlo.erf":
         return [x.emit(OPERATIONS["erf"]())]
     if name == "chlo.top_k":
         return x.results(TopK(k=attributes["k"]))
     if any(shape.element_type.is_complex for shape in x.shapes):
-        # The conversion to HLO makes more exact functions of real numbers of it.
+        # Left to jaxlib, whose conversion expands it to more accurate functions of real numbers.
         raise ForeignProgram(f"the composite {name} of complex numbers")
     return x.results(Call(to_apply=x.module.function(decomposition)))
 
@@ -371,7 +371,7 @@ def _barrier(x: Adaptor) -> Sequence[Instruction]:
     return x.results(op, [x.draft.bundle(x.operands, x.annotations)])
 
 
-# Without attributes, or with an accuracy, by the version of VHLO's operation.
+# Elementwise operations: those of version 1 in VHLO have no attributes, those of version 2 have an accuracy.
 _ELEMENTWISE: Final = {
     1: (
         "abs", "add", "after_all", "and", "atan2", "ceil", "clamp", "complex", "count_leading_zeros", "divide",

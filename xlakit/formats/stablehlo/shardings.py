@@ -1,4 +1,4 @@
-"""Shardings of a module that is for several partitions, as HLO has them: custom calls and annotations."""
+"""Conversion of Shardy's shardings in a module for several partitions to HLO's custom calls and annotations."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Shardings:
     def results(
         self, draft: Draft, values: Sequence[Instruction], attributes: Sequence[Mapping[str, Any]]
     ) -> Instruction:
-        """What the main function returns, with the attributes that it has."""
+        """The root of the main function: its results with the shardings in their attributes."""
         shardings: list[MeshSharding | None] = [each.get(SHARDING) for each in attributes]
         found = [Sharding("REPLICATED") if s is None else self._of_hlo([s], is_tuple=False) for s in shardings]
         if len(values) == 1:
@@ -116,7 +116,7 @@ class Shardings:
         shapes: tuple[Sequence[Shape], Sequence[Shape]],
         at: Annotations,
     ) -> Sequence[Instruction]:
-        """A call of a manual computation; ``shapes`` are those of the parts that it gets, and of its whole results."""
+        """A call of a manual computation; ``shapes``: of its operands' parts, and of its whole results."""
         into, axes, out = map(self._code.attribute, operation.properties)
         parts, results = shapes
         if not results:

@@ -1,4 +1,4 @@
-"""Shardy's attributes in bytecode: meshes, and shardings along their axes, with the text that HLO has of them."""
+"""Shardy's attributes, meshes and shardings along their axes: read from bytecode, and printed as HLO has them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REPLICATED: Final = Sharding("REPLICATED")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of a mesh, or the part of one that has ``part[1]`` devices, after a part of ``part[0]``."""
+    """An axis of a mesh, or a sub-axis: ``part`` is (the product of the sizes before it, its own size)."""
 
     name: str
     part: tuple[int, int] | None
@@ -34,7 +34,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class DimensionAxes:
-    """The axes that a dimension is split along. An open one may be split along more; 0 is the highest priority."""
+    """The axes along which a dimension is split. An open dimension may be split further; priority 0 is the highest."""
 
     axes: tuple[Axis, ...]
     is_closed: bool

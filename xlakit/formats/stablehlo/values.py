@@ -1,7 +1,7 @@
 """Attributes and types in bytecode, of MLIR itself and of VHLO, the dialect of portable artifacts.
 
-Types become shapes and primitive types; attributes numbers, texts, tuples, dicts and the classes below. An enumeration
-is its number.
+Types are read as shapes and primitive types; attributes as numbers, strings, tuples, dicts and the classes below; an
+enumeration as its number.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A location with a name, at the number of another."""
+    """A name around another location, which is given by its number."""
 
     name: str
     at: int
@@ -109,7 +109,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """A location in a function, by number, and that of its call."""
+    """A location in a function, and the location of the function's call, both by their numbers."""
 
     callee: int
     caller: int
@@ -269,7 +269,7 @@ def _builtin_attribute(code: Bytecode, number: int, cursor: Cursor) -> Any:
         return UNKNOWN
     if number == _NAMED:
         pairs = range(cursor.number())
-        # Most are never asked for.
+        # Values stay indices, to be decoded on demand: most are never used.
         return {code.attribute(cursor.number()): cursor.number() for _ in pairs}
     if number == _LIST:
         return tuple(map(code.attribute, cursor.numbers()))
@@ -282,7 +282,7 @@ def _builtin_attribute(code: Bytecode, number: int, cursor: Cursor) -> Any:
 
 
 def _places(numbers: list[int]) -> tuple[int, int, int, int]:
-    """The line, column, last line and last column of a range, which leaves out what is the same."""
+    """The line, column, last line and last column of a range, whose encoding omits repeated numbers."""
     line, column = (*numbers, 0, 0)[:2]
     if len(numbers) == 4:
         return line, column, numbers[2], numbers[3]
