@@ -1,4 +1,4 @@
-"""What every backend shares while programs run:
+"""The parts of program execution that all backends share:
 
 devices, feeds, channels, rendezvous, process groups, custom calls, random state.
 """

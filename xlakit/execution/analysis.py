@@ -16,8 +16,8 @@ class Fallback:
     """An instruction, or a program, that is not machine code.
 
     name, opcode: of the instruction; where the whole program is meant, the module's name and ``module``.
-    by: what executes it: ``python``, a function of Python's or the queues between host and devices, or
-        ``interpreter``, the meaning of the operation in NumPy.
+    by: its executor: ``python`` for a Python function or the queues between host and devices, ``interpreter`` for the
+        operation's ``evaluate`` in NumPy.
     why: the reason, in words. location: the source location, if it is known.
     """
 
@@ -45,7 +45,7 @@ def fallback_of(instruction: Instruction, module: HloModule | None) -> Fallback:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A temporary value that is there when memory is fullest, and the instruction that it belongs to."""
+    """A temporary value that is live at the peak of memory use, and its instruction."""
 
     name: str
     opcode: str
@@ -59,11 +59,11 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class MemoryAnalysis:
-    """The memory of one call, in bytes, by the names that XLA has for it.
+    """The memory of one call, in bytes, under XLA's names.
 
-    temp_size_in_bytes: the arena of intermediate values. alias_size_in_bytes: results that may lie in arguments.
-    generated_code_size_in_bytes: 0 where no machine code was made.
-    peak_memory_in_bytes: arguments, results and arena together. holders: what fills the arena when it is fullest, the
+    temp_size_in_bytes: the arena of intermediate values. alias_size_in_bytes: results that may share the memory of
+    arguments. generated_code_size_in_bytes: 0 where there is no machine code.
+    peak_memory_in_bytes: arguments, results and arena together. holders: the values in the arena at the peak, the
     largest first.
     """
 

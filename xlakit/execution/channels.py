@@ -1,11 +1,11 @@
 """Channels: values on their way from a send to a recv.
 
-The order is that of the document. A recv posts a receive for one value; a send starts a transfer, which is over, and
-its send-done with it, when the value has come to a posted receive; recv-done waits for that as well. So a program that
-has ended leaves no value in a channel, and a send without a recv is an error.
+The order is that of XLA's document "Operation semantics". A recv posts a receive for one value. A send starts a
+transfer, which ends when its value has arrived at a posted receive; send-done and recv-done wait for that. So a program
+that has ended leaves no value in a channel, and a send without a recv is an error.
 
-A channel is for one pair of a send and a recv. So of all programs that run at one time and see it, one may send there,
-and one may receive: with two it would be open which value goes to which receiver.
+A channel connects one send with one recv. Of all concurrent programs that share a channel, only one may send on it, and
+only one may receive: otherwise it would depend on timing which receiver gets which value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Message:
 
 @dataclass(slots=True, eq=False)
 class PostedReceive:
-    """A recv of a device that waits for a value, and the message that has come."""
+    """A receive that a device has posted, and the message once it has arrived."""
 
     device: int
     run: object
@@ -51,14 +51,14 @@ class _User:
 
 
 class Channel:
-    """The messages that no recv has taken, and the receives without a message, of one channel, in their order."""
+    """The unmatched messages and the unmatched receives of one channel, both in order."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.receives: list[PostedReceive] = []
 
     def send(self, message: Message) -> None:
-        """Give a message to the first receive that it fits, or let it wait for one."""
+        """Match a message with the first receive that it is for; without one it is queued."""
         receive = next((r for r in self.receives if _is_for(message, r)), None)
         if receive is None:
             self.messages.append(message)
@@ -67,7 +67,7 @@ class Channel:
             _arrive(message, receive)
 
     def receive(self, receive: PostedReceive) -> None:
-        """Give a receive the first message that fits it, or let it wait for one."""
+        """Match a receive with the first message that is for it; without one it is queued."""
         message = next((m for m in self.messages if _is_for(m, receive)), None)
         if message is None:
             self.receives.append(receive)
@@ -76,10 +76,9 @@ class Channel:
             _arrive(message, receive)
 
     def join_others(self) -> bool:
-        """Give the first message that was sent without a receiver to the first receive; False if there is none.
+        """Match the first message without a chosen receiver with the first receive; False if one of them is missing.
 
-        This is done when nothing else can come any more, which depends on the programs only, not on the speed of the
-        threads.
+        Called only when no other message or receive can come any more, which depends on the programs and not on timing.
         """
         message = next((m for m in self.messages if m.receiver is None), None)
         if message is None or not self.receives:
@@ -90,7 +89,7 @@ class Channel:
 
 
 class Channels:
-    """The channels of one run, or of programs that share an execution context or run together, by their number."""
+    """The channels of one run, or of the programs of an execution context or run group, by channel id."""
 
     def __init__(self) -> None:
         self._channels: defaultdict[int | None, Channel] = defaultdict(Channel)
@@ -127,7 +126,7 @@ class Channels:
                         del self._users[key]
 
     def forget(self, run: object) -> list[Message]:
-        """Take away what a run has left behind, because it failed or is over; gives its messages."""
+        """Remove the messages and receives of a run that has failed or ended; gives the removed messages."""
         left: list[Message] = []
         for number, channel in list(self._channels.items()):
             left.extend(m for m in channel.messages if m.run is run)
@@ -148,7 +147,7 @@ def _taken(end: End, one: _User, other: _User) -> ExecutionError:
 
 
 def _is_for(message: Message, receive: PostedReceive) -> bool:
-    """Whether a message goes to a receive: its sender chose that device, or it is the device of the sender's number."""
+    """Whether a message is for a receive: the receive's device is the chosen receiver, or by default the sender."""
     chosen = message.sender if message.receiver is None else message.receiver
     return chosen == receive.device
 

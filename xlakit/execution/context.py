@@ -1,7 +1,7 @@
 """ExecutionContext: what devices and hosts share while programs run: feeds, channels, waits, and deadlock detection.
 
-All state is protected by one lock. A device that must wait registers a :class:`Wait`: what for, a function that
-says whether it has come, and which devices or sources could bring it. Deadlocks are found in the wait-for graph of
+All state is protected by one lock. A device that must wait registers a :class:`Wait`: its reason, a predicate that
+tells whether it is over, and the devices or sources that could end it. Deadlocks are found in the wait-for graph of
 these (:mod:`xlakit.execution.wait_graph`), which is searched when all devices of a run wait. If some of them can never
 continue, the run fails with a DeadlockError that lists each device, the instruction where it waits, and the cycle if
 there is one. A wait for the host (a feed, a host transfer) is no deadlock while a thread of the host runs, for up to
@@ -42,9 +42,9 @@ _Key = TypeVar("_Key")
 
 
 class _Feeds(dict[_Key, Feed[Any]]):
-    """Feeds by keys, each made when it is first asked for.
+    """Feeds by key, each made on first access.
 
-    The host and a device may ask for one at once, without a lock: the one that is entered first is that of both.
+    The host and a device may make the same feed concurrently, without a lock: ``setdefault`` gives both the same one.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -56,7 +56,7 @@ class _Feeds(dict[_Key, Feed[Any]]):
 
 
 class _Queues:
-    """The queues that hosts see, by device, or by device and channel."""
+    """The queues between the host and devices, keyed by device, or by device and channel."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.infeed = _Feeds[int](bounds)
@@ -65,7 +65,7 @@ class _Queues:
         self.from_host = _Feeds[tuple[int, int]](bounds)
 
     def all(self) -> Iterable[Feed[Any]]:
-        """Every queue that there is."""
+        """All queues made so far."""
         for queues in (self.infeed, self.outfeed, self.to_host, self.from_host):
             yield from list(queues.values())
 
@@ -75,11 +75,11 @@ class Network(Protocol):
 
     @property
     def link(self) -> Link:
-        """What a collective between them takes; the same in all of them."""
+        """The measured costs of the link between the processes, for choosing algorithms; equal in all processes."""
         ...
 
     def local_devices(self, num_devices: int) -> Sequence[int]:
-        """The devices, of a program of so many, that run in this process; raises ArgumentError if that cannot be."""
+        """The devices that this process runs, of a program for ``num_devices``; raises ArgumentError if impossible."""
         ...
 
     def session(self, run: Run, execution_context: ExecutionContext) -> Session | None:
@@ -88,7 +88,7 @@ class Network(Protocol):
 
 
 class _Changing:
-    """See :meth:`ExecutionContext.changing`. Not a generator, which takes longer: a run has many such blocks."""
+    """See :meth:`ExecutionContext.changing`. A class because a generator is slower, and a run has many such blocks."""
 
     __slots__ = ("_context", "_lock")
 
@@ -145,12 +145,12 @@ class ExecutionContext:
         self.condition = threading.Condition()
         self.channels = Channels()
         self._queues = _Queues(Bounds(queue_items, queue_bytes))
-        # Everything that is running and may end a wait: devices of programs, and other participants.
+        # The running participants, any of which may end a wait: devices of programs, and others.
         self._active: set[object] = set()
         self._waits: dict[Participant, Wait] = {}
         # Threads that run a device or wait for one, and so cannot feed devices.
         self._bound_threads = Counter[int]()
-        # When the threads of the host that wait can go on.
+        # For each waiting thread of the host, a predicate that tells whether it can continue.
         self._host_waits: list[Callable[[], bool]] = []
         self._last_change = time.monotonic()
 
@@ -234,7 +234,10 @@ class ExecutionContext:
     def _host_wait(
         self, ready: Callable[[], bool], failure: Callable[[str], DeadlockError], timeout: float | None
     ) -> None:
-        """Wait, with the lock held, until it is ready. ``failure`` makes the error, given how long that took, or ""."""
+        """Wait, with the lock held, until ``ready()``; else raise ``failure(limit)``.
+
+        limit: the timeout in words, or "" if no program runs that could end the wait.
+        """
         if ready():
             return
         begin = since = time.monotonic()
@@ -272,7 +275,7 @@ class ExecutionContext:
         return _Bound(self)
 
     def bind(self, times: int) -> None:
-        """Count so many more blocks of this thread in which it cannot feed devices."""
+        """Add ``times`` to the number of :meth:`bound` blocks that this thread is in."""
         thread = threading.get_ident()
         self._bound_threads[thread] += times
         if not self._bound_threads[thread]:
@@ -286,7 +289,7 @@ class ExecutionContext:
                 self._waits.pop(cast("Participant", device), None)
 
     def announce(self, wait: Wait) -> None:
-        """Count a device as running that has no thread yet and waits in a queue, until it enters."""
+        """Count a device as running, and waiting with ``wait``, until it enters: it has no thread yet."""
         with self.changing():
             wait.since = time.monotonic()
             self._active.add(wait.device)
@@ -298,9 +301,9 @@ class ExecutionContext:
             self._active.difference_update(devices)
 
     def wait(self, *waits: Wait) -> None:
-        """Wait, with the lock held, until one is ready; raises where its run fails meanwhile.
+        """Wait, with the lock held, until one of ``waits`` is ready; raises Stopped if their run fails.
 
-        waits: those of devices of one run that this thread runs in turn, none of which can go on.
+        waits: of the devices of one run that this thread runs in turn, all of which are blocked.
         """
         if _is_one_ready(waits):
             return
@@ -359,7 +362,7 @@ class ExecutionContext:
         with self.condition:
             self.wait(wait)
             item = queue.popleft()
-            # A thread may wait for the room.
+            # Another thread may be waiting for room in the queue.
             self.changed()
             return item
 
@@ -401,7 +404,7 @@ class ExecutionContext:
         )
 
     def _resolve(self) -> None:
-        """Fail the runs in a deadlock; if no device at all can go on, try the second choices of waits first."""
+        """Fail the runs in a deadlock; if no device can continue, try the fallbacks (``second_choice``) first."""
         if not self._waits:
             return
         stuck = stuck_runs(self._waits, self._active)
@@ -415,14 +418,14 @@ class ExecutionContext:
         late = self._late_runs(stuck, all_stuck=all_stuck)
         graph = graph_of_waits(stuck, late, nothing_runs=all_stuck and not self._host_threads())
         dead = set(graph.deadlocked())
-        # A run with a part in the queue of a device waits until the execution before it has ended or failed.
+        # A run with a part in a device's queue is not failed: it continues when the execution before it ends or fails.
         failed = [
             run
             for run, own in stuck.items()
             if any(w.device in dead for w in own) and not any(w.for_queue for w in own)
         ]
         if all_stuck and failed:
-            # Runs that wait for other programs wait for one of those that fail.
+            # Nothing else runs, so a run that waits for other programs waits for one that fails now.
             failed += [run for run, own in stuck.items() if run not in failed and any(w.from_programs for w in own)]
         errors = [deadlock_error(run, stuck, graph, self._active, is_late=run in late) for run in failed]
         for run, error in zip(failed, errors, strict=True):
@@ -436,7 +439,7 @@ class ExecutionContext:
             for run, waits in stuck.items()
             if any(w.from_outside for w in waits)
             and now - max(w.since for w in waits) >= self.timeout
-            # There is no timeout while another program, which may send a value, is running.
+            # The timeout does not apply while another program is running, which may send a value.
             and (all_stuck or not any(w.from_programs for w in waits))
         }
 

@@ -37,7 +37,7 @@ class Wait:
     from_programs: bool = False
     # Sleeps for at most so many seconds without the lock, for a wait that native code or another process ends.
     sleep: Callable[[float], None] | None = None
-    # Whether it waits for the queue of a device, which continues when the execution before has ended or failed.
+    # Whether the device waits in its queue for its turn, which comes when the execution before it ends or fails.
     for_queue: bool = False
     since: float = 0.0
 
@@ -61,7 +61,7 @@ def stuck_runs(waits: Mapping[Participant, Wait], active: Set[object]) -> dict[R
 
 
 def graph_of_waits(stuck: Mapping[Run, list[Wait]], late: Set[Run], *, nothing_runs: bool) -> WaitGraph[object]:
-    """The wait-for graph of the stuck runs, with a node for all that is outside of a run, and one for queues.
+    """The wait-for graph of the stuck runs, with a node for everything outside of each run, and one for all queues.
 
     late: runs that have waited for the host for longer than the timeout. nothing_runs: whether neither a device nor a
     thread of the host can go on.
@@ -78,7 +78,7 @@ def graph_of_waits(stuck: Mapping[Run, list[Wait]], late: Set[Run], *, nothing_r
             if wait.for_queue:
                 graph.add(wait.device, [queues])
             elif absent:
-                # Members in other processes are outside.
+                # Members in other processes are represented by the outside node.
                 graph.add(wait.device, [numbered.get(n, outside[run]) for n in absent], needs_all=True)
             else:
                 others: list[object] = [w.device for w in waits if w is not wait]

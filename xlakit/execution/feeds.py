@@ -1,8 +1,8 @@
 """Feeds: bounded queues between the host and devices, and the values that travel in them.
 
-A value is logical: what the host gives and gets are arrays, whatever the layout of the feed's shape. Where the host
-gives bytes instead of an array they are the array's memory in the layout of the infeed's shape, and it may ask for an
-outfeed's memory likewise.
+Values are logical: the host puts and takes arrays, whatever the layout of the feed's shape. The host may put bytes
+instead of an array, which are the array's memory in the layout of the infeed's shape, and it may take an outfeed's
+value as bytes likewise.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _raw(value: Value, shape: Shape) -> Any:
 
 
 def frozen(value: object) -> object:
-    """A value of the host, copied, so that the host may go on to use its arrays."""
+    """A copy of a host value, so that the host may change its arrays afterwards."""
     if isinstance(value, tuple):
         return tuple(frozen(v) for v in cast("tuple[object, ...]", value))
     if isinstance(value, list):
@@ -115,7 +115,7 @@ def byte_count(value: object) -> int:
         return value.shape.byte_size
     if isinstance(value, bytes):
         return len(value)
-    # A number counts as eight.
+    # A Python number counts as eight bytes.
     return value.nbytes if isinstance(value, np.ndarray) else 0 if value is None or value is TOKEN else 8
 
 

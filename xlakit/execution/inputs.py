@@ -1,4 +1,4 @@
-"""Arguments that are made up from a seed, in ranges that suit the types."""
+"""Random arguments for a program, generated from a seed in ranges that suit the types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xlakit.errors import ResourceError, UnsupportedError
 from xlakit.ir.operation import TOKEN, Array
 from xlakit.settings import memory_limit
 
-# Elements that are drawn at a time: NumPy draws in wider types, of which a large array would take several times more.
+# The number of elements drawn at a time: NumPy draws in wider types, so a large array would need a larger temporary.
 _PIECE = 1 << 16
 
 

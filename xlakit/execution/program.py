@@ -24,7 +24,7 @@ class Program:
         self.channel_ends = _channel_ends(module)
         # The interpreter's plan of each computation that has run.
         self.plans: dict[Computation, Any] = {}
-        # What it does at instructions that are run by themselves.
+        # The interpreter's evaluators of instructions that run outside of a plan.
         self.evaluators: dict[Instruction, Any] = {}
 
     def name_of(self, device: int) -> str:

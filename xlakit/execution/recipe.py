@@ -1,8 +1,8 @@
 """The recipe of an executable: how it was compiled. Copies and pickles of executables compile the program again.
 
-Machine code, threads and addresses belong to a process. So a copy of an executable is its recipe, with its random
-states: the module, as a proto in a pickle, the arguments of its compilation, and the options.
-Machine code then comes from the compile cache, if it is there.
+Machine code, threads and addresses belong to a process. So an executable is copied by its recipe (the module, in a
+pickle as a proto, the arguments of its compilation, and the options) and its random states. Compiling the recipe takes
+the machine code from the compile cache, if it is there.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Rendezvous:
         if session is not None and not all(map(session.is_local, rendezvous.members)):
             # All members must take the same branch, so it depends on the program alone.
             fixed = not any(operand.shape.is_dynamic for operand in context.instruction.operands)
-            # Two members send as many bytes either way, and in parts they exchange messages twice.
+            # With two members, reducing in parts sends as many bytes as an all-gather and takes a step more.
             many = len(rendezvous.members) > 2
             if fixed and many and sum(a.nbytes for a in arrays) * len(rendezvous.members) > _SMALL_REDUCTION:
                 if session.reduces(computation, arrays):
@@ -107,8 +107,9 @@ class Rendezvous:
     def _reduce_in_parts(
         self, context: Evaluation, rendezvous: RendezvousKey, arrays: Sequence[Array], computation: Computation
     ) -> list[Array]:
-        """Each member combines one part for all, in the order of the group, which gives the same bits as combining it
-        all.
+        """A reduce-scatter, then an all-gather: each member combines one part of the arrays, in the order of the group.
+
+        The result has the same bits as if every member had combined the whole arrays.
         """
         count = len(rendezvous.members)
         pieces = [np.array_split(array.reshape(-1), count) for array in arrays]
@@ -196,7 +197,7 @@ class Rendezvous:
             return {members[0]: payload}
         here = members if session is None else [m for m in members if session.is_local(m)]
         if session is not None and len(here) == 1:
-            # No other device here waits for this one.
+            # This device is the only member in this process: no box is needed.
             return carry(session, {self._device.index: payload})
         with self._context.changing():
             box = self._run.boxes.setdefault(rendezvous.key, Box())

@@ -62,7 +62,7 @@ class Run:
         with self.changing():
             if self.failure is None or (isinstance(self.failure, Stopped) and not isinstance(error, Stopped)):
                 self.failure = error
-            # No later run may receive what this one has sent, or send to its receives.
+            # No later run may match the messages and receives of this one.
             self.channels.forget(self)
             for stop in self._stops:
                 stop()

@@ -1,4 +1,4 @@
-"""Session: the interface of what carries the rendezvous of one run from process to process.
+"""Session: the interface by which a run with devices in several processes communicates between them.
 
 The devices of a program may be spread over several processes. A group whose members are all
 in one process has its rendezvous in memory. For any other group the last local member that arrives communicates for all
@@ -55,11 +55,10 @@ class Session(Protocol):
     def all_to_all(
         self, rendezvous: RendezvousKey, contributions: Mapping[int, Sequence[Value]], *, alike: bool
     ) -> dict[int, list[Value]]:
-        """The payloads that all members address to local members, given those that local members address to each
-        member.
+        """The payloads that all members address to local members, given those of the local members to all.
 
-        Of a member elsewhere only the entries for members here are filled. ``alike``: whether all members bring
-        parts of the same sizes.
+        The row of a member in another process has entries for local members only. ``alike``: whether the payloads of
+        all members have the same sizes.
         """
         ...
 
@@ -90,9 +89,9 @@ class Session(Protocol):
         ...
 
     def watch(self, sources: Sequence[int], ready: Callable[[], bool]) -> Callable[[float], None]:
-        """What a device does instead of sleeping while it waits for messages on a channel of devices elsewhere: it
-        receives, and raises RankError where none will come.
+        """A function that a device calls instead of sleeping while it waits for messages from other processes.
 
-        ready: whether it need not wait any longer.
+        It takes a number of seconds and receives messages meanwhile; it raises RankError if none can come any more.
+        ready: tells whether the wait is over.
         """
         ...

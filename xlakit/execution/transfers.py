@@ -105,7 +105,7 @@ class Transfers:
         return [members[target] for source, target in pairs if source == own and target < len(members)]
 
     def finish_send(self, instruction: Instruction, number: int) -> None:
-        """Wait until the values of a send have come to where recvs want them."""
+        """Wait until the values of a send have arrived at recvs."""
         sent = self._sends.pop(number, None)
         if sent is None:
             raise _unknown("send")
@@ -161,7 +161,7 @@ class Transfers:
         what: str,
         sources: Sequence[int] = (),
     ) -> None:
-        """Wait until something has come through a channel; from one of the sources, where these are known."""
+        """Wait until ``ready()``, which a message on a channel makes true; from one of ``sources``, if known."""
         session, shared = self._run.session, self._run.shares_context
         outside = shared or session is not None
         elsewhere = [] if session is None else [source for source in sources if not session.is_local(source)]

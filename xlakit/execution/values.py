@@ -105,7 +105,7 @@ def to_host(value: Value) -> Any:
 
 
 def at_declared_sizes(value: Value, shape: Shape) -> Value:
-    """The value with all dimensions full that are declared static: zeros are for what is missing."""
+    """The value with every dimension that is declared static padded with zeros to its declared size."""
     if isinstance(value, tuple):
         return tuple(map(at_declared_sizes, value, shape.tuple_shapes))  # pyright: ignore
     if value is TOKEN or value.shape == shape.dimensions:

@@ -1,7 +1,8 @@
 """Custom calls of compiled programs for operations on dynamic dimensions without machine code.
 
-The pass ``pad-dynamic`` makes these calls: of a computation, which is the operation, on arrays at their bounds and the
-sizes that say how much of them is there. They give the result at its bounds, then its sizes.
+The pass ``pad-dynamic`` makes these calls. The called computation is the operation; the operands are its arrays padded
+to their bounds, then the current sizes of their dynamic dimensions. The results are its result, padded likewise, then
+the sizes of that.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from xlakit.ops.shared.padding import zero_extend
 
 
 def at_sizes(context: Evaluation, *operands: Value) -> Value:
-    """The operation's operands, then the sizes of those dimensions of them that the computation declares dynamic."""
+    """Cut the padded operands to their sizes, run the operation, and pad its result; gives that and its sizes.
+
+    operands: the arrays, then one size for each dimension that the computation declares dynamic.
+    """
     (computation,) = context.instruction.op_as(CustomCall).computations
     parameters = computation.parameters
     sizes = map(int, operands[len(parameters) :])
-    # There are more operands than parameters: the sizes.
+    # The operands after those for the parameters are the sizes.
     values = zip(operands, parameters, strict=False)
     result = context.call(computation, *[_cut(value, p.shape, sizes) for value, p in values])
     shape = computation.root.shape

@@ -130,7 +130,7 @@ def address_of(pointer: object) -> int:
 
 
 def memory_of(instruction: Instruction, operands: Sequence[Value], shape: Shape) -> tuple[list[Memory], Memory]:
-    """The memory of a custom call's operands, which are copied, and of its result; what is aliased is one memory."""
+    """The memory of copies of a custom call's operands, and of its result; aliased ones have the same address."""
     op = instruction.op_as(CustomCall)
     shapes = op.operand_layout_constraints or tuple(o.shape for o in instruction.operands)
     inputs = [Memory(shape, value) for shape, value in zip(shapes, operands, strict=True)]
@@ -173,7 +173,7 @@ class Memory:
             yield self
 
     def share(self, other: Memory) -> None:
-        """Be the same memory as another one of such a shape, which then is this one's as well."""
+        """Use the memory of ``other``, which has an equal shape, instead of this one's."""
         for own, given in zip(self._elements, other._elements, strict=True):
             own.share(given)
         if self.shape.is_array:
@@ -188,7 +188,7 @@ class Memory:
             self.pointer = ctypes.addressof(self._memory)
 
     def read(self) -> Value:
-        """The value that is there now."""
+        """The value that the memory holds now."""
         if self.shape.is_tuple:
             return tuple(element.read() for element in self._elements)
         if self._memory is None:

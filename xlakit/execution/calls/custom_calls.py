@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from xlakit.execution.calls.ffi.target import FfiTarget
 
-# A function of the evaluation and the operands.
+# Called with the Evaluation and the operands; gives the result.
 Target = Callable[..., Any]
 
 _registered: dict[str, Target] = {}
@@ -91,7 +91,7 @@ def is_registered(name: str) -> bool:
 
 
 def _is_ffi_handler(target: object) -> TypeGuard[FfiTarget]:
-    # Few programs have one: what it takes is loaded with the first.
+    # The module is imported when the first handler is registered, as few programs have one.
     module = sys.modules.get("xlakit.execution.calls.ffi.target")
     return module is not None and isinstance(target, module.FfiTarget)
 
@@ -120,7 +120,7 @@ class CustomCalls:
             target.check(instruction)
 
     def native(self, name: str) -> int | None:
-        """The address of the C function of a name that machine code can call as it is; None where there is none."""
+        """The address of the C function registered under a name, if machine code can call it directly; else None."""
         target = self._targets.get(name)
         if _is_ffi_handler(target):
             return target.address
@@ -163,12 +163,12 @@ class CustomCalls:
 
 
 def c_functions_of(module: HloModule, own: Mapping[str, object] | None) -> dict[str, int]:
-    """The addresses of the C functions that a program calls and that machine code can call as they are, by name."""
+    """The addresses, by name, of the C functions that a program calls and that machine code can call directly."""
     names = _called(module)
     if not names:
         return {}
     calls = CustomCalls(own)
-    # Errors are raised by Python.
+    # Functions that return a status are called through Python, which raises their errors.
     names -= {
         i.op_as(CustomCall).custom_call_target for c in module.computations for i in c.instructions if returns_status(i)
     }
@@ -177,7 +177,7 @@ def c_functions_of(module: HloModule, own: Mapping[str, object] | None) -> dict[
 
 
 def lapack_calls_of(module: HloModule, own: Mapping[str, object] | None) -> frozenset[str]:
-    """The names of a program's calls of LAPACK, but for those that another function answers."""
+    """The names of a program's LAPACK calls, except those for which another function is registered."""
     names = {name for name in _called(module) if transposed_target(name) is not None}
     return frozenset(names.difference(own or {}, _registered))
 
@@ -204,7 +204,7 @@ def _python_target(name: str, function: Callable[..., Any], *, with_context: boo
 
 
 def _copied(result: object) -> object:
-    # The function may keep its result and change it later.
+    # Copied, as the function may keep a reference to its result and change it later.
     if isinstance(result, tuple):
         return tuple(_copied(r) for r in cast("tuple[object, ...]", result))
     return result.copy() if isinstance(result, np.ndarray) else result
@@ -214,17 +214,17 @@ def _copied(result: object) -> object:
 
 
 def _same(context: Evaluation, *operands: Value) -> Value:
-    """The operands as they are: hints on placement, layout and sharding do not change values."""
+    """The operands unchanged: hints on placement, layout and sharding do not affect values."""
     return operands[0] if len(operands) == 1 else operands
 
 
 def _nothing(context: Evaluation, *operands: Value) -> Value:
-    """The empty tuple: a sharding group says that its operands are to be split alike."""
+    """The empty tuple, the result of a sharding group, which only constrains the shardings of its operands."""
     return ()
 
 
 def _zeros(context: Evaluation, *operands: Value) -> Value:
-    """Zeros for memory that the program takes and fills later."""
+    """Zeros, for a buffer that the program allocates and fills later."""
     return np.zeros(context.shape.dimensions, context.shape.element_type.dtype)
 
 

@@ -1,11 +1,11 @@
 """Linear algebra through SciPy's LAPACK, under the names that JAX's programs for processors call.
 
-A call is one routine for a batch of matrices. Each function here does it for one matrix: it gets the matrices, and what
-the call's attributes say as keywords, and gives the results in the order of the call.
+A call runs one routine on each matrix of a batch. Each function here runs the routine on one matrix: its arguments are
+the matrices, and the call's attributes as keywords; it gives the results in the order of the call.
 
-Compiled programs call LAPACK without Python where they can (cpu/kernels/linalg/lapack.py). They have such a call under
-another name, ``lapack_dgetrf_transposed`` for ``lapack_dgetrf_ffi``: its matrices, which are all operands and results
-of the highest rank, are transposed, so that they lie major to minor as LAPACK wants them column by column.
+Compiled programs call LAPACK without Python where they can (cpu/kernels/linalg/lapack.py). Such a call has another
+name, ``lapack_dgetrf_transposed`` for ``lapack_dgetrf_ffi``: its matrices, which are all operands and results of the
+highest rank, are transposed, so that the major to minor arrays have LAPACK's column-major order.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Routine = Callable[..., tuple[Any, ...]]
 
 _ATTRIBUTE: Final = r"(\w+) = (-?\d+|true|false)"
 _WORDS: Final = {"false": 0, "true": 1}
-# What the names of calls end in: of JAX's, and of those on transposed matrices.
+# The suffixes of the names of JAX's calls, and of those on transposed matrices.
 _PLAIN: Final = "_ffi"
 _TRANSPOSED: Final = "_transposed"
 
-# How JAX's numbers say that vectors are wanted: of eig with a letter, of Schur with another.
+# The attribute value, a letter's code, with which JAX requests no vectors.
 _NO_VECTORS: Final = ord("N")
 
 
@@ -58,13 +58,13 @@ def split_target(target: str, suffix: str = _TRANSPOSED) -> tuple[str, str] | No
 
 
 def call_attributes(instruction: Instruction) -> dict[str, int]:
-    """What a call says beside its operands, by name; letters are their codes."""
+    """The attributes of a call by name; letters are given by their codes."""
     found = re.findall(_ATTRIBUTE, instruction.annotations.backend_config)
     return {name: _WORDS[value] if value in _WORDS else int(value) for name, value in found}
 
 
 def batch_rank(ranks: Iterable[int]) -> int:
-    """How many leading dimensions of all operands and results count matrices, given the ranks of the operands."""
+    """The number of leading batch dimensions of all operands and results, given the ranks of the operands."""
     return max(ranks) - 2
 
 
@@ -81,8 +81,8 @@ def _batched(routine: Routine, prefix: str, *, transposed: bool) -> Callable[...
             return array.swapaxes(-1, -2) if transposed and array.ndim == rank else array
 
         given, found = [as_written(operand) for operand in operands], [as_written(result) for result in results]
-        # Vectors come along with matrices: diagonals, pivots, factors of reflections. The last matrix is what a routine
-        # changes; others may be empty where it is not.
+        # Operands of lower rank are vectors: diagonals, pivots, factors of reflections. The last matrix is the one that
+        # the routine changes; it decides whether there is anything to do, as others may be empty.
         changed = next(matrix for matrix in reversed(given) if matrix.ndim == rank)
         for index in np.ndindex(changed.shape[:-2]) if changed.size else ():
             values = routine(prefix, *(operand[index] for operand in given), **attributes)
@@ -133,7 +133,7 @@ def _trsm(prefix: str, a: Array, b: Array, *, side: int, uplo: int, trans_x: int
 
 
 def _gtsv(prefix: str, lower: Array, diagonal: Array, upper: Array, b: Array) -> tuple[Any, ...]:
-    # All diagonals are as long as the middle one: the first of the lower and the last of the upper are not there.
+    # All diagonals have the length of the main one: the lower one's first and the upper one's last element are unused.
     if diagonal.size == 1:
         is_singular = int(diagonal[0] == 0)
         return lower, diagonal, upper, b if is_singular else b / diagonal, is_singular
@@ -214,7 +214,7 @@ def _syevd(prefix: str, a: Array, *, mode: int, uplo: int) -> tuple[Any, ...]:
 def _geev(prefix: str, a: Array, *, compute_left: int, compute_right: int) -> tuple[Any, ...]:
     left, right = compute_left != _NO_VECTORS, compute_right != _NO_VECTORS
     if not np.isfinite(a).all():
-        # LAPACK may not end with these.
+        # LAPACK may not terminate for matrices that are not finite.
         return (*[np.nan] * (1 if _is_complex(prefix) else 2), np.nan, np.nan, 1)
     *values, vl, vr, info = _function(prefix, "geev")(a, compute_vl=left, compute_vr=right)
     if not _is_complex(prefix):
@@ -224,7 +224,7 @@ def _geev(prefix: str, a: Array, *, compute_left: int, compute_right: int) -> tu
 
 
 def _unpacked(vectors: Array, imaginary: Array) -> Array:
-    """Vectors of conjugate pairs, of which LAPACK gives the real part in one column and the imaginary in the next."""
+    """Complex eigenvectors; LAPACK gives the real part of a conjugate pair in one column, the imaginary in the next."""
     made = vectors.astype(np.result_type(vectors, np.complex64))
     for first in np.flatnonzero(imaginary > 0):
         made[:, first] = vectors[:, first] + 1j * vectors[:, first + 1]
@@ -236,7 +236,7 @@ def _gees(prefix: str, a: Array, *, mode: int, sort: int) -> tuple[Any, ...]:
     if sort != _NO_VECTORS:
         raise ExecutionError("a Schur form with sorted eigenvalues", hint="sort them after the factorization")
     if not np.isfinite(a).all():
-        # LAPACK takes minutes to give up.
+        # LAPACK would take minutes to fail.
         return (np.nan, np.nan, *[np.nan] * (1 if _is_complex(prefix) else 2), 0, 1)
 
     def never(*_: Any) -> int:

@@ -1,7 +1,7 @@
 """Custom calls for invalid sizes of dynamic dimensions: they raise the error of the operation.
 
-The pass ``pad-dynamic`` puts these calls into branches that are taken in that case alone, so they never give anything.
-What they are told in ``backend_config`` is the operation of the program, and the shapes of its operands.
+The pass ``pad-dynamic`` puts these calls into branches that are taken only if a size is invalid, so they always raise.
+Their ``backend_config`` names the operation of the program and the shapes of its operands, for the error.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _group(context: Evaluation, *operands: Value) -> Value:
 
 
 def _of_program(check: Callable[..., Value]) -> Callable[..., Value]:
-    """The same with errors about the operation of the program."""
+    """The same check, whose errors name the operation of the program."""
 
     def call(context: Evaluation, *operands: Value) -> Value:
         try:

@@ -12,15 +12,15 @@ TARGETS = ("tridiagonal_solve_perturbed_ffi", "cu_tridiagonal_solve_perturbed", 
 def perturbed_solution(_: Evaluation, below: Array, diagonal: Array, above: Array, right: Array) -> Array:
     """The solution for diagonals ``[..., m]`` and right-hand sides ``[..., m, k]``.
 
-    Elimination with partial pivoting, where pivots that the right-hand side cannot be divided by are moved just so far
-    that it can be, as LAPACK's LAGTS does for inverse iteration.
+    Elimination with partial pivoting. A pivot by which a division would overflow is perturbed by the least amount that
+    avoids the overflow, as LAPACK's LAGTS does for inverse iteration.
     """
     solution = np.array(right)
     lower, pivots, first = (np.moveaxis(a, -1, 0)[..., None].copy() for a in (below, diagonal, above))
     second, sums = np.zeros_like(first), np.moveaxis(solution, -2, 0)
     if not len(pivots):
         return solution
-    # There is nothing beside the last row, whatever is given for it.
+    # The last row has no element above the diagonal; the value given for it is ignored.
     first[-1] = 0
     with np.errstate(all="ignore"):
         for row, below_row in zip(range(len(pivots)), range(1, len(pivots)), strict=False):
@@ -40,7 +40,7 @@ def perturbed_solution(_: Evaluation, below: Array, diagonal: Array, above: Arra
 
 
 def _substitute(pivots: Array, first: Array, second: Array, sums: Array, largest: Array) -> None:
-    """Put the solution in the place of the right-hand sides."""
+    """Overwrite the right-hand sides with the solution."""
     limits = np.finfo(pivots.dtype)
     for row in reversed(range(len(pivots))):
         for beside, ahead in ((first, 1), (second, 2)):
@@ -61,5 +61,5 @@ def _overflows(pivot: Array, greatest: Array, tiny: float) -> Array:
 
 
 def _size(values: Array) -> Array:
-    """How large numbers are, as LAPACK chooses its pivots."""
+    """The magnitude by which LAPACK chooses pivots."""
     return abs(np.real(values)) + abs(np.imag(values))

@@ -15,7 +15,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import ParseError
 from xlakit.ir.operation import Array
 
-# Scalars are arrays of rank 0, arrays have rank 1, as the interface hands them over.
+# Scalars are arrays of rank 0; arrays have rank 1, as the interface passes them.
 Attribute = Array | str | Mapping[str, "Attribute"]
 
 _TOKEN: Final = re.compile(
@@ -182,7 +182,7 @@ class _Reader:
         return np.array(numbers * count if len(numbers) == 1 else numbers, kind.dtype)
 
     def _raw(self, digits: str, count: int, kind: PrimitiveType) -> Array:
-        """Elements as the hexadecimal digits of their bytes; those of one stand for all."""
+        """Elements from the hexadecimal digits of their bytes; the bytes of a single element are a splat."""
         try:
             data = bytes.fromhex(digits.removeprefix("0x"))
             if kind is PrimitiveType.PRED and len(data) < count:

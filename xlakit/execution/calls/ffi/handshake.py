@@ -1,9 +1,9 @@
-"""How a handler of XLA's typed FFI is asked for its version, so that a plain C function is told apart from one.
+"""Queries the version of a handler of XLA's typed FFI, which also tells handlers from plain C functions.
 
-A handler writes its version where an extension of the call frame says. ``void f(void* out, void** in)`` takes the frame
-for its result: it writes over it, and reads whatever is in the register of its second argument. So the frame lies at
-the start of memory that is there to be written, and further arguments, which handlers do not look at, point to operands
-of zeros. A plain function then leaves no version behind.
+A handler writes its version to the address in an extension of the call frame. A plain function ``void f(void* out,
+void** in)`` takes the frame for its result and overwrites it, and takes the second argument for its operands. For that
+case the frame is at the start of a large writable mapping, and further arguments, which handlers ignore, point to
+operands of zeros. A plain function then returns without having written a version.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from xlakit.execution.calls.ffi import structures
 from xlakit.execution.calls.ffi.structures import Stage
 
-# What a function may write and read; memory that it does not touch costs nothing.
+# The bytes of each mapping that a plain function may write to or read; pages that it does not touch are not allocated.
 _ROOM: Final = 1 << 28
 _OPERANDS: Final = 64
 _POINTERS: Final = 5
@@ -23,9 +23,9 @@ _ASKED = ctypes.CFUNCTYPE(ctypes.c_size_t, *[ctypes.c_void_p] * (1 + _POINTERS))
 
 
 def ask_version(address: int, frame: structures.CallFrame) -> tuple[tuple[int, int], int]:
-    """The version that a handler says it has, (0, 0) where it says none, and the error that it gives.
+    """Call a handler for its version; gives (major, minor), or (0, 0) if it writes none, and the error it returns.
 
-    frame: one without operands and results, for any stage.
+    frame: a call frame without operands and results, for any stage.
     """
     metadata = structures.Metadata(ctypes.sizeof(structures.Metadata))
     metadata.api_version.struct_size = ctypes.sizeof(structures.ApiVersion)
@@ -35,7 +35,7 @@ def ask_version(address: int, frame: structures.CallFrame) -> tuple[tuple[int, i
     frame.stage, frame.extension_start = Stage.EXECUTE, ctypes.addressof(extension)
     with mmap.mmap(-1, _ROOM) as written, mmap.mmap(-1, _ROOM) as read:
         written.write(bytes(frame))
-        # The view of the memory must be gone before the memory is.
+        # Only addresses are kept: a mapping cannot be closed while a ctypes view of it exists.
         out, zeros = (ctypes.addressof(ctypes.c_char.from_buffer(memory)) for memory in (written, read))
         operands = (ctypes.c_void_p * _OPERANDS)(*[zeros] * _OPERANDS)
         error: int = _ASKED(address)(out, *[ctypes.addressof(operands)] * _POINTERS)

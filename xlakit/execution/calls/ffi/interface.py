@@ -1,7 +1,7 @@
 """The table of functions that handlers of XLA's typed FFI call back: errors, states, memory, threads, types.
 
-The functions are Python's: a handler needs them where it fails, where it is stateful, or for scratch memory, so most
-calls of handlers make none of theirs. One table serves the whole process, as machine code has its address.
+The functions are written in Python, as most calls of handlers use none of them: they serve errors, states and scratch
+memory. One table serves the whole process, as machine code contains its address.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xlakit.execution.calls.ffi.structures import CODES, MAJOR, MINOR, ApiVersio
 
 _WORD = ctypes.c_size_t
 _POINTER = ctypes.c_void_p
-# How a function of the table begins: the size of its arguments' structure, and its extensions.
+# The bytes before the fields of each argument structure: its size, and the pointer to its extensions.
 _HEAD: Final = 16
 _UNIMPLEMENTED: Final = CODES.index("UNIMPLEMENTED")
 _INVALID_ARGUMENT: Final = CODES.index("INVALID_ARGUMENT")
@@ -50,12 +50,12 @@ class States:
 
 _numbers = itertools.count(1)
 _lock = threading.Lock()
-# What handlers hold by address or number: errors, futures, memory, states.
+# The objects that handlers refer to by address or number: errors, futures, memory, states.
 _errors: dict[int, tuple[int, Any]] = {}
 _futures: dict[int, _Future] = {}
 _memory: dict[int, Any] = {}
 _states: dict[int, States] = {}
-# Registered types by name, and what frees their objects by number.
+# The numbers of registered types, by name, and the functions that free their objects, by number.
 _types: dict[str, int] = {}
 _deleters: dict[int, int] = {}
 _FIRST_TYPE: Final = 1 << 32
@@ -71,7 +71,7 @@ class _Future:
 
 
 def new_error(code: int, message: str) -> int:
-    """An error as a handler gives one; :func:`take_error` takes it."""
+    """A new error, as the address that a handler returns; :func:`take_error` reads and frees it."""
     number = next(_numbers)
     _errors[number] = code, ctypes.create_string_buffer(message.encode("utf-8", "surrogateescape"))
     return number
@@ -83,14 +83,14 @@ def is_error(error: int) -> bool:
 
 
 def take_error(error: int) -> tuple[str, str]:
-    """The name of an error's code and its message; the error is no more afterwards."""
+    """The name of an error's code, and its message; frees the error."""
     code, message = _errors.pop(error, (CODES.index("INTERNAL"), None))
     name = CODES[code] if 0 <= code < len(CODES) else f"code {code}"
     return name, "" if message is None else message.value.decode("utf-8", "replace")
 
 
 def await_future(future: int) -> int:
-    """Wait for what a handler does asynchronously; gives its error, or 0."""
+    """Wait for the future that an asynchronous handler has returned; gives its error, or 0."""
     found = _futures[future]
     found.done.wait()
     del _futures[future]
@@ -122,14 +122,14 @@ def register_type(name: str, type_id: int, type_info: int = 0) -> None:
 
 
 def new_states() -> tuple[int, States]:
-    """What a call's handlers keep their states in, with its number; :func:`drop_states` forgets the number."""
+    """New states for the handlers of one call, after their number, which is valid until :func:`drop_states`."""
     number, states = next(_numbers), States()
     _states[number] = states
     return number, states
 
 
 def drop_states(number: int) -> None:
-    """Forget states, which end with their last reference."""
+    """Make the number of states invalid; they are freed with their last reference."""
     _states.pop(number, None)
 
 
@@ -143,7 +143,7 @@ class _Arguments:
         self._address = address + _HEAD
 
     def address(self, number: int) -> int:
-        """Where a field is."""
+        """The address of a field."""
         return self._address + 8 * number
 
     def __getitem__(self, number: int) -> int:
@@ -260,7 +260,7 @@ def _future_set_error(arguments: _Arguments) -> int:
 
 
 def _run_id(arguments: _Arguments) -> int:
-    # No two calls have the same number, so no two runs have.
+    # Unique for each call, and therefore for each run.
     arguments[1] = next(_numbers)
     return 0
 
@@ -327,5 +327,5 @@ def _table() -> tuple[Any, Any]:
 
 
 def table_address() -> int:
-    """Where the table of functions is; it stays there."""
+    """The address of the table of functions, which is fixed for the process."""
     return ctypes.addressof(_table()[0])

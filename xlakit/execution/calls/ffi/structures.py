@@ -110,7 +110,7 @@ class Attributes(ctypes.Structure):
 
 
 class CallFrame(ctypes.Structure):
-    """All that a handler gets."""
+    """The single argument of a handler: operands, results, attributes and the context."""
 
     _fields_ = (
         ("struct_size", _WORD),
@@ -141,7 +141,7 @@ class ApiVersion(ctypes.Structure):
 
 
 class Metadata(ctypes.Structure):
-    """What a handler says of itself."""
+    """The data that a handler reports about itself: the version of the interface, and its traits."""
 
     _fields_ = (
         ("struct_size", _WORD),

@@ -1,9 +1,9 @@
 """Handlers of XLA's typed FFI behind custom calls.
 
-A handler is ``XLA_FFI_Error* handler(XLA_FFI_CallFrame*)``, as the macros of XLA's header make it. It is asked for its
-version when it is registered. Machine code makes the calls of handlers that have the stage ``execute`` alone
-(:mod:`xlakit.cpu.kernels.ffi_call`); here is what everything else needs: the interpreter, handlers with more stages,
-and arrays that do not lie major to minor.
+A handler is ``XLA_FFI_Error* handler(XLA_FFI_CallFrame*)``, as the macros of XLA's header make it. Its version is
+queried when it is registered. Machine code calls handlers that have only the stage ``execute``
+(:mod:`xlakit.cpu.kernels.ffi_call`); this module makes all other calls: those of the interpreter, of handlers with more
+stages, and on arrays that are not major to minor.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class FfiTarget:
         self._lock = threading.Lock()
 
     def for_executable(self) -> FfiTarget:
-        """The same handlers with states of their own: those of an executable's calls end with it."""
+        """A copy for one executable: it has its own states, which are freed with the executable."""
         made = copy(self)
         made._states = {}
         made._lock = threading.Lock()
@@ -77,7 +77,7 @@ class FfiTarget:
 
     @property
     def address(self) -> int | None:
-        """The handler, where machine code can call it as it is: it has no other stages."""
+        """The address of the handler if machine code can call it directly, which needs that it has no other stage."""
         return self._addresses[Stage.EXECUTE] if len(self._addresses) == 1 else None
 
     def _check_version(self, address: int) -> None:
@@ -98,7 +98,7 @@ class FfiTarget:
             )
 
     def check(self, instruction: Instruction) -> None:
-        """Raise UnsupportedError or ParseError for a call that handlers cannot be given."""
+        """Raise UnsupportedError or ParseError for a call that handlers cannot serve."""
         op = instruction.op_as(CustomCall)
         if op.api_version is not CustomCallApiVersion.API_VERSION_TYPED_FFI:
             raise UnsupportedError(
@@ -132,7 +132,10 @@ class FfiTarget:
         return output.read()
 
     def _states_of(self, instruction: Instruction, call: _Call) -> int:
-        """The number of the states of a call's handlers, which are made when it is made for the first time."""
+        """The number of the states of a call's handlers; 0 if they have none.
+
+        At the first call of an instruction the states are made, by the stage ``instantiate``.
+        """
         if len(self._addresses) == 1:
             return 0
         with self._lock:
@@ -142,7 +145,7 @@ class FfiTarget:
                 weakref.finalize(held, drop_states, held.number)
                 self._run(Stage.INSTANTIATE, call, structures.Context(0, held.number))
                 self._states[instruction] = held
-        # Those of the stages of a run are made again by it.
+        # The states of these stages belong to one run, which makes them anew.
         for stage in (Stage.PREPARE, Stage.INITIALIZE):
             held.states.drop(stage)
         return held.number
@@ -159,7 +162,7 @@ class FfiTarget:
 
 
 def failure(name: str, error: int) -> HandlerError:
-    """The error of a custom call whose handler has failed; ``error`` is what it gave."""
+    """The error of a custom call whose handler has failed; ``error``: the address that the handler returned."""
     code, message = take_error(error)
     return HandlerError(f"custom call '{name}' failed: {message or code}", code=code)
 
@@ -182,7 +185,7 @@ def new_frame(stage: Stage) -> structures.CallFrame:
 
 
 class _Call:
-    """A call frame with all that it points at."""
+    """A call frame, with references to all memory that it points to."""
 
     def __init__(self, attributes: Mapping[str, Attribute]) -> None:
         self._held: list[Any] = []

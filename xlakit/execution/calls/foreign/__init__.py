@@ -1,1 +1,1 @@
-"""What the custom calls of other backends compute: those that optimized programs of XLA's GPU and CPU backends have."""
+"""Implementations of custom calls in programs that were optimized for other backends: XLA's for GPUs, CPUs and TPUs."""

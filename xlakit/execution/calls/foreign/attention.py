@@ -1,7 +1,7 @@
 """Attention of cuDNN: softmax(scale query key^T + bias) value, and its gradients.
 
-Products, softmax and gradients are in f32, the results are rounded once. What is masked, and what lies behind the
-lengths of sequences, has the weight zero.
+Products, softmax and gradients are in f32, and the results are rounded once. Masked positions, and positions behind the
+end of a sequence, have the weight zero.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def forward(foreign: Foreign) -> XlaOp:
     largest = reduce(scores.values, constant(foreign.builder, float("-inf"), scores.kind), max, [3])
     powers = scores.kept(exp(sub(scores.values, _along_rows(largest, scores.sizes))))
     total = reduce(powers, constant(foreign.builder, 0, scores.kind), add, [3])
-    # Rows in which all is masked are zero.
+    # The result is zero in rows in which every position is masked.
     divisor = select(gt(total, foreign.scalar(0, total)), total, foreign.scalar(1, total))
     weights = powers / _along_rows(divisor, scores.sizes)
     made = [_product(weights, value, (3, 2), scores.kind)]
@@ -100,7 +100,7 @@ def eight_bits(foreign: Foreign) -> XlaOp:
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """The scaled products of queries and keys with the bias, [batch, head, query, key], and which of them count."""
+    """The scaled products of queries and keys plus the bias, [batch, head, query, key], and the mask of valid ones."""
 
     values: XlaOp
     mask: XlaOp | None
@@ -131,7 +131,7 @@ class _Scores:
         return self.values.shape.dimensions
 
     def kept(self, weights: XlaOp) -> XlaOp:
-        """The weights, zero where they do not count."""
+        """The weights, with zeros where the mask is false."""
         return weights if self.mask is None else select(self.mask, weights, _zeros_like(weights))
 
 
@@ -140,7 +140,7 @@ def _zeros_like(array: XlaOp) -> XlaOp:
 
 
 def _bias_and_lengths(foreign: Foreign) -> list[str]:
-    """The operands that the target and the mask ask for. Raises UnsupportedError for what has no meaning."""
+    """The names of the further operands that the target and the mask require. Raises UnsupportedError for others."""
     config = foreign.config
     config.refuse("dropout_rate", "is_paged_attention")
     if config.integer("max_seg_per_batch") > 1:
@@ -152,7 +152,7 @@ def _bias_and_lengths(foreign: Foreign) -> list[str]:
 
 
 def _mask(foreign: Foreign, scores: XlaOp, operands: dict[str, XlaOp]) -> XlaOp | None:
-    """Where scores count; None where all do."""
+    """The mask of the scores that are valid; None if all are."""
     config = foreign.config
     kind = config.choice("mask_type", _MASKS)
     shape = make_shape(PrimitiveType.S32, scores.shape.dimensions)
@@ -194,7 +194,7 @@ def _by_head(foreign: Foreign, operand: XlaOp, numbers: Config, side: str) -> Xl
 
 
 def _repeated(array: XlaOp, heads: int) -> XlaOp:
-    """Heads of keys or values, each for as many heads of queries as there are for one of them."""
+    """Keys or values with each head repeated, so that there is one for each head of the queries."""
     batch, few, places, features = array.shape.dimensions
     if few == heads or not few or heads % few:
         return array
@@ -203,7 +203,7 @@ def _repeated(array: XlaOp, heads: int) -> XlaOp:
 
 
 def _summed(array: XlaOp, few: int) -> XlaOp:
-    """The gradient of what :func:`_repeated` repeats."""
+    """The gradient of the argument of :func:`_repeated`: the sum over the repetitions."""
     batch, heads, places, features = array.shape.dimensions
     if few == heads or not few or heads % few:
         return array

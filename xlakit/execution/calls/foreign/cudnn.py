@@ -1,7 +1,7 @@
 """Convolutions of cuDNN: forward, their gradients, and with a bias and an activation.
 
-The window, the dimension numbers and the groups are attributes of the call. Those of a gradient are of the forward
-convolution: its input is the result of one gradient, and its kernel that of the other.
+The window, the dimension numbers and the groups are attributes of the call. Those of a gradient describe the forward
+convolution, of which it computes the gradient with respect to the input or to the kernel.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def _scaled(foreign: Foreign, value: XlaOp) -> XlaOp:
 
 
 def _regrouped(kernel: XlaOp, into: int, out: int, groups: int) -> XlaOp:
-    """The kernel with its groups counted along input features: those of each group meet its output features alone."""
+    """The kernel with its feature groups moved from the output features (which shrink) to the input features."""
     sizes = list(kernel.shape.dimensions)
     if groups == 1:
         return kernel
@@ -228,7 +228,7 @@ def _regrouped(kernel: XlaOp, into: int, out: int, groups: int) -> XlaOp:
             hint="feature_group_count divides the output features",
         )
     split = reshape(kernel, [*sizes[:out], groups, sizes[out] // groups, *sizes[out + 1 :]])
-    # Where the dimensions are now, and the groups before the input features.
+    # The dimensions after the split, in the order that puts the groups directly before the input features.
     order = [d for d in range(len(sizes) + 1) if d != out]
     place = order.index(into if into < out else into + 1)
     split = transpose(split, [*order[:place], out, *order[place:]])

@@ -1,7 +1,7 @@
-"""Descriptors: the C structs that JAX's calls for GPUs had as backend_config before they were of the typed FFI.
+"""Descriptors: C structs in the backend_config of older versions of JAX's calls for GPUs, before the typed FFI.
 
-Their fields are integers of 32 bits, little-endian, in the order in which they are named here; letters stand behind
-those. Most of what they say is in the shapes, too; this module reads what is not.
+Their fields are little-endian integers of 32 bits, in the order of the names below, followed by letters. This module
+reads only the fields that do not follow from the shapes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOWER, _UPPER, _VECTORS = (0, 122), (1, 121), (1, 202)
 
 
 def config_of(text: str, routine: str) -> Config:
-    """What a descriptor says, by the names of the typed FFI; empty for a routine whose shapes say all.
+    """The fields of a descriptor under the typed FFI's names; empty for a routine that needs none.
 
     Raises ShapeError for a descriptor that is too short, or has a number that there is not.
     """

@@ -1,6 +1,6 @@
-"""The factorizations that XLA's own library calls by name, for backends to expand: those of TPUs and of TensorFlow.
+"""Factorizations that XLA's client library leaves to backends as custom calls (in programs for TPUs and of TensorFlow).
 
-And that of cuSOLVER which XLA's compiler for GPUs calls by its options, the Cholesky decomposition.
+Also the Cholesky decomposition of cuSOLVER, which XLA's compiler for GPUs calls.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from xlakit.ops.handle import XlaOp
 from xlakit.ops.movement import broadcast_in_dim, reshape, slice_in_dim
 
 _GEMM: Final = "gemm_backend_config"
-# What follows the product: whether a bias is added, and the function then.
+# Epilogues of the product: whether a bias is added, and the activation function after that.
 _EPILOGUES: Final[dict[str, tuple[bool, Activation | None]]] = {
     "DEFAULT": (False, None),
     "BIAS": (True, None),
@@ -35,7 +35,7 @@ _WIDE: Final = (PrimitiveType.F16, PrimitiveType.BF16, PrimitiveType.F32)
 def gemm(foreign: Foreign) -> XlaOp:
     """The product by ``gemm_backend_config``. Its third operand is c where beta is not zero; a bias comes last."""
     config = foreign.config
-    # Outputs beside the value, and factors of 8-bit floats.
+    # Options with further results, and scales of 8-bit floats.
     config.refuse("damax_output", "grad_x", "grad_y")
     biased, activation = _EPILOGUES[config.choice("epilogue", tuple(_EPILOGUES))]
     alpha = complex(config.number("alpha_real"), config.number("alpha_imag"))

@@ -1,8 +1,8 @@
-"""Foreign calls as ordinary HLO: what a call computes is built once with XlaBuilder, and the interpreter runs it.
+"""Foreign calls as ordinary HLO: a function builds the computation of a call once, and the interpreter runs it.
 
-A custom call's function serves both backends and all tools, as a rewrite by a pass would not: the interpreter has no
-passes. Values are those of the HLO; sums of 16-bit floats and what follows them are in f32, as in the libraries, and
-rounded to the result's type once.
+A function behind the custom call serves both backends and all tools; a rewrite by a pass would not serve the
+interpreter, which has no passes. Sums of 16-bit floats, and the operations on these sums, are in f32, as in the
+libraries, and rounded to the result's type once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _F16_AND_MORE = (PrimitiveType.F16, PrimitiveType.BF16, PrimitiveType.F32, Primi
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A call whose meaning is built: its operands as parameters of a computation, and its config."""
+    """A call under construction as HLO: its operands, which are parameters of a computation, and its config."""
 
     builder: XlaBuilder
     op: CustomCall

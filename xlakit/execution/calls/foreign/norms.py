@@ -69,22 +69,22 @@ class _Norm:
         return convert_element_type(operands[name], self.kind)
 
     def spread(self, value: XlaOp) -> XlaOp:
-        """A value of dimensions of size 1 in those of x."""
+        """A value broadcast along its dimensions of size 1 to the shape of x."""
         return broadcast_in_dim(value, self.sizes, range(len(self.sizes)))
 
     def total(self, value: XlaOp, along: tuple[int, ...]) -> XlaOp:
-        """The sums along dimensions, which stay with size 1."""
+        """The sums along dimensions, which are kept with size 1."""
         left = [1 if d in along else size for d, size in enumerate(self.sizes)]
         return reshape(reduce(value, constant(self.foreign.builder, 0, self.kind), add, list(along)), new_sizes=left)
 
     def mean(self, value: XlaOp) -> XlaOp:
-        """The mean along the normalized dimensions, which stay with size 1."""
+        """The mean along the normalized dimensions, which are kept with size 1."""
         total = self.total(value, self.along)
         return mul(total, self.foreign.scalar(1 / math.prod(self.sizes[d] for d in self.along), total))
 
 
 def _gradients(norms: _Norm, x: XlaOp, scale: XlaOp, operands: dict[str, XlaOp]) -> list[XlaOp]:
-    """Of x, scale and bias, from that of the result."""
+    """The gradients of x, scale and bias, from the gradient of the result."""
     gradient = norms.wide("gradient", operands)
     factor = norms.spread(norms.wide("factor", operands))
     normal = mul(sub(x, norms.spread(norms.wide("mean", operands))), factor)

@@ -39,9 +39,9 @@ _FUNCTIONS: Final[dict[str, Activation]] = {
     "SIGMOID": sigmoid,
     "SWISH": swish,
 }
-# These add an operand.
+# Fusions that add an operand of the call.
 _ADDED: Final = ("BIAS", "BINARY_ADD", "SUM")
-# These have a factor, alpha.
+# Fusions with a parameter alpha.
 _WITH_ALPHA: Final = ("LINEAR", "ELU")
 
 

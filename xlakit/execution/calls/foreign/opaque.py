@@ -1,4 +1,4 @@
-"""Custom calls whose meaning a dump does not have: kernels as code of a device, and functions of a process."""
+"""Custom calls that a dump does not define: kernels in a device's machine code, and functions of another process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _TRITON: Final = "a kernel of Triton's, which the program has as code for a GPU"
 _MOSAIC: Final = "a kernel of Mosaic's (Pallas), which the program has as code for a TPU or GPU"
 _CALLBACK: Final = "a callback: a function of the Python process that made the program"
 
-# By the name of the target, or by how it begins.
+# The description of a target, by its name or a prefix of its name.
 _WHAT: Final = {
     "__gpu$xla.gpu.triton": _TRITON,
     "triton_kernel_call": _TRITON,
@@ -23,5 +23,5 @@ _WHAT: Final = {
 
 
 def what_is(target: str) -> str:
-    """What a target is that others' backends are known to call, in words; empty for any other."""
+    """A description, for errors, of a target that other backends are known to call; empty for any other target."""
     return next((what for name, what in _WHAT.items() if target.startswith(name)), "")

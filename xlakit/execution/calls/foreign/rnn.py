@@ -6,9 +6,9 @@ another, and the input of a later layer is the output of all directions. So two 
 
     input_0, hidden_0, input_1, hidden_1, input_bias_0, hidden_bias_0, input_bias_1, hidden_bias_1
 
-Sequences end at their lengths: outputs behind them are zero, last states are those at the end, and the direction from
-the end to the start begins there. What the forward call reserves for the backward one is zero here: the backward one
-computes all states again.
+Each sequence has a length: outputs behind its end are zero, the last states are those at its end, and the backward
+direction begins there. The reserved space of the forward call, which cuDNN's backward call reads, is zero here: the
+backward call computes all states again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from xlakit.ops.handle import XlaOp
 from xlakit.ops.movement import broadcast, broadcast_in_dim, concat_in_dim, reshape, slice_in_dim, transpose
 from xlakit.ops.reduction import reduce
 
-# Where the gates are in a matrix: of the input, of what is forgotten, of new values, of the output.
+# The positions in a matrix of the input gate, the forget gate, the cell's new values and the output gate.
 _CUDNN: Final = (0, 1, 2, 3)
 _MIOPEN: Final = (0, 1, 3, 2)
 # The descriptor: sizes as integers, the rate of dropout, two flags, the sizes of two work spaces.

@@ -1,7 +1,7 @@
 """Linear algebra of JAX's programs for GPUs: calls of cuSOLVER, hipSOLVER, cuSPARSE and of kernels beside them.
 
-Most have the operands and results of a routine of LAPACK. What that gives for a matrix is what they give, up to
-rounding and the signs of vectors.
+Most have the operands and results of a routine of LAPACK, which computes them here. The results may differ from the
+libraries' in rounding and in the signs of vectors.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def geqrf(foreign: Foreign) -> XlaOp:
 
 
 def geqp3(foreign: Foreign) -> XlaOp:
-    """The same of a matrix whose columns were exchanged, and which column came where."""
+    """As :func:`geqrf`, of the matrix with its columns permuted; and the permutation."""
     operands, m = foreign.need_operands(["a", "jpvt"]), _Matrices.of(foreign)
     shapes = [m.itself, m.integers(m.columns), m.of_kind(m.smaller)]
     return foreign.all_finished(m.call("geqp3", operands, shapes))
@@ -238,7 +238,9 @@ def _geev(foreign: Foreign) -> list[XlaOp]:
 
 
 def _packed(vectors: XlaOp, imaginary: XlaOp) -> XlaOp:
-    """Vectors, of each second one of a conjugate pair the imaginary part that the first one has."""
+    """Complex eigenvectors packed as real columns: real parts, and at the second of a conjugate pair the imaginary part
+    of the first.
+    """
     sizes = vectors.shape.dimensions
     columns = [*range(len(sizes) - 2), len(sizes) - 1]
     zero = broadcast(constant(imaginary.builder, 0, imaginary.shape.element_type), imaginary.shape.dimensions)
@@ -274,7 +276,7 @@ def csrlsvqr(foreign: Foreign) -> XlaOp:
             hint="compare them with the text that XLA printed",
         )
     (count,), size = data.shape.dimensions, sizes[0]
-    # An element is in the row between whose starts its number is; both tables have a line for each element.
+    # Element k is in row i if starts[i] <= k < starts[i + 1]. The tables below are [elements, rows].
     number, column = (iota(foreign.builder, make_shape(PrimitiveType.S32, (count, size)), d) for d in (0, 1))
     first, end = (broadcast_in_dim(slice_part(starts, [k], [k + size], [1]), (count, size), [1]) for k in (0, 1))
     of_row = and_(ge(number, first), lt(number, end))

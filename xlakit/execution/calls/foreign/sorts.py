@@ -19,7 +19,7 @@ def radix_sort(foreign: Foreign) -> XlaOp:
     if len(foreign.operands) not in (1, 2):
         foreign.need_operands(["keys", "values"])
     is_descending = foreign.config.flag("descending")
-    # Of calls of the typed FFI; the others have none.
+    # Only calls of the typed FFI have this attribute.
     rows, sizes = foreign.config.integer("batch_size", -1), foreign.operands[0].shape.dimensions
     if rows >= 0 and rows != math.prod(sizes[:-1]):
         raise ShapeError(
@@ -37,7 +37,8 @@ def radix_sort(foreign: Foreign) -> XlaOp:
 def partial_reduce(foreign: Foreign) -> XlaOp:
     """The first elements of each row by the comparator, as many as the result has.
 
-    A TPU keeps the best of each of that many bins: all that are asked for with a probability, and here always.
+    A TPU keeps the best element of each of that many bins, which finds the true first elements with some probability;
+    this implementation always finds them.
     """
     count = len(foreign.operands) // 2
     along = foreign.config.integer("reduction_dim")

@@ -1,4 +1,4 @@
-"""The targets of other backends' custom calls that have a meaning here."""
+"""The table of other backends' custom calls that are implemented."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _SOLVERS = {
     "syrk": "syrk",
     "sytrd": "sytrd",
 }
-# Those that had another form, without ``_ffi``, and a descriptor: see descriptors.py.
+# Those with an older form, whose name has no ``_ffi`` and whose config is a descriptor: see descriptors.py.
 _DESCRIBED = {
     **{name: _SOLVERS[name] for name in ("geqrf", "gesvd", "gesvdj", "getrf", "orgqr", "syevd", "sytrd")},
     "syevj": "syevd",
 }
-# Those behind ``cu`` or ``hip``.
+# The names behind ``cu`` or ``hip``.
 _KERNELS = {
     "_cholesky_update_ffi": "cholesky_update",
     "hybrid_eig_comp": "eig",
@@ -53,7 +53,7 @@ _KERNELS = {
     "hybrid_geqp3": "geqp3",
     "sparse_gtsv2_ffi": "gtsv2",
 }
-# Those whose shapes say all, whatever their config.
+# Calls whose config is ignored, as everything follows from the shapes.
 _PLAIN = {
     "_lu_pivots_to_permutation": "permutation",
     "blas_geqrf_batched": "geqrf",
@@ -64,17 +64,17 @@ _PLAIN = {
 
 
 class ForeignCall:
-    """The function of a target: another one builds what a call computes of its operands, instruction and config.
+    """The function of a custom call's target, which builds the call as HLO and runs it in the interpreter.
 
-    section: the key of backend_config that has the config; of calls of the typed FFI (``_FFI``) backend_config is a
-    dictionary of attributes, of those before them a descriptor (``_DESCRIPTOR`` and the routine), and of others a list
-    of numbers, whose names ``section`` has. page, build: that other
-    function, and its file in this folder, which is loaded for the first call: few programs have any.
+    section: how backend_config is read: the key that has the config; ``_FFI`` for a dictionary of attributes of the
+    typed FFI; ``_DESCRIPTOR`` and the routine for a descriptor; or the names of the numbers in a list. page, build: the
+    file in this folder, imported at the first call, and its function that builds the HLO from the operands, the
+    instruction and the config.
     """
 
     def __init__(self, section: str, page: str, build: str) -> None:
         self._section, self._page, self._build = section, page, build
-        # Equal calls have one computation, which keeps no program alive.
+        # Equal calls share a computation. The cache's keys refer to no program, so that programs can be freed.
         self._computation = lru_cache(maxsize=64)(self._make)
 
     def check(self, instruction: Instruction) -> None:
@@ -91,7 +91,7 @@ class ForeignCall:
         try:
             return self._computation(op, instruction.shape, shapes, text)
         except XlakitError as error:
-            # Errors of the builder name an operation and lines that are not the program's.
+            # The builder's error names operations and source lines of this package instead of the program's.
             kind = UnsupportedError if isinstance(error, UnsupportedError) else ShapeError
             name = f"custom-call '{instruction.name}'"
             raise kind(error.headline, operation=name, shapes=shapes, hint=error.hint) from None
@@ -122,7 +122,7 @@ class ForeignCall:
 
 
 def foreign_calls() -> dict[str, ForeignCall]:
-    """Their functions by name."""
+    """The functions of all targets, by name."""
     return {
         "__cublas$gemm": ForeignCall(_GEMM, "gemm", "gemm"),
         "__cublas$lt$matmul": ForeignCall(_GEMM, "gemm", "gemm"),
@@ -166,7 +166,7 @@ def foreign_calls() -> dict[str, ForeignCall]:
 
 
 def _jax_calls() -> dict[str, ForeignCall]:
-    """Those of JAX's programs for GPUs."""
+    """The functions of the targets in JAX's programs for GPUs, by name."""
     return {
         **{
             f"{library}solver_{name}_ffi": ForeignCall(_FFI, "solvers", build)

@@ -38,7 +38,7 @@ def combined(foreign: Foreign) -> XlaOp:
     """Elements of 64 bits of the low and the high 32 bits of each."""
     parts = foreign.need_operands(["low", "high"])
     _need(foreign, parts, _PART, _WHOLE)
-    # A signed part is first taken for an unsigned one: its sign is a bit like the others.
+    # Converted through U32, so that the sign of a signed part is not extended.
     below, above = (convert_element_type(convert_element_type(p, PrimitiveType.U32), PrimitiveType.U64) for p in parts)
     return foreign.finished(
         convert_element_type(or_(below, shift_left(above, _shift(above))), foreign.result.element_type)
