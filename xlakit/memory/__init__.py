@@ -1,1 +1,1 @@
-"""The memory plan of a program, as a value: its values, their live ranges, and the buffer slice of each."""
+"""The memory plan of a program: an immutable description of its values, their live ranges and their buffer slices."""

@@ -1,21 +1,20 @@
-"""Aliases: pairs of values that should have the same memory, the reason, and the point at which the one becomes the
-other.
+"""Aliases: pairs of values that should have the same memory, each with its reason and its point in the program.
 
 A *must-alias* is a pair that must be in the same memory when a step begins: the state of a loop and its initial value,
 or the value from the previous iteration; the result of a conditional and that of each branch; an array before and after
 an update in place. If the two cannot share memory, copy insertion copies the one to the other. A *may-alias* is a pair
 that a kernel permits: its result written over an operand.
 
-Both values of a pair are live at the step of the pair, the one up to ``point`` and the other from there on. That is no
-interference, for a reason that depends on the kind:
+Both values of a pair are live at the step of the pair: the first value up to ``point``, the second from there on. This
+overlap is no interference, for a reason that depends on the kind:
 
-LOOP_BACK, LOOP_INIT, BRANCH    the step only copies the one to the other
-UPDATE                          the kernel changes the operand into the result, and it is no other operand of the step
+LOOP_BACK, LOOP_INIT, BRANCH    the step only copies the first value to the second
+UPDATE                          the kernel changes the operand into the result, and the value is no other operand
 COPY                            the step is the copy itself, which becomes a no-op
 IN_PLACE                        the kernel reads an element of the operand before it writes the same element of the
                                 result, and the operand for nothing else
-HOST                            Python copies what it reads, or a function of others works in place on the operand,
-                                which is no other one of the step; for donated arguments only
+HOST                            Python copies the operands before it writes, or an external function works in place on
+                                the operand, and the value is no other operand; for donated arguments only
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class AliasKind(Enum):
 
     @property
     def is_must(self) -> bool:
-        """Whether a copy is inserted if the two do not share memory."""
+        """Whether a copy is inserted if the two values do not share memory."""
         return self not in (AliasKind.IN_PLACE, AliasKind.HOST)
 
 
@@ -116,7 +115,7 @@ def _pairs(
     number: int,
     depth: int,
 ) -> Iterator[Alias]:
-    """Aliases of a step's results and operands; a value that is several operands must be permitted as each of them."""
+    """Aliases of a step's results and operands; a value that occurs as several operands must be permitted as each."""
     allowed = set(pairs)
     positions: dict[HloValue, list[int]] = {}
     for operand, value in enumerate(step.operands):

@@ -1,6 +1,4 @@
-"""Assignment: a buffer slice for each set of values, so that slices of sets with overlapping live ranges do not
-overlap.
-"""
+"""Assignment: gives each set of values a buffer slice; sets with overlapping live ranges get disjoint slices."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from xlakit.options import current, is_plain, knob
 
 # The gap after a slice under the sanitizer, which detects writes beyond a slice.
 GUARD_BYTES = 64
-# Sets of at most so many bytes are variables of the entry, so that LLVM can keep them in registers ..
+# Sets of at most so many bytes are local variables of the entry function, which LLVM can keep in registers ..
 SMALL_BYTES = knob("assignment.small_bytes", 64, 0, 8, 256)
 # .. if there are no more of them than this.
 _MOST_SMALL = knob("assignment.most_small", 512, 0, 3)
@@ -38,8 +36,8 @@ class Space(Enum):
 class BufferSlice:
     """The memory of values whose live ranges do not overlap.
 
-    number: of the argument, result, constant or variable; offset: in the arena, in bytes. first, last: the points
-    between which it is in use.
+    number: of the argument, result, constant or variable; offset: in the arena, in bytes. first, last: the first and
+    the last point at which the slice is in use.
     """
 
     space: Space
@@ -85,8 +83,8 @@ def _slice(own: ValueSet, space: Space, number: int, offset: int = -1) -> Buffer
 def _in_arena(sets: Sequence[ValueSet]) -> tuple[list[BufferSlice], int]:
     """Slices of one arena, and its size in bytes.
 
-    They are assigned in the order in which they become live, the largest and longest-lived first, each to the smallest
-    hole that fits it. In plain memory no two slices overlap.
+    Sets are assigned in the order in which they become live (of those that start together the largest and longest-lived
+    first), each to the smallest hole that it fits in. In plain memory no two slices overlap.
     """
     reuses = not is_plain("memory")
     guard = GUARD_BYTES if current().sanitize else 0

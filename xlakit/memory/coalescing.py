@@ -1,7 +1,7 @@
-"""Coalescing: aliases whose values do not interfere become one memory.
+"""Coalescing: merges the values of an alias into one set, which shares memory, if they do not interfere.
 
-Two values interfere if both are live at one point, except at the point of an alias between them. A *set* is the values
-that share a memory; two sets may become one if no value of the one interferes with one of the other.
+Two values interfere if both are live at one point, except at the point of an alias between them. A *set* is a group of
+values that share memory; two sets may be merged if no value of the first interferes with a value of the second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Entry = tuple[int, int, HloValue]
 
 
 class ValueSet:
-    """Values that share one memory, with their live ranges in order. given: the argument or constant that it is."""
+    """Values that share memory, with their live ranges in order. given: the argument or constant among them, if any."""
 
     __slots__ = ("entries", "given", "starts", "values")
 
@@ -29,17 +29,17 @@ class ValueSet:
 
     @property
     def bytes(self) -> int:
-        """The size of its memory; all its values have it."""
+        """The size in bytes, which is the same for all values of the set."""
         return self.values[0].bytes
 
     @property
     def first(self) -> int:
-        """The point at which the first of its values begins to live."""
+        """The first point at which a value of the set is live."""
         return self.starts[0]
 
     @property
     def last(self) -> int:
-        """The point up to which the last of its values lives."""
+        """The last point at which a value of the set is live."""
         # Live ranges of one set share at most a point, so the one that begins last ends last.
         return self.entries[-1][1]
 
@@ -76,7 +76,7 @@ class Coalescing:
         return made
 
     def allow(self, source: HloValue, target: HloValue, point: int) -> None:
-        """Permit two values to be live at a point at which the one is copied to the other."""
+        """Permit two values to be live at the point at which the first is copied to the second."""
         self._points.setdefault((source, target), set()).add(point)
 
     def set_of(self, value: HloValue) -> ValueSet:
@@ -114,5 +114,5 @@ class Coalescing:
         return False
 
     def _is_alias(self, a: HloValue, b: HloValue, point: int) -> bool:
-        """Whether two values may both be live at a point, because the one becomes the other there."""
+        """Whether two values may both be live at a point, because an alias turns one into the other there."""
         return point in self._points.get((a, b), ()) or point in self._points.get((b, a), ())

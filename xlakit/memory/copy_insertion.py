@@ -47,14 +47,14 @@ class CopyInsertion:
         return tuple(found)
 
     def _copies(self, pairs: Iterable[tuple[HloValue, HloValue]]) -> tuple[Step, ...]:
-        """Copies whose sources are all live until then, so that no target is in the memory of another source."""
+        """Sequential copies, for pairs whose sources are all live here: no target has the memory of another source."""
         return tuple([CopyStep(s, t) for s, t in pairs if self._sets.set_of(s) is not self._sets.set_of(t)])
 
     def _at_once(self, pairs: Iterable[tuple[HloValue, HloValue]], number: int) -> tuple[Step, ...]:
-        """A parallel copy, in sequence: an element of the state may be the source of another one.
+        """The sequence of copies that implements a parallel copy, whose targets may be sources of other pairs.
 
-        A target that is still to be read waits. If all wait they form a cycle, such as two elements that are exchanged;
-        then one of them is saved in a temporary.
+        A target is written only when no remaining copy reads it. If every target is still to be read, they form a cycle
+        (such as a swap of two elements); then one of them is saved in a temporary.
         """
         left = {t: s for s, t in pairs if self._sets.set_of(s) is not self._sets.set_of(t)}
         readers = Counter(self._sets.set_of(source) for source in left.values())

@@ -1,8 +1,8 @@
-"""Dataflow: which value is at a position where control flow meets.
+"""Dataflow: removes phis that always are one value.
 
-At the head of a loop, and after a conditional, a position holds one of several values: a phi. If all predecessors give
-the same value, the phi is that value; for example an element of a loop's state that the body returns unchanged, through
-whatever tuples, calls or inner loops.
+At the head of a loop, and after a conditional, an element of the state or of the result is one of several values: a
+phi. If all predecessors give the same value, the phi is replaced by that value; for example an element of a loop's
+state that the body returns unchanged, even through tuples, calls or inner loops.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Dataflow:
         self._same: dict[HloValue, HloValue] = {}
 
     def value(self, value: HloValue) -> HloValue:
-        """The value that a phi is known to be; any other value itself."""
+        """The value that replaces a phi; any other value itself."""
         while value in self._same:
             value = self._same[value]
         return value
 
     def join(self, phis: Sequence[HloValue], ways: Sequence[Sequence[HloValue]]) -> None:
-        """Find the phis that are one value; ``ways`` has, for each predecessor, a value for each phi."""
+        """Find the phis that always are one value; ``ways`` has, for each predecessor, a value for each phi."""
         left = list(zip(phis, *ways, strict=True))
         before = len(left) + 1
-        # A phi that is found may be the operand of another one.
+        # Repeated, as a phi that is replaced may be a value of another phi.
         while len(left) < before:
             before = len(left)
             left = [row for row in left if not self._is_one(*row)]
@@ -53,15 +53,15 @@ class Dataflow:
         return True
 
     def applied(self, steps: Iterable[Step]) -> tuple[Step, ...]:
-        """The steps with values instead of phis that are one value."""
+        """The steps with phis replaced by the values that they always are."""
         return tuple(map(self._applied, steps)) if self._same else tuple(steps)
 
     def values(self, values: Iterable[HloValue]) -> Values:
-        """The values that phis are known to be."""
+        """The values, with phis replaced."""
         return tuple([self.value(v) for v in values])
 
     def _applied(self, step: Step) -> Step:
-        """A step on the values that phis are known to be; loops and conditionals without these phis."""
+        """A step with phis replaced; those that are replaced are removed from loops and conditionals."""
         if isinstance(step, (KernelStep, HostStep, CollectiveStep)):
             operands = self.values(step.operands)
             return step if operands == step.operands else replace(step, operands=operands)

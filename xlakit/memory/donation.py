@@ -1,11 +1,11 @@
 """Donation: the pairs of a result and an argument that may share memory.
 
-They are those of the module's input-output aliases, and those that arguments are offered for (``buffer_donor``): such
-an argument goes to the first result of its size that has no other memory.
+The pairs are those of the module's input-output aliases, and one for each offered argument (``buffer_donor``), which is
+paired with the first result of its size that has no other memory.
 
-A caller may pass one address for an argument and a result. That is sound if the argument is not live any more when the
-first value is written to the result's memory, except at a step where the one becomes the other: then no step overwrites
-the argument before it is read for the last time.
+A caller may pass one address for the argument and the result of a pair. That is sound if the live range of the argument
+ends before the first value is written to the result's memory, or at a step at which an alias turns the argument into
+the result: then no step overwrites the argument before its last read.
 """
 
 from __future__ import annotations
@@ -50,6 +50,6 @@ def donations(
 
 
 def _numbers(shapes: Sequence[Shape]) -> dict[tuple[int, ...], int]:
-    """The number of each array in a row of shapes, by its position."""
+    """The number of each array among all arrays of ``shapes``, keyed by (index of the shape, *tuple index)."""
     indices = [(number, *path) for number, shape in enumerate(shapes) for path, leaf in shape.leaves() if leaf.is_array]
     return {index: number for number, index in enumerate(indices)}

@@ -1,4 +1,4 @@
-"""What notebooks show of memory plans: the largest slices."""
+"""The HTML that notebooks show for memory plans: the largest slices."""
 
 from __future__ import annotations
 

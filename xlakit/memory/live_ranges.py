@@ -1,20 +1,20 @@
 """Live ranges: the intervals, in the order of steps, in which the memory of a value must hold it.
 
 Steps are numbered in order, including those inside of loops and branches. Step ``n`` reads at the point
-``2 * n`` and writes up to the point ``2 * n + 1``; what it defines is written from ``2 * n`` on. A loop has four
-numbers and a conditional one for each branch beside its own:
+``2 * n`` and writes up to the point ``2 * n + 1``; the memory of its results is written from ``2 * n`` on. A loop has
+four numbers, and a conditional has one for each branch in addition to its own:
 
-    begin   the initial values are put where the state is       index     the index is read
+    begin   the initial values are copied to the state          index     the index is read
             steps of the condition                                        steps of the first branch
-    test    the predicate is read                               end of it its values are put where the results are
+    test    the predicate is read                               end of it its values are copied to the results
             steps of the body                                             .. and so on for each branch
-    back    the values that the body gives are put there        end
+    back    the values of the body are copied to the state      end
     end
 
-The range of a value goes from its definition to its last use. What a loop reads and does not define is read again by
-the next iteration, so it lives to the end of the loop. An element of the state does not live between its last use in
-the body and ``back``, where the next iteration's value is put there; but always up to ``test``, behind which it may be
-the loop's result.
+The range of a value goes from its definition to its last use. A value that a loop reads and does not define is read
+again by the next iteration, so it is live to the end of the loop. An element of the state is not live between its last
+use in the body and ``back``, where the next iteration's value is written; but it is always live up to ``test``, after
+which it may be the loop's result.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ Interval = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The numbers of a step: its first one; of a loop test, back and end; of a conditional the ends of its branches."""
+    """The numbers of a step.
+
+    own: the first number. inner: the test, back and end of a loop, or the ends of the branches of a conditional.
+    """
 
     own: int
     inner: tuple[int, ...] = ()
@@ -49,7 +52,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class LiveRanges:
-    """The live ranges of a program's values, each a row of intervals, and the numbers of its steps.
+    """The live ranges of a program's values, each a sequence of intervals, and the numbers of its steps.
 
     results: the numbers at which results are copied to the caller's memory. end: the number after all steps.
     """
@@ -76,7 +79,7 @@ class _Walk:
         self.numbers: dict[Step, Numbers] = {}
         self.intervals: dict[HloValue, list[Interval]] = {}
         self._loop: _Loop | None = None
-        # The loop in which a value is defined, and its last interval, which still grows.
+        # For each value, the innermost loop in which it is defined, and its last interval, which still grows.
         self._loop_of: dict[HloValue, _Loop | None] = {}
         self._first: dict[HloValue, int] = {}
         self._last: dict[HloValue, int] = {}
@@ -92,7 +95,8 @@ class _Walk:
 
     def use(self, value: HloValue, point: int) -> None:
         if value not in self._loop_of:
-            # Arguments, constants, and contexts of async operations, which have no contents.
+            # The value has no defining step: an argument, a constant, or a context of an async operation. It is live
+            # from the start.
             self._loop_of[value] = None
             self._first[value] = 0
             self._last[value] = point
@@ -109,7 +113,7 @@ class _Walk:
             elif isinstance(step, ConditionalStep):
                 self._conditional(step)
             elif isinstance(step, CollectiveStep) and step.part == "done":
-                # The start's operands are read, and its results written, until now.
+                # Other devices may read the start's operands and write its results until the done.
                 self._at_once(step, (*step.operands, *step.results, *step.arrival), ())
             else:
                 self._at_once(step, reads_of(step), defines(step))

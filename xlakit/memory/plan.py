@@ -1,9 +1,10 @@
 """The memory plan of a program: computed from its steps alone, printable, and read by code generation.
 
-The analyses and decisions, in order: the values, and phis that are one value (:mod:`xlakit.memory.dataflow`), their
+The analyses and decisions, in order: the values, with redundant phis removed (:mod:`xlakit.memory.dataflow`), their
 live ranges (:mod:`~xlakit.memory.live_ranges`), aliases (:mod:`~xlakit.memory.aliasing`), sets of values that share
-memory (:mod:`~xlakit.memory.coalescing`), copies for aliases that do not (:mod:`~xlakit.memory.copy_insertion`), and
-buffer slices (:mod:`~xlakit.memory.assignment`). Plain memory leaves out coalescing and all reuse.
+memory (:mod:`~xlakit.memory.coalescing`), copies for must-aliases whose values do not share memory
+(:mod:`~xlakit.memory.copy_insertion`), and buffer slices (:mod:`~xlakit.memory.assignment`). Plain memory omits
+coalescing and all reuse.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ def _outcome(plan: MemoryPlan, source: HloValue, target: HloValue) -> str:
 
 def _steps(plan: MemoryPlan, steps: Sequence[Step], indent: str) -> Iterator[str]:
     for step in steps:
-        # Copies have none.
+        # Copies that copy insertion added have no numbers.
         numbers = plan.numbers.get(step, Numbers(0))
         own, inner = f"{numbers.own or '':>4} {indent}", numbers.inner
         if isinstance(step, WhileStep):

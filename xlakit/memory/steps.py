@@ -1,7 +1,7 @@
-"""The steps of a program: kernels on values, with loops and choices around them.
+"""The steps of a program: kernels on values, with loops and conditionals around them.
 
-Each value is defined by one step, or stands for several as an element of a loop's state or of a conditional's result
-(a phi). The memory plan adds copies, and assigns each value its memory; it changes nothing else.
+Each value is defined by one step, or is a phi: an element of a loop's state or of a conditional's result, which is one
+of several values. The memory plan adds copies, and assigns each value its memory; it changes nothing else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xlakit.ir.operation import Array
 from xlakit.memory.values import HloValue
 
 Values = tuple[HloValue, ...]
-# Numbers of a result's and of an operand's array, among all of a step's.
+# The number of an array among all results of a step, and of one among all its operands.
 Pair = tuple[int, int]
 
 
@@ -24,9 +24,9 @@ Pair = tuple[int, int]
 class KernelStep:
     """Run a kernel on a table of the operands, the results and its scratch.
 
-    phases: its code, which belongs to the backend. updates: results that are an operand changed in place, which must be
-    there when the kernel begins. in_place: pairs of a result and an operand that may lie in the same memory: the
-    kernel reads an element of the one for nothing but the same element of the other.
+    phases: its code, which belongs to the backend. updates: results that are an operand changed in place; the result's
+    memory must hold the operand when the kernel begins. in_place: pairs of a result and an operand that may share
+    memory: the kernel uses an element of the operand only to compute the same element of the result.
     """
 
     instruction: Instruction
@@ -47,8 +47,8 @@ class KernelStep:
 class CopyStep:
     """Copy an array.
 
-    is_value: whether this defines ``target``, as a collective of one device does; otherwise copy insertion has put it
-    here, and ``target`` is a value in whose memory the contents of ``source`` are wanted.
+    is_value: whether the copy defines ``target``, as a collective of one device does. Otherwise copy insertion added
+    it, to put the contents of ``source`` into the memory of ``target``.
     """
 
     source: HloValue
@@ -58,12 +58,12 @@ class CopyStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostStep:
-    """Leave for Python: it computes the instruction from its operands. number: that of the host call.
+    """Call Python, which computes the instruction from its operands. number: of the host call.
 
-    function: the name of code that does it without Python, and gives an error, of which Python tells, or null; "" where
-    there is none. updates: results that are an operand changed in place, if that code finds both in one memory.
-    part: ``""`` for the whole instruction, ``"start"`` or ``"done"`` for one step of an async pair, which Python
-    computes between the two from copies of the start's operands; the start defines nothing.
+    function: the name of a native function that computes the instruction instead, and returns null or an error for
+    Python to raise; "" if there is none. updates: results that are an operand changed in place, if that function gets
+    one address for both. part: ``""`` for the whole instruction, ``"start"`` or ``"done"`` for one step of an async
+    pair, which Python computes between the two from copies of the start's operands; the start defines no value.
     """
 
     instruction: Instruction
@@ -77,7 +77,7 @@ class HostStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RandomStep:
-    """Write the state of the device's next draw, or with a ``delta`` its 128-bit state, to which that is added."""
+    """Write the state of the device's next draw; or, with a ``delta``, its 128-bit state, then add the delta to it."""
 
     instruction: Instruction
     state: HloValue
@@ -106,7 +106,7 @@ class CollectiveStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberStep:
-    """The number of the device that runs the program, over ``divisor``, modulo ``modulus``."""
+    """Write the number of the device that runs the program, divided by ``divisor``, modulo ``modulus``."""
 
     instruction: Instruction
     result: HloValue
@@ -116,10 +116,11 @@ class NumberStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WhileStep:
-    """Repeat the body while the condition, whose steps leave it in ``predicate``, holds.
+    """Repeat the body while ``predicate``, which the steps of the condition compute, is true.
 
-    carried: the phis of the state; initial: what each is at first; given: what the body makes of it. An element that
-    the body gives back as it came is no phi: it is the initial value everywhere.
+    carried: the phis of the state; initial, given: for each phi its value before the first iteration, and the value
+    that the body computes for the next one. An element that the body returns unchanged is not a phi: the program uses
+    its initial value everywhere.
     """
 
     instruction: Instruction
@@ -133,10 +134,10 @@ class WhileStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConditionalStep:
-    """Run the branch that ``index`` says (an s32, or a pred for true and false); the last one if it is out of range.
+    """Run the branch selected by ``index``: an s32, where out of range selects the last branch, or a pred.
 
-    results: the phis; given: for each branch, which values they are. A result that is one value in all branches is no
-    phi.
+    results: the phis; given: for each branch the value of each phi. A result that is the same value in all branches is
+    no phi.
     """
 
     instruction: Instruction
@@ -179,7 +180,7 @@ def reads_of(step: Step) -> Values:
 def defines(step: Step) -> Values:
     """The values that a step itself defines."""
     if isinstance(step, KernelStep):
-        # The state of random numbers is written by the step before.
+        # All scratch is included, even a random state, which the step before has written already.
         return (*step.results, *step.scratch)
     if isinstance(step, CopyStep):
         return (step.target,) if step.is_value else ()
@@ -195,7 +196,7 @@ def defines(step: Step) -> Values:
 
 
 def inner(step: Step) -> Sequence[Sequence[Step]]:
-    """The rows of steps inside of a step."""
+    """The lists of steps inside of a step: condition and body, or the branches."""
     if isinstance(step, WhileStep):
         return (step.condition, step.body)
     return step.branches if isinstance(step, ConditionalStep) else ()

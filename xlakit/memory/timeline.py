@@ -1,4 +1,4 @@
-"""The arena over the schedule: how full it is at each step, what fills it at the peak, and what would lower that."""
+"""The use of the arena over the schedule: the bytes at each step, the values at the peak, and what would lower it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xlakit.memory.values import HloValue
 _MOST_ROWS = 40
 _MOST_HELD = 20
 _BAR = 30
-# For so many of the largest values it is found what the peak would be without them.
+# For this many of the largest values, the peak without the value is computed.
 _MOST_WITHOUT = 50
 
 
@@ -26,8 +26,8 @@ _MOST_WITHOUT = 50
 class Moment:
     """A step of the schedule.
 
-    number: as the memory plan has it. depth: in how many loops and branches it is. bytes: of the arena that are in use;
-    of a loop or a branch, where it begins and ends. point: the point of the step at which most is.
+    number: of the step in the memory plan. depth: the number of loops and branches around it. bytes: of the arena in
+    use; for a loop or a conditional, at its own numbers, without the steps inside. point: the one with the most bytes.
     """
 
     number: int
@@ -55,10 +55,9 @@ class Moment:
 class Held:
     """A value that is in the arena at the peak.
 
-    first, last: the steps between which its slice is in use. defined: the step that gives the value. used: the step at
-    the peak or after it at which the value is read next, 0 if none is. idle: whether the step at the peak neither reads
-    nor writes it. without: how full the arena would be at most if the slice were not there; None where it was not
-    computed.
+    first, last: the steps between which its slice is in use. defined: the step that defines the value. used: the next
+    step, at or after the peak, that reads the value, or 0. idle: whether the step at the peak neither reads nor writes
+    it. without: the peak, in bytes, that the arena would have without the slice; None if it was not computed.
     """
 
     value: HloValue
@@ -91,10 +90,10 @@ class Held:
 class MemoryTimeline:
     """The arena of one run over its steps.
 
-    moments: the steps in order, each with what is in use there. peak: the one at which most is; None for a program
-    without an arena. held: what is in the arena then, the largest first. arena_bytes: its size, which is larger than
-    the peak where slices leave holes. donations: pairs of a result and an argument in whose memory it may lie if that
-    is donated, with its bytes.
+    moments: the steps in order, each with the bytes in use. peak: the moment with the most bytes; None for a program
+    without an arena. held: the values in the arena at the peak, the largest first. arena_bytes: the size of the arena,
+    which is larger than the peak if slices leave holes. donations: pairs of a result and an argument that may share
+    memory if the argument is donated, with their size in bytes.
     """
 
     moments: tuple[Moment, ...]
@@ -120,20 +119,20 @@ class MemoryTimeline:
 
 
 def memory_timeline(plan: MemoryPlan) -> MemoryTimeline:
-    """What the slices of a plan's arena hold over its schedule."""
+    """The timeline of a plan's arena."""
     slices = [own for own in plan.slices if own.space is Space.ARENA]
     levels = ArenaUse(slices)
     moments = tuple(_moments(plan, plan.steps, levels, 0))
     donations = tuple((result, argument, plan.results[result].bytes) for result, argument in plan.donations)
     if not slices or not moments:
         return MemoryTimeline(moments, None, (), plan.arena_bytes, donations)
-    # Where a loop begins or ends as much may be in use as in a step inside of it, which says more.
+    # Of equally full moments, one inside of a loop is preferred to the begin or end of the loop, as it tells more.
     peak = max(moments, key=lambda moment: (moment.bytes, moment.point // 2 == moment.number, moment.depth))
     return MemoryTimeline(moments, peak, _held_at(plan, slices, peak), plan.arena_bytes, donations)
 
 
 class ArenaUse:
-    """How many bytes slices have together at each point."""
+    """The bytes that the slices have in use together at each point."""
 
     def __init__(self, slices: Sequence[BufferSlice]) -> None:
         changes: dict[int, int] = {}
@@ -157,7 +156,7 @@ class ArenaUse:
         return self._at[index] if index >= 0 else 0
 
     def most_without(self, own: BufferSlice) -> int:
-        """The most at any point, without one of the slices."""
+        """The most bytes at any point, without one of the slices."""
         found = 0
         for point, held in zip(self._points, self._at, strict=True):
             found = max(found, held - own.size if own.first <= point <= own.last else held)
@@ -167,7 +166,7 @@ class ArenaUse:
 def _moments(plan: MemoryPlan, steps: Sequence[Step], levels: ArenaUse, depth: int) -> Iterator[Moment]:
     for step in steps:
         numbers = plan.numbers.get(step)
-        # Copies that keep values apart belong to the step that they stand before.
+        # Copies without numbers, from copy insertion, are counted with the step after them.
         if numbers is not None:
             instruction = None if isinstance(step, CopyStep) else step.instruction
             name = f"copy of {step.source.name}" if isinstance(step, CopyStep) else step.instruction.name
@@ -187,7 +186,7 @@ def _moments(plan: MemoryPlan, steps: Sequence[Step], levels: ArenaUse, depth: i
 
 
 def _held_at(plan: MemoryPlan, slices: Sequence[BufferSlice], peak: Moment) -> tuple[Held, ...]:
-    """The slices that are in use at a peak, the largest first, each with its value then and the readers of that."""
+    """The slices in use at a peak, the largest first, each with the value that it holds and the value's next reader."""
     levels = ArenaUse(slices)
     there = [own for own in slices if own.first <= peak.point <= own.last]
     there.sort(key=lambda own: (-own.size, own.first, own.values[0].name))
@@ -216,7 +215,7 @@ def _held_at(plan: MemoryPlan, slices: Sequence[BufferSlice], peak: Moment) -> t
 
 
 def _value_at(plan: MemoryPlan, own: BufferSlice, point: int) -> HloValue:
-    """The value that a slice holds at a point; the next one where it holds none."""
+    """The value that a slice holds at a point, or the one defined closest to the point if it holds none."""
     for value in own.values:
         if any(low <= point <= high for low, high in plan.intervals[value]):
             return value

@@ -32,8 +32,8 @@ class ValueKind(Enum):
 class HloValue:
     """An array that a program computes. Two values are the same only if they are one object.
 
-    A computation that is called from two instructions has values of its own in each. instruction: what defines it, and
-    index the position in its result; number: which argument or constant it is.
+    A computation that is called from two instructions has separate values for each call. instruction: the one that
+    defines the value, and index its position in the result; number: of the argument or constant.
     """
 
     kind: ValueKind

@@ -93,7 +93,7 @@ class _Check:
         if own.space is Space.VARIABLE:
             number = self._variables.get(own)
             if number is None:
-                # The entry has words for it, whatever its number.
+                # Variables are numbered here in the order in which the proof meets them; each takes whole words.
                 number = self._variables[own] = len(self._variables)
                 self._lines.add("variable", number, max(_WORD, -(-own.size // _WORD) * _WORD))
             return self._object("variable", number, size)

@@ -1,7 +1,7 @@
 """The symbolic contents of memory: which values each slice holds.
 
-All memory of a program is one line of bytes: the arena first, then every argument, result, constant and variable of the
-entry with a gap after it. A write kills whatever it overlaps, so what a slice holds it holds whole.
+All memory of a program is one address range: the arena first, then every argument, result, constant and variable of the
+entry with a gap after it. A write drops all values that it overlaps, so a slice holds only complete values.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ConstantValues:
         if found is None:
             content = array.tobytes()
             value = self._by_bytes.setdefault(content, Value(len(content), None, (), "a constant"))
-            # A reference to the array is held, so that its id stays unique.
+            # Keyed by id(array); the entry holds the array, so that no other array can get the same id.
             found = self._by_array[id(array)] = (array, value)
         return found[1]
 
@@ -87,7 +87,7 @@ class Contents:
 
     def __init__(self) -> None:
         self._begins: list[int] = []
-        # By the first byte: the end, and the values. No two slices overlap.
+        # Keyed by the first byte: the end of the slice, and its values. No two slices overlap.
         self._slices: dict[int, tuple[int, Held]] = {}
 
     def copy(self) -> Contents:

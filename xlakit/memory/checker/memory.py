@@ -14,7 +14,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A range of the line of all memory. text: as the plan calls it; is_read_only: whether no step may write to it."""
+    """A range of the address space. text: its name in the plan; is_read_only: whether no step may write to it."""
 
     begin: int
     end: int
@@ -32,7 +32,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """What accesses memory: a step, and the instruction that it implements."""
+    """The step that accesses memory, and the instruction that it implements."""
 
     text: str
     instruction: Instruction | None
@@ -51,7 +51,7 @@ class _Pending:
 
 
 class Lines:
-    """Gives every object outside of the arena its address range on the line of all memory."""
+    """Assigns an address range to every object outside of the arena."""
 
     def __init__(self, arena_bytes: int) -> None:
         self.arena_bytes = arena_bytes
@@ -68,7 +68,7 @@ class Lines:
         self._begins["result", result] = self._begins["argument", argument]
 
     def range_of(self, space: str, number: int) -> tuple[int, int] | None:
-        """Where an object begins, and its size."""
+        """The address of an object, and its size; None if it was not added."""
         return self._begins.get((space, number))
 
 

@@ -1,12 +1,12 @@
 """The checker: walks through HLO and the lowered steps side by side, and tracks the values in each slice of memory.
 
 It is modeled on the checker of a register allocator (regalloc2's): the plan says where values are, HLO says which value
-each step reads, and a symbolic run shows whether they agree. Instructions are gone through in the order of their
-computation, together with the steps that compute them. There is no analysis of when values die or which may share
-memory: a step that overwrites a value too early is found when another one reads that value.
+each step reads, and a symbolic run shows whether they agree. The walk visits the instructions in the order of their
+computation, together with the steps that compute them. It has no analysis of live ranges or aliases: a step that
+overwrites a value too early is found when a later step reads that value.
 
-A loop is walked until the contents before an iteration reach a fixed point: what holds before the first and after every
-iteration. After a conditional, memory holds what all branches leave.
+A loop is walked until the contents before an iteration reach a fixed point: the intersection of the contents before the
+first and after every iteration. After a conditional, the contents are the intersection of those of all branches.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ _SAME = (Reshape, Bitcast, Copy, OptimizationBarrier, AddDependency, AsyncUpdate
 # The result is the second element of the start's tuple; the first is the operand.
 _DONES = tuple(DONES[start] for start in TUPLE_STARTS)
 
-# The slice of a value: so many bytes of it, or all.
+# The slice of a value, or of its first bytes if a number is given.
 SliceOf = Callable[[HloValue, int | None], Slice]
-# Why a kernel may not have a result in the memory of an operand, by their numbers; empty if it may.
+# The reason why a kernel may not write result ``i`` over operand ``j``, given (step, i, j); empty if it may.
 Refusal = Callable[[KernelStep | CollectiveStep | HostStep, int, int], str]
-# Whether a collective gives each device its own operand.
+# Whether a collective's result is its operand on every device.
 IsIdentity = Callable[[Instruction], bool]
 
 
@@ -84,12 +84,13 @@ class _Frame:
 
     arguments: Sequence[Tree]
     values: dict[Instruction, Tree] = field(default_factory=dict[Instruction, Tree])
-    # The state of a draw, and for each async pair the step of its start, which the step of its done must match.
+    # states: the random state that an instruction draws from. started: for each async pair the step of its start, which
+    # the step of its done must match.
     states: dict[Instruction, Value] = field(default_factory=dict[Instruction, Value])
     started: dict[Instruction, tuple[CollectiveStep, Actor]] = field(
         default_factory=dict[Instruction, tuple[CollectiveStep, Actor]]
     )
-    # The starts whose results Python has, until their dones.
+    # The starts whose results Python holds until their dones.
     kept: set[Instruction] = field(default_factory=set[Instruction])
 
 
@@ -105,7 +106,7 @@ class Walk:
         self._live: dict[Computation, frozenset[Instruction]] = {}
 
     def run(self, computation: Computation, arguments: Sequence[Tree], steps: Sequence[Step]) -> Tree:
-        """A computation that has a list of steps of its own; gives the value of its root."""
+        """Walk a computation that has its own list of steps; gives the value of its root."""
         cursor, before = _Cursor(steps), self.memory.pending
         value = self._computation(computation, arguments, cursor)
         self._copies(cursor)
@@ -120,7 +121,7 @@ class Walk:
     # -- computations ----------------------------------------------------------------------------
 
     def _computation(self, computation: Computation, arguments: Sequence[Tree], cursor: _Cursor) -> Tree:
-        """Go through HLO and steps side by side: an instruction takes the next step if that is its own."""
+        """Walk through HLO and steps side by side: an instruction consumes the next step if that implements it."""
         frame = _Frame(arguments)
         live = self._live_in(computation)
         for instruction in computation.instructions:
@@ -216,7 +217,7 @@ class Walk:
             self._host_part(step, operands, value, frame, actor)
         elif isinstance(step, HostStep):
             self._each(step.operands, operands, actor, self._read)
-            # Python takes copies of what it reads before it writes; a function gets the pointers.
+            # Python copies the operands before it writes; an external function works on the slices themselves.
             if step.function:
                 self._check_sharing(step, self._slices(step.operands), self._slices(step.results), (), actor)
             self._each(step.results, [value], actor, self._write)
@@ -225,7 +226,7 @@ class Walk:
         return value
 
     def _host_part(self, step: HostStep, operands: Sequence[Tree], value: Tree, frame: _Frame, actor: Actor) -> None:
-        """A start copies what it reads, and a done writes what Python has made of that."""
+        """One step of an async pair in Python: a start copies its operands, and a done writes the results."""
         if step.part == "start":
             self._each(step.operands, operands, actor, self._read)
             self._each(step.results, (), actor, self._write)
@@ -394,7 +395,7 @@ class Walk:
 
 
 def _names(values: Sequence[Value] | object, names: Sequence[Value]) -> dict[Value, list[Value]]:
-    """For each value the names that it gets."""
+    """Maps each value to the names that it gets."""
     found: dict[Value, list[Value]] = {}
     for value, name in zip(values, names, strict=True):  # pyright: ignore
         found.setdefault(value, []).append(name)
@@ -426,7 +427,7 @@ def _result_of(collective: Instruction) -> Shape:
 
 
 def _started(instruction: Instruction, operands: Sequence[Tree], result: Tree) -> Tree:
-    """The result of a collective; that of a start has its operands and contexts beside the result."""
+    """The value of a collective: its result, or for a start the tuple of operands, result and contexts."""
     if not isinstance(instruction.op, TUPLE_STARTS):
         return result
     one = len(operands) == 1 and not isinstance(instruction.op, AsyncStart)
