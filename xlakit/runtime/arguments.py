@@ -1,4 +1,4 @@
-"""Arguments: checks the buffers that a program is called with, and takes their arrays."""
+"""Arguments: checks the buffers that a program is called with, and takes their arrays for its execution."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What one device reads: arrays, and buffers instead of those to come; the numbers of donated ones; tokens."""
+    """The inputs of one device: ``arrays``, with a Buffer for each array that is still pending; the indices in
+    ``arrays`` of those that the program may overwrite; and the tokens.
+    """
 
     arrays: list[Array | Buffer]
     donated: frozenset[int]
@@ -36,7 +38,7 @@ class Arguments:
         self._names = [f"parameter {n} '{p.name}' of '{module.name}'" for n, p in enumerate(module.entry.parameters)]
         pairs = zip(self._shapes, self._names, strict=True)
         leaves = [(leaf, name) for shape, name in pairs for _, leaf in shape.leaves() if leaf.is_array]
-        # By their numbers among all arrays.
+        # The leaves with dynamic dimensions, with their index among all arrays.
         self._dynamic = [(n, leaf, name) for n, (leaf, name) in enumerate(leaves) if leaf.is_dynamic]
 
     @property
@@ -45,12 +47,12 @@ class Arguments:
         return len(self._shapes)
 
     def check_sizes(self, arrays: Sequence[Array]) -> None:
-        """Raise ArgumentError where arrays have sizes, known only now, that parameters do not take."""
+        """Raise ArgumentError if the current sizes of arrays do not fit the dynamic dimensions of parameters."""
         for number, shape, name in self._dynamic:
             to_device(arrays[number], shape, name)
 
     def put(self, values: Sequence[object], device: Device) -> list[Any]:
-        """Arguments on a device, of values that fit as they do for a program of :func:`xlakit.compile`."""
+        """Put host values on a device as arguments; they are checked as for a program of :func:`xlakit.compile`."""
         self._check_count(values)
         given = zip(values, self._shapes, self._names, strict=True)
         return [_put(value, shape, name, device) for value, shape, name in given]
@@ -72,10 +74,10 @@ class Arguments:
     def take(
         self, arguments: Sequence[Sequence[Sequence[Buffer]]], donate: Sequence[int], location: Location | None
     ) -> list[Taken]:
-        """What each device reads of its buffers; those that are donated are gone. The schedule's lock is held.
+        """The inputs of each device, taken from its buffers; donated buffers are unusable afterwards.
 
-        Raises DeletedBufferError for a buffer that is gone already, and ArgumentError for one that is donated and given
-        once more.
+        The caller holds the schedule's lock. Raises DeletedBufferError for a buffer that is deleted or donated, and
+        ArgumentError for one that is donated and also given for another parameter.
         """
         for given in arguments:
             self._check(given, donate)
@@ -103,7 +105,7 @@ class Arguments:
 
 
 def _put(value: object, shape: Shape, name: str, device: Device) -> Any:
-    """A value of the host as buffers; buffers in it stay as they are."""
+    """A host value as buffers on a device; buffers in it are passed through."""
     if isinstance(value, Buffer):
         return value
     if isinstance(value, Literal) and shape.is_tuple:
@@ -174,7 +176,7 @@ def _fits(given: Shape, wanted: Shape) -> bool:
         return False
     if not given.is_dynamic and not wanted.is_dynamic:
         return given.dimensions == wanted.dimensions
-    # Sizes that are known only later are looked at when the program runs.
+    # The current sizes of dynamic dimensions are checked when the program runs.
     return all(
         unknown or size == bound or (bounded and (size < bound or bound < 0))
         for size, unknown, bound, bounded in zip(

@@ -1,10 +1,10 @@
 """Buffer: an array on a device.
 
-A buffer never changes. It may be still to come: the program that makes it runs, or waits in a queue. A read
-then waits, and raises the program's error where that failed.
+A buffer is immutable. It may be pending: the program that computes it still runs, or waits in a queue. Reading a
+pending buffer waits, and raises the program's error if that failed.
 
-Inside, arrays lie major to minor. An array that has been given out is read-only from then on; a program that
-is given a buffer to overwrite does so only where nothing else holds the array, and otherwise leaves it alone.
+Arrays inside of buffers are major to minor. An array that the host has got a view of is read-only from then on; a
+program overwrites a donated buffer only if nothing else refers to its array.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ if TYPE_CHECKING:
 
 
 class Buffer:
-    """An array on a device, there or still to come. Programs and devices make buffers; see :class:`xlakit.Client`.
+    """An array on a device, ready or pending. Programs and devices make buffers; see :class:`xlakit.Client`.
 
     ``np.asarray(buffer)`` gives its values, without a copy, as an array that cannot be written to.
     """
 
-    # _array: None until it is there, and for tokens, and when the buffer is gone.
-    # _execution: what makes it, until that is done; for ever where that failed.
-    # _gone: why the buffer cannot be used any more.
-    # _is_ours: whether nothing but buffers and their views can hold the memory.
-    # _coming: the array between its making and its being there for all; or, where the buffer is gone by then, for those
-    # programs that were called before: _claims of them.
+    # _array: None while the buffer is pending, for tokens, and after deletion or donation.
+    # _execution: the producer; None once it is done without an error.
+    # _gone: the reason why the buffer is unusable (deleted or donated), or None.
+    # _is_ours: whether only buffers and their views can refer to the memory.
+    # _coming: the computed array while the producer is not done yet; or, if the buffer is gone by then, until all
+    # programs that claimed it before have redeemed it.
+    # _claims: the number of programs that have claimed the pending array and not redeemed it yet.
     __slots__ = (
         "__weakref__", "_array", "_claims", "_coming", "_device", "_execution", "_gone", "_is_ours", "_origin",
         "_shape",
@@ -66,7 +67,7 @@ class Buffer:
         self._claims = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The values, for the same device, or the one that stands for it in another process."""
+        """Pickles the values and the device; another process loads them to its device that represents this one."""
         if self._shape.is_dynamic or not self._shape.is_array:
             raise UnsupportedError(f"a buffer of shape {self._shape} cannot be pickled", hint="pickle its values")
         return _put, (self._device, np.array(self._get()))
@@ -184,7 +185,7 @@ class Buffer:
         return copy_to_device(self, device)
 
     def delete(self) -> None:
-        """Free the memory as soon as no program that was called before reads it. Deleting twice does nothing more."""
+        """Free the memory as soon as no program that was called before reads it; a second call has no effect."""
         if self._gone is None:
             with self._device.client.schedule.changing():
                 self.take_away("deleted", caller_location())
@@ -216,7 +217,7 @@ class Buffer:
 
     @staticmethod
     def ready_arrays(buffers: Sequence[object], device: Device) -> list[Array] | None:
-        """The arrays of buffers that are all there and on one device; None otherwise."""
+        """The arrays of buffers, if all are ready and on ``device``; else None."""
         if not isinstance(buffers, (list, tuple)):
             return None
         arrays: list[Array] = []
@@ -228,18 +229,18 @@ class Buffer:
 
     @property
     def producer(self) -> Execution | None:
-        """The execution that computes it, if that is not done or has failed."""
+        """The execution that computes the array, if it is not done or has failed; else None."""
         return self._execution
 
     @property
     def contents(self) -> Array | None:
-        """The array, once the producer has made it; None for a token."""
+        """The array, once the producer has computed it; None before, and for a token."""
         return self._array if self._array is not None else self._coming
 
     def claim(self) -> Array | Buffer:
-        """The array for a program that is called now, or the buffer instead, for :meth:`redeem` when it is there.
+        """The array, for a program that is called now; if it is pending, the buffer itself, for :meth:`redeem` later.
 
-        The schedule's lock is held.
+        The caller holds the schedule's lock. A claim keeps the array alive even if the buffer is deleted meanwhile.
         """
         array = self.contents if self._execution is None else None
         if array is not None:
@@ -248,7 +249,7 @@ class Buffer:
         return self
 
     def redeem(self) -> Array | None:
-        """The array that was claimed. The schedule's lock is held."""
+        """The claimed array, once it is computed; ends the claim. The caller holds the schedule's lock."""
         array = self.contents
         self._claims -= 1
         if self._gone is not None and not self._claims:
@@ -257,20 +258,20 @@ class Buffer:
 
     @property
     def is_ours(self) -> bool:
-        """Whether only buffers and views of them can hold the memory."""
+        """Whether only buffers and views of them can refer to the memory."""
         return self._is_ours
 
     def check_usable(self) -> None:
-        """Raise DeletedBufferError where it is gone."""
+        """Raise DeletedBufferError if the buffer was deleted or donated."""
         if self._gone is not None:
             raise self._gone.error(self)
 
     def receive(self, array: Array | None) -> None:
-        """Take the array of a producer that still runs; only waiting parts in the schedule read it before `resolve`."""
+        """Store the array before the producer is done; until `resolve` only the schedule's waiting parts read it."""
         self._coming = array
 
     def resolve(self) -> None:
-        """Take the array that the producer, which is done, has computed; nothing where it failed."""
+        """Make the stored array the buffer's value: the producer is done. No effect if the producer failed."""
         execution = self._execution
         if execution is None or execution.error is not None:
             return
@@ -281,7 +282,7 @@ class Buffer:
         self._execution = None
 
     def take_away(self, how: str, location: Location | None) -> None:
-        """Make it unusable; programs that have claimed the array keep it. The schedule's lock is held."""
+        """Make the buffer unusable; programs that have claimed the array keep it. The schedule's lock is held."""
         self._gone = _Gone(how, location)
         self._array = None
 
@@ -312,7 +313,7 @@ def array_shape(array: Array) -> Shape:
     return _buffer_shape(array.dtype, array.shape)
 
 
-# A program over several devices asks for the same few shapes in each call.
+# Cached, as each call of a program on several devices needs the same few shapes.
 @lru_cache(maxsize=1024)
 def _buffer_shape(dtype: np.dtype[Any], dimensions: tuple[int, ...]) -> Shape:
     return Shape(PrimitiveType.from_dtype(dtype), dimensions).with_default_layout()

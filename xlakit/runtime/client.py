@@ -41,9 +41,9 @@ class Client:
         on the devices of all; arguments are given, and results come, for those of this process. All processes must call
         the same programs in the same order.
 
-    A client is a context manager: at the end of ``with`` it waits for what its devices have to do, and its threads end.
-    It can be used from all threads, and after any error. A child process that ``fork`` made has the buffers that were
-    there, and devices with nothing to do.
+    A client is a context manager: at the end of ``with`` it waits for the work of its devices, and ends its threads.
+    It can be used from all threads, and after any error. In a forked child process it has the same buffers, and idle
+    devices.
 
     Raises ArgumentError or ResourceError for a number of devices that cannot be.
     """
@@ -246,9 +246,9 @@ class Client:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A pickle of a client is this client in its own process, and in any other one that stands for it there.
+        """A pickle loads as this client in its own process, and in another process as a client that represents it.
 
-        That has as many devices, and is the same for all that is pickled with this one.
+        All pickles of one client load as the same representative, which has as many devices.
         """
         if self._cluster is not None:
             raise UnsupportedError(
@@ -263,14 +263,14 @@ class Client:
     # -- the end ---------------------------------------------------------------------------------
 
     def synchronize_all_activity(self) -> None:
-        """Wait for all that the devices have been asked to do; see :meth:`Device.synchronize_all_activity`."""
+        """Wait for all submitted work of the devices; see :meth:`Device.synchronize_all_activity`."""
         self._schedule.wait_for_all()
 
     def close(self, *, wait: bool = True) -> None:
-        """Take no more programs and values, and end the threads. Buffers that are there can still be read.
+        """Refuse new programs and values, and end the threads. Buffers that are ready can still be read.
 
-        wait: whether what has been called may end first; otherwise it is stopped, and its results fail. Ctrl-C while it
-            waits stops it too.
+        wait: whether submitted work may end first; otherwise it is stopped, and its results fail. Ctrl-C during the
+            wait stops it, too.
         """
         self._schedule.close(wait=wait)
 
@@ -299,7 +299,7 @@ name_type(Client, "a client", "clients", "make one with xlakit.Client()")
 _clients = weakref.WeakSet[Client]()
 
 
-# Clients that were pickled, and clients that represent those of other processes.
+# The clients of this process that were pickled, and the clients that represent those of other processes, by token.
 _pickled = weakref.WeakValueDictionary[bytes, Client]()
 _standing: dict[bytes, Client] = {}
 _standing_lock = threading.Lock()
@@ -331,7 +331,7 @@ def _at_exit() -> None:
     # Native code must not continue while Python shuts down.
     for client in list(_clients):
         if client.process_count() > 1:
-            # Other processes wait for submitted work of this process, and for nothing after it.
+            # Other processes may wait for the submitted work of this process, so it is completed first.
             client.close()
         else:
             client.schedule.exit()

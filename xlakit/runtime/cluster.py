@@ -17,7 +17,7 @@ from xlakit.deprecation import warn_renamed
 from xlakit.errors import ArgumentError
 
 if TYPE_CHECKING:
-    # Importing the context takes longer than all else that a JAX program of one process needs of this file.
+    # Imported for type checking only: a JAX program of one process does not need it, and it is slow to import.
     from xlakit.execution.context import ExecutionContext, Network
     from xlakit.execution.run import Run
     from xlakit.execution.session import Session

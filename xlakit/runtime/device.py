@@ -113,9 +113,9 @@ class Device:
         return self._client.execution_context.outfeed(self.id)
 
     def synchronize_all_activity(self) -> None:
-        """Wait for all that the device has been asked to do.
+        """Wait for all submitted work of the device.
 
-        Raises the first error of a program that has no result, which would otherwise go unnoticed.
+        Raises the first error of a program without results, which no result could report.
         """
         self._client.schedule.wait_for_all(self._queue)
 

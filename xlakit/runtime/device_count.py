@@ -1,4 +1,4 @@
-"""How many devices a client has by default."""
+"""The default number of devices of a client, from the environment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def default_devices() -> int:
 
 
 def check_count(count: int, name: str) -> None:
-    """Raise ArgumentError or ResourceError for a number of devices that cannot be; ``name`` is where it was given."""
+    """Raise ArgumentError or ResourceError for an invalid number of devices; ``name``: the setting that gave it."""
     if count < 1:
         raise ArgumentError(f"{name} is {count}", hint="a client has at least one device")
     if count > _MAX_DEVICES:

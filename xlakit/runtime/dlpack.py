@@ -1,7 +1,7 @@
-"""DLPack: arrays that other libraries hold, and arrays for them, in the same memory.
+"""DLPack: exchanges arrays with other libraries without a copy.
 
-NumPy does the work. It has no bfloat16 and no 8-bit floats; those travel as integers of their size, and the type is
-put right in the capsule. The offsets in the capsule are those of DLPack's ``dlpack.h``, version 1.
+NumPy makes and reads the capsules. It does not know bfloat16 and 8-bit floats: they are exchanged as integers of their
+size, and the type code in the capsule is patched. The offsets are those of DLPack's ``dlpack.h``, version 1.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def exported(
     dl_device: tuple[int, int] | None,
     copy: bool | None,
 ) -> object:
-    """The capsule of an array that is read-only.
+    """The capsule of a read-only array.
 
-    view: the array. array: the array that owns the memory, where it is ours, for consumers that cannot be told that
-    they must not write; they get a copy where it is not.
+    view: the array. array: the owner of the memory, if that is ours. It serves consumers of the protocol's older form,
+    which has no read-only flag; without it, or with ``copy``, they get a copy.
     """
     code = _codes().get(view.dtype)
     if code is None and view.dtype.kind not in "biufc":

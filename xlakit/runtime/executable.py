@@ -86,7 +86,7 @@ class LoadedExecutable:
         compiled = cast("Recompiled", self._compiled)
         return _loaded, (self._client, compiled.recipe, compiled.random_states, tuple(self._assignment))
 
-    # What JAX runs is called by native code, and never asks for these.
+    # Lazy: programs of JAX are called by native code, which never reads these properties.
     @cached_property
     def _is_light(self) -> bool:
         return len(self._assignment) == 1 and _is_light(self.module)
@@ -225,7 +225,7 @@ class LoadedExecutable:
         Gives for each device its result: an array that cannot be written to, a (nested) tuple of them, None for tokens.
         """
         if len(arguments) != len(self._devices):
-            # The error is the same.
+            # Raises the error about the wrong number of argument lists.
             return self.execute_sharded(arguments)
         given = zip(arguments, self._devices, strict=True)
         buffers = [self._arguments.put(values, device) for values, device in given]
@@ -236,7 +236,7 @@ class LoadedExecutable:
         try:
             result = call(*arrays)
         except ArgumentError:
-            # Errors about buffers are more specific.
+            # The slower path raises a more specific error about the buffers.
             return self._run([arguments], None)[0]
         except (ExecutionError, MemoryError) as error:
             execution = Execution.failed(self.name, error)
@@ -333,7 +333,7 @@ def _values(result: Any) -> Any:
 
 
 def _threads(limit: int) -> AbstractContextManager[None]:
-    """Machine code runs on so many threads; 0 if there is none."""
+    """Limits the threads of machine code during the block; a limit of 0: there is no machine code."""
     if not limit:
         return nullcontext()
     from xlakit.cpu.threads import thread_limit
@@ -343,7 +343,7 @@ def _threads(limit: int) -> AbstractContextManager[None]:
 
 def _make_writable(arrays: list[Array], number: int) -> bool:
     """Let a program write to one of the arrays, if only the list holds it: no buffer, view or other program."""
-    # The references of the list and of this call.
+    # Two references: that of the list, and that of the call of getrefcount.
     if sys.getrefcount(arrays[number]) > 2:
         return False
     arrays[number].setflags(write=True)

@@ -18,7 +18,7 @@ from xlakit.execution.run import Run
 from xlakit.ir.operation import Array
 from xlakit.runtime.worker import Worker
 
-# The work of a device: from the arrays that it reads to the arrays that it computes. It may empty its argument.
+# The work of a device: maps the input arrays to the result arrays. It may clear the list, to free inputs early.
 Work = Callable[[list[Array]], Sequence[Array]]
 
 
@@ -40,7 +40,7 @@ class Result(Protocol):
         ...
 
     def redeem(self) -> Array | None:
-        """The array, which replaces the buffer among arguments."""
+        """The claimed array, which replaces the buffer among the arguments of a part."""
         ...
 
     def resolve(self) -> None:
@@ -62,8 +62,8 @@ class Queue:
 class Part:
     """The share of one device in an execution.
 
-    arguments: arrays, and buffers instead of those that are still to come; ``missing`` of them are.
-    participant: its entry in the execution context while it runs: the program's device, where it runs a program.
+    arguments: arrays, with a buffer for each array that is pending. missing: the number of arguments and tokens that
+    the part waits for. participant: the part's entry in the execution context: a program's device, if it runs one.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class Part:
         self.queue = queue
         self.work = work
         self.arguments: list[Any] = arguments
-        # Tokens: there is nothing in them to read.
+        # Tokens, which have no array, but whose producers must be done first.
         self.also_after = also_after
         self.results = results
         self.participant: Any = self if participant is None else participant
@@ -104,7 +104,7 @@ class Part:
         try:
             self.arrays = self.work(arguments)
         except Stopped:
-            # The run has the error of the device that failed.
+            # Another device failed: the run has its error.
             pass
         except BaseException as error:
             if execution.run is not None and len(execution.parts) > 1:
@@ -136,8 +136,8 @@ class _QueueWait(Wait):
 class Execution:
     """Work of one or several devices, with a part for each. It is done when all parts are.
 
-    Its results are there when all of it is done, and an error on one device is the error of all results: so what a
-    caller sees does not depend on which device was faster.
+    All results become ready when all parts are done, and an error on one device is the error of all results: so a
+    caller's view does not depend on the relative speed of devices.
     """
 
     __slots__ = (
@@ -154,7 +154,7 @@ class Execution:
         # The parts that wait for its results, and the number among its arguments (-1 for a token).
         self.dependents: list[tuple[Part, int, Result]] = []
         self.is_done = False
-        # Whether the error could be seen: then it need not be kept for a later wait for the device.
+        # Whether a result or a dependent execution can report the error; otherwise a later wait for the device does.
         self.has_been_seen = False
         # Held until it is done; waiting on a lock is cheaper than on Python's other primitives.
         self._gate = threading.Lock()
@@ -186,7 +186,7 @@ class Execution:
                 part.arrays = ()
 
     def open(self) -> None:
-        """Let waiting parts go on."""
+        """Mark the execution as done and wake the threads that wait for it."""
         self.is_done = True
         if self._gate.locked():
             self._gate.release()
@@ -208,7 +208,7 @@ class Execution:
                 )
         with bound():
             while not self.is_done:
-                # A signal that another thread receives does not end a wait without a timeout.
+                # Waits have a timeout, as a signal that another thread receives does not interrupt one without.
                 if self._gate.acquire(timeout=PAUSE_SECONDS):
                     self._gate.release()
 
@@ -216,5 +216,5 @@ class Execution:
         """Raise its error, if it failed."""
         if self.error is not None:
             self.has_been_seen = True
-            # Raising adds to the traceback: each time it begins with the one of the device's thread.
+            # Raising extends the traceback, so each time the one from the device's thread is restored first.
             raise self.error.with_traceback(self._traceback)

@@ -1,8 +1,8 @@
-"""Arguments and results that do not lie major to minor: ``jax.experimental.layout``.
+"""Arguments and results in layouts other than major to minor: ``jax.experimental.layout``.
 
-JAX asks for the layout of an argument or result by ``mhlo.layout_mode``: an order, or ``auto``. The program's module
-says all of them in its entry layout. The compiler's arrays always lie major to minor. So what is compiled takes and
-returns arrays whose dimensions stand in the order of memory, and transposes them, which fusion turns into indices:
+JAX requests the layout of an argument or result by ``mhlo.layout_mode``: an order, or ``auto``; the entry layout of the
+module has all of them. The compiler supports only major to minor arrays. So the compiled program takes and returns
+arrays whose dimensions are permuted to the order of memory, and transposes them, which fusion turns into indexing:
 
     p = f32[2,3]{0,1} parameter(0)        m = f32[3,2] parameter(0)
                                           p = f32[2,3] transpose(m), dimensions={1,0}
@@ -27,12 +27,12 @@ _DEFAULT: Final = ("", "default")
 
 
 def asks_for_layouts(code: bytes) -> bool:
-    """Whether a program in MLIR may say the layouts of its arguments and results."""
+    """Whether a program in MLIR may specify layouts of its arguments and results."""
     return _MODE.encode() in code
 
 
 def in_asked_layouts(module: HloModule, code: bytes) -> HloModule:
-    """The module of a program in MLIR, whose entry layout says the layouts that the program asks for.
+    """The module of a program in MLIR, with the layouts that the program requests in the entry layout.
 
     ``auto`` is major to minor for an argument. For a result it is the order in which nothing has to be transposed.
     Raises UnsupportedError for tiled layouts.
@@ -65,7 +65,7 @@ def in_asked_layouts(module: HloModule, code: bytes) -> HloModule:
 def with_layouts_of(module: HloModule, shapes: Sequence[Shape]) -> HloModule:
     """The module with the layouts of these shapes, of its arguments and then its result, as its entry layout.
 
-    Where there are none, all are major to minor. Kinds of memory stay.
+    If there are no shapes, all are major to minor. Memory spaces are kept.
     """
     from xlakit.data.shape import ProgramShape
 
@@ -82,9 +82,9 @@ def with_layouts_of(module: HloModule, shapes: Sequence[Shape]) -> HloModule:
 
 
 def in_memory_order(module: HloModule) -> HloModule:
-    """The program on arrays that lie in memory as the entry layout says, all major to minor; see above.
+    """The program on major to minor arrays whose memory is that of the entry layout's; see the module's docstring.
 
-    It is the same object where they do so already.
+    Gives the same object if the entry layout is major to minor.
     """
     from xlakit.cpu.c_layouts import from_memory, shape_in_memory, to_memory
     from xlakit.ops.data import Parameter
@@ -122,7 +122,7 @@ def minor_to_major(shape: Shape) -> tuple[int, ...]:
 
 
 def _order(mode: str, shape: Shape) -> tuple[int, ...] | None:
-    """The order, from the major dimension on, that a mode asks for; None for none."""
+    """The order that a mode requests, from the major dimension to the minor one; None if it requests none."""
     from xlakit.formats.hlo_text import parse_shape
 
     if mode in (*_DEFAULT, _AUTO) or not shape.rank:
@@ -141,9 +141,9 @@ def _major_to_minor(shape: Shape) -> tuple[int, ...]:
 
 
 def _laid_out(shape: Shape, order: Sequence[int]) -> Shape:
-    """The shape with an order of its dimensions, from the major one on; the kind of memory stays."""
+    """The shape with a layout given by its dimensions from the major to the minor one; the memory space is kept."""
     layout = replace(shape.layout_or_default, minor_to_major=tuple(order)[::-1])
-    # Most shapes say it already, and small programs are made of little else.
+    # Most shapes have this layout already; keeping the object saves time in small programs.
     return shape if shape.layout == layout else shape.with_layout(layout)
 
 
@@ -152,7 +152,7 @@ def _is_plain(shape: Shape) -> bool:
 
 
 def _results(root: Instruction) -> list[Instruction | None]:
-    """The instructions whose values the program returns, one for each array; None where that is not plain to see."""
+    """The instructions whose values the program returns, one for each array; None for elements of an opaque tuple."""
     from xlakit.ops.data import Tuple
 
     if not root.shape.is_tuple:
@@ -165,13 +165,13 @@ def _results(root: Instruction) -> list[Instruction | None]:
 def _natural_order(value: Instruction, orders: dict[Instruction, tuple[int, ...]]) -> tuple[int, ...]:
     """The order of dimensions, from the major one on, in which a value can be stored without transposing it.
 
-    orders: those of the parameters. Operations on elements have the order of an operand; a transpose has that of its
-    operand, in the dimensions of its result.
+    orders: of the parameters. An element-wise operation has the order of an operand; a transpose has the order of its
+    operand, expressed in the dimensions of its result.
     """
     from xlakit.ir.traits import Elementwise
     from xlakit.ops.movement import Transpose
 
-    permutation = list(range(value.shape.rank))  # For each dimension of ``value`` the one of ``at``.
+    permutation = list(range(value.shape.rank))  # Maps each dimension of ``value`` to the one of ``at``.
     at = value
     while at not in orders:
         if isinstance(at.op, Transpose):

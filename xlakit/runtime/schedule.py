@@ -47,7 +47,7 @@ class Schedule:
     # -- submission ------------------------------------------------------------------------------
 
     def submit(self, execution: Execution) -> None:
-        """Put the parts of an execution into the queues of their devices; buffers among arguments may be to come."""
+        """Put the parts of an execution into the queues of their devices; buffers among arguments may be pending."""
         with self._lock:
             self.check_open()
             for part in execution.parts:
@@ -63,7 +63,10 @@ class Schedule:
             self.wait(execution)
 
     def run_now(self, execution: Execution) -> bool:
-        """Do an execution of one part on this thread, if its arguments are there and its device has nothing to do."""
+        """Run an execution of one part on this thread if its arguments are ready and its device is idle.
+
+        Gives whether it has run.
+        """
         (part,) = execution.parts
         if (
             part.queue.parts
@@ -113,7 +116,10 @@ class Schedule:
             self._begin(self._retire(part), part)
 
     def _begin(self, candidates: list[Part], ended: Part | None = None) -> None:
-        """Start parts that can start, drop those that cannot run any more, and complete those that ended."""
+        """Start the candidates that can begin, and drop those whose execution has failed.
+
+        ended: a part that has just ended, which leaves the execution context after the others have entered it.
+        """
         beginning: list[Part] = []
         over = [] if ended is None else [ended]
         while candidates:
@@ -138,7 +144,7 @@ class Schedule:
             return
         with self.execution_context.condition:
             self.execution_context.enter([part.participant for part in beginning])
-            # Other parts of the execution are waited for from now on, so the context must know their waits.
+            # A running part may wait for the other parts of its execution, so the context must know their waits.
             waiting = [q for p in beginning for q in p.execution.parts if not q.has_started and not q.is_in_context]
             for part in dict.fromkeys(waiting):
                 self.execution_context.announce(part.queue_wait())
@@ -150,7 +156,7 @@ class Schedule:
                 self.execution_context.leave([part.participant for part in over])
 
     def _worker_of(self, queue: Queue) -> Worker:
-        """The worker of a queue, made when it is first wanted; raises ResourceError where there is no thread for it."""
+        """The worker of a queue, made on first use; raises ResourceError if the system has no thread for it."""
         if queue.worker is None:
             try:
                 queue.worker = Worker(queue.number, self.execution_context)
@@ -163,7 +169,7 @@ class Schedule:
         return queue.worker
 
     def _retire(self, part: Part) -> list[Part]:
-        """Take the first part out of its queue; gives those that perhaps can begin now."""
+        """Remove a part, the first one, from its queue; gives the parts that may be able to begin now."""
         queue, execution = part.queue, part.execution
         queue.parts.popleft()
         candidates = [queue.parts[0]] if queue.parts else []
@@ -174,7 +180,7 @@ class Schedule:
             if execution.error is not None and not execution.has_been_seen:
                 self._unseen.append(execution)
         elif execution.error is not None:
-            # Other parts need not wait for arguments any more.
+            # The other parts are dropped, even if they still wait for arguments.
             candidates += execution.parts
         return candidates
 
@@ -200,9 +206,9 @@ class Schedule:
             stop_workers(self.queues, join=True)
 
     def exit(self) -> None:
-        """Stop what runs, since Python ends. Handlers of ``atexit`` that run later may still submit, and wait then.
+        """Stop running work, since Python exits. Later ``atexit`` handlers may still submit work, and then wait for it.
 
-        The threads stay: they wait for work, which does no harm, and Python makes no new ones by now.
+        The idle threads are kept for that, since Python starts no new ones at this point.
         """
         self._is_exiting = True
         if self._open:
@@ -214,7 +220,7 @@ class Schedule:
     def after_fork(self) -> None:
         """Reset in a child process, in which the threads and their work do not exist."""
         self._lock = threading.Lock()
-        # The lock of the old one may be held, by a thread that waits for threads that do not exist here.
+        # The old context is abandoned: a thread that does not exist in this process may hold its lock.
         self.execution_context = self._new_context()
         self._is_exiting = False
         for queue in self.queues:
@@ -265,14 +271,17 @@ def _await(part: Part, number: int, buffer: Result) -> None:
 
 
 def _inherit(execution: Execution, producer: Execution) -> None:
-    """Fail a part with the error of the execution that it depends on."""
+    """Fail an execution with the error of ``producer``, on which it depends."""
     producer.has_been_seen = True
     if producer.error is not None:
         execution.fail(producer.error)
 
 
 def _complete(execution: Execution) -> list[Part]:
-    """Give results to buffers, and to the parts that wait for them; gives parts that may begin now."""
+    """Store the results of an ended execution in their buffers and in the parts that wait for them.
+
+    Gives the parts that may be able to begin now.
+    """
     execution.take_run_error()
     error = execution.error
     candidates: list[Part] = []

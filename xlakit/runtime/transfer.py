@@ -36,12 +36,12 @@ _ALIAS = "another name of one there"
 class HostBufferSemantics(enum.Enum):
     """What a caller promises of the memory of an array that becomes a buffer; the names are XLA's."""
 
-    # Nothing after the call: the values are copied before it returns, unless the array cannot be written to at all.
+    # No promise beyond the call: the values are copied before it returns, unless the array is read-only.
     IMMUTABLE_ONLY_DURING_CALL = "immutable_only_during_call"
-    # That it does not change until the buffer is ready: larger arrays are copied meanwhile.
+    # The array does not change until the buffer is ready: larger arrays are copied meanwhile.
     IMMUTABLE_UNTIL_TRANSFER_COMPLETES = "immutable_until_transfer_completes"
-    # That it does not change while the buffer, or what reads it, lives: the buffer is that memory, where layout and
-    # alignment allow it.
+    # The array does not change while the buffer, or a reader of it, exists: the buffer uses the array's memory if
+    # layout and alignment allow it.
     ZERO_COPY = "zero_copy"
 
 
@@ -120,7 +120,7 @@ def copy_to_device(buffer: Buffer, device: Device) -> Buffer:
 
 
 def _later(device: Device, shape: Shape, origin: str, source: Array | Buffer, work: Work) -> Buffer:
-    """A buffer that is filled by the queue of the device."""
+    """A pending buffer, which ``work`` in the queue of the device computes from ``source``."""
     execution = Execution(f"the making of {shape.without_layout()} on device {device.id}")
     made = Buffer(device, shape, origin, None, execution=execution)
     if shape.is_token:
@@ -132,13 +132,13 @@ def _later(device: Device, shape: Shape, origin: str, source: Array | Buffer, wo
 
 
 def fresh(dimensions: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """An array with no values yet, from the allocator that programs' results come from."""
+    """An uninitialized array from the allocator of programs' results."""
     from xlakit.cpu.runtime.call import allocate_array
 
     try:
         return allocate_array(dimensions, dtype)
     except UnsupportedError:
-        # Without native code no alignment is needed.
+        # The native allocator is missing; then there is no machine code that needs its alignment.
         return np.empty(tuple(dimensions), dtype)
 
 
@@ -149,7 +149,7 @@ def _native(array: Array) -> Array:
 
 
 def _cannot_change(array: Array) -> bool:
-    """Whether neither the array nor any that it is a view of can be written to."""
+    """Whether the array and all arrays that it is a view of are read-only."""
     owner: Any = array
     while isinstance(owner, np.ndarray):
         if owner.flags.writeable:

@@ -11,13 +11,13 @@ from xlakit.passes.analysis.loops import loop_of, trip_count
 # About ten microseconds of one processor: waking another thread costs the caller as much, and waiting for it more.
 _LIGHT = 250_000
 _MOST_INSTRUCTIONS = 500
-# What an elementary function costs next to an addition, and a byte that is moved.
+# The cost of an elementary function, and of a byte that is moved, in additions.
 _TRANSCENDENTAL = 8
 _BYTE = 0.125
 
 
 def is_light(module: HloModule) -> bool:
-    """Whether a program costs less than handing it to another thread. One with a loop of unknown length does not."""
+    """Whether a program costs less than handing it to another thread; False if it has a loop of unknown length."""
     instructions = [i for computation in module.computations for i in computation.instructions]
     if len(instructions) > _MOST_INSTRUCTIONS:
         return False

@@ -1,4 +1,4 @@
-"""Worker: the thread of a device, made when there is something to do for it."""
+"""Worker: the thread of a device, started with the device's first task."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from queue import SimpleQueue
 
 from xlakit.execution.context import ExecutionContext
 
-# What a worker calls: the work, and what follows its end.
+# The two functions that a worker calls in turn: the work, and the handler of its end.
 _Task = tuple[Callable[[], None], Callable[[], None]]
 
 
 class Worker:
-    """A thread that runs tasks in their order. It keeps no reference to the last one while it waits."""
+    """A thread that runs tasks in order. While it waits it holds no reference to the last task."""
 
     def __init__(self, number: int, execution_context: ExecutionContext) -> None:
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
@@ -36,20 +36,20 @@ class Worker:
         self._tasks.put(None)
 
     def join(self, seconds: float) -> None:
-        """Wait for the end of the thread, so long at most."""
+        """Wait for the end of the thread, for at most so many seconds."""
         if self._thread is not threading.current_thread():
             self._thread.join(seconds)
 
 
 def _serve(tasks: SimpleQueue[_Task | None], execution_context: ExecutionContext) -> None:
-    # All that it runs are devices of this execution context: the thread feeds none.
+    # The thread only runs devices of this execution context, so it never feeds any.
     with execution_context.bound():
         while _serve_one(tasks.get()):
             pass
 
 
 def _serve_one(task: _Task | None) -> bool:
-    # A function of its own, so that nothing of the last task stays alive in variables.
+    # A separate function, so that local variables do not keep the last task alive.
     if task is None:
         return False
     run, finish = task
