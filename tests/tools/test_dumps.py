@@ -88,6 +88,23 @@ def test_what_is_written_is_chosen(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert main(["inspect", str(made)]) == 0
 
 
+def test_a_program_that_is_inspected_has_no_arguments(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("XLAKIT_DUMP", "plan,arguments,passes")
+    # Tuning would run the program.
+    monkeypatch.setenv("XLAKIT_TUNE", "1")
+    monkeypatch.setattr("xlakit.cpu.tuning.tune.tune", lambda *_, **__: pytest.fail("an inspected program is tuned"))
+    (tmp_path / "sums.hlo").write_text(_REPLICAS)
+    assert main(["inspect", str(tmp_path / "sums.hlo"), "--as", "memory"]) == 0
+    made = folder / "module_0000"
+    manifest = json.loads((made / "manifest.json").read_text())
+    assert (manifest["num_replicas"], manifest["arguments"]) == (2, [])
+    assert {"module.hlo", "memory-plan.txt", "passes/00-before.hlo"} <= set(manifest["files"])
+    assert xla.HloModule.from_text((made / "module.hlo").read_text()).name == "sums"
+    capsys.readouterr()
+
+
 def test_programs_are_chosen_by_their_names(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XLAKIT_DUMP_FILTER", "other*, su?s")
     xla.compile(_module(_STEP))

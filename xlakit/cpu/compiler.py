@@ -79,6 +79,8 @@ def compile_module(module: HloModule, execution: ExecutionOptions = DEFAULT, *, 
 def generate_module(module: HloModule, execution: ExecutionOptions = DEFAULT) -> GeneratedProgram:
     """A module as :func:`compile_module` would have it compiled by LLVM, to be looked at; no machine code is made.
 
+    What tuning chose for it before is in it. Nothing is tuned, since that runs programs.
+
     Raises what :func:`xlakit.compile` does; what has no machine code is told where the LLVM IR is first needed.
     """
     from xlakit.cpu.codegen import generate
@@ -86,15 +88,21 @@ def generate_module(module: HloModule, execution: ExecutionOptions = DEFAULT) ->
     processor()
     target = _target(module, execution)
     interpret(module, execution)
-    key = _tuning_key(module, target)
-    with options.compiling(_shown_options()), _as_tuned(_chosen(module, target, key)):
+    chosen = _tuning_of(_tuning_key(module, target))
+    with options.compiling(_shown_options()), _as_tuned(chosen):
         optimized = _optimized(module, target)
 
         def lowered() -> Code:
             with internal_errors(f"compiling {module.name}", verified=True):
                 return generate(optimized, target)
 
-        return GeneratedProgram(target, lowered, optimized=optimized)
+        made = GeneratedProgram(target, lowered, optimized=optimized)
+    request = dump_request()
+    if request is not None and request.wants(module.name):
+        from xlakit.cpu.dumping import dump_generated
+
+        dump_generated(made, module, target.grid, request, execution.seed)
+    return made
 
 
 def _shown_options() -> options.Options:

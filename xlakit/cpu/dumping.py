@@ -6,7 +6,8 @@ compiled (``module.hlo``), and what else ``XLAKIT_DUMP`` names, by commas: ``pas
 the arguments; ``hlo`` for nothing but the program. ``XLAKIT_DUMP_FILTER`` leaves out programs whose name fits none of
 its patterns (``jit_step*,*loss*``). ``xlakit run DIR/module_0007`` runs the program on these arguments.
 
-Programs that the interpreter runs are not written.
+Programs that the interpreter runs are not written. Of programs that are inspected, and never called, there are no
+arguments.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from xlakit.errors import ResourceError
+from xlakit.execution.groups import Grid
 
 if TYPE_CHECKING:
     from xlakit.cpu.executable import CpuExecutable
+    from xlakit.cpu.generated import GeneratedProgram
     from xlakit.ir.instruction import HloModule
     from xlakit.ir.operation import Array
     from xlakit.settings import Dump
@@ -39,7 +42,18 @@ def dump(own: CpuExecutable, request: Dump, seed: int) -> None:
     Raises ResourceError where the folder cannot be written.
     """
     with _writing(request.folder):
-        _dump(own, request, seed)
+        folder, manifest = _dump(own, own.module, Grid(own.num_replicas, own.num_partitions), request, seed)
+    if "arguments" in request.parts:
+        own.watch_arguments(_Arguments(own.module, folder, manifest).write)
+
+
+def dump_generated(own: GeneratedProgram, module: HloModule, grid: Grid, request: Dump, seed: int) -> None:
+    """Write a program that is not called, and so has no arguments.
+
+    Raises ResourceError where the folder cannot be written.
+    """
+    with _writing(request.folder):
+        _dump(own, module, grid, request, seed)
 
 
 @contextmanager
@@ -53,20 +67,22 @@ def _writing(folder: Path) -> Generator[None]:
         ) from None
 
 
-def _dump(own: CpuExecutable, request: Dump, seed: int) -> None:
+def _dump(
+    own: CpuExecutable | GeneratedProgram, module: HloModule, grid: Grid, request: Dump, seed: int
+) -> tuple[Path, dict[str, Any]]:
+    """Write a program without arguments; gives its folder and what its manifest has."""
     folder = _new_folder(request.folder)
     manifest = {
-        "module": own.module.name,
+        "module": module.name,
         "process": os.getpid(),
-        "num_replicas": own.num_replicas,
-        "num_partitions": own.num_partitions,
+        "num_replicas": grid.num_replicas,
+        "num_partitions": grid.num_partitions,
         "seed": seed,
-        "files": _write_parts(own, folder, request.parts),
+        "files": _write_parts(own, module, folder, request.parts),
         "arguments": [],
     }
     _write_manifest(folder, manifest)
-    if "arguments" in request.parts:
-        own.watch_arguments(_Arguments(own.module, folder, manifest).write)
+    return folder, manifest
 
 
 def _new_folder(parent: Path) -> Path:
@@ -83,10 +99,12 @@ def _new_folder(parent: Path) -> Path:
             return folder
 
 
-def _write_parts(own: CpuExecutable, folder: Path, parts: frozenset[str]) -> list[str]:
+def _write_parts(
+    own: CpuExecutable | GeneratedProgram, module: HloModule, folder: Path, parts: frozenset[str]
+) -> list[str]:
     """Write the files of a program; gives their names."""
     texts: dict[str, Any] = {
-        "hlo": (MODULE, own.module.to_text),
+        "hlo": (MODULE, module.to_text),
         "plan": ("memory-plan.txt", lambda: own.memory_plan().as_text()),
         "llvm": ("module.ll", own.llvm_ir),
         "asm": ("module.s", own.assembly),
@@ -97,7 +115,7 @@ def _write_parts(own: CpuExecutable, folder: Path, parts: frozenset[str]) -> lis
         name, make = texts[part]
         (folder / name).write_text(make().rstrip("\n") + "\n", encoding="utf-8")
         files.append(name)
-    return files + (_write_passes(own.module, folder) if "passes" in parts else [])
+    return files + (_write_passes(module, folder) if "passes" in parts else [])
 
 
 def _write_passes(module: HloModule, folder: Path) -> list[str]:
