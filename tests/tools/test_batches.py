@@ -92,6 +92,48 @@ def test_texts_of_several_programs_have_titles(folder, capsys):
     assert "==>" not in capsys.readouterr().out
 
 
+SEVERAL = f"// HloModule not\n{GOOD}\n// -----\n/* HloModule nor */\n{BAD.replace('good', 'bad')}{OTHER}"
+
+
+def test_a_text_of_several_modules_is_as_several_programs(tmp_path, monkeypatch, capsys):
+    (tmp_path / "tests.hlo").write_text(SEVERAL)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["check", "tests.hlo", "--json"]) == 1
+    found = records(capsys)
+    assert [(r["file"], r["module"]) for r in found] == [
+        ("tests.hlo#1", "good"),
+        ("tests.hlo#2", None),
+        ("tests.hlo#3", "other"),
+    ]
+    # Lines are those of the file.
+    line = SEVERAL.splitlines().index("  ROOT r = f32[3] abz(x)") + 1
+    assert found[1]["faults"][0]["line"] == line
+    assert cli.main(["convert", "tests.hlo", "--to", "text", "-o", "out"]) == 1
+    assert sorted(os.listdir("out")) == ["tests-1.hlo", "tests-3.hlo"]
+    capsys.readouterr()
+    assert cli.main(["view", "tests.hlo#other", "--no-passes"]) == 0
+    assert os.path.exists("tests-other.html")
+    assert cli.main(["convert", "tests.hlo#1", "--to", "text", "-o", "tests.hlo"]) == 1
+    assert "would replace the program" in capsys.readouterr().err
+    assert cli.main(["check", "tests.hlo#4"]) == 1
+    assert "it has 1 (good), 2 (bad), 3 (other)" in capsys.readouterr().err
+
+
+def test_several_modules_of_standard_input_and_of_two_files(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((GOOD + OTHER).encode("utf-16"))))
+    assert cli.main(["run", "-"]) == 0
+    assert capsys.readouterr().out.count("==> -#") == 2
+    (tmp_path / "a.hlo").write_text(GOOD + OTHER)
+    (tmp_path / "b.hlo").write_text(GOOD + GOOD)
+    (tmp_path / "c.hlo").write_text(GOOD)
+    first, second, third = (str(tmp_path / f"{name}.hlo") for name in "abc")
+    assert cli.main(["diff", first, second, "--json"]) == 1
+    assert [(r["status"], r["second"]) for r in records(capsys)] == [(0, f"{second}#1"), (1, f"{second}#2")]
+    assert cli.main(["diff", f"{first}#good", third]) == 0
+    assert cli.main(["diff", first, third]) == 2
+    assert f"name one of them: {first}#1 to {first}#2" in capsys.readouterr().err
+
+
 def test_what_is_written_keeps_the_folders(folder, capsys):
     out = folder.parent / "out"
     assert cli.main(["convert", str(folder), "--to", "proto", "-o", str(out)]) == 1

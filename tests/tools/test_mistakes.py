@@ -49,7 +49,7 @@ def folder(tmp_path, monkeypatch):
             "step.hlo: binary is no report of a profile\n  hint: xlakit run",
         ),
         ("convert step.hlo --to proto -o a/b.pb", 1, "a/b.pb: there is no folder a\n"),
-        ("check twice.hlo", 1, "twice.hlo:7:1: a second module begins here\n"),
+        ("run step.hlo --against twice.hlo", 1, "twice.hlo:7:1: a second module begins here\n"),
         ("run step.hlo --against binary", 1, "no HLO module: binary data"),
         ("run step.hlo --against shapes.hlo", 1, "sine 'y' in computation main: declared as f32[5]"),
         ("check itself.hlo", 1, "itself.hlo: Too many levels of symbolic links"),

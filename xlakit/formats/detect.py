@@ -31,12 +31,13 @@ _BESIDE_MODULES = (
     (re.compile(r"\s*<"), "a page with a drawing"),
 )
 # What PyTorch/XLA saves (XLA_SAVE_TENSORS_FILE): graphs between such lines, each after the calls that made it.
-_GRAPH = re.compile(r"^## BEGIN_GRAPH[ \r]*\n(.*?)(?:^Graph Hash:[^\n]*\s*)?^## END_GRAPH", re.DOTALL | re.MULTILINE)
+GRAPH = re.compile(r"^## BEGIN_GRAPH[ \r]*\n(.*?)(?:^Graph Hash:[^\n]*\s*)?^## END_GRAPH", re.DOTALL | re.MULTILINE)
 _LAZY_TENSORS = re.compile(r"\s*IR \{")
 # How lines of XLA's log begin, among which there may be a program.
 _LOGGED = re.compile(r"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [^\s:]+:\d+\] ?", re.MULTILINE)
 _HEADER = re.compile(r"HloModule\s+[\w.$-]")
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+# How texts in that encoding begin.
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 # Binary files of other kinds that lie beside dumps, by their beginnings.
 _OTHER_BINARIES = (
     (b"\x7fELF", "object code of a module", "give the module itself: ..before_optimizations.txt or its proto"),
@@ -57,7 +58,7 @@ def load(data: bytes, name: str = "<data>") -> HloModule:
 
     Raises ParseError, FormatError, ShapeError, and UnsupportedError for StableHLO where jaxlib is not installed.
     """
-    data = _gunzip(data, name)
+    data = uncompressed(data, name)
     if not data.strip():
         raise FormatError(
             "the file is empty", location=Location(name, 1), hint="give HLO text, an HLO proto, or StableHLO"
@@ -82,7 +83,7 @@ def load(data: bytes, name: str = "<data>") -> HloModule:
 
 def snapshot_of(data: bytes, name: str = "<data>") -> hlo_proto.Snapshot | None:
     """The arguments and the result in a file that is a snapshot proto; None for any other. Raises as :func:`load`."""
-    data = _gunzip(data, name)
+    data = uncompressed(data, name)
     if not data.strip() or data.startswith(stablehlo.BYTECODE_MAGIC):
         return None
     text = _as_text(data, name)
@@ -93,9 +94,9 @@ def snapshot_of(data: bytes, name: str = "<data>") -> hlo_proto.Snapshot | None:
 
 def hlo_text_of(data: bytes, name: str = "<data>") -> str | None:
     """The text in a file that is HLO text; None for any other format. Raises FormatError as :func:`load` does."""
-    data = _gunzip(data, name)
+    data = uncompressed(data, name)
     text = None if data.startswith(stablehlo.BYTECODE_MAGIC) else _as_text(data, name)
-    return text if text is not None and _is_hlo(text) else None
+    return text if text is not None and is_hlo(text) else None
 
 
 def refuse_other_texts(text: str) -> None:
@@ -108,7 +109,8 @@ def refuse_other_texts(text: str) -> None:
         )
 
 
-def _is_hlo(text: str) -> bool:
+def is_hlo(text: str) -> bool:
+    """Whether a text is HLO, by its beginning."""
     if text_format.is_text_format(text) or any(begins.match(text) for begins, _ in _BESIDE_MODULES):
         return False
     return not _JSON.match(text) and not _MLIR.match(text) and _HLO.match(text) is not None
@@ -131,7 +133,7 @@ def _load_text(text: str, name: str) -> HloModule:
         return hlo_proto.read_module(text_format.serialized(text))
     if _MLIR.match(text):
         return stablehlo.read_stablehlo(text, name=name)
-    if _is_hlo(text):
+    if is_hlo(text):
         from xlakit.formats import hlo_text
 
         return hlo_text.parse_module(text, name=name)
@@ -159,14 +161,14 @@ def _graph_in(text: str, name: str) -> str:
 
     Raises FormatError where there are several graphs.
     """
-    graphs = list(_GRAPH.finditer(text)) if "## BEGIN_GRAPH" in text else []
+    graphs = list(GRAPH.finditer(text)) if "## BEGIN_GRAPH" in text else []
     if len(graphs) > 1:
         spans = [(text.count("\n", 0, g.start(1)) + 1, text.count("\n", 0, g.end(1))) for g in graphs]
         lines = ", ".join(f"{first} to {last}" for first, last in spans[:10]) + (", .." if len(spans) > 10 else "")
         raise FormatError(
             f"the file has {len(graphs)} graphs of PyTorch/XLA, in lines {lines}",
             location=Location(name, spans[0][0]),
-            hint=f"give one of them: sed -n '{spans[0][0]},{spans[0][1]}p' FILE | xlakit ... -",
+            hint="give one of them: on the command line FILE#1 is the first",
         )
     for graph in graphs:
         text = "\n" * text.count("\n", 0, graph.start(1)) + graph[1]
@@ -180,13 +182,19 @@ def _graph_in(text: str, name: str) -> str:
 
 
 def _as_text(data: bytes, name: str) -> str | None:
+    """The data as text, of several graphs the only one, or None where it is binary. Raises FormatError."""
+    text = decoded(data, name)
+    return None if text is None else _graph_in(text, name)
+
+
+def decoded(data: bytes, name: str) -> str | None:
     """The data as text, or None where it is binary; raises FormatError for text in another encoding."""
-    if _CONTROL.search(data) and not data.startswith(_UTF_16):
+    if _CONTROL.search(data) and not data.startswith(UTF_16):
         return None
     try:
         # PowerShell writes what a command prints in UTF-16.
-        encoding = "utf-16" if data.startswith(_UTF_16) else "utf-8-sig"
-        return _graph_in(_without_log(data.decode(encoding)), name)
+        encoding = "utf-16" if data.startswith(UTF_16) else "utf-8-sig"
+        return _without_log(data.decode(encoding))
     except UnicodeDecodeError as error:
         raise FormatError(
             f"text that is not UTF-8: {error.reason} 0x{data[error.start]:02x}",
@@ -202,7 +210,7 @@ def _without_log(text: str) -> str:
     return _LOGGED.sub(lambda found: " " * len(found[0]), text)
 
 
-def _gunzip(data: bytes, name: str) -> bytes:
+def uncompressed(data: bytes, name: str) -> bytes:
     """The content of data that is compressed with gzip; any other data as it is."""
     if not data.startswith(_GZIP_MAGIC):
         return data

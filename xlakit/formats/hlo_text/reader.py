@@ -62,7 +62,10 @@ class Reader(Bodies):
         """The fault where another module begins instead of a computation."""
         if self.lexer.text != "HloModule":
             return None
-        return self.lexer.error("a second module begins here", hint="parse each module by itself")
+        return self.lexer.error(
+            "a second module begins here",
+            hint="parse each module by itself; on the command line FILE#2 is the second one",
+        )
 
     def read_computation(self) -> Body:
         """``name (parameters) -> shape { instructions }``; the signature may be missing. Raises ParseError."""

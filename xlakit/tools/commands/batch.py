@@ -9,13 +9,14 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from xlakit.errors import ArgumentError, FormatError, XlakitError
-from xlakit.tools.commands.shared import MANIFEST, is_dump, open_stream, plain, tell
+from xlakit.tools.commands.shared import MANIFEST, content_of, counted, is_dump, open_stream, plain, selected, tell
 
 # The files of a folder that are programs by their names. With .gz, too.
 _SUFFIXES: Final = (".hlo", ".txt", ".pb", ".pbtxt", ".hlo.json", ".mlir", ".mlirbc", ".stablehlo")
@@ -31,7 +32,8 @@ _WORSE: Final = (0, 3, 1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program of a batch: the file or dumped folder that has it, and the name of what is written for it.
+    """A program of a batch: the file or dumped folder that has it, ``FILE#2`` where the file has several, and the name
+    of what is written for it.
 
     ``name`` is the path within the folder that was given, or the name of the file, without suffixes of programs; no
     two programs of a batch have the same. ``is_alone`` is whether the command line names this program and no other.
@@ -46,7 +48,8 @@ class Program:
         made. Raises ArgumentError where that is the program itself.
         """
         path = Path(given) if self.is_alone else Path(given) / f"{self.name}{suffix}"
-        if path.exists() and Path(self.path).exists() and path.samefile(self.path):
+        own = selected(self.path)[0]
+        if path.exists() and Path(own).exists() and path.samefile(own):
             raise ArgumentError(f"the output would replace the program {path}", hint="give another path")
         if not self.is_alone:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +67,7 @@ def add_batch(parser: argparse.ArgumentParser, *, optional: bool = False) -> Non
         nargs="*" if optional else "+",
         metavar="FILE",
         help="programs in any format that is known, recognized by content; folders stand for the programs in them and "
-        "below; - reads standard input",
+        "below, texts of several modules for all of them, FILE#2 for the second one; - reads standard input",
     )
     add_json(parser)
 
@@ -187,10 +190,10 @@ def _finite(value: Any) -> Any:
 
 def programs_of(files: Sequence[str]) -> list[Program]:
     """The programs of files and folders: those in a folder stand in the order of their paths instead of it, but for a
-    folder without any.
+    folder without any, and those in a text of several modules as ``FILE#1``, ``FILE#2`` instead of the file.
     """
     named: dict[str, str] = {}
-    found = [item for file in files for item in _within(file)]
+    found = [item for file in files for path, name in _within(file) for item in _parts(path, name)]
     for path, name in found:
         count = 1
         unique = name
@@ -203,17 +206,24 @@ def programs_of(files: Sequence[str]) -> list[Program]:
 
 
 def pairs_of(first: str, second: str) -> list[tuple[Program, Program]]:
-    """Two programs; or of two folders the programs of the same names. A name that only one folder has is paired with
-    the file that is missing in the other.
+    """Two programs, or those of two texts of as many modules in their order; or of two folders the programs of the
+    same names. A name that only one folder has is paired with the file that is missing in the other.
 
-    Raises ArgumentError for a folder and a file, and for standard input twice.
+    Raises ArgumentError for a folder and a file, for standard input twice, and for texts of unlike numbers of modules.
     """
     if first == second == "-":
         raise ArgumentError("both programs are standard input", hint="name a file for one of them")
     if is_folder(first) != is_folder(second):
         raise ArgumentError(f"of {first} and {second} one is a folder", hint="give two programs, or two folders")
     if not is_folder(first):
-        return [(programs_of([first])[0], programs_of([second])[0])]
+        mine, others = programs_of([first]), programs_of([second])
+        if len(mine) != len(others):
+            most, most_of = max((len(mine), first), (len(others), second))
+            raise ArgumentError(
+                f"{first} has {counted(len(mine), 'program')}, and {second} has {len(others)}",
+                hint=f"name one of them: {most_of}#1 to {most_of}#{most}",
+            )
+        return list(zip(mine, others, strict=True))
     left, right = ({own.name: own for own in programs_of([folder])} for folder in (first, second))
     made: list[tuple[Program, Program]] = []
     for name in sorted({*left, *right}):
@@ -247,10 +257,24 @@ def _within(file: str) -> Iterator[tuple[str, str]]:
             yield file, own_name(file)
 
 
+def _parts(path: str, name: str) -> Iterator[tuple[str, str]]:
+    """The modules in a file, if it is a text of several; the file otherwise, and where it cannot be read."""
+    from xlakit.formats.several import parts_of
+
+    count = 0
+    if selected(path)[1] is None:
+        # The verb that reads the program reports the fault.
+        with suppress(OSError, XlakitError):
+            count = len(parts_of(*content_of(path)))
+    yield from ((f"{path}#{i}", f"{name}-{i}") for i in range(1, count + 1)) if count else [(path, name)]
+
+
 def own_name(file: str) -> str:
-    """The name of a file behind all links, without the suffix that programs have."""
+    """The name of a file behind all links, without the suffix that programs have, with a number if it is a part."""
+    file, which = selected(file)
     # realpath, since Path.resolve refuses a link to itself with an error of its own; reading the file tells of that.
-    return bare_name(Path(os.path.realpath(file)).name)
+    name = bare_name(Path(os.path.realpath(file)).name)
+    return name if which is None else f"{name}-{which}"
 
 
 def _is_program(path: Path) -> bool:

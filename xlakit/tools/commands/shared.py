@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
@@ -159,11 +160,38 @@ def load_filled(path: str, options: argparse.Namespace) -> HloModule:
 
 
 def read(path: str) -> tuple[bytes, str]:
+    """What a file holds, or the module of a folder that was dumped, and its name in errors.
+
+    Of ``FILE#2`` and ``FILE#NAME`` it is one of several modules in a text, in its lines.
+    """
+    file, which = selected(path)
+    data, name = content_of(file)
+    if which is None:
+        return data, name
+    from xlakit.formats.several import part_of
+
+    return part_of(data, which, name).text.encode(), name
+
+
+def selected(path: str) -> tuple[str, str | None]:
+    """The file of a program, and which of its modules is meant, by number or name; None where it is all of it."""
+    file, mark, which = path.rpartition("#")
+    is_part = bool(mark) and not Path(path).exists() and (file == "-" or Path(file).is_file())
+    return (file, which) if is_part else (path, None)
+
+
+def content_of(file: str) -> tuple[bytes, str]:
     """What a file holds, or the module of a folder that was dumped, and its name in errors."""
-    if path == "-":
-        return open_stream(sys.stdin, "standard input").buffer.read(), "<stdin>"
-    file = str(Path(path) / MODULE) if is_dump(Path(path)) else path
+    if file == "-":
+        return _drained(open_stream(sys.stdin, "standard input")), "<stdin>"
+    file = str(Path(file) / MODULE) if is_dump(Path(file)) else file
     return Path(file).read_bytes(), file
+
+
+@lru_cache(maxsize=1)
+def _drained(stream: TextIO) -> bytes:
+    """All of a stream, which can be read once only."""
+    return stream.buffer.read()
 
 
 def is_dump(folder: Path) -> bool:

@@ -17,7 +17,16 @@ from xlakit.tools.commands.batch import (
     run_each,
     write,
 )
-from xlakit.tools.commands.shared import Commands, add_command, add_filling, add_load, at_least, load_filled, run_loaded
+from xlakit.tools.commands.shared import (
+    Commands,
+    add_command,
+    add_filling,
+    add_load,
+    at_least,
+    load_filled,
+    run_loaded,
+    selected,
+)
 
 if TYPE_CHECKING:
     from xlakit.tools.view.stages import View
@@ -154,14 +163,14 @@ def _serve(options: argparse.Namespace) -> int:
     files = [file for file in (options.file, options.other, options.profile, options.errors) if file is not None]
     if "-" in files:
         raise ArgumentError("standard input cannot be read again", hint="--serve needs files")
-    if any(map(is_folder, files)):
-        raise ArgumentError("--serve shows one page, and a folder has one for each program", hint="name the program")
+    if any(map(is_folder, files)) or not programs_of([options.file])[0].is_alone:
+        raise ArgumentError("--serve shows one page, and there are several programs", hint="name one of them")
     for option in ("output", "json"):
         if getattr(options, option):
             raise ArgumentError(f"--{option} is for a page that is written", hint=f"leave out --serve, or --{option}")
     if options.other is not None:
         _check_difference(options)
-    page = LivePage(files, lambda: _view(options.file, options.other, options).html)
+    page = LivePage([selected(file)[0] for file in files], lambda: _view(options.file, options.other, options).html)
     serve(
         page,
         options.port or 0,
@@ -173,5 +182,12 @@ def _serve(options: argparse.Namespace) -> int:
 
 def _beside(path: str, other: str | None) -> str:
     """Where the page of a file, or of two, is if nothing is said."""
-    first = "program" if path == "-" else f"{Path(path).with_suffix('')}"
-    return f"{first}.html" if other is None else f"{first}-{'program' if other == '-' else Path(other).stem}.html"
+    first, second = (None if file is None else _bare(file) for file in (path, other))
+    return f"{first}.html" if second is None else f"{first}-{Path(second).name}.html"
+
+
+def _bare(path: str) -> str:
+    """The path of a program without its suffix."""
+    file, which = selected(path)
+    bare = "program" if file == "-" else f"{Path(file).with_suffix('')}"
+    return bare if which is None else f"{bare}-{which}"

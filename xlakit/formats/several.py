@@ -1,0 +1,60 @@
+"""Texts that hold several modules, such as files of tests, and logs: each of them by itself, at its place."""
+
+from __future__ import annotations
+
+import re
+
+from xlakit.dataclass import dataclass
+from xlakit.errors import FormatError
+from xlakit.formats import detect
+
+# The word where a module begins, unless it is in a comment or a string.
+_HEADER = re.compile(
+    r'//[^\n]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"|(?<![\w.%$-])(?P<header>HloModule)(?=[ \t]+[\w.$%-])', re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A module in a text: its name, and the text that is its own, in the lines where it is in the file."""
+
+    name: str
+    text: str
+
+
+def parts_of(data: bytes, name: str = "<data>") -> list[Part]:
+    """The modules in a file's content, in their order, if it is HLO text with at least two; nothing for any other.
+
+    Raises FormatError as :func:`xlakit.formats.detect.load` does for what is no text.
+    """
+    content = detect.uncompressed(data, name)
+    # Most files are settled by this.
+    if content.count(b"HloModule") < 2 and not content.startswith(detect.UTF_16):
+        return []
+    text = detect.decoded(content, name)
+    if text is None:
+        return []
+    places = [graph.span(1) for graph in detect.GRAPH.finditer(text)]
+    if not places and detect.is_hlo(text):
+        starts = [found.start() for found in _HEADER.finditer(text) if found["header"]]
+        places = list(zip(starts, [*starts[1:], len(text)], strict=True))
+    return [_part(text, *place) for place in places] if len(places) > 1 else []
+
+
+def part_of(data: bytes, which: str, name: str = "<data>") -> Part:
+    """The module that is meant by its number, from 1, or by its name. Raises FormatError where there is none."""
+    parts = parts_of(data, name)
+    found = [part for number, part in enumerate(parts, 1) if which in (str(number), part.name)]
+    if found:
+        return found[0]
+    names = ", ".join(f"{number} ({part.name})" for number, part in enumerate(parts[:10], 1))
+    raise FormatError(
+        f"{name} has no module '{which}'",
+        hint=f"it has {names}{', ..' if len(parts) > 10 else ''}" if parts else "it is one program: leave out the #",
+    )
+
+
+def _part(text: str, start: int, end: int) -> Part:
+    own = text[start:end]
+    found = re.match(r"\s*HloModule\s+([\w.$%-]+)", own)
+    return Part(found[1] if found else "", "\n" * text.count("\n", 0, start) + own)
