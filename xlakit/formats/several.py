@@ -12,11 +12,12 @@ from xlakit.formats import detect
 _HEADER = re.compile(
     r'//[^\n]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"|(?<![\w.%$-])(?P<header>HloModule)(?=[ \t]+[\w.$%-])', re.DOTALL
 )
+_NOT_NEW_LINE = re.compile(r"[^\n]")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A module in a text: its name, and the text that is its own, in the lines where it is in the file."""
+    """A module in a text: its name, and the text that is its own, behind as many spaces and lines as are before it."""
 
     name: str
     text: str
@@ -32,8 +33,11 @@ def parts_of(data: bytes, name: str = "<data>") -> list[Part]:
     if content.count(b"HloModule") < 2 and not content.startswith(detect.UTF_16):
         return []
     text = detect.decoded(content, name)
-    if text is None:
-        return []
+    return [] if text is None else parts_of_text(text)
+
+
+def parts_of_text(text: str) -> list[Part]:
+    """The modules in HLO text, in their order, if there are at least two; nothing otherwise."""
     places = [graph.span(1) for graph in detect.GRAPH.finditer(text)]
     if not places and detect.is_hlo(text):
         starts = [found.start() for found in _HEADER.finditer(text) if found["header"]]
@@ -57,4 +61,4 @@ def part_of(data: bytes, which: str, name: str = "<data>") -> Part:
 def _part(text: str, start: int, end: int) -> Part:
     own = text[start:end]
     found = re.match(r"\s*HloModule\s+([\w.$%-]+)", own)
-    return Part(found[1] if found else "", "\n" * text.count("\n", 0, start) + own)
+    return Part(found[1] if found else "", _NOT_NEW_LINE.sub(" ", text[:start]) + own)

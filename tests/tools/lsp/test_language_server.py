@@ -297,6 +297,11 @@ def test_a_broken_text_is_not_formatted(client):
     assert "unknown opcode" in client.ask("textDocument/formatting", params)["error"]["message"]
 
 
+def test_each_of_several_modules_is_checked(client):
+    text = f"// first\n{TEXT}// -----\n{TEXT.replace('dot(', 'dott(')}{TEXT}"
+    assert lines_of(client.open(text)) == [place(text, "dott")]
+
+
 def test_an_empty_text(client):
     assert client.open("") == []
     assert client.at("hover", 0, 0) is None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from xlakit.errors import ParseError, XlakitError
 from xlakit.formats.detect import refuse_other_texts
 from xlakit.formats.hlo_text.faults import check_text
+from xlakit.formats.several import parts_of_text
 from xlakit.ir.instruction import HloModule
 from xlakit.passes.analysis.cost import Cost, CostCounter
 from xlakit.tools.lint.linter import lint
@@ -62,9 +63,18 @@ class Checked:
 
 
 def check(text: str, name: str, lints: Lints = Lints()) -> Checked:
-    """Parse, verify and lint a text; takes time in proportion to it. An empty text has no fault."""
+    """Parse, verify and lint a text; takes time in proportion to it. An empty text has no fault. Of several modules
+    there are no estimates, since they may have names in common.
+    """
     if not text.strip():
         return Checked()
+    parts = parts_of_text(text) if text.count("HloModule") > 1 else []
+    if parts:
+        return Checked([fault for part in parts for fault in _check(part.text, name, lints).faults])
+    return _check(text, name, lints)
+
+
+def _check(text: str, name: str, lints: Lints) -> Checked:
     try:
         refuse_other_texts(text)
         found = check_text(text, name)
