@@ -98,3 +98,37 @@ def test_fingerprints_have_the_values_of_integers():
     text = made.to_string(Options.fingerprint())
     assert (text.count(values), text.count("f32[12]{0} constant({...})")) == (2, 1)
     assert values not in made.to_string(Options.canonical())
+
+
+def _constant(shape, values):
+    return xc._xla.hlo_module_from_text(f"HloModule m\n\nENTRY e {{\n  ROOT c = {shape} constant({values})\n}}\n")
+
+
+@pytest.mark.parametrize(
+    ("shape", "values", "shown"),
+    [
+        ("f32[2]", "{1.5, 2.5}", "{...}"),
+        ("f32[2]", "{-0, 0}", "0"),
+        ("c64[]", "(1, 0)", "1"),
+        ("s32[0]", "{}", "0"),
+        ("s32[2]", "{5, 1}", "{5, 1}"),
+        ("pred[2]", "{1, 0}", "{...}"),
+        ("f16[12]", "{1,1,1,1,1,1,1,1,1,1,1,1}", "1"),
+    ],
+)
+def test_fingerprints_have_of_constants_what_programs_differ_by(shape, values, shown):
+    options = Options.fingerprint()
+    options.print_large_constants = True
+    assert f"constant({shown})\n" in _constant(shape, values).to_string(options)
+
+
+def test_tuples_are_large_constants():
+    module = _constant("(s32[], pred[2])", "(7, {1, 0})")
+    assert "constant({...})" in module.to_string()
+    assert "constant(( 7, {1, 0} ))" in module.to_string(Options.short_parsable())
+
+
+def test_short_text_has_the_metadata_that_is_asked_for(module):
+    options = Options.short_parsable()
+    options.print_metadata = True
+    assert 'op_type="t\\"y"' in module.to_string(options)

@@ -375,8 +375,8 @@ class HloModule:
         short: names without ``%``, computations without their shapes, no metadata. It parses to the same program.
         metadata: False leaves out where instructions come from: ``metadata``, ``origin``, the tables of stack frames.
         layouts: False leaves out the layouts of results, parameters and the entry.
-        large_constants: False puts ``{...}`` instead of more than ten elements; parsed again, such a constant is elided
-        (:func:`xlakit.fill_elided`).
+        large_constants: False puts ``{...}`` instead of more than ten elements, and of tuples; parsed again, such a
+        constant is elided (:func:`xlakit.fill_elided`).
         """
         from xlakit.formats import hlo_text
 

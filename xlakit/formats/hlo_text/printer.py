@@ -40,7 +40,7 @@ class PrintOptions:
     short: names without ``%``, computations without their shapes, no metadata. It still parses to the same program.
     metadata: where instructions come from: ``metadata``, ``origin``, and the tables of stack frames.
     layouts: the layouts of results, parameters and the entry.
-    large_constants: the elements of constants that have more than ten; otherwise ``{...}``, an elided one.
+    large_constants: the elements of constants that have more than ten, and of tuples; else ``{...}``, elided.
     """
 
     short: bool = False
@@ -146,7 +146,7 @@ class _Printer:
 
     def _inline(self, show: Callable[[Op], str], op: Op) -> str:
         literal = getattr(op, "literal", None)
-        if not self._options.large_constants and isinstance(literal, Literal) and _count(literal) > _LARGE:
+        if not self._options.large_constants and isinstance(literal, Literal) and _is_elided(literal):
             return _ELIDED
         return show(op)
 
@@ -205,11 +205,9 @@ class _Printer:
             parts.append(f"backend_config={quote_or_json(annotations.backend_config)}")
 
 
-def _count(literal: Literal) -> int:
-    """How many elements a literal has, those of a tuple's elements together."""
-    if literal.shape.is_tuple:
-        return sum(map(_count, literal.elements))
-    return literal.array.size if literal.shape.is_array else 0
+def _is_elided(literal: Literal) -> bool:
+    """Whether a text without large constants leaves its elements out: XLA's leaves out those of every tuple."""
+    return literal.shape.is_tuple or (literal.shape.is_array and literal.array.size > _LARGE)
 
 
 def _sugared_op(instruction: Instruction) -> Op | None:

@@ -8,8 +8,10 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from xlakit.compat.xla_client.text.numbering import in_print_order
+from xlakit.data.literal import Literal
 from xlakit.formats.hlo_text.printer import PrintOptions, print_instruction
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.data import Constant
 
 # Attributes that are printed where extra ones are not: what is called, and what any operation has.
 PLAIN_ATTRIBUTES = {
@@ -43,11 +45,11 @@ class HloPrintOptions:
         "print_program_shape": True,
         "print_result_shape": True,
         # Not there in jaxlib: whether every fifth operand has its number beside it, which the short forms leave out,
-        # whether computations that are called are written where they are named, and whether the values of constants of
-        # integers are written, whatever print_large_constants says: numbers that are likely to be indices.
+        # whether computations that are called are written where they are named, and whether only the constants are
+        # written that programs are likely to differ by: those of integers, and zeros and ones as one number.
         "_counts_operands": True,
         "_writes_called_out": False,
-        "_writes_integers": False,
+        "_writes_essentials": False,
     }
     __slots__ = tuple(_DEFAULTS)
 
@@ -57,15 +59,11 @@ class HloPrintOptions:
 
     def __init__(self) -> None:
         for name, value in self._DEFAULTS.items():
-            setattr(self, name, value)
+            object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
         known = self._DEFAULTS.get(name)
-        if (
-            known is not None
-            and type(value) is not type(known)
-            and not (type(known) is int and isinstance(value, bool))
-        ):
+        if known is not None and not isinstance(value, type(known)):
             raise TypeError(f"incompatible function arguments: {name} is of type {type(known).__name__}, got {value!r}")
         object.__setattr__(self, name, value)
 
@@ -91,7 +89,7 @@ class HloPrintOptions:
         """Text for fingerprints: as :meth:`canonical`, without names of computations."""
         made = HloPrintOptions.canonical()
         made.canonicalize_computations, made.print_ids = True, False
-        made._writes_integers = True
+        made._writes_essentials = True
         return made
 
 
@@ -131,6 +129,8 @@ def _is_plain(options: HloPrintOptions) -> bool:
         and not options._writes_called_out
         and not options.is_in_nested_computation
         and not options.indent_amount
+        # The short text has no metadata.
+        and not (options.print_metadata and not options.print_percent)
     )
 
 
@@ -185,9 +185,7 @@ def printed_parts(instruction: Instruction, options: HloPrintOptions) -> tuple[s
     """The opcode, what is in the parentheses after it, and the attributes, as they are printed."""
     layouts = options.include_layout_in_shapes
     shape = instruction.shape
-    large = options.print_large_constants
-    if options._writes_integers and shape.is_array:
-        large = large or shape.element_type.is_integral
+    large = options.print_large_constants or options._writes_essentials
     full = PrintOptions(metadata=options.print_metadata, layouts=layouts, large_constants=large)
     text = print_instruction(instruction, full)
     shown = shape.to_string(with_layout=layouts)
@@ -197,7 +195,21 @@ def printed_parts(instruction: Instruction, options: HloPrintOptions) -> tuple[s
     for operand in instruction.operands:
         end = rest.index(f"%{operand.name}", end) + len(operand.name) + 1
     end = rest.index(")", end) if instruction.operands else _end_of_value(rest)
-    return opcode, rest[:end], _split(rest[end + 1 :])
+    inside = rest[:end]
+    if options._writes_essentials and isinstance(instruction.op, Constant):
+        inside = _essential(instruction.op.literal, inside)
+    return opcode, inside, _split(rest[end + 1 :])
+
+
+def _essential(literal: Literal, shown: str) -> str:
+    """What fingerprints have of a constant."""
+    if literal.shape.is_array:
+        for number in (0, 1):
+            if bool((literal.array == number).all()):
+                return str(number)
+        if literal.shape.element_type.is_integral:
+            return shown
+    return "{...}"
 
 
 def _line(instruction: Instruction, names: dict[Instruction, str], options: HloPrintOptions) -> str:
