@@ -1,1 +1,1 @@
-"""What each operation means: one page for each family of operations, listed in ``registry``."""
+"""The definitions of all operations: one page (a file) for each family of operations, listed in ``registry``."""

@@ -20,7 +20,7 @@ from xlakit.ops.shared.numerics import from_double, to_double
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _BatchNorm(Op):
-    """What the three operations share: checks, and arithmetic along all dimensions but the feature one."""
+    """The base of the three operations: checks, and arithmetic along all dimensions but the feature one."""
 
     epsilon: float = attribute(Kind.FLOAT, always=True)
     feature_index: int = attribute(Kind.INT64, always=True)

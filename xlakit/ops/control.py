@@ -291,7 +291,7 @@ class Fusion(Calling):
         return self.calls.is_pointwise
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
-        # Operands that the fused computation does not take keep their buffers alive, no more.
+        # A fusion may have more operands than its computation has parameters; those are not read.
         result = check_arguments(self.calls, operands[: len(self.calls.parameters)], "fused computation")
         check_aliasing(self.output_to_operand_aliasing, operands, result)
         return result
@@ -350,7 +350,7 @@ class Scan(Calling):
                     f"{self.to_apply.name} gives {carry} for the carry {init.without_layout()}",
                     hint=f"give a carry of {init.without_layout()}, or start from one of {carry.without_layout()}",
                 )
-        # As many outputs as there are slices, which in a dynamic dimension may be fewer.
+        # The number of outputs is that of the slices, which is dynamic if the dimension is.
         mark = any(i.dynamic_dimensions[self.dimension] for i in inputs)
         shapes = [*(_with_dimension(p, self.dimension, size, mark) for p in parts[:count]), *parts[count:]]
         return make_tuple_shape(shapes) if result.is_tuple else shapes[0]

@@ -42,8 +42,8 @@ _PATCH_ELEMENTS = 1 << 22
 class Convolution(Op):
     """Sums of products of a kernel with every placement of it on the input.
 
-    Sparse operands are followed by arrays that tell where their elements are. ``convolution_kind`` tells what the
-    convolution is for; ``dgrad`` also reverses the kernel.
+    A sparse operand has a further operand with the positions of its elements. ``convolution_kind`` is the direction
+    that the convolution computes; ``dgrad`` also reverses the kernel.
     """
 
     window: Window = attribute(Kind.WINDOW, default=Window())
@@ -73,7 +73,7 @@ class Convolution(Op):
         self._check_sparsity(operands)
         self._check_numbers(lhs, rhs)
         self._check_groups(lhs, rhs)
-        # Also for gradients: their window and dimension numbers are those of the forward convolution that gives them.
+        # Gradients, too, are checked as the convolution that their window and dimension numbers describe.
         numbers = self.dim_labels
         inputs = rhs.dimensions[numbers.kernel_input_feature_dimension]
         if self.sparsity_config and self.sparsity_config.rhs:
@@ -192,7 +192,7 @@ class Convolution(Op):
         inputs, kernel, output = _orders(numbers)
         features = numbers.input_feature_dimension, numbers.kernel_input_feature_dimension
         arrays = unpacked(self, operands, features)
-        # What lies beyond the input's edges is zero.
+        # Padding is zero, so the input needs a type that has a zero.
         lhs, rhs = self._dense([*map(that_can_be_zero, arrays[:2]), *arrays[2:]])
         lhs, rhs = lhs.transpose(inputs), rhs.transpose(kernel)
         if self.feature_group_count == 1:
@@ -200,7 +200,7 @@ class Convolution(Op):
         # A kernel of dynamic size has its current size.
         window = [replace(d, size=size) for d, size in zip(self.window.dimensions, rhs.shape[2:], strict=True)]
         if self.convolution_kind is ConvolutionKind.CONVOLUTION_KIND_DGRAD:
-            # The gradient of the input takes the kernel as the convolution took it, and turns it around itself.
+            # The operand is the forward convolution's kernel; the gradient of the input reverses it.
             window = [replace(d, window_reversal=not d.window_reversal) for d in window]
         groups = max(self.feature_group_count, self.batch_group_count)
         result = _convolve(
@@ -212,7 +212,7 @@ class Convolution(Op):
         return result.transpose(np.argsort(output))
 
     def _dense(self, operands: Sequence[Array]) -> tuple[Array, Array]:
-        """Input and kernel with the zeros that a sparse one leaves out."""
+        """Input and kernel as dense arrays."""
         lhs, rhs = operands[:2]
         config = self.sparsity_config or SparsityConfig()
         if config.lhs is not None:
@@ -281,7 +281,7 @@ def _convolve(lhs: Array, rhs: Array, window: Sequence[WindowDimension], kind: P
 
 
 def _patches(lhs: Array, window: Sequence[WindowDimension], placements: Sequence[int]) -> Array:
-    """A view of what each placement of the window sees: group, batch, placements, feature, window."""
+    """A view of the elements under each placement of the window: [group, batch, placements, feature, window]."""
     edges = [PaddingDimension(d.padding_low, d.padding_high, d.base_dilation - 1) for d in window]
     padded = pad_array(lhs, lhs.dtype.type(0), [PaddingDimension()] * 3 + edges)
     outer, spatial = padded.strides[:3], padded.strides[3:]

@@ -21,7 +21,7 @@ from xlakit.ops.handle import Builder, ComputationLike, XlaOp, building
 from xlakit.ops.shared.calling import Calling, agree, check_aliasing
 from xlakit.ops.shared.checks import need_declared
 
-# Targets that say where or how a value is to be, and give it as it is.
+# Targets whose result is their operand: hints on its memory, layout or sharding.
 HINTS: Final = frozenset(
     {"LayoutConstraint", "MoveToDevice", "MoveToHost", "Sharding", "annotate_device_placement", "xla.sdy.Sharding"}
 )

@@ -1,4 +1,4 @@
-"""Where values come from and how they are bundled: parameters, constants, iota, tuples, copies, ordering.
+"""Sources and bundles of values: parameters, constants, iota, tuples, copies, ordering.
 
 Source: XLA's document "Operation semantics", sections Iota, Tuple, GetTupleElement, AfterAll, OptimizationBarrier.
 """
@@ -59,8 +59,8 @@ class Constant(Op):
 class ElidedConstant(Op, Distinct):
     """A constant whose elements the text leaves out: ``constant({...})``, as XLA dumps large ones by default.
 
-    Two of them may be two values. It is read, printed, checked and rewritten like any value that is not known, and a
-    program that has one does not run until :func:`xlakit.fill_elided` has given it elements.
+    Two elided constants may have different elements. They are read, printed, checked and rewritten like any unknown
+    value; a program does not run until :func:`xlakit.fill_elided` has replaced them.
     """
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
@@ -74,7 +74,7 @@ class ElidedConstant(Op, Distinct):
 
 
 def elided_error() -> LiteralError:
-    """What is wrong where the elements of an elided constant are needed."""
+    """The error for uses that need the elements of an elided constant."""
     return LiteralError(
         "the constant is elided: the program has {...} where its elements should be",
         hint="run it with --fill-elided zeros or random (xlakit.fill_elided), or dump it again with "
@@ -124,7 +124,7 @@ class Iota(Op):
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         shape = context.shape
         if 0 in shape.dimensions:
-            # Along the other dimensions an empty array may be longer than memory.
+            # Returned early, as the other dimensions of an empty array may be too large for the code below.
             return np.empty(shape.dimensions, shape.element_type.dtype)
         steps = np.arange(shape.dimensions[self.iota_dimension])
         with np.errstate(all="ignore"):
@@ -290,7 +290,7 @@ def create_token(builder: Builder) -> XlaOp:
     return builder.append(AfterAll(), ())
 
 
-# What a person may give as an argument of a computation: an operand, or a (nested) tuple of operands.
+# An argument of a computation as a caller of the builder may pass it: an operand, or a (nested) tuple of operands.
 ArgumentLike: TypeAlias = OperandLike | tuple[Any, ...]
 
 

@@ -48,7 +48,7 @@ class PrecisionConfig:
 
 
 class Contraction(Op):
-    """What the dots have in common: batch and contracting dimensions."""
+    """The base of the dots: batch and contracting dimensions."""
 
     __slots__ = ()
 
@@ -113,7 +113,8 @@ def result_type(lhs: Shape, rhs: Shape, declared: Shape | None) -> PrimitiveType
 def emit_product(op: Op, operands: Sequence[XlaOp], preferred_element_type: PrimitiveType | None) -> XlaOp:
     """Add a dot or a convolution whose result has the preferred element type where one is given.
 
-    HLO lets any types meet; here integers and floats do not, as the document has one T. Raises ShapeError.
+    HLO allows operands of any types; the builder does not mix integers and floats, as the document has one T. Raises
+    ShapeError.
     """
     lhs, rhs = (need_array(o.shape).element_type for o in operands[:2])
     if (lhs.is_floating, lhs.is_integral, lhs.is_complex) != (rhs.is_floating, rhs.is_integral, rhs.is_complex):
@@ -185,9 +186,9 @@ class Dot(DotAttributes):
         return op._contract(lhs, rhs, context.shape.element_type)
 
     def unpacked(self, ranks: Sequence[int]) -> tuple[Dot, Sequence[int]]:
-        """The dot of packed operands with the nibbles side by side, and the dimension of each along which they are.
+        """The dot of the unpacked operands, and for each operand the dimension along which it is unpacked.
 
-        ranks: those of the packed operands. Where no dimension is contracted one behind the last is.
+        ranks: of the packed operands. The dimension is contracted; if none is, a new one behind the last is added.
         """
         plain = dataclasses.replace(self, operand_precision=())
         if self.lhs_contracting_dims:
@@ -198,8 +199,8 @@ class Dot(DotAttributes):
     def swapped(self) -> Dot | None:
         """The dot of the operands in the other order: dot(b, a) has the free dimensions of b before those of a.
 
-        Products commute, so each element is the sum of the same products. None where the precisions given are not
-        one for each operand.
+        Products commute, so each element is the sum of the same products. None if precisions are given, but not one
+        for each operand.
         """
         if len(self.operand_precision) not in (0, 2):
             return None

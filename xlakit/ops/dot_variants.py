@@ -41,10 +41,10 @@ _RAGGED = "ragged_dot_dimension_numbers."
 class RaggedDot(Contraction):
     """A dot whose lhs is cut, along one dimension, into groups of sizes that the third operand gives.
 
-    If the ragged dimension is a free one, each group meets its own slice of rhs: [m,k], [g,k,n] -> [m,n].
-    If it is contracted, each group is summed apart: [m,k], [k,n] -> [g,m,n].
-    If it is a batch dimension, only the batches that the groups count are computed: [b,m,k], [b,k,n] -> [b,m,n].
-    What lies in no group is zero.
+    If the ragged dimension is a free one, each group is multiplied with its own slice of rhs: [m,k], [g,k,n] -> [m,n].
+    If it is contracted, each group is summed separately: [m,k], [k,n] -> [g,m,n].
+    If it is a batch dimension, only the batches that are in a group are computed: [b,m,k], [b,k,n] -> [b,m,n].
+    Elements of the result that belong to no group are zero.
     """
 
     lhs_batch_dims: tuple[int, ...] = attribute(
@@ -99,7 +99,7 @@ class RaggedDot(Contraction):
         return self._result(lhs, rhs, declared, self.rhs_group_dims, per_group)
 
     def _prefix(self, rank: int) -> list[int]:
-        """The dimensions of lhs before the ragged one, for each index of which the groups may have other sizes."""
+        """The dimensions of lhs before the ragged one: each of their indices may have its own group sizes."""
         ragged = self.lhs_ragged_dims[0]
         batch = list(self.lhs_batch_dims)
         if ragged in batch:

@@ -24,11 +24,11 @@ from xlakit.ops.shared.regrouping import check_same_count
 
 _INT32_MAX = 2**31 - 1
 
-# Custom calls that a compiled program makes where the interpreter would raise: each takes the arguments of the function
-# of that name below, as S32.
+# Custom calls by which compiled programs raise the interpreter's errors about dynamic sizes: each takes the arguments
+# of the function of the same name below, as S32.
 CHECK_SIZE, CHECK_RESHAPE, CHECK_REGROUPING = "xlakit.CheckSize", "xlakit.CheckReshape", "xlakit.CheckRegrouping"
 CHECK_GROUP = "xlakit.CheckGroup"
-# And one for an operation that it leaves to Python, see ``execution/calls/at_sizes.py``.
+# The custom call for an operation on dynamic dimensions that Python runs; see ``execution/calls/at_sizes.py``.
 AT_SIZES = "xlakit.AtSizes"
 
 
@@ -140,7 +140,7 @@ def dynamic_slice(operand: XlaOp, start_indices: Sequence[OperandLike] | XlaOp, 
 def _index_ops(operand: XlaOp, start_indices: Sequence[OperandLike] | XlaOp) -> list[XlaOp]:
     if isinstance(start_indices, XlaOp):
         return [start_indices]
-    # Numbers among handles take the handles' type, so that the mix is legal.
+    # Numbers among handles become constants of the handles' type.
     like = next((i.shape.element_type for i in start_indices if isinstance(i, XlaOp)), PrimitiveType.S32)
     return [as_op(operand.builder, i, like) for i in start_indices]
 
@@ -186,7 +186,7 @@ class DynamicUpdateSlice(Op):
         array, update = operands[0], operands[1]
         declared = context.instruction.operands[1].shape
         bounds = context.shape.dimensions if context.shape.is_array else array.shape
-        # A dynamic update of a whole dimension decides how many elements the result has there.
+        # In a dimension in which the update is dynamic and as large as the operand, the result has the update's size.
         sizes = [
             new if dynamic and bound == whole else have
             for have, new, dynamic, bound, whole in zip(

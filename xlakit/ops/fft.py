@@ -64,7 +64,7 @@ class Fft(Op):
         return f"give fft_length {list(given)}, or pad or slice the operand"
 
     def _fits(self, size: int, wanted: int) -> bool:
-        # FFT and IFFT of no points, or over a dimension of none, have a result all the same: zeros, or nothing.
+        # FFT and IFFT also take a length of 0 or an empty dimension; the result is zeros, or empty.
         is_complex = self.fft_type in (FftType.FFT, FftType.IFFT)
         return size in (UNBOUNDED, wanted) or (is_complex and 0 in (size, wanted))
 

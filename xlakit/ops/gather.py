@@ -121,7 +121,7 @@ def start_positions(
 ) -> list[Array]:
     """Where each slice starts in each operand dimension: int64 arrays of the batch dimensions of ``indices``.
 
-    ``batching`` maps operand dimensions to the dimensions of ``indices`` that they run along with.
+    ``batching`` maps batching dimensions of the operand to the paired dimensions of ``indices``.
     """
     vectors = indices[..., None] if index_vector_dim == indices.ndim else np.moveaxis(indices, index_vector_dim, -1)
     # Unsigned indices beyond int64 stay out of bounds on the high side, where a plain conversion would wrap them.
@@ -221,7 +221,7 @@ class Gather(Op):
             if i in self.offset_dims:
                 d = next(sources[1])
                 sizes.append(self.slice_sizes[d])
-                # A slice of the whole of a dynamic dimension is as long as that is.
+                # A slice that covers a dynamic dimension has that dimension's current size.
                 dynamic.append(operand.dynamic_dimensions[d] and self.slice_sizes[d] == operand.dimensions[d])
             else:
                 d = next(sources[0])
@@ -238,7 +238,7 @@ class Gather(Op):
         starts = start_positions(operands[1], self.index_vector_dim, self.start_index_map, operand.ndim, batching)
         batch = operands[1].shape[: self.index_vector_dim] + operands[1].shape[self.index_vector_dim + 1 :]
         kept = self._kept_dims(operand.ndim)
-        # The current size of a dynamic dimension may be less than its bound, which a slice of all of it names.
+        # The slice size of a whole dynamic dimension is its bound; its current size may be less.
         sizes = [min(size, bound) for size, bound in zip(self.slice_sizes, operand.shape, strict=True)]
         offsets = tuple(sizes[d] for d in kept)
         if 0 in sizes:
@@ -251,7 +251,7 @@ class Gather(Op):
             found = windows[inside].view(operand.dtype)
             result = np.broadcast_to(found, (*batch, *sizes)).reshape(batch + offsets)
         result = np.moveaxis(result, range(len(batch), result.ndim), self.offset_dims)
-        # What a slice of fixed size lacks in a dynamic dimension is zero.
+        # A slice of fixed size is padded with zeros where a dynamic dimension has fewer elements now.
         marks = context.shape.dynamic_dimensions
         return zero_extend(result, [0 if mark else n for n, mark in zip(context.shape.dimensions, marks, strict=True)])
 
@@ -260,12 +260,12 @@ _NumbersT = TypeVar("_NumbersT", bound="DataclassInstance")
 
 
 def last_dimension(indices: XlaOp) -> int:
-    """Where the index vectors lie by default."""
+    """The default of ``index_vector_dim``."""
     return max(indices.shape.rank - 1, 0)
 
 
 def one_form(given: _NumbersT | None, single: _NumbersT, index_vector_dim: int | None) -> _NumbersT:
-    """The dimension numbers that are given at once, or those of the single lists; raises ArgumentError for both."""
+    """The dimension numbers: ``given``, or those of the separate lists; raises ArgumentError if both are given."""
     if given is None:
         return single
     lists = [getattr(single, f.name) for f in fields(single) if f.name != "index_vector_dim"]

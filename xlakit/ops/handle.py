@@ -1,7 +1,7 @@
-"""XlaOp: a person's handle on an instruction that a builder holds, with Python's operators.
+"""XlaOp: a handle of an instruction in a builder, with Python's operators.
 
-The functions on the pages of ``xlakit.ops`` take and give these. They reach the builder through the small
-interface below, so that the pages stand before the builder, as the house wants it.
+The functions on the pages of ``xlakit.ops`` take and give handles. They use the builder through the Protocol below, so
+that ``xlakit.ops`` does not import ``xlakit.builder``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from xlakit.ir.operation import Op
 
 @runtime_checkable
 class Builder(Protocol):
-    """What the pages need of a builder; ``xlakit.builder.XlaBuilder`` is it."""
+    """The interface of a builder to the pages; ``xlakit.builder.XlaBuilder`` implements it."""
 
     @property
     def name(self) -> str: ...
@@ -48,7 +48,7 @@ class Builder(Protocol):
         ...
 
     def subcomputation(self, source: ComputationLike, parameters: Sequence[Shape]) -> Computation:
-        """A computation as it is, an XlaComputation's, or one traced from a Python function on handles."""
+        """``source`` as a Computation: itself, that of an XlaComputation, or the trace of a function on handles."""
         ...
 
 
@@ -62,12 +62,12 @@ class HasComputation(Protocol):
         ...
 
 
-# What a person may give where an operation calls a computation.
+# A computation as a caller of the builder may pass it.
 ComputationLike: TypeAlias = HasComputation | Computation | Callable[..., Any]
 
 
 def _page(name: str) -> Any:
-    """A page of the operations, which need this file."""
+    """A page of operations; imported on use, as pages import this file."""
     return importlib.import_module(f"xlakit.ops.{name}")
 
 
@@ -195,7 +195,7 @@ class XlaOp:
     __gt__, __ge__ = _operator("compare", "gt"), _operator("compare", "ge")
 
 
-# What a person may give where an operation takes an operand; numbers become constants of a fitting type.
+# An operand as a caller of the builder may pass it; numbers become constants of a fitting type.
 OperandLike: TypeAlias = XlaOp | bool | int | float | complex | np.ndarray | np.generic | Literal
 
 
@@ -227,10 +227,10 @@ def common_builder(operands: Sequence[object]) -> Builder:
 
 
 def as_op(builder: Builder, value: OperandLike, like: PrimitiveType | None = None) -> XlaOp:
-    """A handle as it is; a number or array as a constant, of type ``like`` where that is given and it is a number.
+    """``value`` as a handle: itself, or a constant of a number or array. A number gets the type ``like`` if given.
 
-    Raises ArgumentError for an array of NumPy that is of another floating point type than ``like``: NumPy's own are
-    float64 unless something else is said, and HLO would compute in that.
+    Raises ArgumentError for a NumPy array of another floating point type than ``like``: NumPy's default is float64, in
+    which HLO would then compute.
     """
     if isinstance(value, XlaOp):
         return value
@@ -278,7 +278,7 @@ _R = TypeVar("_R")
 
 
 def caller_location() -> Location | None:
-    """The nearest line on the stack that is outside this package: the person's."""
+    """The location of the nearest caller outside of this package."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
@@ -295,9 +295,9 @@ def _handles(values: Sequence[object]) -> list[XlaOp]:
 
 
 def building(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Mark a function that a person calls.
+    """Decorate a public function that takes handles.
 
-    Its arguments are converted by its annotations, and its errors name it, the operands' shapes and the person's line.
+    Its arguments are converted by its annotations; its errors name it, the operands' shapes and the caller's line.
     """
     parameters = Parameters(function)
 

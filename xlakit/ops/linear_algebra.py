@@ -70,7 +70,7 @@ def _cholesky(matrices: Array) -> Array:
     try:
         return np.linalg.cholesky(matrices)
     except np.linalg.LinAlgError:
-        pass  # NumPy gives up on all matrices where one fails, so each is tried for itself
+        pass  # NumPy raises for the whole batch if one matrix fails, so each is tried separately below
     factors = np.full_like(matrices, np.nan)
     for index in np.ndindex(*matrices.shape[:-2]):
         try:

@@ -1,8 +1,8 @@
 """Moving elements without computing: broadcast, reshape, transpose, reverse, slice, pad, concatenate.
 
 Source: XLA's document "Operation semantics", sections Broadcast, BroadcastInDim, Collapse, Concatenate, Pad, Reshape,
-Rev, Slice, Transpose. A value with dynamic dimensions holds just the elements that are there, so the meanings look
-at the sizes of the values and take from the declared shape only what no operand knows.
+Rev, Slice, Transpose. A value with dynamic dimensions has only the elements of its current size, so ``evaluate`` uses
+the sizes of the values, and the declared shape only for sizes that no operand has.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from xlakit.ops.shared.numerics import convert
 from xlakit.ops.shared.padding import pad_array, padded_size, zero_extend
 from xlakit.ops.shared.regrouping import check_same_count, dynamic_dimensions_after_reshape, sizes_after_reshape
 
-# The operation below takes the name, as it is called in XLA.
+# The built-in slice, whose name the builder's function below takes.
 _range = slice
 
 
@@ -278,7 +278,7 @@ class Slice(Op, DataMovement):
         sizes = [
             _slice_size(d, part, size) for d, (part, size) in enumerate(zip(self.slice, shape.dimensions, strict=True))
         ]
-        # One element out of a dynamic dimension is always there; a part of an unbounded one has a known size.
+        # A slice of one element is static, as is a slice of an unbounded dimension.
         dynamic = [
             mark and size != 1 and bound != UNBOUNDED
             for mark, size, bound in zip(shape.dynamic_dimensions, sizes, shape.dimensions, strict=True)

@@ -28,7 +28,7 @@ class Rng(Op):
 
     @property
     def has_side_effect(self) -> bool:
-        """Each run draws anew, so no run may be left out or shared."""
+        """True: each run draws new numbers, so instructions must not be removed or merged."""
         return True
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
@@ -69,7 +69,7 @@ class Rng(Op):
         if self.distribution is RandomDistribution.RNG_NORMAL:
             return normals(draw, first, second, kind, size)
         if kind is PrimitiveType.PRED:
-            # [false, true) would be no choice at all: a coin decides between the two bounds.
+            # The interval [false, true) has one value only; a coin decides between the two bounds instead.
             return np.where(coins(draw, size), second, first)
         if kind.is_integral:
             return uniform_integers(draw, int(first), int(second), kind, size)
@@ -162,7 +162,7 @@ class RngBitGenerator(Op):
             bits, counter = philox_bits(key, counters[0] | key << 64, shape.dimensions, width)
             state = [key, counter % 2**64]
         values = _as_type(bits, shape.element_type)
-        # Words that the algorithm has no use for stay as they are.
+        # Words of the state that the algorithm does not use are unchanged.
         after = np.array([*state, *operands[0][len(state) :]], dtype=np.uint64)
         return (after, values) if context.shape.is_tuple else values
 
@@ -205,7 +205,7 @@ class RngGetAndUpdateState(Op):
 
     @property
     def has_side_effect(self) -> bool:
-        """It changes the state."""
+        """True: it changes the device's state."""
         return True
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:

@@ -38,9 +38,9 @@ def check_reducer(
 ) -> tuple[Shape, ...]:
     """The scalars that ``computation`` accumulates; raises ShapeError unless it reduces arrays of these types.
 
-    It must map 2N scalars to N: running values, then elements; ``init_values``, where there are any, are the first
-    running values. A reducer may accumulate in another floating point precision than its operands have, so types are
-    compared as families.
+    It must map 2N scalars to N: running values, then elements; ``init_values``, if given, are the first running values.
+    A reducer may accumulate in another floating point precision than that of its operands, so two floating point types
+    are taken as equal.
     """
     program = computation.program_shape
     count = len(element_types)
@@ -84,7 +84,7 @@ def check_reducer(
     return results
 
 
-# -- what a reducer does ---------------------------------------------------------------------------
+# -- the operation of a reducer --------------------------------------------------------------------
 
 _UFUNCS: dict[type[Op], np.ufunc] = {
     Add: np.add,
@@ -108,7 +108,7 @@ def reducer_op(computation: Computation) -> Op | None:
 
 
 def applied_op(computation: Computation) -> Op | None:
-    """The same, whatever the types are: a reducer may accumulate in another precision than its elements have."""
+    """As :func:`reducer_op`, for parameters and results of different types, as of a reducer in another precision."""
     root, parameters = computation.root, computation.parameters
     if not isinstance(root.op, Associative) or not isinstance(root.op, Commutative) or len(parameters) != 2:
         return None
@@ -116,7 +116,7 @@ def applied_op(computation: Computation) -> Op | None:
 
 
 def identity_element(op: Op, kind: PrimitiveType) -> Array | None:
-    """The number that an operation on numbers of a type combines with any other to that other one; None if none is.
+    """The identity of an operation on a type: combined with any number it gives that number. None if there is none.
 
     That of a sum of floats is -0: 0 + -0 is 0. Complex products have none: an infinity times 1 has a NaN in its other
     part. Narrow formats without an infinity have none of maximum and minimum.
@@ -179,7 +179,7 @@ def folder(context: Evaluation, computation: Computation) -> Folder:
     elif wide.is_complex:
         wide = PrimitiveType.C128
     elif wide.is_integral and wide.bit_width < 8:
-        # NumPy has no functions of integers narrower than a byte; wider ones agree modulo their width.
+        # NumPy has no functions of integers narrower than a byte; the result in a wider type is equal modulo the width.
         wide = PrimitiveType.S64
 
     function: Callable[[Array, Array], Array] = ufunc
@@ -243,7 +243,7 @@ def split_operands(operands: Sequence[Shape]) -> tuple[Sequence[Shape], Sequence
 
 
 def common_part(arrays: Sequence[Array]) -> Sequence[Array]:
-    """The part that is there in all arrays: along a dynamic dimension some may be larger than others."""
+    """The arrays cut to their smallest current size along each dimension; they may differ in dynamic dimensions."""
     if len({array.shape for array in arrays}) <= 1:
         return arrays
     both = tuple(slice(min(sizes)) for sizes in zip(*(array.shape for array in arrays), strict=True))
@@ -271,12 +271,12 @@ def reduce_arrays(
         return fold.finish([np.broadcast_to(start, sizes) for start in starts])
     if fold.ufunc is not None:
         with np.errstate(all="ignore"):
-            # NumPy starts a sum with 0, which would take its sign from a -0.
+            # The sum starts with -0: with NumPy's 0, a sum of -0 would become 0.
             start = {"initial": -values[0].dtype.type(0)} if fold.ufunc is np.add and fold.wide[0].is_floating else {}
             total = fold.ufunc.reduce(values[0], axis=tuple(dimensions), dtype=fold.wide[0].dtype, **start)
         if not fold.blurs_zeros or np.all(total):
             return fold.finish(fold.combine(starts[0], total))
-    # One axis of everything that is combined, in front.
+    # The reduced dimensions become one axis in front.
     rows = [v.transpose(*sorted(dimensions), *kept).reshape(count, *sizes) for v in values]
     return fold.finish(fold.combine(*starts, *halve(fold, rows)))
 
@@ -351,7 +351,7 @@ class Map(Op):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         if not operands:
             raise ShapeError("takes at least one array", hint="give the arrays that the computation is mapped over")
-        # Scalars go with arrays of any dimensions.
+        # Scalars may be mixed with arrays of any dimensions.
         whole = next((a for a in operands if need_array(a).rank), operands[0])
         for array in operands:
             if not need_array(array).is_scalar and not array.same_dimensions(whole):

@@ -27,7 +27,7 @@ from xlakit.ops import (
 from xlakit.ops.communication import asynchronous, collective_moves, collective_pairs, collectives, transfer
 from xlakit.ops.elementwise import binary, compare, convert, elementary, math_library, select, unary
 
-# In the order in which a reader meets them; the generated documents follow it.
+# In the order of the generated documents.
 PAGES = (
     data,
     unary,

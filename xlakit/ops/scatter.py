@@ -182,7 +182,7 @@ class Scatter(Op):
             indices, self.index_vector_dim, self.scatter_dims_to_operand_dims, arrays[0].ndim, batching
         )
         if starts and starts[0].shape != updates[0].shape[:split]:
-            # Where one of the two has fewer along a dynamic dimension, there are no more windows than that.
+            # Indices and updates may have different current sizes; the smaller one is the number of windows.
             both = tuple(slice(min(pair)) for pair in zip(starts[0].shape, updates[0].shape, strict=False))
             starts, updates = [s[both] for s in starts], [u[both] for u in updates]
         starts = [s.reshape(-1) for s in starts]
@@ -197,10 +197,10 @@ class Scatter(Op):
 
 
 def _targets(count: int, starts: Sequence[Array], extents: Sequence[int], bounds: Sequence[int]) -> tuple[Array, Array]:
-    """Which of ``count`` windows are applied, and the linear operand index of each of their elements.
+    """The numbers of the windows, of ``count``, that are applied, and the linear operand indices of their elements.
 
-    A window that reaches outside, even by one element, is dropped whole. Rows of the second result that begin alike
-    are alike, and other rows share no element.
+    A window that is partly outside of the operand is dropped. Each row of the second result has the elements of one
+    window, or a single element if windows may overlap: rows with the same first element are equal, all others disjoint.
     """
     inside = np.ones(count, dtype=np.bool_)
     for start, extent, bound in zip(starts, extents, bounds, strict=True):
@@ -225,7 +225,7 @@ def _targets(count: int, starts: Sequence[Array], extents: Sequence[int], bounds
 def _combine(
     context: Evaluation, computation: Computation, arrays: Sequence[Array], targets: Array, updates: Sequence[Array]
 ) -> tuple[Array, ...]:
-    """Apply rows of updates to the elements that ``targets`` names, those of equal rows in their order."""
+    """Combine each row of updates into the elements in the row of ``targets``; rows with equal targets in order."""
     flat = [a.reshape(-1).copy() for a in arrays]
     if targets.size:
         order = np.argsort(targets[:, 0], kind="stable")
@@ -246,7 +246,7 @@ def _combine(
 
 
 def _combine_runs(fold: Folder, flat: Sequence[Array], targets: Array, updates: Sequence[Array], firsts: Array) -> None:
-    """A known computation: each run of updates of one target, which begins at one of ``firsts``, in its order."""
+    """For a reducer that is a ufunc: reduces the updates of each target, a run that begins at one of ``firsts``."""
     where = targets[firsts]
     totals = fold.widen([flat[0][where]])[0]
     run_of = np.repeat(np.arange(len(firsts)), np.diff(np.append(firsts, len(targets))))
@@ -265,7 +265,7 @@ def _combine_min_max(
     with np.errstate(all="ignore"):
         chosen = ufunc.reduceat(values, firsts, axis=0)
     if not chosen.all():
-        # To NumPy 0 and -0 are equal: the greater, or lesser, of the two counts where a run has it.
+        # NumPy takes 0 and -0 for equal: the sign of a zero result is set from the greater, or lesser, zero in the run.
         least = ufunc is np.minimum
         wins = np.logical_or.reduceat((values == 0) & (np.signbit(values) == least), firsts, axis=0)
         zeros = np.where(wins == least, -0.0, 0.0)
@@ -276,7 +276,7 @@ def _combine_min_max(
 def _combine_in_rounds(
     fold: Folder, flat: Sequence[Array], targets: Array, updates: Sequence[Array], firsts: Array
 ) -> None:
-    """Any computation: the first updates of all targets at once, then the second ones, and so on."""
+    """For any reducer: combines the first updates of all targets at once, then the second ones, and so on."""
     lengths = np.diff(np.append(firsts, len(targets)))
     # Longest runs first, so that those still running in a round are a prefix.
     longest = np.argsort(-lengths, kind="stable")

@@ -209,7 +209,7 @@ def _mirrored(first: Instruction, second: Instruction) -> bool:
 
 
 def comparison_keys(values: Array, total: bool, *, descending: bool = False) -> Array | None:
-    """Numbers of a NumPy type that order as XLA compares ``values``; None where NaN makes that no order.
+    """Keys of a NumPy type whose order is XLA's order of ``values``; None if they have NaN, which is unordered.
 
     In the total order of floating-point values -NaN < -Inf < .. < -0 < 0 < .. < Inf < NaN.
     """
@@ -294,7 +294,7 @@ class TopK(Op):
             )
         order = np.argsort(keys, axis=-1, kind="stable")[..., : self.k]
         results = np.take_along_axis(operand, order, axis=-1), order.astype(np.int32)
-        # Of a dynamic dimension there may be fewer than k: the result has k all the same.
+        # A dynamic dimension may have fewer than k elements; the result is padded with zeros to k.
         return tuple(zero_extend(result, (*operand.shape[:-1], self.k)) for result in results)
 
 

@@ -93,7 +93,7 @@ def _combine_positions(
 
 
 def _long_axis(window: Sequence[WindowDimension]) -> int | None:
-    """The one dimension along which a window is long, where it is trivial along all others and has no holes below."""
+    """The only nontrivial dimension of a window, if the window is long there and the array has no holes; else None."""
     extended = [axis for axis, d in enumerate(window) if d != WindowDimension(1)]
     if len(extended) != 1:
         return None
@@ -104,16 +104,16 @@ def _long_axis(window: Sequence[WindowDimension]) -> int | None:
 def _combine_by_doubling(
     fold: Folder, arrays: Sequence[Array], running: Sequence[Array], window: WindowDimension
 ) -> None:
-    """Add to ``running`` the windows along axis 0: each is a run of elements, and a run is a sum of powers of two.
+    """Combine ``running`` with the windows along axis 0 in log2(n) steps, where n is the length of a window.
 
-    Step k knows the combination of 2^k elements from every element on (fewer at the end); a placement whose run has
-    that bit takes one of them and moves on. So a window of n elements costs log n steps, in order.
+    Step k has, for every element, the combination of the 2^k elements that begin there (fewer at the end). A window
+    whose length has bit k set combines one of these and advances by 2^k elements. Elements are combined in order.
     """
     size, step = arrays[0].shape[0], window.window_dilation
     start = np.arange(running[0].shape[0]) * window.stride - window.padding_low
     skipped = np.maximum(0, -(start // step))
     position = start + skipped * step
-    # How many elements of the run are inside: padding at both ends does not count.
+    # The number of elements of each window that are inside of the array.
     inside = np.maximum(0, -((position - size) // step))
     length = np.minimum(np.maximum(0, window.size - skipped), inside)
     blocks = list(arrays)
@@ -204,7 +204,7 @@ def reduce_window_with_general_padding(
 
 @operation("select-and-scatter", arity=3, documents=("SelectAndScatter",))
 class SelectAndScatter(Op):
-    """Select one element under each placement of a window, and scatter the source to where those were.
+    """Select one element under each placement of a window, and combine the source into the selected positions.
 
     Operands: the array under the window, the source (one element for each placement), the initial value.
     """

@@ -1,1 +1,1 @@
-"""Operations by which devices, programs and hosts talk to each other, and those that are split into start and done."""
+"""Operations by which devices, programs and hosts communicate, and operations that are split into start and done."""

@@ -1,9 +1,9 @@
-"""Async pairs: which operation ends what another one began, and which does the work of both.
+"""Async pairs: the done of each start, and the synchronous operation that does the work of both.
 
     start = (f32[4], f32[8]) all-gather-start(x)
     done = f32[8] all-gather-done(start)                       the whole operation: all-gather(x)
 
-Between the start of a computation and its done there may be updates, each of which takes the value before it.
+Between an async-start and its done there may be updates, each of which takes the value of the one before it.
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ DONES: Final[dict[type[Op], type[Op]]] = {
     Recv: RecvDone,
 }
 STARTS: Final = {done: start for start, done in DONES.items()}
-# The operation that does at once what a start and its done do; for an async-start that is a call of its computation.
+# The synchronous operation of each start; for an async-start that is a call of its computation.
 WHOLES: Final[dict[type[Op], type[Op]]] = {
     AllGatherStart: AllGather,
     AllReduceStart: AllReduce,
     CollectivePermuteStart: CollectivePermute,
     CopyStart: Copy,
 }
-# What these starts give is a tuple (operands, result, contexts...); an all-reduce-start gives the result itself.
+# The value of these starts is a tuple (operands, result, contexts...); that of an all-reduce-start is the result.
 TUPLE_STARTS: Final = (AllGatherStart, CollectivePermuteStart, AsyncStart)
 
 
 def chain_of(done: Instruction) -> list[Instruction]:
-    """What leads to a done: updates without further arguments, the last one first, and what they update.
+    """The chain before a done: updates without further arguments, the last one first, then the value they update.
 
-    The last element is the start, unless that is out of sight (a parameter), or an update gives it arguments.
+    The last element is the start, unless the chain begins with another instruction (a parameter, say) or has an update
+    with further arguments: then it is that instruction.
     """
     chain = [done.operands[0]]
     while isinstance(chain[-1].op, AsyncUpdate) and len(chain[-1].operands) == 1:
@@ -62,7 +63,7 @@ def chain_of(done: Instruction) -> list[Instruction]:
 
 
 def async_pairs(computation: Computation) -> dict[Instruction, Instruction]:
-    """The done of each start, where both are here and no other instruction has what the start gives."""
+    """The done of each start whose value has no other users, if both are in the computation."""
     dones = [i for i in computation.instructions if isinstance(i.op, Done)]
     if not dones:
         return {}

@@ -36,7 +36,7 @@ def _check_state(shape: Shape) -> tuple[Shape, ...]:
 def _check_prefix(parts: Sequence[Shape], computation: Computation, arguments: Sequence[Shape]) -> None:
     """Raise ShapeError unless the first parameters are the arguments, and the result is the computation's.
 
-    As long as arguments are missing, the shape may say () for a result that is not known yet.
+    As long as arguments are missing, the result may be declared as (), for a result that is not known yet.
     """
     program = computation.program_shape
     if len(arguments) > len(program.parameters):
@@ -99,7 +99,7 @@ def _check_update_aliasing(op: AsyncUpdate, before: Shape, after: Shape) -> None
 
 
 def _state(computation: Computation, context: Evaluation, arguments: Sequence[Value]) -> Value:
-    """The asynchronous value: with the result where all arguments are there, else with room for it."""
+    """The asynchronous value: with the result if all arguments are bound, else with zeros in its place."""
     parts = context.shape.tuple_shapes
     complete = len(arguments) == len(computation.parameters)
     result = context.call(computation, *arguments) if complete else zero_value(parts[1])
@@ -107,7 +107,7 @@ def _state(computation: Computation, context: Evaluation, arguments: Sequence[Va
 
 
 class Async(Calling):
-    """The base of what an asynchronous computation consists of: its start, updates and done."""
+    """The base of the start, the updates and the done of an asynchronous computation."""
 
     __slots__ = ()
 
@@ -144,7 +144,8 @@ class _Continuing(Async):
 
     @property
     def has_side_effect(self) -> bool:
-        # Where it does not name what it runs, that may have effects: the start stays then, and must be ended.
+        # Without ``calls`` the computation is not known here and may have effects; then its start is kept, and needs
+        # this end.
         return self.calls is None or self.calls.has_side_effect
 
     def computation(self, instruction: Instruction) -> Computation:
@@ -159,7 +160,7 @@ class _Continuing(Async):
 
 @operation("async-update")
 class AsyncUpdate(_Continuing, Distinct):
-    """Go on with an asynchronous operation, and give it more arguments."""
+    """Continue an asynchronous operation, and bind more of its arguments."""
 
     output_to_operand_aliasing: tuple[OutputOperandAliasing, ...] = attribute(
         Kind.OUTPUT_OPERAND_ALIASING, default=(), proto="output_operand_aliasing"
@@ -189,7 +190,7 @@ class AsyncUpdate(_Continuing, Distinct):
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         state, *more = operands
-        # Without new arguments there is nothing to do; with them this may be the first time that all are there.
+        # Without new arguments there is nothing to do; with them all may be bound now, and the computation can run.
         return _state(self.computation(context.instruction), context, [*state[0], *more]) if more else state
 
 
@@ -207,7 +208,7 @@ class AsyncDone(_Continuing, Done, Distinct):
                 raise ShapeError(
                     f"{self.calls.name} has not got all its arguments yet", hint="give the rest to async-update before"
                 )
-        # A start or an update may have left open what the whole result is.
+        # A start or an update may have been declared with an incomplete result.
         known = declared is not None and _starts_with(parts[1], declared)
         return (declared if declared is not None and known else parts[1]).without_layout()
 
@@ -224,7 +225,7 @@ class AsyncDone(_Continuing, Done, Distinct):
         try:
             return self.computation(instruction)
         except VerificationError:
-            # The start is out of sight, beyond a parameter; it was checked where it stands.
+            # The chain begins with a parameter; the start is checked in the computation that has it.
             return None
 
 

@@ -1,4 +1,4 @@
-"""What collectives share: which devices take part, and how several operands travel as one.
+"""The base of collectives: their groups of devices, and the packing of several operands into one value.
 
 The groups follow from ``channel_id`` and ``use_global_device_ids``, as CollectiveOpGroupMode tells: without a
 channel the groups list replicas; with one they list partitions, or, where the operation has
@@ -24,9 +24,9 @@ from xlakit.ops.elementwise.binary import Add, Multiply
 from xlakit.ops.handle import Builder, XlaOp, common_builder
 from xlakit.ops.reduction import check_reducer, reducer_op
 
-# What a person may give as replica groups: lists of ids, or the attribute itself. Empty means one group of all.
+# Replica groups as a caller of the builder may pass them: lists of ids, or the attribute. Empty means one group of all.
 GroupsLike = ReplicaGroups | Sequence[Sequence[int]]
-# What a person may give as the operand of a collective on several arrays: a handle (of a tuple, too) or several.
+# Operands of a collective as a caller of the builder may pass them: a handle of an array or tuple, or several handles.
 OperandsLike = XlaOp | Sequence[XlaOp]
 
 
@@ -35,7 +35,7 @@ NO_GROUPS = ReplicaGroups()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective(Op):
-    """The base of collectives. All devices must run them alike, so they are never left out as unused."""
+    """The base of collectives. All devices must run them, so they are never removed as dead code."""
 
     channel_id: int | None = attribute(Kind.INT64, default=None)
     replica_groups: ReplicaGroups = attribute(Kind.REPLICA_GROUPS, default=NO_GROUPS, always=True)
@@ -52,7 +52,7 @@ class Collective(Op):
 
     @property
     def group_size(self) -> int | None:
-        """How many devices a group has, where the attributes alone tell."""
+        """The number of devices of a group if it follows from the attributes alone; else None."""
         groups = self.replica_groups.groups
         spans_partitions = self.channel_id is not None and self.global_ids is False
         return len(groups[0]) if groups and not spans_partitions else None
@@ -113,9 +113,9 @@ class Collective(Op):
         return index, count
 
     def all_to_all(self, context: Evaluation, payloads: Sequence[Value]) -> list[Value]:
-        """What each member of the group has for this device, which has one payload for each of them.
+        """The payload that each member of the group addresses to this device.
 
-        Raises ExecutionError unless there are as many of them.
+        payloads: this device's payload for each member. Raises ExecutionError for another number of them.
         """
         _, count = self.index_in_group(context)
         if len(payloads) != count:
@@ -142,9 +142,9 @@ class Collective(Op):
 
 
 def concatenated(context: Evaluation, arrays: Sequence[Array], dimension: int, number: int = 0) -> Array:
-    """What the devices of a group bring, one after the other; raises ExecutionError where sizes do not fit.
+    """The arrays of a group's devices, concatenated; raises ExecutionError where sizes do not fit.
 
-    number: of the result that this is.
+    number: which result of the instruction this is.
     """
     first = arrays[0].shape
     for array in arrays[1:]:
@@ -168,12 +168,12 @@ def _in_no_group() -> ExecutionError:
 
 
 def bundle(values: Sequence[Value]) -> Value:
-    """One value as it is, several as a tuple."""
+    """A single value itself, several values as a tuple."""
     return tuple(values) if len(values) != 1 else values[0]
 
 
 def bundle_shapes(shapes: Sequence[Shape]) -> Shape:
-    """One shape without its layout, several as a tuple."""
+    """A single shape without its layout, several shapes as a tuple shape."""
     return shapes[0].without_layout() if len(shapes) == 1 else make_tuple_shape([s.without_layout() for s in shapes])
 
 
@@ -202,7 +202,7 @@ def repack(builder: Builder, result: XlaOp, is_tuple: bool, count: int) -> XlaOp
 def check_operator(computation: Computation, operands: Sequence[Shape]) -> None:
     """Raise ShapeError unless ``computation`` combines two scalars, for operands of one element type.
 
-    This is for building; programs that exist may be of mixed types, see :func:`check_combiner`.
+    For the builder only; the verifier also accepts mixed types, see :func:`check_combiner`.
     """
     kinds = {o.element_type: None for o in operands if o.is_array}
     if len(kinds) > 1:
@@ -229,7 +229,7 @@ def reduce_members(
 ) -> list[Array]:
     """Combine the arrays of all members, in the order of the group, so that all devices get the same bits.
 
-    is_part: whether they are parts of operands, so that what they give is no result.
+    is_part: whether the arrays are parts of the operands, so that they are not combined into the result's memory.
     """
     results: list[Array] = []
     for number, arrays in enumerate(zip(*gathered, strict=True)):
@@ -257,22 +257,22 @@ def reduce_members(
 
 @lru_cache(maxsize=256)
 def _function_of(computation: Computation, kind: PrimitiveType) -> np.ufunc | None:
-    """NumPy's function of the same bits as a computation; None where there is none."""
+    """NumPy's function with the same results, to the bit, as a computation; None if there is none."""
     if any(i.shape.element_type is not kind for i in (*computation.parameters, computation.root)):
         return None
-    # These round as the operation says, or wrap around.
+    # For these types NumPy rounds, or wraps around, as HLO does.
     is_exact = kind in (PrimitiveType.F32, PrimitiveType.F64) or (kind.is_integral and kind.bit_width >= 8)
     op = reducer_op(computation) if is_exact else None
     return np.add if isinstance(op, Add) else np.multiply if isinstance(op, Multiply) else None
 
 
-# The interpreter keeps what it has made ready to run, so the same question must have the same answer.
+# Cached, as the interpreter keeps a plan for each computation object: equal arguments must give the same object.
 @lru_cache(maxsize=256)
 def combiner_of(computation: Computation, kind: PrimitiveType) -> Computation:
-    """The computation, for elements of a type: it may work in another precision than its operands.
+    """The computation that combines elements of a type; the given one may be of another type.
 
-    Sums and products of floats narrower than F32 are rounded once, not at every member. Where the computation is of
-    another kind of type altogether, only what it does counts, as in XLA. Raises UnsupportedError.
+    Sums and products of floats narrower than F32 are computed wider, to be rounded once and not at every member. If the
+    computation is of another kind of type altogether, only its operation is used, as in XLA. Raises UnsupportedError.
     """
     kinds = {i.shape.element_type for i in (*computation.parameters, computation.root)}
     op, working = reducer_op(computation), kind

@@ -160,10 +160,10 @@ def all_to_all_tuple(
 
 @operation("ragged-all-to-all", arity=6, documents=("RaggedAllToAll",))
 class RaggedAllToAll(Collective):
-    """Send rows of any number to each device of a group, and write them where the sender says.
+    """Send a varying number of rows to each device of a group, which are written at offsets that the sender gives.
 
     Operands: input, output, input_offsets, send_sizes, output_offsets, recv_sizes. The last four have one number for
-    each device, or one row of numbers, where there is more than one piece for each.
+    each device, or a row of numbers if each device gets several pieces.
     """
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
@@ -209,7 +209,7 @@ class RaggedAllToAll(Collective):
         sent: list[Value] = []
         for member in range(count):
             ranges = zip(starts[member].tolist(), sizes[member].tolist(), strict=True)
-            # Where a range is none the receiver tells.
+            # An invalid range is sent as no rows; the receiver raises the error.
             rows = tuple(source[start : start + size] if start >= 0 <= size else source[:0] for start, size in ranges)
             sent.append((np.asarray(len(source)), starts[member], sizes[member], targets[member], rows))
         result = operands[1].copy()
@@ -258,7 +258,7 @@ def ragged_all_to_all(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permuting(Op):
-    """What collective-permute and its start share."""
+    """The base of collective-permute and of its start."""
 
     channel_id: int | None = attribute(Kind.INT64, default=None)
     source_target_pairs: Pairs = attribute(Kind.SOURCE_TARGET_PAIRS, always=True)
@@ -326,7 +326,7 @@ class Permuting(Op):
         return times
 
     def result_of(self, operands: Sequence[Shape]) -> Shape:
-        """The shape of what arrives."""
+        """The shape of the received value."""
         return operands[1].without_layout() if self.slice_sizes else bundle_shapes(operands)
 
     def move(self, context: Evaluation, operands: Sequence[Value], shape: Shape) -> Value:
@@ -360,7 +360,7 @@ class Permuting(Op):
                 found.append(tuple(slice(s, s + w) for s, w in zip(clamped, sizes, strict=True)))
             return found
 
-        # The n-th time that a device sends or receives, it uses the n-th of its offsets.
+        # The n-th pair in which a device is the source, or the target, uses the n-th of its offsets.
         sent, received = Counter[int](), Counter[int]()
         payloads: list[Value] = []
         slots: list[int] = []

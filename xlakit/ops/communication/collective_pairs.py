@@ -19,7 +19,7 @@ from xlakit.ops.shared.calling import zero_value
 
 
 class _Done(Op, Done):
-    """The base of the dones: the result is element 1 of what the start gave."""
+    """The base of the dones: the result is element 1 of the start's tuple."""
 
     __slots__ = ()
 
@@ -79,7 +79,7 @@ class CollectivePermuteStart(Permuting, Start):
     """Begin a collective-permute; gives (operands, result, contexts...)."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
-        # XLA's rule for several operands at once does not ask what they are.
+        # As in XLA, several operands need not be arrays.
         self.check_operands(operands, only_arrays=len(operands) == 1)
         sent = operands[0].without_layout() if self.slice_sizes else bundle_shapes(operands)
         contexts = declared.tuple_shapes[2:] if declared is not None else ()

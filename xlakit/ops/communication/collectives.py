@@ -37,7 +37,7 @@ from xlakit.ops.shared.hints import below, multiple
 
 def _resized(shape: Shape, dimension: int, size: int) -> Shape:
     sizes = list(shape.dimensions)
-    # An unbounded size stays one.
+    # An unbounded size stays unbounded.
     sizes[dimension] = size if sizes[dimension] >= 0 else sizes[dimension]
     return shape.with_dimensions(sizes, shape.dynamic_dimensions)
 
@@ -75,7 +75,7 @@ class AllGather(Collective):
         return self.gathered_shape(operands, declared)
 
     def gathered_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
-        """The shape of what is gathered; raises ShapeError."""
+        """The shape of the gathered value; raises ShapeError."""
         self.check_groups(operands)
         dimension = self.all_gather_dimension
         for operand in operands:
@@ -94,7 +94,7 @@ class AllGather(Collective):
         return self.gather(context, operands, context.shape)
 
     def gather(self, context: Evaluation, operands: Sequence[Value], declared: Shape) -> Value:
-        """Meet the group and concatenate."""
+        """Exchange the operands within the group and concatenate them."""
         gathered = self.all_gather_members(context, operands)
         results = [
             concatenated(context, arrays, self.all_gather_dimension, number)
@@ -248,7 +248,7 @@ class ReduceScatter(Collective):
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         own = context.shape.tuple_shapes[0] if context.shape.is_tuple else context.shape
         block, whole = (s.dimensions[self.scatter_dimension] for s in (own, context.instruction.operands[0].shape))
-        # As the shapes say it; where they do not, or sizes are not known, as many as there are.
+        # The number of blocks follows from the shapes; if sizes are not known, it is the size of the group.
         count = whole // block if block > 0 and whole > 0 else self.index_in_group(context)[1]
         for array in operands:
             if array.shape[self.scatter_dimension] % count:
@@ -340,7 +340,7 @@ def _check_roots(operands: Sequence[Shape], dynamic: bool) -> Sequence[Shape]:
 class CollectiveBroadcast(Collective):
     """The operands of the first device of each group, on all of its devices; zeros on a device in no group.
 
-    With ``has_dynamic_root`` the last operand says, for each other one, which member of the group sends, by its index.
+    With ``has_dynamic_root`` the last operand has, for each other one, the index in the group of the member that sends.
     """
 
     has_dynamic_root: bool = attribute(Kind.BOOL, default=False)
@@ -379,8 +379,8 @@ def collective_broadcast(
 class CollectiveReduce(Collective):
     """An all-reduce whose result only the group's first device gets.
 
-    With ``has_dynamic_root`` the last operand says, for each other one, which member of the group gets it, by its
-    index. The other devices have zeros, where XLA leaves the value open.
+    With ``has_dynamic_root`` the last operand has, for each other one, the index in the group of the member that gets
+    the result. The other devices get zeros, where XLA leaves the value unspecified.
     """
 
     use_global_device_ids: bool = attribute(Kind.BOOL, default=False)

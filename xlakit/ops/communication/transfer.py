@@ -26,7 +26,7 @@ _REQUEST = Shape(PrimitiveType.U32)
 
 
 class Transfer(Op):
-    """The base of operations that reach out of the program."""
+    """The base of operations that exchange values with the host or other programs."""
 
     __slots__ = ()
 
@@ -161,9 +161,9 @@ class _OnChannel(Transfer):
 class Send(_OnChannel, Start):
     """Put the first operand into a channel, to a recv of the same channel or to the host.
 
-    Gives (operand, request, token) for send-done, which waits until the value is where a recv wants it; a send to the
-    host waits here, for room in the host's queue. Some programs give the token first, as nothing in XLA minds; what is
-    sent is the other operand.
+    Gives (operand, request, token) for send-done, which waits until the value has arrived at a recv; a send to the host
+    waits here, for room in the host's queue. The operands may be in either order, as in XLA: the value is the operand
+    that is no token.
     """
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
@@ -192,7 +192,7 @@ def _check_context(shape: Shape) -> None:
 
 @operation("send-done", arity=1, documents=("SendDone",))
 class SendDone(_OnChannel, Done):
-    """A token for a finished send: the recv of its channel has begun, and has the value."""
+    """A token for a finished send: its value has arrived at a recv."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         _check_context(operands[0])

@@ -45,7 +45,7 @@ Function = Callable[[Array, Array], Array]
 
 
 def _static(function: Function) -> staticmethod[[Array, Array], Array]:
-    # staticmethod itself would take the first overload of a ufunc for its type.
+    # Gives a plain type to the attribute: type checkers take the first overload of a ufunc in a bare staticmethod.
     return staticmethod(function)
 
 
@@ -80,7 +80,7 @@ def _known(function: Function | None) -> Function:
 
 
 class BinaryFunction(Protocol):
-    """What a person calls: a function of two arrays' elements."""
+    """The type of the builder's functions for binary operations."""
 
     def __call__(self, lhs: OperandLike, rhs: OperandLike, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
         """Add the operation, and the broadcasts that it needs, to the operands' builder."""
@@ -111,7 +111,7 @@ def _divide_integers(lhs: Array, rhs: Array) -> Array:
     """Towards zero; x / 0 is all ones, and the least integer divided by -1 is itself."""
     zero = rhs == 0
     safe = np.where(zero, rhs.dtype.type(1), rhs)
-    # What is left is a multiple of the divisor, so that floor_divide has nothing to round.
+    # Without the remainder the dividend is a multiple of the divisor, so floor_divide does not round.
     quotient = np.floor_divide(lhs - np.fmod(lhs, safe), safe)
     return np.where(zero, np.invert(rhs.dtype.type(0)), quotient)
 
@@ -321,7 +321,7 @@ class Mulhi(Binary, Commutative):
         carried = a_low * b_high + (middle & low)
         high = a_high * b_high + (middle >> half) + (carried >> half)
         if kind.is_signed:
-            # A negative factor was taken as 2^64 more than it is.
+            # The unsigned product took a negative factor as its value plus 2^64: subtract the other factor.
             high -= np.where(lhs < 0, b, np.uint64(0)) + np.where(rhs < 0, a, np.uint64(0))
         return high.view(lhs.dtype)
 

@@ -31,9 +31,9 @@ _FUNCTIONS = {
 
 @operation("compare", arity=2, pointwise=True, documents=("Eq", "Ne", "Ge", "Gt", "Le", "Lt"))
 class Compare(Binary):
-    """Whether two elements stand in a relation; floats in the order of IEEE 754, or in a total one.
+    """Whether two elements stand in a relation; floats in the order of IEEE 754, or in a total order.
 
-    Only TOTALORDER says more than the element type does. ``type`` is None where it is what the element type asks for.
+    ``type`` is None for the default of the element type; TOTALORDER is the only other one with an effect.
     """
 
     direction: ComparisonDirection = attribute(
@@ -106,7 +106,7 @@ def compare(
 
 
 class Comparison(Protocol):
-    """What a person calls: a relation of two arrays' elements."""
+    """The type of the builder's functions for comparisons."""
 
     def __call__(self, lhs: OperandLike, rhs: OperandLike, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
         """Add the comparison, and the broadcasts that it needs, to the operands' builder."""

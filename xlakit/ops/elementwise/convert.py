@@ -164,7 +164,7 @@ class Bitcast(Op, Forwarding):
         result, operand = need_declared(declared), operands[0]
         check_array(operand)
         check_array(result, "the result")
-        # How much memory they take is up to the backend, which may pad them; it is asked when this runs.
+        # The sizes in bytes depend on the backend, which may pad; they are compared when the operation runs.
         return result.without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -188,7 +188,7 @@ class Bitcast(Op, Forwarding):
 
 
 def _is_packed(shape: Shape) -> bool:
-    """Whether elements narrower than a byte share bytes: that is so if the layout gives them a width."""
+    """Whether elements narrower than a byte share bytes: they do if the layout has an element size in bits."""
     return 0 < shape.layout_or_default.element_size_in_bits < 8
 
 
@@ -244,7 +244,7 @@ class ReducePrecision(Unary):
         kind = numerics.element_type(x)
         if kind.bit_width >= 16:
             return self._reduced(x, _MANTISSA_BITS[kind])
-        # XLA goes through f16, which has all that is narrower but for f8e8m0fnu's range.
+        # As in XLA, computed in f16, which represents all narrower types exactly except the range of f8e8m0fnu.
         via = PrimitiveType.BF16 if kind is PrimitiveType.F8E8M0FNU else PrimitiveType.F16
         return numerics.convert(self._reduced(numerics.convert(x, via), _MANTISSA_BITS[via]), kind)
 
@@ -258,8 +258,8 @@ class ReducePrecision(Unary):
         is_nan = size > infinity
         dropped = mantissa - self.mantissa_bits
         if dropped > 0:
-            # Half to even: what is added is just under a half, and one more where the last bit kept is odd. The carry
-            # out of the mantissa makes the exponent one greater, as it should.
+            # Half to even: add just under a half, and one more if the last kept bit is odd. A carry out of the mantissa
+            # increments the exponent, which is the right result.
             last = (size >> word(dropped)) & word(1)
             size = (size + word((1 << (dropped - 1)) - 1) + last) >> word(dropped) << word(dropped)
         if self.exponent_bits < exponent:

@@ -27,13 +27,13 @@ Function = Callable[[Array], Array]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elementary(Unary, Transcendental, Expensive):
-    """A function of real or complex numbers. The interpreter gives its best, whatever accuracy is asked."""
+    """A function of real or complex numbers. The interpreter ignores the requested accuracy and is most accurate."""
 
     takes = FLOATING_OR_COMPLEX
     real: ClassVar[Function]
     complex: ClassVar[Function | None] = None
 
-    # The call makes a dataclass field.
+    # attribute() declares a dataclass field.
     result_accuracy: ResultAccuracy | None = attribute(Kind.RESULT_ACCURACY, default=None)
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
@@ -50,7 +50,7 @@ class Elementary(Unary, Transcendental, Expensive):
 
 
 class UnaryFunction(Protocol):
-    """What a person calls: a function of an array's elements."""
+    """The type of the builder's functions for elementary functions."""
 
     def __call__(self, operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
         """Add the operation to the builder of ``operand``."""
@@ -85,7 +85,7 @@ def _erf(x: Array) -> Array:
 
 
 def _logistic(x: Array) -> Array:
-    # exp of a positive number overflows while the result is still a small number.
+    # exp is only taken of numbers up to 0, as exp(-x) overflows for negative x whose result is still representable.
     e = np.exp(-np.abs(x))
     return np.where(x < 0, e, 1) / (1 + e)
 
@@ -206,7 +206,7 @@ class Acos(Elementary):
     complex = staticmethod(of_wider_complex(np.arccos))
 
 
-# The newest of these opcodes: programs that have it run, but `atan` builds atan2, which every XLA knows.
+# This opcode is newer than the others: it is read and run, but the builder's `atan` makes atan2, which any XLA knows.
 @operation("atan", arity=1, pointwise=True)
 class Atan(Elementary):
     """The angle whose tangent is x."""

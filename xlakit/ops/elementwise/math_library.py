@@ -1,4 +1,4 @@
-"""Functions that are several operations each, as in the math library beside XlaBuilder.
+"""Functions of the builder that make several operations each, as in XLA's math library.
 
 Source: ``xla/hlo/builder/lib/math.h``, whose names these are.
 """

@@ -1,1 +1,1 @@
-"""What several pages need: rules and arithmetic that belong to no one operation."""
+"""Rules and arithmetic that several pages of operations share."""

@@ -1,7 +1,7 @@
-"""Broadcasting: how operands of different dimensions become alike.
+"""Broadcasting of operands with different dimensions to common ones.
 
-Source: XLA's two documents on broadcasting. XLA infers nothing between different ranks: a scalar goes everywhere,
-any other operand of lower rank needs ``broadcast_dimensions``.
+Source: XLA's two documents on broadcasting. XLA infers no mapping between different ranks: a scalar is broadcast to
+any shape, and any other operand of lower rank needs ``broadcast_dimensions``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the operations that call computations share: agreement of shapes, effects, zero values."""
+"""The base of operations that call computations, and their checks: agreement of shapes, effects, zero values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Calling(Op):
 
 
 def agree(a: Shape, b: Shape) -> bool:
-    """Whether a value of shape ``a`` can stand where ``b`` is declared: layouts and dynamic marks do not matter."""
+    """Whether a value of shape ``a`` may be passed where ``b`` is declared: layouts and dynamic marks are ignored."""
     if a.tuple_shapes or b.tuple_shapes or not a.is_array:
         return (
             a.element_type is b.element_type
@@ -62,7 +62,7 @@ def check_aliasing(
 ) -> None:
     """Raise ShapeError unless each pair names an output and an operand of the same shape.
 
-    ``across_buffers`` says that a buffer of an array is as good as the array itself.
+    ``across_buffers``: whether an array may be paired with a buffer of its shape.
     """
     for pair in aliasing:
         if not 0 <= pair.operand_number < len(operands):
@@ -89,7 +89,7 @@ def unbuffered(shape: Shape) -> Shape:
 
 
 def join_dynamic(shapes: Sequence[Shape]) -> Shape:
-    """Shapes that agree, as one: a dimension is dynamic where it is in any of them."""
+    """The common shape of shapes that agree: a dimension is dynamic if it is dynamic in any of them."""
     first = shapes[0]
     if first.is_tuple:
         columns = zip(*(s.tuple_shapes for s in shapes), strict=True)
@@ -101,7 +101,7 @@ def join_dynamic(shapes: Sequence[Shape]) -> Shape:
 
 
 def zero_value(shape: Shape) -> Value:
-    """Zeros of a shape, for what is not sent and for contexts that are not read."""
+    """A value of zeros of a shape, for data that no device sends and contexts that are not read."""
     if shape.is_tuple:
         return tuple(zero_value(s) for s in shape.tuple_shapes)
     if not shape.is_array:

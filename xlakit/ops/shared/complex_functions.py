@@ -1,8 +1,8 @@
 """The functions of complex numbers that NumPy lacks, or does not compute as XLA defines them.
 
-The arguments come in a type wider than the one that is asked for (see ``numerics.to_wider_complex``), so the formulas
-here look after range and cancellation, not after the last bit. Infinities, NaN, branch cuts and signed zeros follow
-C99's Annex G, or XLA where it says something else.
+The arguments are in a wider type than the result (see ``numerics.to_wider_complex``), so the formulas take care of
+range and cancellation, but not of the last bit. Infinities, NaN, branch cuts and signed zeros follow C99's Annex G, or
+XLA where it differs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Complex: TypeAlias = np.ndarray[Any, np.dtype[np.complexfloating[Any]]]
 
 
 def compose(real: Array, imag: Array) -> Complex:
-    """Complex numbers of their parts, as they are: ``real + 1j * imag`` would spoil infinities and signed zeros."""
+    """Complex numbers with exactly these parts; ``real + 1j * imag`` would be wrong for infinities and signed zeros."""
     real, imag = np.broadcast_arrays(real, imag)
     out: Complex = np.empty(real.shape, dtype=np.result_type(real.dtype, np.complex64))
     out.real, out.imag = real, imag
@@ -84,7 +84,7 @@ def multiply(a: Complex, b: Complex) -> Complex:
 
 
 def divide(a: Complex, b: Complex) -> Complex:
-    """The quotient, with what XLA makes of zero denominators and infinite operands."""
+    """The quotient, with XLA's results for zero denominators and infinite operands."""
     out: Complex = np.divide(a, b)
     zero = b == 0
     signed = np.copysign(np.inf, b.real)

@@ -29,7 +29,7 @@ def free_dimensions(rank: int, *taken: Sequence[int]) -> list[int]:
 def common_part(
     lhs: Array, rhs: Array, lhs_dimensions: Sequence[int], rhs_dimensions: Sequence[int]
 ) -> tuple[Array, Array]:
-    """The parts that both have along pairs of dimensions: one of them may be dynamic and not full."""
+    """The operands cut to equal sizes along pairs of dimensions, of which one may be dynamic and below its bound."""
     pairs = list(zip(lhs_dimensions, rhs_dimensions, strict=True))
     if all(lhs.shape[a] == rhs.shape[b] for a, b in pairs):
         return lhs, rhs
@@ -70,7 +70,7 @@ def multiply_matrices(lhs: Array, rhs: Array, result: PrimitiveType) -> Array:
     """``lhs @ rhs`` in the arithmetic of ``result``."""
     with np.errstate(all="ignore"):
         if result is PrimitiveType.PRED:
-            # A count of ones that is not zero: or-of-and.
+            # Or-of-and, as a count of pairs of ones that is not zero.
             return np.matmul((lhs != 0).astype(np.float32), (rhs != 0).astype(np.float32)) > 0
         if result.is_integral and not any(element_type(x).is_floating for x in (lhs, rhs)):
             return _multiply_integers(convert(lhs, result), convert(rhs, result), result)
@@ -78,15 +78,15 @@ def multiply_matrices(lhs: Array, rhs: Array, result: PrimitiveType) -> Array:
             return convert(_multiply_wide(lhs.astype(np.complex128), rhs.astype(np.complex128)), result)
         left, right = (to_double(convert(x, element_type(x).real_part)) for x in (lhs, rhs))
         product = _multiply_wide(left, right)
-        # Fractions count until the end, also where the result is an integer.
+        # If the result is an integer, the sum is truncated once, at the end.
         return convert(product, result) if result.is_integral else from_double(product, result.dtype)
 
 
 def _multiply_wide(lhs: Array, rhs: Array) -> Array:
     """``lhs @ rhs`` in float64 or complex128.
 
-    Short sums are taken in order, every product and sum rounded by itself: the order and the fused operations of BLAS
-    differ from machine to machine, which shows where products cancel.
+    Short sums are computed in order, with every product and sum rounded: BLAS's order and fused operations differ from
+    machine to machine, which is visible when products cancel.
     """
     depth = lhs.shape[-1]
     if depth > _SHORT_SUM:

@@ -1,4 +1,4 @@
-"""What all element-wise operations share: which element types they take, and the shapes of their results.
+"""The bases of element-wise operations: the element types that they take, and the shapes of their results.
 
 Source: XLA's document "Operation semantics", sections on element-wise binary arithmetic and unary functions.
 """
@@ -23,7 +23,7 @@ from xlakit.ops.shared.numerics import convert
 
 @dataclass(frozen=True, slots=True)
 class Types:
-    """A set of element types, with the words for it."""
+    """A set of element types, with its description for errors."""
 
     words: str
     holds: Callable[[PrimitiveType], bool]
@@ -167,7 +167,7 @@ class Binary(Op, Elementwise):
 
 
 def alike(operands: Sequence[Value]) -> list[Array]:
-    """Arrays whose floating point types may differ, in the type that holds them all."""
+    """The operands converted to a common type that can represent all of them, if their floating point types differ."""
     arrays = [np.asarray(operand) for operand in operands]
     if all(array.dtype == arrays[0].dtype for array in arrays):
         return arrays

@@ -1,4 +1,4 @@
-"""What to do about the mistakes that many operations know."""
+"""Hints for errors that many operations raise."""
 
 from __future__ import annotations
 

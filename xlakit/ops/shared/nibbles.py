@@ -24,8 +24,8 @@ def is_packed(op: Op) -> bool:
 def unpacked(op: Op, operands: Sequence[Array], dimensions: Sequence[int]) -> Sequence[Array]:
     """The operands of a product, each with the nibbles of its elements side by side along its dimension.
 
-    A dimension twice as large, low nibbles before high ones; one behind the last is new. Operands that are not packed
-    are given as they are.
+    The dimension doubles, with each low nibble before the high one; a dimension number behind the last adds a new
+    dimension of size 2. Operands that are not packed are returned unchanged.
     """
     if not is_packed(op):
         return operands

@@ -1,7 +1,7 @@
-"""How values of every element type pass through arithmetic: widened exactly, computed, rounded once.
+"""Arithmetic on values of every element type: they are widened exactly, computed, and rounded once.
 
-NumPy and ml_dtypes know the formats, but a cast of theirs from float64 to a narrow type rounds twice (through float32)
-and their casts from float to integer do not saturate; the rules that hold in XLA are stated here, once for all pages.
+NumPy and ml_dtypes implement the formats, but their casts from float64 to a narrow type round twice (through float32),
+and their casts from float to integer do not saturate. This module implements XLA's rules for all pages.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.operation import Array
 
-# Types that NumPy itself rounds to correctly from float64.
+# Types to which NumPy itself rounds float64 correctly.
 _NATIVE_FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
-# Types in which NumPy computes as IEEE 754 says, without a detour.
+# Types in which NumPy computes directly, correctly rounded.
 _EXACT_FLOATS = frozenset(map(np.dtype, (np.float32, np.float64)))
 _ELEMENT_TYPES = {kind.dtype: kind for kind in PrimitiveType if kind.is_array}
 
@@ -64,8 +64,8 @@ def _odd_float32(x: Array) -> Array:
     return np.where(inexact, (bits - away) | np.uint32(1), bits).view(np.float32)
 
 
-# Where a complex function is computed. On common machines long double has 11 bits and a wide range of exponents to
-# spare, so that what comes back is correct almost to the last bit; where it is plain double, to a few units of it.
+# The types in which complex functions are computed. If long double has 11 more bits than double and more exponents, as
+# on x86, the rounded result is correct almost to the last bit; if it is plain double, to a few units in the last place.
 _WIDER_COMPLEX = {np.dtype(np.complex64): np.complex128, np.dtype(np.complex128): np.clongdouble}
 
 
@@ -147,12 +147,12 @@ def limits(kind: PrimitiveType) -> tuple[int, int]:
 
 
 def lowest(kind: PrimitiveType) -> Array | None:
-    """The number that no other is below: -infinity where there is one; None for complex numbers."""
+    """The least value of a type: -infinity if it has one; None for complex types."""
     return _bound(kind, -1)
 
 
 def highest(kind: PrimitiveType) -> Array | None:
-    """The number that no other is above."""
+    """The greatest value of a type: infinity if it has one; None for complex types."""
     return _bound(kind, 1)
 
 
@@ -187,7 +187,7 @@ def from_double_to_integer(x: Array, kind: PrimitiveType) -> Array:
     low, high = limits(kind)
     with np.errstate(all="ignore"):
         whole = np.trunc(np.where(np.isnan(x), 0.0, x))
-        # float(high) of a 64-bit type is one more than it holds, so the upper limit is put in afterwards.
+        # float(high) of a 64-bit type rounds up to one more than the limit, so values above are set to it afterwards.
         over = whole >= float(high)
         wide = np.where(over, 0.0, np.maximum(whole, float(low)))
         integers = wide.astype(np.uint64) if kind is PrimitiveType.U64 else wide.astype(np.int64)
@@ -195,9 +195,10 @@ def from_double_to_integer(x: Array, kind: PrimitiveType) -> Array:
 
 
 def from_integer_to_double(x: Array) -> Array:
-    """Integers as float64 such that rounding the outcome to a narrower type is the only rounding.
+    """Integers as float64, such that rounding the float64 to a narrower type gives the correctly rounded integer.
 
-    Beyond 2^53 what does not fit is remembered in the last bit ("sticky"), 24 bits below any that a narrower type has.
+    Beyond 2^53 the bits that do not fit are or-ed into the last bit (a sticky bit), which lies below the last bits of
+    all narrower types.
     """
     wide = to_integer(x)
     one = wide.dtype.type

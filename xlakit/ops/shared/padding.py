@@ -64,7 +64,7 @@ def make_padding(
 
 
 def padded_size(size: int, pad: PaddingDimension) -> int:
-    """How many elements a dimension of ``size`` has with padding; negative where more is cut than is there."""
+    """The padded size of a dimension of ``size``; negative if negative padding cuts more elements than there are."""
     return size + max(size - 1, 0) * pad.interior_padding + pad.edge_padding_low + pad.edge_padding_high
 
 

@@ -1,9 +1,8 @@
-"""Random numbers of a distribution as a function of random bits: what rng means.
+"""Random numbers of a distribution as a function of random bits: the semantics of rng.
 
-The bits are Philox4x32's. Each device has a key of its own, and each run of an rng on it is a draw: draw n takes the
-blocks from counter n * 2^64 on, whose words are given out in order. Compiled programs compute the same from the same
-bits; only the logarithms, sines and cosines of normal numbers are rounded in another way there, in the last places of
-double precision.
+The bits are those of Philox4x32. Each device has its own key, and each execution of an rng on it is a draw: draw n uses
+the blocks from counter n * 2^64 on, and their words in order. Compiled programs compute the same numbers from the same
+bits, except that the logarithms, sines and cosines of normal numbers may differ in the last places of double precision.
 """
 
 from __future__ import annotations
@@ -75,11 +74,11 @@ def uniform_floats(draw: Draw, low: np.generic, high: np.generic, kind: Primitiv
         fractions = draw.words(count, 32).astype(np.float64) * 2.0**-32
     first, last = (to_double(np.asarray(bound)) for bound in (low, high))
     with np.errstate(all="ignore"):
-        # The distance of the bounds may be more than the greatest number.
+        # Scaled by 1/2 where the difference of the bounds would overflow.
         scale = np.where(np.abs(last - first) < np.inf, 1.0, 0.5)
         values = (first * scale + (last * scale - first * scale) * fractions) * (1.0 / scale)
         rounded = from_double(values, kind.dtype)
-        # Rounding may reach the bound that is excluded: then it is the number below.
+        # Rounding may give the excluded bound; then the result is the next number below.
         reached = (to_double(rounded) >= last) & (first < last)
     return np.where(reached, _below(from_double(last, kind.dtype), kind), rounded).reshape(size)
 

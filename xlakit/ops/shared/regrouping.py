@@ -27,7 +27,7 @@ def common_factors(a: Sequence[int], b: Sequence[int]) -> list[tuple[int, int]]:
     ends = (len(a), len(b))
     cuts = [(i, i) for i in range(same)]
     if math.prod(a[same:]) != math.prod(b[same:]):
-        return [(0, 0), ends]  # a zero that both begin with hides that the rest differs
+        return [(0, 0), ends]  # the common beginning has a zero, so the products are equal although the rest differs
     if math.prod(a[same:]) == 0:
         return [*cuts, (same, same), ends]
     i = j = same
@@ -83,7 +83,7 @@ def _target(
             f"dynamic dimension {dimension} of {operand} is both split and merged by a reshape to {list(sizes)}",
             hint="reshape in two steps",
         )
-    # Sizes of 1 beside the group could hold the dimension too.
+    # Adjacent dimensions of size 1 are candidates, too.
     first = min([first, *(j for i, j in factors if i == start)])
     last = max([last, *(j for i, j in factors if i == end)])
     if operand.dimensions[dimension] == 1 and sizes:
@@ -137,7 +137,7 @@ def sizes_after_reshape(sizes: Sequence[int], bounds: Sequence[int], result: Sha
 
 
 def _fill(current: list[int], dimensions: range, result: Shape, count: int) -> bool:
-    """Set the one dynamic size among ``dimensions`` so that they hold ``count`` elements; whether that can be."""
+    """Set the dynamic size among ``dimensions`` so that their product is ``count``; gives whether that is possible."""
     if count == math.prod(current[d] for d in dimensions):
         return True
     dynamic = [d for d in dimensions if result.dynamic_dimensions[d]]

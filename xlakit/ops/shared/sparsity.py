@@ -1,4 +1,4 @@
-"""Sparse arrays: the elements that are there, and beside them where they are."""
+"""Sparse arrays, given by their stored elements and the positions of these: conversion to dense arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def expand_sparse(values: Array, positions: Array, side: SparsitySide) -> Array:
             f"an array of {values.shape} in blocks of {side.block_size} has positions of shape {positions.shape}",
             hint=f"give the positions the dimensions {list(values.shape)} and blocks of at least 1",
         )
-    # What says that it lies outside of its block is nowhere.
+    # An element with a position outside of its block is dropped.
     own = positions.astype(np.int64)[..., None] == np.arange(side.block_size)
     dense = np.where(own, values[..., None], values.dtype.type(0))
     dense = np.moveaxis(dense, -1, side.dimension + 1)

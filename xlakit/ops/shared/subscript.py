@@ -1,7 +1,7 @@
 """``x[index]`` on an XlaOp: NumPy's basic indexing, made of slices, reverses and reshapes.
 
-All of an index is known while the program is built. What is known only when it runs is an operation of its own, which
-the errors here name.
+Indices must be known while the program is built. For indices that the program computes there are other operations,
+which the errors name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xlakit.errors import ArgumentError, ShapeError
 from xlakit.ops.handle import XlaOp, building
 from xlakit.ops.shared.checks import need_array
 
-# A range of elements along a dimension: start, limit, stride, and whether their order is turned around.
+# A range of elements along a dimension: start, limit, stride, and whether it is reversed.
 _Part = tuple[int, int, int, bool]
 
 
@@ -57,7 +57,7 @@ def _element(operand: XlaOp, index: object) -> XlaOp:
 
 
 def _spelled_out(items: Sequence[object], shape: Shape) -> Iterator[object]:
-    """An item for each dimension, and None for each that is new."""
+    """The index with ``...`` expanded: an item for each dimension, and None for each new dimension."""
     given = sum(item is not None and item is not Ellipsis for item in items)
     if sum(item is Ellipsis for item in items) > 1:
         raise ArgumentError("an index has more than one '...'", hint="say with ':' which dimensions are whole")
@@ -74,7 +74,7 @@ def _spelled_out(items: Sequence[object], shape: Shape) -> Iterator[object]:
 
 
 def _part(item: object, shape: Shape, dimension: int) -> tuple[_Part, int | None]:
-    """What an item takes of a dimension, and the size of that; None where the dimension goes."""
+    """The range that an item selects along a dimension, and its size, or None if the dimension is removed."""
     size = shape.dimensions[dimension]
     if isinstance(item, slice) and item.start is item.stop is item.step is None:
         return (0, size, 1, False), size
@@ -186,7 +186,7 @@ def transposed(operand: XlaOp) -> XlaOp:
     return operand if rank < 2 else transpose(operand, range(rank)[::-1])
 
 
-# NumPy's spellings, and what is written here instead; x stands for the operand.
+# The replacements for attributes of NumPy arrays that handles lack, for error messages; x is the operand.
 _INSTEAD = {
     "astype": "xlakit.convert_element_type(x, xlakit.F32)",
     "dtype": "x.shape.element_type",

@@ -89,10 +89,10 @@ def window_shape(base: Shape, window: Window) -> Shape:
 def window_positions(
     sizes: Sequence[int], window: Sequence[WindowDimension]
 ) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-    """For each window position, in order: the outputs that read an element there, and these elements.
+    """For each position within the window, in order: the outputs that read an element there, and these elements.
 
-    Both are boxes of slices of the same dimensions; outputs whose element at that position is padding or a hole are
-    not in them. Positions that cover no element are left out.
+    Both are tuples of slices that select boxes of equal sizes, without the outputs for which the position is padding or
+    a hole. Positions at which no output reads an element are omitted.
     """
     axes = [[_overlap(size, d, position) for position in range(d.size)] for size, d in zip(sizes, window, strict=True)]
     for pairs in itertools.product(*axes):
