@@ -1,7 +1,7 @@
-"""XLA's math library on XlaBuilder: functions of XlaOps that are many operations each.
+"""XLA's math library on XlaBuilder: functions of XlaOps that make many operations each.
 
-Every function is offered here, as ``xlakit.lib.max_pool``, and by the module that it comes from; so are those that are
-operations of ``xlakit`` (``sinh``).
+All functions are exported here (``xlakit.lib.max_pool``) and by the modules that define them, including those that are
+also operations of ``xlakit`` (``sinh``).
 """
 
 from xlakit.lib.approx_topk import (

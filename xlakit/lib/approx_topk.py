@@ -19,7 +19,7 @@ from xlakit.ops.movement import concat_in_dim, reshape, slice_in_dim
 from xlakit.ops.reduction import reduce
 from xlakit.ops.sort import sort
 
-# What XLA's accelerators reduce at once: so many elements of a vector, or of a row of another array.
+# The sizes of the tiles that XLA's accelerators reduce at once: of a vector, and of a row of another array.
 _VECTOR_TILE, _ROW_TILE = 1024, 128
 
 
@@ -144,7 +144,7 @@ def _kept(
 def _first_of_bins(
     operands: Sequence[XlaOp], init_values: Sequence[XlaOp], bins: int, dimension: int, comparator: ComputationLike
 ) -> list[XlaOp]:
-    """Element i falls into bin i modulo ``bins``, so that neighbors, which are often alike, are in different ones."""
+    """Put element i into bin i modulo ``bins``, so that neighbors, which are often similar, are in different bins."""
     size = operands[0].shape.dimensions[dimension]
     rows, rest = divmod(size, bins)
     if not rest and rows <= 1:

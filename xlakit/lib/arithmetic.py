@@ -139,7 +139,7 @@ def arg_min_max(input: XlaOp, output_type: PrimitiveType, axis: int, is_min: boo
         if is_floating:
             better = or_(better, ne(value, value))
         earlier = lt(position, other_position)
-        # Of two NaNs both are better than the other, and the earlier one is not chosen by being equal.
+        # Of two NaNs each precedes the other, and they are not equal: ties of NaNs need a condition of their own.
         tied = eq(value, other)
         if is_floating:
             tied = or_(tied, and_(ne(value, value), ne(other, other)))

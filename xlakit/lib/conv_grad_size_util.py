@@ -1,4 +1,4 @@
-"""How gradients of convolutions are padded.
+"""The padding of convolutions that compute gradients of convolutions.
 
 Source: ``xla/hlo/builder/lib/conv_grad_size_util.h``.
 """

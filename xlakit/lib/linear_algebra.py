@@ -1,6 +1,6 @@
 """Factorizations of matrices. All dimensions of an operand but the last two count matrices.
 
-Each is a call of LAPACK under a name that compiled programs answer without Python. Where one fails, it gives NaN.
+Each is a custom call of LAPACK that compiled programs make without Python. A factorization that fails gives NaN.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def svd(a: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     prefix, batch, rows, columns = _matrices(a)
     kind = a.shape.element_type
     if not rows or not columns:
-        # LAPACK is not called for nothing; any orthogonal matrices are right.
+        # Empty matrices: any orthogonal matrices are a valid result, so LAPACK is not called.
         u, v = (
             broadcast_in_dim(identity_matrix(a.builder, kind, n, n), (*batch, n, n), [len(batch), len(batch) + 1])
             for n in (rows, columns)

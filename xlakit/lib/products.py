@@ -51,10 +51,11 @@ def einsum(
     precision: Precision | str = Precision.DEFAULT,
     preferred_element_type: PrimitiveType | None = None,
 ) -> XlaOp:
-    """Sums of products, told by letters for dimensions: ``einsum(x, y, "ab,cb->ac")``, ``einsum(x, None, "ab->ba")``.
+    """Sums of products in Einstein's notation: ``einsum(x, y, "ab,cb->ac")``, ``einsum(x, None, "ab->ba")``.
 
-    A letter that is not behind the arrow is summed over; twice in one operand it is a diagonal. ``...`` stands for all
-    other dimensions. Without an arrow the result has the letters that occur once, in the order of the alphabet.
+    Each letter labels a dimension. A letter that is not behind the arrow is summed over; a letter that occurs twice in
+    one operand selects a diagonal. ``...`` stands for all other dimensions. Without an arrow the result has the letters
+    that occur once, in alphabetical order.
     precision: how exactly backends should multiply. preferred_element_type: the type of the result, if another.
 
     Raises ShapeError. Source: Einsum.
@@ -76,7 +77,7 @@ def einsum(
 
 
 def _labels(config: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]]:
-    """A label for each dimension of the operands and the result; numbers stand for those behind dots."""
+    """The labels of the dimensions of both operands and of the result; numbers label those that ``...`` stands for."""
     text = config.replace(" ", "")
     before, arrow, after = text.partition("->")
     parts = before.split(",")
@@ -112,12 +113,12 @@ def _spread(part: str, rank: int, config: str) -> list[str]:
 
 
 def _numbers(count: int) -> list[str]:
-    """Labels of the last of all dimensions behind dots."""
+    """Labels for ``count`` dimensions that ``...`` stands for; the last one is "0", so that operands align there."""
     return [str(i) for i in range(count - 1, -1, -1)]
 
 
 def _without_repetition(x: XlaOp, labels: Sequence[str]) -> tuple[XlaOp, list[str]]:
-    """The diagonals along dimensions of one label."""
+    """The operand with dimensions of equal labels replaced by their diagonal."""
     labels = list(labels)
     for label in sorted(set(labels)):
         while labels.count(label) > 1:
@@ -138,7 +139,7 @@ def _first_of_none(x: XlaOp) -> XlaOp:
 
 
 def _summed(x: XlaOp, labels: Sequence[str], kept: set[str]) -> tuple[XlaOp, list[str]]:
-    """The sums over dimensions that nothing else names."""
+    """The operand summed over dimensions whose label occurs neither in the other operand nor in the result."""
     dropped = [d for d, label in enumerate(labels) if label not in kept]
     if not dropped:
         return x, list(labels)

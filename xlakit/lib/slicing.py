@@ -124,7 +124,7 @@ def concat_vectors(a: XlaOp, b: XlaOp) -> XlaOp:
 
 
 def _others(input: Shape, index: Shape, dim: int) -> tuple[int, list[int]]:
-    """The dimension as a number from 0 and all others, of arrays that differ along that one only."""
+    """The normalized dimension, and all other dimensions; checks that the arrays differ in that dimension only."""
     dim = input.dimension_number(dim)
     others = [d for d in range(input.rank) if d != dim]
     is_fit = index.is_array and index.element_type.is_integral and index.rank == input.rank
@@ -161,7 +161,7 @@ def torch_gather(input: XlaOp, index: XlaOp, dim: int, sparse: bool = True) -> X
             operand_batching_dims=others,
             start_indices_batching_dims=others,
         )
-    # Positions and elements along a dimension of their own, and a sum of the one element that is meant.
+    # Compare each index with all positions along a new dimension, and sum over it: one element is selected.
     rank = index.shape.rank
     if index.shape.element_type.bit_width < 32:
         index = convert_element_type(index, PrimitiveType.S32)

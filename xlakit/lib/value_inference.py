@@ -1,4 +1,4 @@
-"""What is known of integers while a program is built: between which numbers they lie, and whether they may vary.
+"""Bounds of integer values that are known while a program is built, and whether the values may vary.
 
 Source: ``xla/hlo/builder/value_inference.h``.
 """
@@ -31,13 +31,13 @@ from xlakit.ops.random import Rng, RngGetAndUpdateState
 
 _VARYING = (Parameter, Rng, RngGetAndUpdateState, ReplicaId, PartitionId, CustomCall)
 
-# Sizes are few; of larger arrays only their type is known.
+# Larger arrays get the bounds of their type: the analysis is for sizes, which are small arrays.
 _MOST_ELEMENTS = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class ValueBounds:
-    """Between which integers the elements of an array lie, both included, and whether they may vary.
+    """For each element of an integer array its inclusive bounds, and whether it may vary.
 
     ``low`` and ``high`` are arrays of Python's integers, which do not overflow; ``varies`` is an array of bool.
     """
@@ -48,12 +48,12 @@ class ValueBounds:
 
 
 def value_bounds(op: XlaOp) -> ValueBounds:
-    """What is known of an array of integers or booleans; where nothing is, its bounds are those of its type.
+    """The bounds of an array of integers or booleans; by default those of its type.
 
-    Parameters, random numbers, replica ids and what effects give vary, and what is calculated from these; the size of
-    a dynamic dimension does, too, up to its bound. Constants and sizes of static dimensions do not.
+    Parameters, random numbers, replica ids and results of operations with side effects vary, as do values computed from
+    these; the size of a dynamic dimension varies up to its bound. Constants and sizes of static dimensions do not vary.
 
-    Raises ShapeError for what is not an array of at most 4,096 integers. Source: ValueInference.
+    Raises ShapeError unless it is an array of at most 4,096 integers. Source: ValueInference.
     """
     if not _is_known_shape(op.shape):
         raise ShapeError(f"{op.shape} is no array of at most {_MOST_ELEMENTS} integers", hint="ask for sizes")
@@ -94,7 +94,7 @@ def _of_type(shape: Shape, varies: bool) -> ValueBounds:
 
 
 def _in_type(made: ValueBounds, shape: Shape) -> ValueBounds:
-    """The bounds, or those of the type where a number may be outside of it: those wrap around."""
+    """The bounds; an element that may be outside of the type's range, and wrap around, gets the bounds of the type."""
     low, high = _range_of(shape.element_type)
     fits = np.asarray((made.low >= low) & (made.high <= high), bool)
     sizes = shape.dimensions
@@ -109,7 +109,7 @@ def _element_of_tuple(node: Instruction, found: dict[Instruction, ValueBounds]) 
 
 
 def _calculated(node: Instruction, operands: Sequence[ValueBounds]) -> ValueBounds | None:
-    """The bounds of a result of bounds of operands; None where no rule is known."""
+    """The bounds of an operation's result, given those of its operands; None if there is no rule for the operation."""
     op = node.op
     if isinstance(op, Constant):
         values = op.literal.to_numpy().astype(object)
@@ -149,7 +149,7 @@ def _exact(values: Array) -> ValueBounds:
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """What ``evaluate`` asks of the program where it moves elements."""
+    """The evaluation context for ``Op.evaluate`` of operations that only move elements."""
 
     instruction: Instruction
 

@@ -1,7 +1,7 @@
-"""What the special functions share: the type they calculate in, series, and loops over whole arrays.
+"""The helpers of the special functions: computation in F64, series, and loops over whole arrays.
 
-A function calculates in F64, and rounds once to the type of its operands. The errors of logarithms, powers and sums in
-F32 would otherwise show in results of F32; conversions cost less than the terms that would make up for them.
+All special functions compute in F64 and round once to the type of their operands. In F32 the errors of logarithms,
+powers and sums would be visible in the result, and compensating terms would cost more than the conversions.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def iterate(
     active: XlaOp,
     limit: int,
 ) -> list[XlaOp]:
-    """Steps on the elements that are active, until none is, or ``limit`` steps were made.
+    """Iterate ``step`` on the active elements, until none is active or ``limit`` steps were made.
 
     step: gives the next values and a PRED array: which elements need further steps. The first value of the state is the
     number of the step, 1 in the first, an F64 scalar; the function gives the values after it only.
