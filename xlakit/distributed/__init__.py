@@ -7,8 +7,8 @@ and in it
     cluster = xlakit.distributed.initialize(devices=4)
     client = xlakit.Client(distributed=cluster)
 
-Each process runs its share of the devices, and gives and gets the values of those. Without a launcher, the one process
-has them all. See docs/distributed.md.
+Each process runs its share of the devices, and passes the arguments and gets the results of these. Without a launcher,
+the single process has all devices. See docs/distributed.md.
 
     launch.py         initialize, and how processes end
     network.py        Network: the runs that this process takes part in
@@ -17,14 +17,14 @@ has them all. See docs/distributed.md.
     deadline.py       how long a process waits for others, and the error when it gives up
     credits.py        how far a process may run ahead of another one
     connections.py    messages to and from the other processes, and which of these have ended
-    messages.py       what the messages are; packing.py: values as bytes
-    transport.py      what carries messages: the interface
+    messages.py       the kinds of messages; packing.py: values as bytes
+    transport.py      the interface of message transports
     mpi_transport.py  MPI, for processes that it has started; mpi.py: how it is loaded and called
     zeromq.py         ZeroMQ, for processes of JAX that MPI has not started
-    shared/           memory that those of one machine share
+    shared/           shared memory between the processes of one machine
     reductions.py     the reductions that may be combined in any order
-    fingerprint.py    by what processes know that they run the same program
-    processors.py     how the processes of a machine share its processors
+    fingerprint.py    hashes of programs, by which processes check that they run the same one
+    processors.py     the division of a machine's processors between its processes
 """
 
 from xlakit.distributed.launch import initialize

@@ -1,7 +1,7 @@
 """Connections: the messages of a process to and from the others, and which of these have ended.
 
-Messages are received by a thread that waits for one, so that no other one has to wake it; while none waits, by a thread
-of the connections. ``_pumping`` is held by the one that does it.
+A thread that waits for a message receives messages itself, so that no other thread has to wake it. While none waits, a
+background thread receives. The receiving thread holds ``_pumping``.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from xlakit.distributed.messages import Header, Kind
 from xlakit.distributed.packing import Bytes
 from xlakit.distributed.transport import Open
 
-# How long a thread sleeps before it looks for changes without notification, in seconds.
+# The interval at which a waiting thread checks for changes without notification, in seconds.
 _PAUSE = 0.05
-# How long the thread of the connections sleeps while others wait for messages, and for how long after they have: they
-# are likely to wait again, and are quicker if they receive themselves.
+# The interval at which the background thread checks while other threads receive, and the time for which it stays aside
+# after they have, in seconds: they are likely to wait again, and are faster if they receive themselves.
 _ASIDE, _LATELY = 0.005, 0.02
-# How long the end of a process waits for the others to acknowledge it, in seconds, where they may go on without it.
+# The longest time that an ending process waits for acknowledgements of processes that continue without it, in seconds.
 _LEAVE_SECONDS = 5.0
-# How often a process that ends asks its neighbor whether it is there, in seconds.
+# The interval at which an ending process asks its neighbor whether it still exists, in seconds.
 _NEIGHBOR_SECONDS = 0.5
-# What is still on its way from a process whose connection has ended arrives within so many seconds.
+# The time after the end of a connection within which messages sent before it still arrive, in seconds.
 _DRAIN = 1.0
 
 
@@ -38,42 +38,42 @@ def process_name(noun: str, rank: int, devices: range) -> str:
 class Connections:
     """The connections of a process.
 
-    open: opens them. handle: is called with what arrives, once the process has joined. After :attr:`endpoint` has been
-    exchanged with the others, :meth:`join` is called once.
+    open: opens them. handle: called with each message that arrives, once the process has joined. :meth:`join` is called
+    once, after the processes have exchanged their :attr:`endpoint`.
     """
 
     def __init__(self, open: Open, handle: Callable[[Header, Bytes], None]) -> None:
         self.rank = 0
         # The error with which this process ends; empty where there is none.
         self.error = ""
-        # Held for all that follows, and by users; notified when anything has arrived.
+        # The lock of this object and of its users; notified when a message has arrived.
         self.condition = threading.Condition()
         self._handle = handle
         self._token = b""
         self._endpoints: Sequence[str] = ()
         self._names: Sequence[str] = ()
-        # When each process was last heard of; those that have ended, and how; and those whose connection has.
+        # For each process: the time of its last message; how it ended, if it has; and whether its connection ended.
         self._heard: dict[int, float] = {}
         self._left: dict[int, str] = {}
         self._disconnected: set[int] = set()
-        # The processes that know that this one ends.
+        # The processes that have acknowledged that this one ends.
         self._acknowledged: set[int] = set()
-        # What has arrived before this process has joined.
+        # The messages that arrived before this process joined.
         self._unread: list[tuple[bytes, Bytes]] = []
         self._pumping = threading.Lock()
-        # How many threads wait for messages, and when the last one ended to.
+        # The number of threads that wait for messages, and the time at which one last stopped waiting.
         self._awaiting = 0
         self._last_awaited = 0.0
         self._is_closing = False
         self._transport = open(self._arrived, self._lost)
         self.endpoint = self._transport.endpoint
-        # Memory for the body of a message, from which it is sent with the fewest copies.
+        # Allocates the body of a message where it can be sent with the fewest copies.
         self.new_body = self._transport.new_body
         self._thread = threading.Thread(target=self._serve, name="xlakit-network", daemon=True)
         self._thread.start()
 
     def join(self, rank: int, endpoints: Sequence[str], names: Sequence[str], token: bytes) -> None:
-        """Set what the processes have exchanged: which one this is, where all are, and what they are called in errors.
+        """Set this process's rank, and the endpoints and the names (for errors) of all processes.
 
         token: the same random bytes in all processes of the job.
         """
@@ -112,7 +112,7 @@ class Connections:
             self._transport.send(rank, header.packed(self._token), body)
 
     def answer(self, rank: int, header: Header) -> None:
-        """Send a message to a process that no run here may have to do with yet."""
+        """Send a message to a process that may not be connected yet."""
         self.connect(rank)
         self.send(rank, header)
 
@@ -123,16 +123,16 @@ class Connections:
         return _Awaited(self)
 
     def count_awaiting(self, more: int) -> None:
-        """Count so many more threads that wait for messages; the lock is held."""
+        """Add ``more`` to the number of threads that wait for messages; the lock is held."""
         self._awaiting += more
         if more < 0:
             self._last_awaited = time.monotonic()
             if self._awaiting:
-                # Another one receives from here on.
+                # Another waiting thread has to receive from here on.
                 self.condition.notify_all()
 
     def pump_or_wait(self) -> None:
-        """Receive what arrives, or wait, with the lock held, for the thread that does."""
+        """Receive messages, or wait for the thread that does so now; the lock is held, and released meanwhile."""
         if not self._pumping.acquire(blocking=False):
             self.condition.wait(_PAUSE)
             return
@@ -149,7 +149,7 @@ class Connections:
         while not self._is_closing:
             self._transport.look()
             if self._awaiting:
-                # A thread that waits may have found this one receiving.
+                # A waiting thread may have found this one receiving, and has to take over.
                 with self.condition:
                     self.condition.notify_all()
                 time.sleep(_ASIDE)
@@ -184,14 +184,14 @@ class Connections:
     # -- the others ------------------------------------------------------------------------------
 
     def gone(self, ranks: Collection[int]) -> Mapping[int, str]:
-        """How those of some processes ended of which nothing can arrive any more."""
+        """Those of ``ranks`` from which no message can arrive any more, with how they ended."""
         if not self._left and not self._disconnected:
             return {}
         now = time.monotonic()
         return {
             rank: self._left.get(rank, "is gone: its connection has ended")
             for rank in ranks
-            # A message that says so comes after all others.
+            # The message LEAVE of a process is its last one.
             if rank in self._left or (rank in self._disconnected and now - self._heard[rank] > _DRAIN)
         }
 
@@ -211,10 +211,10 @@ class Connections:
     # -- the end of the process ------------------------------------------------------------------
 
     def leave(self, timeout: float) -> None:
-        """Tell the others that this process ends, and wait until they know it. Where the transport makes all end
-        together, wait until all do.
+        """Tell the others that this process ends, and wait for their acknowledgements.
 
-        timeout: how many seconds one of them may not answer.
+        If the transport requires that all processes end together, wait until all end. timeout: the number of seconds
+        after which a process that does not answer is given up.
         """
         others = self._announce_end()
         if self._transport.ends_together:

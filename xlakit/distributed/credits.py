@@ -1,8 +1,8 @@
-"""Credits: flow control by how many bytes of values a process may send to another one ahead of their use there.
+"""Credits: flow control that limits the bytes of values that a process sends ahead of their use in the receiver.
 
-A process that runs ahead would fill the memory of one that is behind. So each counts, for each other process, the bytes
-of all values that it has sent there, and gets acknowledged how many of them are used: have been received by a device,
-or dropped. It waits where more than the limit would be on their way. A value larger than the limit travels alone.
+A process that runs ahead would fill the memory of a slower one. So each process counts the bytes of the values that it
+has sent to each other process, and gets acknowledgements of the bytes used there: received by a device, or dropped. It
+waits if more than the limit would be in flight. A value larger than the limit is sent alone.
 
 The receiver acknowledges after a quarter of the limit, and at once to a process that waits.
 
@@ -10,9 +10,9 @@ The receiver acknowledges after a quarter of the limit, and at once to a process
     used there ..........|         the process may send while sent - used <= limit
     acknowledged |                 the sender's last information about used
 
-Where collectives come in one order on all devices, no wait is endless: of all that wait, the one whose collective comes
-first in that order has room, since what it has sent before belongs to collectives that are over. Values of channels
-have no such order; they wait only for those of earlier runs.
+If collectives have one order on all devices, no wait is endless: of all waiting senders, the one whose collective is
+first in that order has room, since the values it has sent before belong to finished collectives. Values of channels
+have no such order; they wait only for values of earlier runs.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-# What a value takes beside its bytes.
+# The bytes that a value is counted in addition to its own.
 OVERHEAD: Final = 512
 
 
 class Credits:
     """The byte counts of one process, by the other process; the caller holds a lock.
 
-    limit: how many bytes may be on their way to one process.
+    limit: the most bytes in flight to one process.
     """
 
     def __init__(self, limit: int) -> None:
@@ -45,7 +45,7 @@ class Credits:
     def has_room(self, rank: int, size: int, exempt: int = 0) -> bool:
         """Whether a value of so many bytes may be sent to a process.
 
-        exempt: how many bytes that are on their way do not count.
+        exempt: the number of bytes in flight that are not counted.
         """
         ahead = max(0, self._sent[rank] - self._acknowledged[rank] - exempt)
         return not ahead or ahead + size + OVERHEAD <= self._limit
@@ -56,7 +56,7 @@ class Credits:
         return size + OVERHEAD
 
     def acknowledge(self, rank: int, used: int) -> None:
-        """Take an acknowledgement of a process of all that it has used so far."""
+        """Record an acknowledgement by a process of all bytes that it has used so far."""
         self._acknowledged[rank] = max(self._acknowledged[rank], used)
 
     def acknowledged(self, rank: int) -> int:

@@ -1,9 +1,9 @@
 """Deadline: how long a process waits for others at one point of a run, and the error when it gives up.
 
-The others are asked what they do. A process that computes is waited for without limit, and so is one that waits for
-such a process: each says with its answer how long ago one that it waits for computed. One that has ended the run, or
-whose connection has ended, will not come, and one that runs another program will not either. One that does not answer
-is given up after the timeout; so is one that answers but neither comes nor computes, nor waits for one that does.
+The waiting process queries the status of the others. It waits without limit for a process that computes, and for one
+that waits (directly or not) for a process that computes: each answer has the time since such a process last computed.
+It gives up at once on a process that has ended the run, whose connection has ended, or that runs another program; and
+after the timeout on a process that does not answer, or that answers but neither computes nor waits for one that does.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from xlakit.distributed.messages import Progress, RunKey
 from xlakit.errors import RankError
 from xlakit.execution.run import Run
 
-# Seconds until the first query, the most between two, and the factor by which intervals grow.
+# Seconds until the first query, the longest interval between two, and the factor by which intervals grow.
 _FIRST, _MOST, _LATER = 0.25, 2.0, 1.5
-# How much longer than others a process is waited for that waits itself.
+# The factor on the timeout for processes that wait themselves.
 _LONGER = 1.25
 _MOST_LINES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a process has answered about a run, and when. program: its fingerprint there, 0 where it knows none.
+    """The answer of a process about a run. when: the time of the answer. program: its fingerprint, 0 if unknown.
 
-    idle: how many seconds ago a process that it waits for computed, directly or not, as far as it knows.
+    idle: the seconds since a process that it waits for, directly or not, last computed, as far as it knows.
     """
 
     progress: Progress
@@ -54,7 +54,7 @@ class Others(Protocol):
         ...
 
     def gone(self, ranks: Collection[int]) -> Mapping[int, str]:
-        """How those of some processes ended of which nothing can arrive any more."""
+        """Those of ``ranks`` from which no message can arrive any more, with how they ended."""
         ...
 
     def is_connected(self, rank: int) -> bool:
@@ -62,19 +62,19 @@ class Others(Protocol):
         ...
 
     def program_error(self, run: RunKey, rank: int, text: str) -> RankError:
-        """The error where a process runs another program than this one."""
+        """The error for a process that runs another program than this one."""
         ...
 
     def note_computed(self, run: RunKey, when: float) -> None:
-        """Note that a process that a run waits for, or one that such a process waits for, computed at a time."""
+        """Record that a process that a run waits for, directly or not, computed at time ``when``."""
         ...
 
 
 class Deadline:
     """A wait for some processes.
 
-    program: the fingerprint of the program of the run. timeout: how many seconds a process may not answer. alive: how
-    many seconds one that answers may neither come nor compute.
+    program: the fingerprint of the program of the run. timeout: the seconds after which a process that does not answer
+    is given up. alive: the same for a process that answers, but makes no progress.
     """
 
     def __init__(self, others: Others, run: Run, key: RunKey, program: int, timeout: float, alive: float) -> None:
@@ -85,14 +85,15 @@ class Deadline:
         self._timeout = timeout
         self._alive = alive
         self._since = self._change = time.monotonic()
-        # When the two last queries were sent: an answer says what was so after the first of them.
+        # The times of the last two queries: an answer describes a state after the first of them.
         self._asked = self._since, self._since
         self._interval = min(_FIRST, timeout / 8)
         self._next = self._since + self._interval
 
     def check(self, missing: Collection[int]) -> None:
-        """To be called repeatedly while nothing has come from the missing processes. Raises RankError where nothing
-        will, Stopped if the run has failed.
+        """Called repeatedly while values of the missing processes have not arrived.
+
+        Raises RankError if they will not arrive, Stopped if the run has failed.
         """
         self._run.check()
         gone = self._others.gone(missing)
@@ -108,12 +109,12 @@ class Deadline:
         self._others.query(missing, self._key)
 
     def _judge(self, missing: Collection[int], now: float) -> None:
-        """Raise if some processes cannot come any more, or have not for too long."""
+        """Raise if some processes cannot arrive any more, or have made no progress for too long."""
         lost: list[str] = []
         idle: list[str] = []
         waiting: list[str] = []
         is_computing = False
-        # Of those whose connection has ended messages may still be on their way; then they are gone.
+        # Processes whose connection has ended are skipped: their last messages may still arrive; then they are ``gone``.
         for rank in sorted(filter(self._others.is_connected, missing)):
             name, status = self._others.name_of(rank), self._others.status(rank, self._key)
             if status is None or status.when < self._since:
@@ -129,7 +130,7 @@ class Deadline:
             elif status.progress is Progress.RUNNING:
                 is_computing = True
             else:
-                # Counted from before the answer was made: processes that wait for each other add up nothing.
+                # Dated before the answer was made, so that processes that wait for each other do not delay each other.
                 self._change = max(self._change, min(status.when, self._asked[0]) - status.idle)
                 (waiting if status.progress is Progress.WAITING else idle).append(f"{name} {_words(status)}")
         if is_computing:
@@ -139,7 +140,7 @@ class Deadline:
             raise self._error(lost)
         if idle and now - self._change > self._alive:
             raise self._error(idle + waiting)
-        # What these wait for is more likely to be the cause: the process that waits for it says so first.
+        # Raised later: the cause is rather the process that these wait for, which others report first.
         if waiting and now - self._change > _LONGER * self._alive:
             raise self._error(waiting)
 

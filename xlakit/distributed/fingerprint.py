@@ -1,4 +1,4 @@
-"""The fingerprint by which processes know that they run the same program, and its locations in messages."""
+"""Fingerprints of programs, by which processes check that they run the same one, and of locations in programs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LONGEST_SIGNATURE = 200
 
 @dataclass(slots=True)
 class Fingerprint:
-    """A program, as other processes know it.
+    """The identity of a program across processes.
 
-    number: the same in all processes, wherever its source files are, and not 0. text: the program in errors. locations:
-    what has been found for rendezvous of the program; see :meth:`location`.
+    number: a hash, the same in all processes, wherever the source files are, and not 0. text: the program's description
+    in errors. locations: a cache of :meth:`location`.
     """
 
     number: int
@@ -51,11 +51,11 @@ class Fingerprint:
         kind: what the members exchange there.
         """
         instruction = rendezvous.instruction
-        # Instructions live as long as the program, so that none takes the id of another one.
+        # Keyed by id(instruction), which is unique, as instructions live as long as the program.
         key = id(instruction), kind, rendezvous.channel_id, rendezvous.members
         found = self.locations.get(key)
         if found is None:
-            # Not the layouts: a program that comes from the compile cache says them where a fresh one need not.
+            # Without layouts: a program from the compile cache may have layouts where a newly compiled one has none.
             shapes = [operand.shape.to_string(with_layout=False) for operand in instruction.operands]
             text = f"{kind} {instruction.opcode} {instruction.name} {rendezvous.channel_id} {rendezvous.members}"
             name = f"{name_of(program, rendezvous)} with {', '.join(shapes)}"
@@ -64,7 +64,7 @@ class Fingerprint:
 
 
 def _attributes(op: Op) -> str:
-    """The attributes of an operation. What custom calls are told is none: it may have addresses of one process."""
+    """The attributes of an operation, without the configs of custom calls: these may contain addresses of a process."""
     texts: list[str] = []
     for spec in op.attributes:
         value = getattr(op, spec.name)

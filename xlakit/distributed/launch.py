@@ -1,8 +1,8 @@
 """How a process joins the others, and how it leaves them.
 
-A process that ends as it should waits for the others, so that none of them finds it gone. One that ends with an error
-notifies them, which ends their waits, leaves them a moment to report it, and then ends them all. A process that is
-killed sends no notice: then MPI's launcher ends the others, or their waits for it time out.
+A process that ends normally waits for the others, so that none of them loses its connection. A process that ends with
+an error notifies the others, which ends their waits, leaves them a moment to report the error, and then ends them all.
+A process that is killed sends no notice: then MPI's launcher ends the others, or their waits for it time out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from xlakit.link import USUAL, Link
 from xlakit.runtime.cluster import Cluster
 from xlakit.settings import default_timeout
 
-# How long a process that ends with an error waits for the others to report theirs, in seconds.
+# The time for which a process that ends with an error waits for the others to report the error, in seconds.
 _GRACE = 2.0
 
 _joined: Cluster | None = None
@@ -81,7 +81,7 @@ def initialize(
     share_processors([other for _, other in all], processors)
     per_rank = (devices or ranks) // ranks
     names = [process_name("rank", r, range(r * per_rank, (r + 1) * per_rank)) for r in range(ranks)]
-    # MPI's messages cannot come from another job, so that the token can be the same for all.
+    # MPI's messages cannot come from another job, so a constant token is enough.
     network.join(rank, [endpoint for endpoint, _ in all], names, bytes(range(TOKEN_BYTES)))
     atexit.register(_leave, network, started)
     network.link = _link(network, started)
@@ -90,14 +90,15 @@ def initialize(
 
 
 def _link(network: Network, started: mpi.Mpi) -> Link:
-    """What the first process measures with the last one, which is the likeliest to be on another machine.
+    """The link between the first and the last process, as measured by the first one.
 
-    All compile for the same link, so the others wait for it; the last one answers meanwhile.
+    The last process is the most likely to be on another machine. All processes must compile for the same link, so the
+    others wait for the result; the last one answers the measuring messages meanwhile.
     """
     rank, ranks = started.world.rank, started.world.size
     found = USUAL
     if rank == 0 and ranks > 1:
-        # Where that process does not answer, the first program that needs it says why.
+        # If the last process does not answer, the first program that needs it raises the error.
         with suppress(RankError):
             found = network.measured(ranks - 1)
     numbers = np.array([found.alpha, found.beta])
@@ -110,7 +111,7 @@ def _link(network: Network, started: mpi.Mpi) -> Link:
 
 def _leave(network: Network, started: mpi.Mpi) -> None:
     if network.has_failed:
-        # The others have been notified: they may say so.
+        # The others have been notified; they get a moment to report the error.
         network.await_ends(_GRACE)
         started.abort()
     network.leave()

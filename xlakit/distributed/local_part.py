@@ -17,9 +17,9 @@ from xlakit.ir.operation import Value
 
 
 class LocalPart:
-    """The devices of a run that are in this process: when they begin and end, and where they wait for other processes.
+    """The devices of a run in this process: their beginning and end, and their waits for other processes.
 
-    devices: how many there are.
+    devices: the number of these devices.
     """
 
     def __init__(self, run: Run, execution_context: ExecutionContext, fingerprint: Fingerprint, devices: int) -> None:
@@ -30,9 +30,9 @@ class LocalPart:
         self._devices = devices
         self._running = self._done = 0
         self._is_over = False
-        # By thread, where devices of this process wait for other processes.
+        # The rendezvous at which threads of this process wait for other processes, by thread.
         self._waits: dict[int, RendezvousKey] = {}
-        # When a process that this one waits for, or that such a one waits for, last computed, as far as is known.
+        # The last time at which a process that this one waits for, directly or not, computed, as far as is known.
         self.others_computed = time.monotonic()
         # Whether another process has reported the failure of the run, and whether this one has.
         self.failed_elsewhere = False
@@ -58,7 +58,7 @@ class LocalPart:
             self.end_if_over()
 
     def end_if_over(self) -> None:
-        """Leave the run when no device will run any more: all have, or it has failed."""
+        """Leave the run if no device here will run any more: all have ended, or the run has failed."""
         with self._lock:
             failed = self.run.failure is not None and not self._running
             if self._is_over or not (failed or self._done == self._devices):
@@ -88,7 +88,7 @@ class LocalPart:
         return mark, text + _times(rendezvous)
 
     def progress(self) -> tuple[Progress, str]:
-        """Whether all devices here wait, some for other processes; if so, where."""
+        """WAITING if all devices here wait, some of them for other processes, and where these wait; else RUNNING."""
         with self._lock:
             waits = list(self._waits.values())
         if not waits or len(waits) + self._execution_context.count_waiting(self.run) < self._running:
@@ -100,7 +100,7 @@ class LocalPart:
         return _Waiting(self, rendezvous)
 
     def note_wait(self, rendezvous: RendezvousKey | None) -> None:
-        """Note where this thread waits for other processes; None where it does not any more."""
+        """Record the rendezvous at which this thread waits for other processes; None at the end of the wait."""
         thread = threading.get_ident()
         with self._lock:
             if rendezvous is None:

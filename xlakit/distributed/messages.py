@@ -1,7 +1,7 @@
-"""Messages: what processes send each other.
+"""The messages between processes.
 
-A message has a header: the token of the job, numbers, and a text. The token keeps out messages of other jobs. A value
-follows as the body; see :mod:`xlakit.distributed.packing`.
+A message has a header: the token of the job, numbers, and a text. Messages with another token, of other jobs, are
+ignored. The body is a value; see :mod:`xlakit.distributed.packing`.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ class Kind(IntEnum):
     STATUS = 2
     # A run has failed in the sender.
     FAILED = 3
-    # The sender ends; and the acknowledgement, which says that all that was sent before has arrived.
+    # The sender ends; and the acknowledgement, after which all earlier messages have arrived.
     LEAVE = 4
     LEAVE_ACK = 5
-    # The sender waits for room to send a value; and how much of what the receiver has sent is used.
+    # The sender waits for room to send a value; and the number of bytes from the receiver that the sender has used.
     CREDIT_REQUEST = 6
     CREDIT = 7
-    # Measures how long a message takes, with a body of any size, and its answer.
+    # A message that measures the link, with a body of any size; and its answer.
     PROBE = 8
     PROBE_ANSWER = 9
 
 
 class Progress(IntEnum):
-    """How far a run is in a process."""
+    """The progress of a run in a process."""
 
     NOT_BEGUN = 0
-    # It computes, or another program does that the process has to end first.
+    # The run computes, or an earlier program of the process does.
     RUNNING = 1
     # All of its devices there wait, some of them for other processes.
     WAITING = 2
     OVER = 3
 
 
-# A set of processes (by a number that all of them find for it), and the number of a run among those of the set.
+# A run: a hash of its set of processes, and its number among the runs of that set.
 RunKey = tuple[int, int]
-# What a value is for, within its run.
+# The destination of a value within its run.
 Address = tuple[int, int, int, int]
 NO_ADDRESS: Address = (0, 0, 0, 0)
 NO_RUN: RunKey = (0, 0)
@@ -59,9 +59,9 @@ NO_RUN: RunKey = (0, 0)
 class Header:
     """The header of a message.
 
-    rank: the sender. program: the fingerprint of the program of the run, 0 where the sender knows none. mark: of a
-    value, the location in the program; of a status, the progress; of a credit, a number of bytes; of a probe, its
-    number. address: of a status, the milliseconds since a process computed that the sender waits for. text: the
+    rank: the sender. program: the fingerprint of the program of the run, 0 if the sender does not know it. mark: for a
+    value the location in the program; for a status the progress; for a credit the number of bytes; for a probe its
+    number. address: for a status, the milliseconds since a process that the sender waits for computed. text: the
     location, the status or the error, in words.
     """
 
@@ -80,7 +80,7 @@ class Header:
 
     @staticmethod
     def unpacked(data: bytes, token: bytes) -> Header | None:
-        """The inverse of :meth:`packed`; None for what is no message of this job."""
+        """The inverse of :meth:`packed`; None for data that is not a message of this job."""
         if len(data) < _WORDS.size or data[:TOKEN_BYTES] != token:
             return None
         _, kind, rank, a, b, program, mark, *address = _WORDS.unpack_from(data)

@@ -26,7 +26,8 @@ _T = TypeVar("_T")
 _LAUNCHERS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 _LEVELS = ("single", "funneled", "serialized", "multiple")
 
-# For so many seconds a waiting thread polls; then it sleeps in between, until the second time for the shorter interval.
+# A waiting thread polls without sleeping for _AWAKE seconds, then with naps of _NAP seconds until _NAPPING seconds have
+# passed, then with sleeps of _SLEEP seconds.
 _AWAKE, _NAPPING = 0.0002, 0.05
 _NAP, _SLEEP = 5e-5, 1e-3
 
@@ -37,7 +38,7 @@ def is_launched() -> bool:
 
 
 class Pause:
-    """The pause between two polls, which becomes longer."""
+    """The pause between two polls, which grows with the time waited."""
 
     def __init__(self) -> None:
         self._since = time.monotonic()
@@ -53,7 +54,7 @@ class Pause:
 
 @dataclass(slots=True)
 class _Task:
-    """A call that another thread makes."""
+    """A call that the MPI thread makes for another thread, with its result or error."""
 
     work: Callable[[], Any]
     done: threading.Event = field(default_factory=threading.Event)
@@ -111,9 +112,7 @@ class Mpi:
         self.world = self.api.COMM_WORLD
 
     def call(self, work: Callable[[], _T]) -> _T:
-        """Make a call that does not wait for other processes, on a thread that may make it; MPI's errors become typed
-        ones.
-        """
+        """Make an MPI call that does not block, on a thread that MPI permits; MPI's errors become typed errors."""
         try:
             if self.level < self.api.THREAD_SERIALIZED:
                 return self._caller(work)

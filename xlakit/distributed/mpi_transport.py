@@ -1,8 +1,8 @@
 """MpiTransport: connections between processes by MPI, for processes that MPI has started.
 
-A message is a packet: the sizes of head and body, the head, and the body if there is room for it; a larger body is a
-message of its own, which is received straight into its memory. Packets are received into buffers that wait for them.
-MPI is polled, ever less often while nothing comes.
+A message is a packet: the sizes of head and body, the head, and the body if it fits; a larger body is a separate MPI
+message, which is received directly into its final memory. Receives for packets are posted in advance. MPI is polled, at
+growing intervals while nothing arrives.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from xlakit.distributed.transport import Lost, Receive
 from xlakit.errors import RankError, ResourceError
 
 _PACKET_TAG, _BODY_TAG = 1, 2
-# The sender; the size of the head; that of the body; whether that is a message of its own.
+# The sender; the size of the head; the size of the body; whether the body is a separate message.
 _SIZES = struct.Struct("=4q")
 _PACKET = 6144
-# How many packets are received at once.
+# The number of receives for packets that are posted at a time.
 _WAITING = 16
 # After so many seconds without a message MPI is polled at longer intervals, in seconds.
 _IDLE_AFTER, _IDLE = 1.0, 0.01
-# How long the processes may take to come to the creation of the communicator, in seconds.
+# The timeout of the creation of the communicator, in which all processes must take part, in seconds.
 _JOIN_SECONDS = 300.0
-# How long the end waits for the last messages to leave, in seconds.
+# The longest time that closing waits for the last messages to be sent, in seconds.
 _LINGER = 2.0
 
 
 @dataclass(slots=True)
 class _Packet:
-    """A packet that is being received, and its body, if that is a message of its own."""
+    """A posted receive for a packet, and for its body if that is a separate message."""
 
     data: Bytes
     request: Any
@@ -85,7 +85,7 @@ class MpiTransport:
         )
 
     def connect(self, rank: int, endpoint: str) -> None:
-        """Note where a process is."""
+        """Record the MPI rank of a process."""
         self._places[rank] = int(endpoint.removeprefix("mpi:"))
 
     def send(self, rank: int, head: bytes, body: Bytes | None = None) -> None:
@@ -116,11 +116,11 @@ class MpiTransport:
         self._sending.append((rank, request, data))
 
     def connected(self) -> list[int]:
-        """The processes that this one has to do with."""
+        """The processes to which this one has connected."""
         return [rank for rank in list(self._places) if rank not in self._refused]
 
     def pump(self, seconds: float) -> None:
-        """Take in what has arrived; where there is nothing, wait for it, so many seconds at most."""
+        """Receive the messages that have arrived; if there is none, wait for one, at most so many seconds."""
         pause, begun = Pause(), time.monotonic()
         while not self._take():
             now = time.monotonic()
@@ -177,7 +177,7 @@ class MpiTransport:
             self._lost(rank)
 
     def close(self, *, deserted: bool) -> None:
-        """Wait for the last messages to leave. Where a process does not answer, MPI could not end: end all of them."""
+        """Wait until the last messages are sent. If a process does not answer, MPI could not finalize: abort all."""
         if deserted:
             self._mpi.abort()
         end = time.monotonic() + _LINGER

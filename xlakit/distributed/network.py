@@ -1,8 +1,9 @@
 """Network: the runs that this process takes part in, together with others.
 
-A program concerns the processes that have its devices, in any order, and no others. Runs are counted for each set of
-processes, so that all of the set find the same number for a run, as long as they call the same programs in the same
-order. The messages of a run have its number: what a failed run has left behind is not taken for that of a later one.
+Only the processes that have devices of a program take part in its runs. Runs are counted for each such set of
+processes, so that all processes of the set give a run the same number, as long as they call the same programs in the
+same order. The messages of a run have its number, so that messages of a failed run are not taken for those of a later
+one.
 """
 
 from __future__ import annotations
@@ -31,24 +32,24 @@ from xlakit.ir.operation import Value
 from xlakit.link import USUAL, Link, fitted
 from xlakit.settings import default_timeout, receive_limit
 
-# How long the end of a process waits for its runs before it looks again, in seconds.
+# The interval at which an ending process checks whether its runs are over, in seconds.
 _PAUSE = 0.05
-# The fewest bytes that may be on their way from one process to another.
+# The least limit of the bytes in flight from one process to another.
 _LEAST_AHEAD = 1 << 16
-# A process that answers may be reading a checkpoint, or compiling, for long: so many seconds, where no timeout is set.
+# The default timeout for a process that answers but makes no progress, in seconds: it may read a checkpoint or compile.
 _ALIVE = 300.0
 # The messages that measure a link: empty ones, and larger ones.
 _EMPTY_PROBES, _FULL_PROBES, _PROBE_BYTES = 20, 5, 1 << 20
-# The seconds since processes computed that this one waits for, where it waits for none.
+# The idle time, in seconds, that a process reports if it waits for no other process.
 _NEVER = 1e6
-# The number of runs that are over whose programs are known, for the errors of processes that are behind.
+# The number of finished runs whose programs are remembered, for error messages about processes that are behind.
 _REMEMBERED = 64
 
 
 class Network:
     """The processes, and the runs that this one takes part in.
 
-    open: opens the connections. After :attr:`endpoint` has been exchanged with the others, :meth:`join` is called once.
+    open: opens the connections. :meth:`join` is called once, after the processes have exchanged their :attr:`endpoint`.
     timeout: how many seconds to wait for a process that does not answer or does not come; by default what
     ``XLAKIT_TIMEOUT`` says, or 30, and 300 for one that answers. any_order: whether processes may combine floating
     point numbers in an order of their own.
@@ -56,17 +57,17 @@ class Network:
 
     def __init__(self, open: Open, *, timeout: float | None = None, any_order: bool = False) -> None:
         self.any_order = any_order
-        # What those that make the connections have agreed on.
+        # The link that all processes have agreed on when they joined.
         self.link = USUAL
-        # How many messages have measured it, and the last one that was answered.
+        # The number of probes sent, and the number of the last one that was answered.
         self._probes = self._answered = 0
         self._timeout = timeout
         self._sessions: dict[RunKey, NetworkSession] = {}
-        # By set of processes, the number of its last run.
+        # For each set of processes, the number of its last run.
         self._last_runs: dict[int, int] = {}
         # The fingerprints of runs that are over.
         self._over: OrderedDict[RunKey, Fingerprint] = OrderedDict()
-        # Values that no device has taken yet, by what they are for.
+        # The values that no device has taken yet, by run and address.
         self._inbox: dict[RunKey, dict[Address, list[tuple[Header, Bytes]]]] = {}
         # Failures that other processes have reported of runs that have not begun here.
         self._early_failures: dict[RunKey, tuple[int, str]] = {}
@@ -83,7 +84,7 @@ class Network:
         self.is_connected = self._connections.is_connected
 
     def join(self, rank: int, endpoints: Sequence[str], names: Sequence[str], token: bytes) -> None:
-        """Set what the processes have exchanged: which one this is, where all are, and what they are called in errors.
+        """Set this process's rank, and the endpoints and the names (for errors) of all processes.
 
         token: the same random bytes in all processes of the job.
         """
@@ -105,7 +106,7 @@ class Network:
         return Placement(self, tuple(ranks))
 
     def measured(self, rank: int) -> Link:
-        """The link to a process, which has joined, by messages that it answers. Raises RankError where it does not."""
+        """The link to a process that has joined, measured by probes. Raises RankError if it does not answer."""
         self._connections.connect(rank)
         empty = min(self._round_trip(rank, 0) for _ in range(_EMPTY_PROBES))
         full = min(self._round_trip(rank, _PROBE_BYTES) for _ in range(_FULL_PROBES))
@@ -195,9 +196,7 @@ class Network:
     def receive(
         self, session: NetworkSession, ranks: Sequence[int], address: Address
     ) -> dict[int, tuple[Header, Bytes]]:
-        """Wait for a value from each of some processes. Raises RankError where one will not come, or is of another
-        program.
-        """
+        """Wait for a value from each of ``ranks``; raises RankError if one will not come, or is of another program."""
         missing = set(ranks)
         found: dict[int, tuple[Header, Bytes]] = {}
         deadline: Deadline | None = None
@@ -210,7 +209,7 @@ class Network:
                 if not missing:
                     break
                 if waits:
-                    # Most values are there by now.
+                    # Made only after a first wait, as most values have arrived by then.
                     deadline = deadline or self._deadline(session)
                     deadline.check(missing)
                 self._connections.pump_or_wait()
@@ -224,8 +223,9 @@ class Network:
     def watch(
         self, session: NetworkSession, ranks: Collection[int], ready: Callable[[], bool]
     ) -> Callable[[float], None]:
-        """A function that receives for a moment, unless it is ready; raises RankError where nothing will come from the
-        processes.
+        """A function that receives messages for a moment, unless ``ready()``.
+
+        It raises RankError if no message can arrive from the processes any more.
         """
         deadline = self._deadline(session)
 
@@ -238,12 +238,12 @@ class Network:
         return sleep
 
     def send_value(self, session: NetworkSession, rank: int, header: Header, body: Bytes) -> None:
-        """Send a value; waits where the other process has too much that it has not asked for yet.
+        """Send a value; waits while the other process has too many unused values (see credits.py).
 
-        Raises RankError where that process is gone, or does not answer.
+        Raises RankError if that process has ended, or does not answer.
         """
         size = len(body)
-        # Values of channels come in any order, so they do not wait for those of their own run.
+        # Values of channels have no common order, so they do not wait for other values of their own run.
         exempt = session.sent[rank] if header.address[0] == CHANNEL else 0
         with self._condition:
             has_room = self._credits.has_room(rank, size, exempt)
@@ -254,7 +254,7 @@ class Network:
         self._connections.send(rank, header, body)
 
     def _await_room(self, session: NetworkSession, rank: int, size: int, exempt: int) -> None:
-        """Wait until a process has used what it has, or has ended the run, and drops what comes."""
+        """Wait until a process has used enough of its values, or has ended the run, and drops values of it."""
         deadline = self._deadline(session)
         acknowledged = None
         with self._connections.awaited():
@@ -269,7 +269,7 @@ class Network:
                 self._connections.pump_or_wait()
 
     def _use(self, rank: int, body: Bytes) -> None:
-        """Count a value that is used, and acknowledge that to its sender from time to time."""
+        """Count a used value, and acknowledge it to its sender if an acknowledgement is due."""
         with self._condition:
             is_due = self._credits.add_used(rank, len(body))
             used = self._credits.take_used(rank) if is_due else 0
@@ -295,12 +295,12 @@ class Network:
         return self._statuses.get((rank, run))
 
     def note_computed(self, run: RunKey, when: float) -> None:
-        """Note that a process that a run waits for, or one that such a process waits for, computed at a time."""
+        """Record that a process that a run waits for, directly or not, computed at time ``when``."""
         session = self._sessions[run]
         session.others_computed = max(session.others_computed, when)
 
     def program_error(self, run: RunKey, rank: int, text: str) -> RankError:
-        """The error where a process runs another program than this one; ``text`` begins with it."""
+        """The error for a process that runs another program than this one; ``text`` begins with that program."""
         return self._program_error(self._sessions[run], rank, text)
 
     def _program_error(self, session: NetworkSession, rank: int, text: str) -> RankError:
@@ -312,13 +312,13 @@ class Network:
         )
 
     def _progress(self, key: RunKey) -> tuple[Progress, str, Fingerprint | None]:
-        """How far a run is in this process, in words, and its program."""
+        """The progress of a run in this process, a description of it, and the fingerprint of its program."""
         session = self._sessions.get(key)
         if session is not None and session.has_begun:
             return *session.progress(), session.fingerprint
         if session is None and self._is_over(key):
             return Progress.OVER, "", self._over.get(key)
-        # This process may come when it has ended what it does.
+        # The run has not begun here, as other runs have to end first: report the progress of these.
         texts: list[str] = []
         is_computing = False
         for other in [other for other in list(self._sessions.values()) if other.has_begun]:
@@ -371,7 +371,7 @@ class Network:
         self._connections.answer(header.rank, answer)
 
     def _idle_seconds(self) -> float:
-        """How long ago a process computed that a run here waits for, or that such a process waits for."""
+        """The seconds since a process that a run here waits for, directly or not, last computed."""
         begun = [s.others_computed for s in list(self._sessions.values()) if s.has_begun]
         return max(0.0, time.monotonic() - max(begun)) if begun else _NEVER
 
@@ -383,7 +383,7 @@ class Network:
                 self._statuses[header.rank, header.run] = status
 
     def _credit_request(self, header: Header, body: Bytes) -> None:
-        """Acknowledge to a process that waits for room what is used, now and when more is."""
+        """Acknowledge the bytes used so far to a process that waits for room, and again when more are used."""
         with self._condition:
             used = self._credits.take_used(header.rank)
             self._credits.add_waiting(header.rank)

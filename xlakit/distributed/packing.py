@@ -1,7 +1,7 @@
 """Values as bytes that include their shapes, so that the receiver need not know them.
 
-A value is a row of 64-bit words in the order of a machine's own memory: the number of its primitive type, how many
-dimensions (or, for a tuple, elements) follow, the dimensions, then the elements of the array, filled up to whole words.
+A value is a sequence of 64-bit words in the machine's byte order: the number of its primitive type, the number of
+dimensions (for a tuple, of elements) that follow, the dimensions, and the elements of the array, padded to whole words.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def pack_into(buffer: Bytes, values: Sequence[Value]) -> None:
 
 
 def unpack(buffer: Bytes, count: int) -> list[Value]:
-    """Unpack ``count`` values that lie one after the other; their arrays are views of ``buffer``."""
+    """Unpack ``count`` consecutive values; their arrays are views of ``buffer``."""
     values: list[Value] = []
     offset = 0
     for _ in range(count):

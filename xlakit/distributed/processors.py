@@ -11,7 +11,7 @@ Processors = tuple[str, list[int]]
 
 
 def own_processors() -> Processors:
-    """The machine, and the processors that this process may run on; none where the system does not say."""
+    """The machine, and the processors that this process may run on; an empty list if the system does not tell."""
     numbers = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     return socket.gethostname(), numbers
 

@@ -25,18 +25,18 @@ _INTEGER: dict[str, np.ufunc] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
-# Of booleans, as bytes of 0 and 1.
+# The functions for booleans, as bytes of 0 and 1.
 _BOOLEAN: dict[str, np.ufunc] = {
     **_INTEGER,
     "add": np.bitwise_or,
     "multiply": np.bitwise_and,
 }
-# Those whose minimum and maximum depend on the order, too, where there are NaN.
+# The types whose sums and products depend on the order; minimum and maximum do, too, if there are NaNs.
 _INEXACT_TYPES = (PrimitiveType.F32, PrimitiveType.F64, PrimitiveType.C64, PrimitiveType.C128)
 
 
 def reordered(computation: Computation, array: Array, *, any_order: bool) -> tuple[np.ufunc, np.dtype] | None:
-    """The function that combines arrays in any order, and the type as which it takes them; None where there is none.
+    """The function that may combine arrays in any order, and the dtype to view them as; None if there is none.
 
     any_order: whether the order may change the last digits of sums and products of floating point numbers.
     """

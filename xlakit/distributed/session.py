@@ -1,8 +1,8 @@
 """NetworkSession: one run on several processes, whose collectives are made of messages.
 
-In a rendezvous the last member that arrives in a process sends what the members there have for those in other
-processes, to each process once, and then waits for what these send. A message says at which location in the program its
-sender is, so processes that are at different ones are found out at once.
+In a rendezvous the last member to arrive in a process sends the payloads of all members there to the other processes,
+one message to each, and then waits for their messages. A message has the sender's location in the program, so processes
+that are at different locations are detected at once.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from xlakit.ir.operation import Array, Value
 if TYPE_CHECKING:
     from xlakit.ir.instruction import Computation
 
-# What the address of a value begins with. Then follow: the group and the number of the exchange in it; the location of
-# the rendezvous and its number, and the number of the pair with its receiver; channel, sender and receiver.
+# The first number of a value's address. After it follow, for _GROUP the group and the number of the exchange in it; for
+# _PERMUTE the location of the rendezvous, its number, and the number of the pair with its receiver; for CHANNEL the
+# channel, sender and receiver.
 _GROUP, _PERMUTE, CHANNEL = 1, 2, 3
-# Up to so many processes send what all get to each other; more of them do so in rounds.
+# Up to so many processes exchange values directly; more of them use an algorithm of log2(n) rounds.
 _DIRECT = 4
-# And so do they with what they have for each other, up to so many bytes.
+# An all-to-all uses rounds only up to so many bytes.
 _SMALL = 1 << 16
 
 
@@ -59,7 +60,7 @@ class Peers(Protocol):
         ...
 
     def send_value(self, session: NetworkSession, rank: int, header: Header, body: Bytes) -> None:
-        """Send a value; waits where the other process has too much that it has not asked for yet."""
+        """Send a value; waits while the other process has too many unused values."""
         ...
 
     def receive(
@@ -71,7 +72,7 @@ class Peers(Protocol):
     def watch(
         self, session: NetworkSession, ranks: Collection[int], ready: Callable[[], bool]
     ) -> Callable[[float], None]:
-        """A function that receives for a moment, and raises RankError where nothing will come from the processes."""
+        """A function that receives messages for a moment; it raises RankError if none can arrive any more."""
         ...
 
     def end(self, session: NetworkSession) -> None:
@@ -82,7 +83,7 @@ class Peers(Protocol):
 class NetworkSession(LocalPart):
     """See :class:`xlakit.execution.session.Session`.
 
-    ranks: for each device of the program the process that has it. key: the run, as all of these processes know it.
+    ranks: the process of each device of the program. key: the identity of the run, equal in all of these processes.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class NetworkSession(LocalPart):
         self._peers = peers
         self._ranks = ranks
         self.others = sorted(set(ranks) - {peers.rank})
-        # By group, how many exchanges there were between its processes.
+        # The number of exchanges so far, by group.
         self._exchanges = Counter[tuple[int, ...]]()
         # The bytes that this run has sent to each process.
         self.sent = Counter[int]()
@@ -211,10 +212,10 @@ class NetworkSession(LocalPart):
         return parts
 
     def _share(self, rendezvous: RendezvousKey, kind: str, payload: Bytes) -> dict[int, Bytes]:
-        """Send something to all other processes of a group, and wait for what they send.
+        """An all-gather of bytes between the processes of a group; gives the payloads of the others.
 
-        In rounds (Bruck's all-gather), a process gets from another one what it lacks and that one has, in the first
-        one payload and then twice as many in each.
+        With many processes this is Bruck's all-gather: in each round a process receives as many payloads as it has, so
+        that their number doubles.
         """
         ranks = sorted(self._parts(rendezvous.members))
         count = len(ranks)
@@ -234,10 +235,11 @@ class NetworkSession(LocalPart):
     def _deal(
         self, rendezvous: RendezvousKey, kind: str, parcels: Mapping[int, Bytes], size: int | None
     ) -> dict[int, Bytes]:
-        """Send each other process of a group what is for it, and wait for what these have for this one.
+        """An all-to-all of bytes between the processes of a group; gives the parcels for this process.
 
-        size: about how large all parcels of all processes are; None where they may differ. In rounds (Bruck's
-        all-to-all) a parcel for the process that is so many further travels by the powers of two in that number.
+        size: the approximate total size of all parcels of all processes; None if they may differ in size. Small parcels
+        of many processes use Bruck's all-to-all: a parcel for the process at distance d is forwarded in the rounds that
+        are the powers of two in d.
         """
         ranks = sorted([*parcels, self._peers.rank])
         count, own = len(ranks), ranks.index(self._peers.rank)
@@ -321,7 +323,7 @@ class NetworkSession(LocalPart):
         self._peers.send_value(self, self._ranks[receiver], header, self._packed([message.value]))
 
     def watch(self, sources: Sequence[int], ready: Callable[[], bool]) -> Callable[[float], None]:
-        """What a device does instead of sleeping while it waits for messages on a channel of devices elsewhere."""
+        """A function that a device calls instead of sleeping while it waits for messages from other processes."""
         return self._peers.watch(self, {self._ranks[source] for source in sources}, ready)
 
     def _permute_header(self, key: tuple[RendezvousKey, int], receiver: int) -> Header:
@@ -331,15 +333,16 @@ class NetworkSession(LocalPart):
 
 
 def _tree(ranks: Sequence[int], root: int, own: int) -> tuple[int | None, list[int]]:
-    """From which process one gets what the root has for all, and to which ones it sends it: a binomial tree, or all
-    directly where they are few.
+    """The parent (None for the root) and the children of process ``own`` in a broadcast tree.
+
+    The tree is binomial; with few processes all are children of the root.
     """
     others = [rank for rank in ranks if rank != root]
     if len(ranks) <= _DIRECT:
         return (None, others) if own == root else (root, [])
     order = [root, *others]
     position, count = order.index(own), len(ranks)
-    # The lowest bit of its position says to which process one sends; the root has all bits.
+    # The lowest set bit of a position is the distance to its parent; its children are at the distances of lower bits.
     lowest = position & -position if position else 1 << (count - 1).bit_length()
     steps = [1 << bit for bit in range(lowest.bit_length() - 1)]
     targets = [order[position + step] for step in reversed(steps) if position + step < count]

@@ -1,7 +1,7 @@
-"""Transport: the interface of what carries messages between processes.
+"""Transport: the interface of message transports between processes.
 
-It keeps the order of the messages from one process to another. They arrive while :meth:`Transport.pump` is called,
-by one thread at a time.
+A transport keeps the order of the messages from one process to another. Messages are received during calls of
+:meth:`Transport.pump`, by one thread at a time.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Protocol
 
 from xlakit.distributed.packing import Bytes
 
-# Is called with the head and the body of every message that arrives.
+# Called with the head and the body of every message that arrives.
 Receive = Callable[[bytes, Bytes], None]
-# Is called with the rank of a process to which the connection has ended.
+# Called with the rank of a process to which the connection has ended.
 Lost = Callable[[int], None]
 
 
@@ -30,13 +30,11 @@ class Transport(Protocol):
         ...
 
     def send(self, rank: int, head: bytes, body: Bytes | None = None) -> None:
-        """Send a message, without waiting; the body must not be changed any more. Nothing is sent to a process that is
-        lost.
-        """
+        """Send a message without waiting; the body must not be changed afterwards. No effect for a lost process."""
         ...
 
     def new_body(self, size: int) -> Bytes:
-        """Memory for the body of a message, from which it is sent with the fewest copies."""
+        """Memory for the body of a message, where it can be sent with the fewest copies."""
         ...
 
     def connected(self) -> list[int]:
@@ -44,17 +42,17 @@ class Transport(Protocol):
         ...
 
     def pump(self, seconds: float) -> None:
-        """Take in what has arrived; where there is nothing, wait for it, so many seconds at most."""
+        """Receive the messages that have arrived; if there is none, wait for one, at most so many seconds."""
         ...
 
     def look(self) -> None:
-        """Notice connections that have ended."""
+        """Detect connections that have ended."""
         ...
 
     def close(self, *, deserted: bool) -> None:
-        """Close the connections, when the last messages have left.
+        """Close the connections after the last messages are sent.
 
-        deserted: whether a process does not acknowledge that this one ends.
+        deserted: whether a process has not acknowledged that this one ends.
         """
         ...
 

@@ -1,8 +1,8 @@
 """ZeroMqTransport: connections between processes by ZeroMQ.
 
 Each process has one socket that receives, and a socket for each process that it sends to. ZeroMQ keeps the order of the
-messages between two processes, and its own thread carries them while Python does something else. A connection that ends
-is not used again, though ZeroMQ would, because messages may have been lost with it.
+messages between two processes, and transfers them on its own thread. A connection that has ended is not used again,
+although ZeroMQ would reconnect, because messages may have been lost with it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from xlakit.distributed.packing import Bytes
 from xlakit.distributed.transport import Lost, Receive
 from xlakit.errors import ResourceError, UnsupportedError
 
-# How long the end waits for the last messages to leave, in milliseconds. Arrival is acknowledged by messages.
+# The longest time that closing waits for the last messages to be sent, in milliseconds.
 _LINGER = 200
-# How often connections are looked at, in seconds: there may be many.
+# The interval at which connections are checked for their end, in seconds; not shorter, as there may be many.
 _LOOK = 0.2
 # A body of so many bytes is sent without a copy.
 _ZERO_COPY = 1 << 16
@@ -65,7 +65,7 @@ class ZeroMqTransport:
                 hint="the environment variable XLAKIT_ADDRESS says at which address the other machines reach this one",
             ) from None
         self.endpoint: str = self._inbox.getsockopt(zmq.LAST_ENDPOINT).decode().rstrip("\0")
-        # It becomes readable when anything may have arrived, and stays so until the socket is read.
+        # ZeroMQ's descriptor is readable when a message may have arrived, until the socket is read.
         self._arrivals = selectors.DefaultSelector()
         self._arrivals.register(self._inbox.getsockopt(zmq.FD), selectors.EVENT_READ)
         self._next_frame = partial(self._inbox.recv, zmq.NOBLOCK, False)
@@ -107,13 +107,13 @@ class ZeroMqTransport:
             return [rank for rank, socket in self._outboxes.items() if not socket.closed]
 
     def pump(self, seconds: float) -> None:
-        """Take in what has arrived; where there is nothing, wait for it, so many seconds at most."""
+        """Receive the messages that have arrived; if there is none, wait for one, at most so many seconds."""
         if not self.take():
             self.wait(seconds)
             self.take()
 
     def wait(self, seconds: float) -> None:
-        """Wait until something may have arrived, so many seconds at most."""
+        """Wait until a message may have arrived, at most so many seconds."""
         self._arrivals.select(seconds)
 
     def new_body(self, size: int) -> Bytes:
@@ -121,16 +121,16 @@ class ZeroMqTransport:
         return np.empty(size, np.uint8)
 
     def take(self) -> bool:
-        """Take in what has arrived; gives whether anything has."""
+        """Receive the messages that have arrived; gives whether there were any."""
         with suppress(self._zmq.Again):
-            # No code of Python runs within, so Ctrl-C cannot lose a frame.
+            # A loop in C: a KeyboardInterrupt cannot lose a frame between its reading and its storing.
             self._frames.extend(iter(self._next_frame, None))
         came = bool(self._frames)
         while self._frames:
             head = self._frames[0]
             has_body = bool(head.more)
             data = self._frames[1].buffer if has_body else b""
-            # A copy, because machine code wants arrays that are aligned.
+            # Copied, because machine code needs aligned arrays.
             body = np.empty(len(data), np.uint8)
             if has_body:
                 body[:] = np.frombuffer(data, np.uint8)
@@ -140,12 +140,12 @@ class ZeroMqTransport:
         return came
 
     def look(self) -> None:
-        """Notice connections that have ended."""
+        """Detect connections that have ended."""
         now = time.monotonic()
         if now < self._next_look:
             return
         self._next_look = now + _LOOK
-        # Whatever event a monitor has is the end of the connection.
+        # Any event of a monitor means that the connection has ended.
         ended = [rank for rank, monitor in list(self._monitors.items()) if monitor.poll(0)]
         for rank in ended:
             del self._monitors[rank]

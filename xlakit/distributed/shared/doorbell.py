@@ -1,8 +1,9 @@
-"""Doorbell: machine code by which processes of one machine tell each other that something has been written.
+"""Doorbell: machine code by which processes of one machine notify each other of written messages.
 
-A writer stores a count and then looks whether the reader sleeps; a reader notes that it sleeps and then looks at the
-counts. Both are sequentially consistent, so that one of them sees the other, which Python's own reads and writes of
-shared memory do not promise on every machine. A bell is a word of the reader: AWAKE, or how it sleeps.
+A writer stores a count and then loads the reader's bell; a reader stores how it sleeps in its bell and then loads the
+counts. All four accesses are sequentially consistent, so at least one of the two sees the other's store; Python's own
+accesses to shared memory do not guarantee that on every machine. A bell is a word of the reader: AWAKE, or how it
+sleeps.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.llvm.library import Library
 from xlakit.cpu.runtime import waiting
 
-# How a reader sleeps: not at all; in the system, until the bell changes; or until a message of another kind comes.
+# The values of a bell: the reader is awake; sleeps in a futex wait on the bell; or waits for a message by ZeroMQ.
 AWAKE, SLEEPS, SELECTS = 0, 1, 2
 
 # The number of the system call, by processor, and its operations; without FUTEX_PRIVATE_FLAG, as processes share words.
 _FUTEX: Final[Mapping[str, int]] = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221}
 _WAIT, _WAKE = 0, 1
 
-# A row of what a reader watches: the address of a count, and how far it has read.
+# The words of a row in a reader's table: the address of a count, and the count up to which it has read.
 ROW_WORDS: Final = 2
 
 
 def is_supported() -> bool:
-    """Whether this system has what bells need: Linux's futex, of the lower half of a word."""
+    """Whether this system supports bells: they need Linux's futex, and little-endian words, as a futex has 32 bits."""
     return sys.platform == "linux" and sys.byteorder == "little" and platform.machine() in _FUTEX
 
 
 def _arrived(fn: Function, table: Value, count: Value) -> Value:
-    """Whether any count is not what has been read."""
+    """Whether any count differs from the count up to which the reader has read."""
 
     def differs(number: Value) -> Value:
         row = fn.at(table, I64, number * ROW_WORDS)
@@ -61,7 +62,7 @@ def _text() -> str:
     def wait_or_wake(fn: Function, bell: Value, operation: int, number: Value, time: Value) -> None:
         fn.call("syscall", I64, fn.i64(futex), bell, fn.i64(operation), number, time, fn.null(), fn.i64(0))
 
-    # publish(word, value, bell): write a count; gives how the reader slept, which is woken if it did in the system.
+    # publish(word, value, bell): store a count; wakes a reader in a futex wait, and gives the bell's previous value.
     fn = module.function("publish", I64, [PTR, I64, PTR], external=True)
     word, value, bell = fn.parameters
     fn.atomic_store(value, word, "seq_cst")
@@ -71,13 +72,13 @@ def _text() -> str:
         wait_or_wake(fn, bell, _WAKE, fn.i64(1), fn.null())
     fn.ret(slept)
 
-    # store(word, value): what has been read or written before is complete for a reader of the value.
+    # store(word, value): a release store: earlier reads and writes are complete for a thread that loads the value.
     fn = module.function("store", VOID, [PTR, I64], external=True)
     word, value = fn.parameters
     fn.atomic_store(value, word, "release")
     fn.ret()
 
-    # load(word): what was written before it is seen by what is read after.
+    # load(word): an acquire load: later reads see the writes before the store of the value.
     fn = module.function("load", I64, [PTR], external=True)
     fn.ret(fn.atomic_load(I64, fn.parameters[0], "acquire"))
 
@@ -85,8 +86,8 @@ def _text() -> str:
     table, count = fn.parameters
     fn.ret(_arrived(fn, table, count))
 
-    # await_any(bell, table, count, how, spin, sleep): whether any count has changed; waits so many nanoseconds. Who
-    # sleeps otherwise than in the system does so with the bell as it is left here.
+    # await_any(bell, table, count, how, spin, sleep): whether any count has changed; waits up to so many nanoseconds.
+    # If ``how`` is not SLEEPS it returns with the bell set to ``how``, and the caller sleeps in another way.
     fn = module.function("await_any", I64, [PTR, PTR, I64, I64, I64, I64], external=True)
     bell, table, count, how, spin, sleep = fn.parameters
 
@@ -118,7 +119,7 @@ class Bells:
         names = ("publish", "store", "load", "await_any")
         self._library = Library("xlakit_doorbell", data, names, {}, stays=True)
         at = self._library.address
-        # These are short, and keep the lock of Python.
+        # Short functions, which are called with the GIL held.
         self.publish: Callable[[int, int, int], int] = ctypes.PYFUNCTYPE(words, *[words] * 3)(at("publish"))
         self.store: Callable[[int, int], Any] = ctypes.PYFUNCTYPE(None, words, words)(at("store"))
         self.load: Callable[[int], int] = ctypes.PYFUNCTYPE(words, words)(at("load"))

@@ -1,8 +1,8 @@
-"""Rings: records from one process to another one of the same machine, in memory that both have mapped.
+"""Rings: ring buffers of records from one process to another of the same machine, in memory that both have mapped.
 
-The positions of writer and reader count all bytes that were ever written and read. A record is in one piece; where
-there is no room for it before the end of the ring, the rest is skipped. A small body follows its head, a large one is
-in a segment; see segments.py.
+The positions of writer and reader are the total numbers of bytes written and read. A record is contiguous; if it does
+not fit before the end of the ring, the rest of the ring is skipped. A small body follows its head, a large one is in a
+segment; see segments.py.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ import numpy as np
 from xlakit.distributed.packing import Bytes
 from xlakit.distributed.shared.segments import Memory
 
-# Words before the records, each in a cache line of its own: how far it is written, and read; whether the reader is
-# there.
+# Offsets of the words before the records, each in its own cache line: the position of the writer, that of the reader,
+# and whether the reader has accepted the ring; then the offset of the records.
 _WRITTEN, _READ, _ACCEPTED, _BEGIN = 0, 64, 128, 192
 BYTES: Final = 1 << 18
 _CAPACITY = BYTES - _BEGIN
-# Bodies of so many bytes travel in a ring.
+# Bodies of up to so many bytes are written into the ring.
 INLINE: Final = 1 << 14
 
 # A record: its size, or SKIP; the sizes of head and body; then a Place.
 _RECORD = struct.Struct("=7q")
 _SKIP = -1
-# Heads of more bytes fit into no ring: a record takes half of it at most, as much may be skipped before it.
+# The largest head: a record may take at most half of the ring, as up to its own size may be skipped before it.
 MOST_HEAD: Final = _CAPACITY // 2 - INLINE - _RECORD.size - 8
 NO_BODY, INLINE_BODY, FORGET = -1, -2, -3
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the body of a record is: in a segment, with its file, bytes and use; or INLINE_BODY, or NO_BODY. FORGET: a
-    record that says that the segment of number ``use`` is given up.
+    """The location of a record's body. segment: its number, or INLINE_BODY or NO_BODY; fd, bytes, use: the segment's
+    file, size and use. With FORGET the record tells the reader to unmap the segment of number ``use``.
     """
 
     segment: int = NO_BODY
@@ -53,7 +53,7 @@ class OutRing:
         self.memory = Memory.made(BYTES)
         self._publish = publish
         self._written = self._read = 0
-        # What there was no room for.
+        # Records that wait for room.
         self._waiting: deque[tuple[bytes, Bytes | None, Place]] = deque()
 
     @property
@@ -62,14 +62,14 @@ class OutRing:
         return bool(self.memory.words[_ACCEPTED // 8])
 
     def write(self, head: bytes, body: Bytes | None, place: Place, bell: int) -> int:
-        """Write a record, or keep it until there is room; gives how the reader slept."""
+        """Write a record, or keep it until there is room; gives the bell's previous value."""
         if self._waiting or not self._put(head, body, place):
             self._waiting.append((head, body, place))
             return self.flush(bell)
         return self._publish(self.memory.address + _WRITTEN, self._written, bell)
 
     def flush(self, bell: int) -> int:
-        """Write what has waited, as far as there is room now."""
+        """Write waiting records as far as there is room now; gives the bell's previous value."""
         before = self._written
         while self._waiting and self._put(*self._waiting[0]):
             self._waiting.popleft()
@@ -108,8 +108,8 @@ class OutRing:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record that is read. body: where it was in the ring; else there are ``length`` bytes at its place. end: of the
-    record, for :meth:`InRing.advance`.
+    """A record that was read. body: its body, if that was in the ring; otherwise it has ``length`` bytes at its place.
+    end: the end of the record, for :meth:`InRing.advance`.
     """
 
     head: bytes
@@ -120,7 +120,7 @@ class Record:
 
 
 class InRing:
-    """The reader's end. ``load`` and ``store`` take the address of a word, and keep what is read behind and before."""
+    """The reader's end. ``load`` is an acquire load and ``store`` a release store of the word at an address."""
 
     def __init__(self, memory: Memory, load: Callable[[int], int], store: Callable[[int, int], Any]) -> None:
         self.memory = memory
@@ -146,12 +146,12 @@ class InRing:
         head = self.memory.bytes[start : start + head_size].tobytes()
         body = None
         if segment in (NO_BODY, INLINE_BODY):
-            # A copy, since the ring goes on, and because machine code wants arrays that are aligned.
+            # Copied, as the ring's memory is reused, and machine code needs aligned arrays.
             body = np.empty(length, np.uint8)
             body[:] = self.memory.bytes[start + head_size : start + head_size + length]
         return Record(head, body, length, Place(segment, fd, total, use), end + size)
 
     def advance(self, end: int) -> None:
-        """All before has been used."""
+        """Release the ring's memory before ``end`` to the writer."""
         self.read = end
         self._store(self.memory.address + _READ, end)

@@ -1,11 +1,11 @@
 """Segments: memory that processes of one machine share, without a name that could be left behind.
 
-Memory is a file without a name (memfd) that its maker has open; another process opens it as the maker's, by the numbers
-of process and file. The system takes it back when the last process that has mapped it ends, however that ends.
+Memory is an anonymous file (memfd) that its maker keeps open; another process opens it by the maker's process id and
+file descriptor. The system frees it when the last process that has mapped it ends, even if that crashes.
 
-A segment holds the body of one message at a time: its maker writes it, and each receiver reads it where it is. It may
-be used again when nothing of the maker refers to it any more, and each receiver has stored the number of the use in
-its own word of the segment. A message that several processes get is written once.
+A segment holds the body of one message at a time: its maker writes the body, and each receiver reads it in place. The
+segment may be reused when no array of the maker refers to it any more, and each receiver has stored the number of the
+use in its own word of the segment. A message to several processes is written once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from xlakit.distributed.packing import Bytes
 
-# Before the data of a segment stand the words of its receivers.
+# The bytes before the data of a segment, which have a word for each receiver.
 _HEADER: Final = 4096
 MOST_RECEIVERS: Final = _HEADER // 8
 # The sizes of segments: powers of two, with so many steps in between.
@@ -32,7 +32,7 @@ _LEAST, _STEPS = 1 << 16, 8
 
 @cache
 def _system() -> tuple[Callable[..., int], Callable[..., int]]:
-    """The system's mmap and munmap. Python's own keep a file open for each piece of memory."""
+    """The system's mmap and munmap; Python's mmap would keep a duplicate file descriptor open for each mapping."""
     library = ctypes.CDLL(None, use_errno=True)
     library.mmap.restype = ctypes.c_void_p
     library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
@@ -41,9 +41,9 @@ def _system() -> tuple[Callable[..., int], Callable[..., int]]:
 
 
 class Memory:
-    """Some memory of a file without a name. ``fd`` is its number in the process that has made it, -1 elsewhere.
+    """A mapping of an anonymous file. ``fd`` is its descriptor in the process that made it, -1 in others.
 
-    Its arrays must not be used any more when it is gone.
+    Arrays of this memory must not be used after this object has been destroyed.
     """
 
     def __init__(self, fd: int, size: int, *, is_own: bool) -> None:
@@ -62,7 +62,7 @@ class Memory:
 
     @staticmethod
     def made(size: int) -> Memory:
-        """New memory of zeros, all of which there is: OSError where there is not so much."""
+        """New memory of zeros, which is allocated at once; raises OSError if there is not enough."""
         fd = os.memfd_create("xlakit")
         try:
             os.posix_fallocate(fd, 0, size)
@@ -73,7 +73,7 @@ class Memory:
 
     @staticmethod
     def of(process: int, fd: int, size: int) -> Memory:
-        """The memory that another process has made; OSError where this one may not read it, or it is another one."""
+        """Map the memory that another process has made; raises OSError without permission, or for another file."""
         own = os.open(f"/proc/{process}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
         try:
             if os.fstat(own).st_size != size:
@@ -83,7 +83,7 @@ class Memory:
             os.close(own)
 
     def close_file(self) -> None:
-        """Let no other process map it from now on."""
+        """Close the file: no other process can map it from now on."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -95,7 +95,7 @@ class Memory:
 
 
 class Lease:
-    """The data of a segment as an array's memory, for as long as any array refers to it."""
+    """The owner of an array on a segment's data; calls ``end`` when no array refers to the data any more."""
 
     def __init__(self, memory: Memory, size: int, end: Callable[[], None], segment: Segment | None = None) -> None:
         self.segment = segment
@@ -127,12 +127,12 @@ class Segment:
         # The number of its use, and the receivers of this use.
         self.use = 0
         self.receivers: set[int] = set()
-        # All that have ever mapped it.
+        # All receivers that have ever mapped it.
         self.known_to: set[int] = set()
         self.is_leased = False
 
     def is_free(self, lost: Iterable[int]) -> bool:
-        """Whether all receivers have read it; ``lost`` are those that are gone."""
+        """Whether it may be reused: all receivers, except ``lost`` ones, have read it, and no array refers to it."""
         if self.is_leased:
             return False
         words = self.memory.words
@@ -153,8 +153,8 @@ class Segment:
 class Segments:
     """The segments of a process.
 
-    limit: the bytes up to which free segments are kept. forget: is called with a segment that is given up.
-    lock: of the caller, who may hold it.
+    limit: the bytes of segments above which free ones are given up. forget: called with a segment that is given up.
+    lock: of the caller, which may be held during calls.
     """
 
     def __init__(self, limit: int, forget: Callable[[Segment], None], lock: threading.RLock) -> None:
@@ -165,7 +165,7 @@ class Segments:
         self._count = self._bytes = 0
 
     def take(self, size: int, lost: Iterable[int]) -> Bytes | None:
-        """So many bytes of a segment that is free, or of a new one; None where there is no memory."""
+        """An array of ``size`` bytes in a free or a new segment; None if there is no memory."""
         capacity = _capacity(size)
         with self._lock:
             for segment in self._by_capacity.get(capacity, ()):
@@ -183,7 +183,7 @@ class Segments:
             return segment.lease(size)
 
     def _give_up(self, lost: Iterable[int]) -> None:
-        """Give up all that is free."""
+        """Give up all free segments."""
         for capacity, segments in self._by_capacity.items():
             kept = [segment for segment in segments if not segment.is_free(lost)]
             for segment in segments:
@@ -199,11 +199,14 @@ def _capacity(size: int) -> int:
 
 
 def received(memory: Memory, size: int, receiver: int, use: int, store: Callable[[int, int], Any]) -> Bytes:
-    """So many bytes of a segment of another process, which is told when no array refers to them any more."""
+    """An array of ``size`` bytes in a segment of another process.
+
+    When no array refers to them any more, the number of the use is stored in the receiver's word.
+    """
     word, process = memory.address + 8 * receiver, os.getpid()
 
     def end() -> None:
-        # A child that is forked shares the memory, and does not read for its parent.
+        # A forked child has the same mapping, but must not release the use of its parent.
         if os.getpid() == process:
             store(word, use)
 

@@ -1,15 +1,15 @@
 """SharedMemoryTransport: connections by shared memory between processes of one machine, and by ZeroMQ to all others.
 
-Processes are on one machine where they have the same boot of the system and the same network namespace, and one can map
-the other's memory; the end of a connection is what ZeroMQ finds. A connection begins with ZeroMQ:
+Two processes count as being on one machine if they have the same boot id and network namespace, and one can map the
+other's memory. The end of a connection is detected by ZeroMQ. A connection begins with ZeroMQ:
 
     a connects to b        maps b's bell, makes a ring, and offers it to b, by ZeroMQ
     b gets the offer       maps the ring, and accepts it, in the ring
     a sends                by ZeroMQ until the ring is accepted; then says so, by ZeroMQ, and writes into the ring
     b gets that            reads the ring
 
-So messages keep their order. Where any of this is not possible, ZeroMQ goes on. An offer proves by the receiver's
-secret, which only processes of the job know, that it is one.
+So messages keep their order. If any of these steps is not possible, ZeroMQ stays in use. An offer is authenticated by
+the receiver's secret, which only processes of the job know.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from xlakit.distributed.transport import Lost, Receive
 from xlakit.distributed.zeromq import ZeroMqTransport
 from xlakit.settings import receive_limit
 
-# Messages by ZeroMQ that are not for users, with the receiver's secret behind: an offer, the switch to a ring, and what
-# only wakes.
+# The prefixes of internal messages by ZeroMQ, which are followed by the receiver's secret: an offer, the switch to a
+# ring, and a message that only wakes the receiver.
 _OFFER, _SWITCH, _RING_BELL = b"xlakit-offer:", b"xlakit-switch:", b"xlakit-bell:"
 _SECRET_BYTES: Final = 16
 _BELL_BYTES: Final = 4096
-# How long to sleep before ZeroMQ is looked at, where all processes that are known write into rings, in seconds.
+# The interval at which ZeroMQ is polled if all known processes write into rings, in seconds.
 _LOOK = 0.02
 # The bytes of segments that are kept at least.
 _LEAST_KEPT = 1 << 26
@@ -66,7 +66,7 @@ class _Neighbor:
         self.bell = bell
         self.ring = ring
         self.is_switched = self.is_lost = False
-        # Whether no more is written into the ring, and what waits for its last record to be written.
+        # Whether the ring is not written to any more, and the messages that wait until its last record is written.
         self.is_left = False
         self.later: deque[tuple[bytes, Bytes | None]] = deque()
 
@@ -97,7 +97,7 @@ class SharedMemoryTransport:
         self._bells = doorbell.bells()
         self._bell = Memory.made(_BELL_BYTES)
         secret = secrets.token_bytes(_SECRET_BYTES)
-        # Behind the word of the bell: a process that maps it compares this with the secret that it was given.
+        # After the word of the bell: a process that maps it compares this with the secret in the endpoint.
         self._bell.bytes[8 : 8 + _SECRET_BYTES] = np.frombuffer(secret, np.uint8)
         self._own = {
             "zeromq": self._inner.endpoint,
@@ -112,7 +112,7 @@ class SharedMemoryTransport:
         self._segments = Segments(max(_LEAST_KEPT, receive_limit() // 4), self._forget, self._lock)
         self._neighbors: dict[int, _Neighbor] = {}
         self._endpoints: dict[int, str] = {}
-        # By the endpoint of ZeroMQ of the process that writes: rings that are offered, and those that are read.
+        # The offered rings, and the rings that are read, by the ZeroMQ endpoint of the writing process.
         self._offered: dict[str, _Source] = {}
         self._sources: dict[str, _Source] = {}
         self._table = np.zeros((1, doorbell.ROW_WORDS), np.int64)
@@ -143,7 +143,7 @@ class SharedMemoryTransport:
                 return
             ring = OutRing(self._bells.publish)
         except OSError:
-            # Another user's process, say, or one of another container: ZeroMQ goes on.
+            # The process belongs to another user or container, for example: ZeroMQ stays in use.
             return
         neighbor = self._neighbors[rank] = _Neighbor(len(self._neighbors), theirs, bell, ring)
         offer = {**self._own, "ring": ring.memory.fd, "receiver": neighbor.index}
@@ -171,16 +171,16 @@ class SharedMemoryTransport:
             if place is not None:
                 slept = neighbor.ring.write(head, body, place, neighbor.bell.address)
             else:
-                # There is no memory, or no ring takes such a message: ZeroMQ goes on.
+                # There is no memory, or the head is too large for a ring: ZeroMQ is used from here on.
                 neighbor.is_left = True
                 neighbor.later.append((head, body))
                 slept = self._flush(rank, neighbor)
         self._wake(rank, neighbor, slept)
 
     def _flush(self, rank: int, neighbor: _Neighbor) -> int:
-        """Write what there was no room for, and then send what follows it by ZeroMQ; gives how the reader slept.
+        """Write waiting records to the ring, then send the messages after them by ZeroMQ; gives how the reader slept.
 
-        The receiver reads the ring before each message of ZeroMQ, so that all keep their order.
+        The receiver reads the ring before each message of ZeroMQ, so that messages keep their order.
         """
         slept = neighbor.ring.flush(neighbor.bell.address)
         while neighbor.later and not neighbor.ring.has_waiting:
@@ -195,12 +195,15 @@ class SharedMemoryTransport:
             self._inner.send(rank, self._control(_RING_BELL, neighbor))
 
     def _placed(self, neighbor: _Neighbor, body: Bytes | None) -> tuple[Place | None, Bytes | None]:
-        """Where the body of a message goes: into the ring, or a segment, where it may be already."""
+        """The place of a message's body, and the body: in the ring, or in a segment, to which it is copied if needed.
+
+        The place is None if there is no memory for a segment.
+        """
         if body is None:
             return Place(NO_BODY), None
         lease = body.base
         segment = lease.segment if isinstance(lease, Lease) and len(body) == lease.size else None
-        # A receiver says once that it has read a segment.
+        # A receiver acknowledges a use of a segment once, so it can get the body in that segment only once.
         if segment is None or neighbor.index in segment.receivers:
             if len(body) <= INLINE:
                 return Place(INLINE_BODY), body
@@ -214,7 +217,7 @@ class SharedMemoryTransport:
         return Place(segment.number, segment.memory.fd, segment.memory.size, segment.use), body
 
     def new_body(self, size: int) -> Bytes:
-        """Memory for a body, which is sent from there without a copy where that is possible."""
+        """Memory for a body: a segment, from which it is sent without a copy, if possible."""
         if size > INLINE and any(n.is_switched for n in self._neighbors.values()):
             made = self._segments.take(size, self._lost_indices())
             if made is not None:
@@ -225,7 +228,7 @@ class SharedMemoryTransport:
         return [neighbor.index for neighbor in self._neighbors.values() if neighbor.is_lost]
 
     def _forget(self, segment: Segment) -> None:
-        """Have the others forget a segment."""
+        """Tell the processes that have mapped a segment to unmap it."""
         with self._lock:
             for rank, neighbor in self._neighbors.items():
                 if neighbor.index in segment.known_to and not neighbor.is_lost:
@@ -239,7 +242,7 @@ class SharedMemoryTransport:
     # -- receiving -------------------------------------------------------------------------------
 
     def pump(self, seconds: float) -> None:
-        """Take in what has arrived; where there is nothing, wait for it, so many seconds at most."""
+        """Receive the messages that have arrived; if there is none, wait for one, at most so many seconds."""
         if self._take_rings():
             return
         is_quiet = all(endpoint in self._sources for endpoint in self._endpoints.values())
@@ -260,7 +263,7 @@ class SharedMemoryTransport:
             self._inner.take()
 
     def _rows(self) -> tuple[int, int]:
-        """The table of what is read, for machine code: its address, and how many rows it has."""
+        """The table of the rings to read, for machine code: its address, and its number of rows."""
         return self._table_address, len(self._sources)
 
     def _take_rings(self) -> bool:
@@ -274,7 +277,7 @@ class SharedMemoryTransport:
                     try:
                         body = self._body_of(source, record)
                     except OSError:
-                        # Its writer has ended, or this process has no more files: what follows cannot be read either.
+                        # The writer has ended, or there are no file descriptors left: the rest is unreadable, too.
                         self._give_up(endpoint)
                         break
                     self._receive(record.head, body)
@@ -307,7 +310,7 @@ class SharedMemoryTransport:
                 if head[len(kind) : begin].hex() == self._own["secret"]:
                     self._controlled(kind, head[begin:].decode())
                 return
-        # What its sender has written before.
+        # First the records that the sender has written into its ring before.
         self._take_rings()
         self._receive(head, body)
 
@@ -333,7 +336,7 @@ class SharedMemoryTransport:
     # -- ends ------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Notice connections that have ended, and write what there was no room for."""
+        """Detect connections that have ended, and write waiting records."""
         self._inner.look()
         for rank, neighbor in list(self._neighbors.items()):
             if (neighbor.ring.has_waiting or neighbor.later) and not neighbor.is_lost:
@@ -361,6 +364,6 @@ def is_supported() -> bool:
 
 
 def _machine() -> str:
-    """What processes have in common that are on one machine, and in one network of it."""
+    """An identifier of the machine and of the network namespace, equal for processes that can share memory."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return f"{platform.node()} {boot} {os.stat('/proc/self/ns/net').st_ino}"
