@@ -3,23 +3,23 @@
 JAX finds :func:`initialize` through the entry point ``jax_plugins``, and calls it before it makes the first array. It
 hands JAX a table of functions (PJRT's C interface), which jaxlib then drives like any accelerator.
 
-identity.py             which of JAX's platforms xlakit is, and with how many devices
+identity.py             the name under which xlakit is a platform of JAX, and the number of its devices
 api/                    the interface: functions and their arguments
 native/                 the functions in machine code
 slots.py                the functions in Python; arguments.py reads and writes their argument structures
 processes.py            the processes of jax.distributed; spanning.py programs on the devices of several of them
 devices.py              the client, its devices and their memories
 float_environment.py    the floating-point environment that Python expects, on threads of jaxlib
-compiling.py            a program of JAX is compiled: its options, its device assignment, its code
+compiling.py            compilation of JAX's programs: options, device assignment, code
 program_cache.py        programs in the compile cache, found by the bytes of JAX's program
-executable_metadata.py  name, arguments and results of a program, as JAX asks for them
+executable_metadata.py  the metadata of programs that JAX queries: name, arguments, results
 sources.py              the formats in which programs pass between JAX and the plugin; wire.py fields of messages
 program.py              a loaded program
-queue.py                whether calls may run later, and what becomes of them at the end
+queue.py                the queue of asynchronous calls: whether it is used, and its end
 lowerings/              lowering rules of JAX's operations for this platform
 serialized.py           executables as bytes, for files
 patches.py              functions of JAX that are replaced, because PJRT has no means for what they do
-versions/               what differs between JAX's versions
+versions/               differences between JAX's versions
 profiler.py             steps of programs in JAX's traces
 records.py              records of words that native code reads; named_values.py those that JAX reads by names
 plugin.py               the table of functions, and its registration
@@ -34,7 +34,7 @@ from typing import Any
 def initialize() -> None:
     """Register xlakit with JAX, as the platform that XLAKIT_AS and JAX_PLATFORMS (or ``jax_platforms``) ask for.
 
-    If neither asks for it nothing is registered, because JAX makes a client of every registered platform.
+    If neither does, nothing is registered, because JAX makes a client of every registered platform.
     """
     import jax
 
@@ -66,7 +66,7 @@ def _register(listed: Sequence[str]) -> None:
         return
     register(platform, is_default=listed[0] == platform)
     if platform == identity.OWN and identity.CPU not in listed:
-        # JAX's callbacks put their arguments on a device of this platform.
+        # JAX's callbacks put their arguments on a device of JAX's platform cpu, so that must be available, too.
         config: Any = jax.config
         config.update("jax_platforms", ",".join([*listed, identity.CPU]))
 

@@ -1,4 +1,4 @@
-"""Compiles a program that JAX passes to the plugin, with the options that it has."""
+"""Compiles programs that JAX passes to the plugin, with their options."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SMALLEST: Final = "func.func @main(%x: tensor<f32>) -> tensor<f32> { return %x 
 
 @contextmanager
 def _options() -> Generator[None]:
-    """The options of JAX's programs: subnormal numbers are zero, as on XLA's CPU backend, if nothing else is said."""
+    """Set the default options of JAX's programs: subnormal numbers are flushed to zero, as on XLA's CPU backend."""
     given = options.current().flush_subnormals
     with options.compiling(flush_subnormals=True if given is None else given):
         yield
@@ -68,7 +68,7 @@ def _compiled(
     devices: Devices, code: bytes, format: str, grid: tuple[int, int], placed: _Placed
 ) -> tuple[LoadedExecutable | SpanningExecutable, HloModule, Description]:
     """The compiled program, the module in the layouts that JAX sees, and its description for JAX."""
-    # These imports are slow, and programs in the cache do not need them.
+    # Imported here, as programs from the cache do not need these slow imports.
     from xlakit.formats.stablehlo.modules import try_to_read
     from xlakit.jax.sources import (
         describe_program,
@@ -87,7 +87,7 @@ def _compiled(
     else:
         read = try_to_read(code) if format == "mlir" else None
         if read is not None and (read.replica_count, read.num_partitions) != grid:
-            # A program that was exported for other devices than those that it runs on.
+            # The program was exported for another number of devices: jaxlib reads it instead.
             read = None
         program = code if read is not None else read_program(code, format)
         module = with_layouts_of(read or module_of(program), ())
@@ -157,10 +157,10 @@ def _check_overrides(overrides: Sequence[tuple[str, Any]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """Where a program runs.
+    """The placement of a program.
 
-    ids: its devices, among those of all processes. local: for each replica the devices of its partitions, among those
-    of this process; None where some, or all, are in other processes.
+    ids: its devices, numbered among those of all processes. local: for each replica the devices of its partitions,
+    numbered among those of this process; None if some of them are in other processes.
     """
 
     ids: list[int]
@@ -168,7 +168,7 @@ class _Placed:
 
 
 def _placed(devices: Devices, grid: tuple[int, int], assignment: bytes) -> _Placed:
-    """Where a program runs, by a DeviceAssignmentProto; by default on the first devices."""
+    """The placement by a DeviceAssignmentProto; by default on the first devices."""
     replicas, partitions = grid
     count = replicas * partitions
     here = devices.cluster.local_devices

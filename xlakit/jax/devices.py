@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from xlakit.runtime.client import Client
     from xlakit.runtime.cluster import Cluster
 
-# The kinds of memory that JAX's programs name, as on jaxlib's CPU, and the memory spaces of HLO's layouts that mean
-# them. All of it is the same memory here: a kind is a label of an array.
+# JAX's memory kinds, as on jaxlib's CPU, with their memory spaces in HLO's layouts. All kinds are the same memory here:
+# a kind is only a label of an array.
 MEMORY_SPACES: Final = {"device": 0, "pinned_host": 5, "unpinned_host": 6}
 MEMORY_KINDS: Final = tuple(MEMORY_SPACES)
 

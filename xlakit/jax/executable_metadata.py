@@ -1,4 +1,4 @@
-"""The metadata that JAX asks of every program: its name, the number of its arguments, its results."""
+"""The metadata that JAX queries for every program: its name, the number of its arguments, its results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Result:
     """An array that a program returns: PJRT's number of its type, its dimensions, size in bytes and kind of memory.
 
-    order: its dimensions from the minor one on; empty if they lie major to minor.
+    order: its dimensions from the minor to the major one; empty for major to minor.
     """
 
     type: int
@@ -36,12 +36,12 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class ExecutableMetadata:
-    """The metadata of a program, which needs neither its module nor its machine code.
+    """The metadata of a program, available without its module and its machine code.
 
-    orders: of each argument the dimensions from the minor one on; empty for an argument that lies major to minor.
-    donated: numbers of the arguments whose buffers it takes. in_place: results that may be computed in the memory of an
-    argument, with the argument's number. fingerprint: of the program as JAX may ask for it. devices: the numbers of
-    those that run it.
+    orders: for each argument its dimensions from the minor to the major one; empty for major to minor.
+    donated: numbers of the arguments whose buffers the program takes. in_place: results that may be computed in the
+    memory of an argument, with the argument's number. fingerprint: of the program, for JAX. devices: the numbers of the
+    devices that run it.
     """
 
     name: str
@@ -59,7 +59,7 @@ class ExecutableMetadata:
         """The metadata of a compiled program; the module says the layouts that JAX sees."""
         program = module.program_shape
         leaves = [leaf for _, leaf in program.result.leaves()]
-        # Python's way goes through arrays, which are not given away.
+        # A program that Python runs copies its results from arrays, so none is computed in place.
         in_place = tuple(loaded.in_place) if loaded.native_entry is not None else ()
         return ExecutableMetadata(
             module.name,
@@ -100,10 +100,10 @@ class ExecutableMetadata:
 
 
 def _donated(module: HloModule, in_place: Sequence[tuple[int, int]]) -> set[int]:
-    """The arguments whose buffers a program takes: those in whose memory a result may be, as XLA pairs them.
+    """The arguments whose buffers a program takes: those that XLA would pair with a result.
 
-    An argument that is offered (``buffer_donor``) goes to a result that takes as many bytes, and stays where there is
-    none left. Whatever the program may write to (``in_place``) is taken first.
+    An offered argument (``buffer_donor``) is paired with a result of as many bytes, and is kept if no such result is
+    left. Arguments that the program may write to (``in_place``) are paired first.
     """
     paired = {entry.output_index for entry in module.input_output_alias}
     leaves = enumerate(module.program_shape.result.leaves())

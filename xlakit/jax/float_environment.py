@@ -1,7 +1,7 @@
-"""The floating-point environment that Python expects, on threads that have another.
+"""Restores the floating-point environment that Python expects, on threads that have another one.
 
-jaxlib calls the compiler on a thread that takes subnormal numbers for zero. There ``struct`` and NumPy lose them, and
-with them the constants of a program; threads that are begun there have the settings, too.
+jaxlib calls the compiler on a thread that flushes subnormal numbers to zero. On it ``struct`` and NumPy would flush
+subnormal constants of programs; threads that it starts inherit the setting.
 """
 
 from __future__ import annotations

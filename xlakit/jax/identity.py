@@ -1,6 +1,6 @@
-"""Which of JAX's platforms xlakit is: ``xlakit``, one beside JAX's own, or ``cpu``, instead of jaxlib's.
+"""The platform of JAX that xlakit is: an additional one, ``xlakit``, or ``cpu``, in place of jaxlib's.
 
-It is chosen once in each process, when the platform is registered; all other modules ask here.
+The choice is made once in each process, when the platform is registered; all other modules query this one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def is_asked_for() -> bool:
 
 
 def asked_for(listed: Sequence[str]) -> str:
-    """The platform that is asked for, by XLAKIT_AS or among those that are listed for JAX. Raises ArgumentError."""
+    """The requested platform, by XLAKIT_AS or in the list of JAX's platforms. Raises ArgumentError."""
     name = os.environ.get(_VARIABLE) or OWN
     if name not in (OWN, CPU):
         raise ArgumentError(f"{_VARIABLE} is {name!r}", hint="set it to cpu, or unset it")
@@ -38,7 +38,7 @@ def asked_for(listed: Sequence[str]) -> str:
 
 
 def device_count(platform: str) -> int:
-    """How many devices JAX is to have: as ``cpu``, what it would ask jaxlib for; else what XLAKIT_DEVICES says.
+    """The number of devices for JAX: as ``cpu``, the number that JAX would request of jaxlib; else XLAKIT_DEVICES.
 
     Raises ArgumentError or ResourceError.
     """
@@ -62,7 +62,7 @@ def device_count(platform: str) -> int:
 
 
 def _flag(flags: str) -> str | None:
-    """What XLA_FLAGS, or the file that it names, says of the number of devices; the last one counts."""
+    """The number of devices in XLA_FLAGS, or in the file that it names; the last one takes precedence."""
     if flags and not flags.lstrip().startswith("-"):
         path = Path(flags.strip())
         flags = path.read_text() if path.is_file() else ""

@@ -1,14 +1,14 @@
-"""Functions of JAX that are replaced, because PJRT's interface has no means for what they do.
+"""Replacements of functions of JAX that PJRT's interface does not support.
 
 Text of an executable: JAX parses a proto with jaxlib, which cannot read all fusions and calls of our passes.
-Module of an executable: jaxlib reads it for what the program computes, and for shapes, of which an outline tells.
+Module of an executable: for shapes and shardings jaxlib gets an outline of the program; other requests need all of it.
 Cost analysis of a program that is not compiled: jaxlib supports its own clients only.
 DLPack import: jaxlib takes tensors of any layout. Here a tensor that is not major to minor is copied.
 
 The others depend on the name of the platform, and are not needed if that is ``cpu``:
 
-DLPack export: jaxlib's function knows the names of its own platforms only. A device of xlakit is the processor, so its
-arrays are exported as NumPy's are.
+DLPack export: jaxlib's function supports only its own platforms. A device of xlakit is the processor, so its arrays are
+exported like NumPy's.
 NumPy's arrays: ``jnp.asarray(a, copy=False)`` accepts only platforms that JAX knows to share NumPy's memory.
 """
 
@@ -37,9 +37,9 @@ def replace(
 ) -> None:
     """Replace them; the new functions act on arrays and executables of our platform, and call JAX's for all others.
 
-    text_of: gives the text of the program with a fingerprint, or None if it is not ours. whole: while its context is
-    entered, jaxlib gets programs whole. is_default: whether arrays without an explicit device are on our platform; then
-    DLPack tensors in the processor's memory go to it, too.
+    text_of: gives the text of the program with a fingerprint, or None if it is not ours. whole: a context in which
+    jaxlib gets whole programs instead of outlines. is_default: whether arrays without an explicit device are on our
+    platform; then DLPack tensors in the processor's memory are imported to it, too.
     """
     _replace_text(text_of)
     _replace_module(whole)
@@ -174,7 +174,7 @@ def _replace_import(ours: str) -> None:
 def _shared(view: Array) -> Array:
     """A read-only array over a view's memory that can be made writable, for consumers that know no read-only arrays."""
     memory: Any = (ctypes.c_uint8 * view.nbytes).from_address(view.ctypes.data)
-    # While the view exists, no program is given the memory to write to.
+    # Keeps the view alive: while it exists, no program may write to the memory.
     memory.owner = view
     array = np.ndarray(view.shape, view.dtype, memory)
     array.setflags(write=False)

@@ -17,8 +17,8 @@ from xlakit.jax.versions import VERSIONS, unsupported
 from xlakit.settings import profile_folder
 
 _CAPSULE_NAME: Final = b"pjrt_c_api"
-# JAX takes the platform of the highest priority where none is asked for. As ``cpu`` it is jaxlib's own, below all
-# accelerators; a plugin's is above.
+# JAX's default platform is the one with the highest priority. As ``cpu`` xlakit has jaxlib's priority, below all
+# accelerators; as a plugin it has a plugin's, above them.
 _PRIORITIES: Final = {CPU: 0}
 _PLUGIN_PRIORITY: Final = 400
 
@@ -36,7 +36,7 @@ def register(platform: str, *, is_default: bool) -> None:
     try:
         _register(platform, is_default=is_default)
     except Exception as error:
-        # JAX writes down what a plugin raises here, and goes on to fail with less, or to run on something else.
+        # Raised later: JAX only logs errors of a plugin's registration, and then fails less clearly or runs elsewhere.
         refuse(platform, error)
 
 
@@ -75,7 +75,7 @@ def _register(platform: str, *, is_default: bool) -> None:
     bridge: Any = xla_bridge
     bridge._nonexperimental_plugins.add(platform)
     bridge.register_plugin(platform, priority=_PRIORITIES.get(platform, _PLUGIN_PRIORITY), c_api=capsule)
-    # There are no topologies without devices, which JAX then says itself.
+    # Topologies without devices are not supported; without a factory JAX raises that error itself.
     bridge._topology_factories.pop(platform)
     _registered[platform] = state, capsule
     if profile_folder() is not None:
@@ -121,7 +121,7 @@ def _table(state: State) -> Any:
         from xlakit.jax.profiler import Profiler
 
         following = ctypes.addressof(Profiler(folder).extension(0))
-    # The last two would tell the layouts of a program, which jaxlib then takes from the program itself.
+    # The last two functions, for layouts of programs, are null: jaxlib then reads them from the program.
     layouts = words_of([8 * (len(functions) + 5), interface.LAYOUTS_NUMBER, following, *functions, 0, 0])
     head = [interface.TABLE_BYTES, ctypes.addressof(layouts), interface.VERSION_BYTES, 0, version]
     table = words_of([*head, *(addresses[name] for name in interface.SLOTS)])

@@ -1,8 +1,8 @@
-"""The processes of ``jax.distributed``, and what they exchange through its key-value store.
+"""Connects the processes of ``jax.distributed``, which exchange the necessary data through its key-value store.
 
-Each process publishes how many devices it has, and whether MPI has started it; then its address for messages: by MPI,
-where it has started all of them, or else by ZeroMQ. Then the first one measures the link between them. Devices are
-numbered by process. With one process, or none that jax.distributed knows of, there is nothing to exchange.
+Each process publishes its number of devices and whether MPI has started it; then its address for messages, which use
+MPI if it has started all of them, and else ZeroMQ. Then the first process measures the link between them. Devices are
+numbered by process. With one process, or without jax.distributed, nothing is exchanged.
 """
 
 from __future__ import annotations
@@ -28,22 +28,21 @@ if TYPE_CHECKING:
     from xlakit.distributed.network import Network
     from xlakit.distributed.transport import Open
 
-# How long a process waits for the others to publish their devices, in seconds, where XLAKIT_TIMEOUT is not set: as long
-# as JAX does.
+# The timeout, in seconds, for the others to publish their devices, if XLAKIT_TIMEOUT is not set; the same as JAX's.
 _JOIN_SECONDS: Final = 300.0
 _ADDRESS: Final = "XLAKIT_ADDRESS"
 _TRANSPORT: Final = "XLAKIT_TRANSPORT"
 _TRANSPORTS: Final = ("mpi", "zeromq")
 
 
-# What this process has exchanged; a client that JAX makes later, for as many devices, has the same cluster.
+# The clusters joined so far: a client that JAX makes later, for as many devices, uses the same cluster.
 _joined: dict[tuple[str, int], Cluster] = {}
 
 
 def join(platform: str, count: int) -> Cluster:
-    """The cluster, given how many devices this process has. Waits for the others.
+    """The cluster, given the number of devices of this process. Waits for the other processes.
 
-    Raises RankError where one of them does not come, and UnsupportedError where pyzmq is missing.
+    Raises RankError if one of them does not join in time, and UnsupportedError if pyzmq is missing.
     """
     from jax._src import distributed
 
@@ -89,9 +88,10 @@ def _exchange(state: Any, key: str, count: int) -> Cluster:
 
 
 def _link(state: Any, key: str, network: Network) -> Link:
-    """What the first process measures with the last one, which is the likeliest to be on another machine.
+    """The link between the first process and the last one, as measured by the first one.
 
-    The others wait for it: all compile for the same link.
+    The last process is the most likely to be on another machine. All processes must compile for the same link, so the
+    others wait for the result.
     """
     last = state.num_processes - 1
     if state.process_id == last:
@@ -101,20 +101,20 @@ def _link(state: Any, key: str, network: Network) -> Link:
         try:
             found = network.measured(last)
         except RankError:
-            # The first program that needs that process says why it does not answer.
+            # If the process does not answer, the first program that needs it raises the error.
             found = USUAL
         state.client.key_value_set(f"{key}/link", json.dumps({"alpha": found.alpha, "beta": found.beta}))
     return Link(**_published(state.client, f"{key}/link", 0))
 
 
 def _all_gather(state: Any, key: str, own: dict[str, Any]) -> list[dict[str, Any]]:
-    """What all processes publish under a key, given what this one does."""
+    """The values that all processes publish under a key; ``own`` is this process's."""
     state.client.key_value_set(f"{key}/{state.process_id}", json.dumps(own))
     return [_published(state.client, f"{key}/{rank}", rank) for rank in range(state.num_processes)]
 
 
 def _start_mpi(count: int) -> tuple[Mpi | None, str]:
-    """MPI, where it has started so many processes, this one among them; or else None, and why not."""
+    """MPI, if it has started this process and ``count`` processes in all; else None, with the reason."""
     from xlakit.distributed import mpi
 
     wanted = os.environ.get(_TRANSPORT, "")
@@ -135,7 +135,7 @@ def _start_mpi(count: int) -> tuple[Mpi | None, str]:
 
 
 def _transport(state: Any, mpi: Mpi | None, all: Sequence[dict[str, Any]]) -> Open:
-    """How messages travel: all processes decide the same."""
+    """The transport of messages; all processes make the same choice."""
     without = [f"process {rank}: {other['reason']}" for rank, other in enumerate(all) if not other["mpi"]]
     if mpi is not None and not without:
         from xlakit.distributed.mpi_transport import MpiTransport
@@ -174,7 +174,7 @@ def _address(coordinator: str) -> str:
         return given
     host = coordinator.rpartition(":")[0].strip("[]")
     family, kind, _, _, place = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
-    # Nothing is sent: the system only says which way it would go.
+    # Connecting a datagram socket sends nothing: the system only chooses the local address of the route.
     with socket.socket(family, kind) as probe:
         probe.connect(place)
         return probe.getsockname()[0]

@@ -1,7 +1,7 @@
-"""The steps of programs in the traces of ``jax.profiler``, where ``XLAKIT_PROFILE`` has programs take times.
+"""The steps of programs in the traces of ``jax.profiler``, if ``XLAKIT_PROFILE`` makes programs record times.
 
-PJRT's extension for profilers points at a table of functions: a profiler is made, started, stopped, and asked for its
-data, an XSpace: first for its size, then for its bytes. Source: PJRT_Profiler_Extension, PLUGIN_Profiler_Api.
+PJRT's extension for profilers points to a table of functions: they create, start and stop a profiler, and collect its
+data, an XSpace: first its size, then its bytes. Source: PJRT_Profiler_Extension, PLUGIN_Profiler_Api.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Session:
         self._end = _now()
 
     def data(self) -> bytes:
-        """The XSpace of what ran; empty where nothing did."""
+        """The XSpace of the programs that ran; empty if none did."""
         if self._data is None:
             profiles = self._programs.profiles()
             lines = thread_lines(profiles, self._begin, self._end or _now())
@@ -52,7 +52,7 @@ class _Session:
         return self._data
 
     def address(self) -> int:
-        """Where the data lies, as long as the session."""
+        """The address of the data, which is valid as long as the session."""
         self._buffer = ctypes.create_string_buffer(self.data())
         return ctypes.addressof(self._buffer)
 
@@ -62,7 +62,7 @@ def _now() -> int:
 
 
 class Profiler:
-    """The functions behind the extension; errors become texts that jaxlib asks for."""
+    """The functions behind the extension; an exception becomes an error handle, whose text jaxlib requests."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -94,7 +94,7 @@ class Profiler:
             return 0
 
         if not fails:
-            # What jaxlib asks of errors cannot fail itself.
+            # Functions about errors cannot return errors.
             return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda arguments: _ignore(call(arguments)))
         return ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(call)
 
@@ -136,7 +136,7 @@ class Profiler:
         if words[_BUFFER]:
             ctypes.memmove(words[_BUFFER], data, min(len(data), words[_SIZE]))
         elif data:
-            # A call without a buffer of its own gets the address of the session's data.
+            # A caller that passes no buffer gets the address of the session's data.
             words[_BUFFER] = session.address()
         words[_SIZE] = len(data)
 

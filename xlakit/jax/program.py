@@ -1,4 +1,4 @@
-"""Loaded programs: how they run, and what JAX asks about them."""
+"""Loaded programs: their execution with Python, and the data that JAX queries about them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _errors = threading.local()
 
 
 class Program:
-    """A loaded program, with the record that native code runs it by."""
+    """A loaded program, with its record for native code."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Program:
         load: Callable[[], LoadedExecutable | SpanningExecutable],
         native: NativeProgram | None = None,
     ) -> None:
-        """``load`` gives the program; with ``native`` it is called when more than running it is asked for."""
+        """``load`` gives the executable; with ``native``, which can run it, ``load`` is only called for other uses."""
         self._load = load
         self.description = description
         self.options = options
@@ -50,7 +50,7 @@ class Program:
         # The DeviceAssignmentProto of the devices that it runs on.
         self.assignment = b""
         self._name, self._count = metadata.name, len(metadata.devices)
-        # It stays as long as native code may run it.
+        # Kept alive as long as native code may run it.
         self._native = native
         run, context = self._entry()
         self.record = Words(
@@ -75,14 +75,14 @@ class Program:
 
     @cached_property
     def loaded(self) -> LoadedExecutable | SpanningExecutable:
-        """The program with all that there is to know of it."""
+        """The executable, with its module and analyses; loaded on first use."""
         return self._load()
 
     def _entry(self) -> tuple[int, int]:
-        """The function that runs it, and what that takes first."""
+        """The addresses of the function that runs it, and of the function's first argument."""
         if self._native is not None:
             return self._native.entry
-        # Where none of its devices is here, Python answers.
+        # If none of its devices is in this process, Python handles calls.
         entry = self.loaded.native_entry if self._count else None
         return (_python_run_address, id(self)) if entry is None else entry
 
@@ -93,17 +93,17 @@ class Program:
         return run != _python_run_address and getattr(self.loaded.compiled, "is_pure", False)
 
     def text(self) -> str:
-        """The program after the compiler's passes, where it goes through them."""
+        """The program as it is run, as HLO text: after the compiler's passes, if it was compiled."""
         return self.loaded.compiled.as_text()
 
     def cost_properties(self) -> NamedFloats:
-        """What a call costs, as the interface's named values."""
+        """The cost of a call, as the interface's named values."""
         if self.properties is None:
             self.properties = NamedFloats(self.loaded.compiled.cost_analysis())
         return self.properties
 
     def memory_stats(self) -> dict[str, int]:
-        """The bytes that a call needs, by the interface's names."""
+        """The bytes that a call needs, under the interface's names."""
         found = self.loaded.compiled.memory_analysis()
         return {
             "generated_code": found.generated_code_size_in_bytes,
@@ -112,12 +112,12 @@ class Program:
             "alias": found.alias_size_in_bytes,
             "temp": found.temp_size_in_bytes,
             "peak": found.peak_memory_in_bytes,
-            # There is no memory but the host's, and it is counted above.
+            # Device memory is host memory here, and is counted above.
             **dict.fromkeys(("host_generated_code", "host_argument", "host_output", "host_alias", "host_temp"), 0),
         }
 
     def _describe_results(self, metadata: ExecutableMetadata) -> None:
-        """Fill in what native code reads of the results: a RESULT for each, and what JAX asks of all at once."""
+        """Fill in the data of the results for native code: a RESULT for each, and the arrays that JAX queries."""
         record, results = self.record, metadata.results
         donors = dict(metadata.in_place)
         self._dims = [words_of(result.dimensions) for result in results]
@@ -137,7 +137,7 @@ class Program:
             words += [fields[name] for name in RESULT.names]
         record.set(results=words)
         names = {kind: ctypes.create_string_buffer(kind.encode()) for kind in MEMORY_KINDS}
-        # Native code reads them as long as the record.
+        # Kept alive, as native code reads them as long as the record.
         self._kind_names = names
         record.set(kinds=[ctypes.addressof(names[result.memory]) for result in results])
         record.set(kind_sizes=[len(result.memory) for result in results])
@@ -156,7 +156,7 @@ class Program:
         return [leaf for _, leaf in self.loaded.module.entry.root.shape.leaves()]
 
     def run(self, arguments: int, results: int) -> None:
-        """Run it with Python: from the arrays at addresses, in a table of them, to others, device after device."""
+        """Run it with Python: ``arguments`` and ``results`` are tables of arrays' addresses, device after device."""
         loaded = self.loaded
         if self._count and isinstance(loaded, SpanningExecutable) and loaded.run_at is not None:
             loaded.run_at(arguments, results)
@@ -177,7 +177,7 @@ class Program:
 
     def _run_with_others(self, loaded: SpanningExecutable, given: Sequence[Array | None]) -> list[Any]:
         if not self._count:
-            # JAX compiles and calls programs also where none of their devices is, for the shapes of results.
+            # JAX also compiles and calls programs without a device in this process, for the shapes of results.
             return []
         size = len(self._parameters)
         arguments = [given[n * size : (n + 1) * size] for n in range(self._count)]
@@ -188,7 +188,7 @@ class Program:
         devices = loaded.local_devices()
         buffers = [[_put(device, next(remaining)) for _ in self._parameters] for device in devices]
         values = loaded.execute_sharded(buffers, donate=())
-        # Tokens hold nothing, and a program may have no results: there is only the end to wait for.
+        # Waits for the end, as a program may have no results other than tokens.
         for device in devices:
             device.synchronize_all_activity()
         return [leaf for value in values for leaf in _leaves(value)]
@@ -208,7 +208,7 @@ def _leaves(value: Any) -> list[Any]:
 
 
 def _arrays(table: int, shapes: Sequence[Shape]) -> list[Array | None]:
-    """The arrays whose addresses stand in a table; None for tokens."""
+    """The arrays whose addresses are in a table; None for tokens."""
     addresses = (ctypes.c_int64 * len(shapes)).from_address(table) if shapes else ()
     return [_array_at(address, shape) for address, shape in zip(addresses, shapes, strict=True)]
 
@@ -234,7 +234,7 @@ def _run_with_python(context: int, arguments: int, results: int) -> int:
 
 
 def take_error() -> BaseException | None:
-    """What the last program on this thread has raised, once."""
+    """The exception that the last program on this thread has raised; cleared afterwards."""
     error: BaseException | None = getattr(_errors, "error", None)
     _errors.error = None
     return error

@@ -2,11 +2,11 @@
 
 The key of machine code derives from the HLO module, and converting JAX's bytes to HLO takes longer than loading the
 code. So each program has a second entry whose key derives from the bytes: it contains the key of the machine code and
-the metadata that JAX asks of every program. Anything else is computed from the module when it is asked for.
+the metadata that JAX queries for every program. Anything else is computed from the module on demand.
 
-Only programs that run without Python in this process, and of whose custom calls none is registered, have such entries:
-they depend on nothing but their bytes, their devices, and what :func:`source_key` covers of the compiler. Programs that
-ask Python how they are to be split, or tell it how they are, have none.
+Only programs that run without Python in this process, and none of whose custom calls is registered, have such entries:
+they depend only on their bytes, their devices, and the compiler's state that :func:`source_key` covers. Programs that
+call Python functions for partitioning, or report shardings to them, have none.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from xlakit.runtime.executable import LoadedExecutable
 
 _PROGRAM, _OUTLINE = "program", "outline"
-# Custom calls by which the partitioner meets Python.
+# Custom calls for which the partitioner calls Python.
 _OF_PARTITIONER = b"InspectSharding", b"CustomSPMDPartitioning"
 
 
 def key_of(code: bytes, format: str, assignment: bytes) -> str | None:
-    """The key of a program for the devices that ``assignment`` says; None if the program cannot be cached.
+    """The key of a program for the devices in ``assignment``; None if the program cannot be cached.
 
     No other option of JAX changes the program. Their bytes are not part of the key, since they differ between
     processes.
@@ -48,8 +48,8 @@ def key_of(code: bytes, format: str, assignment: bytes) -> str | None:
 
     if any(name in code for name in _OF_PARTITIONER):
         return None
-    # Debug output needs passes that run, a dump needs compilation, verification compiles a program twice, and a profile
-    # needs the program.
+    # Not cached if the compiler has to run: for debug output, for dumps, for verification, which compiles twice, and
+    # for profiles, which need the program.
     current = _options.current()
     is_watched = current.verify or current.sanitize or current.profile or dump_request() is not None
     if not cache.is_enabled() or debugged() or is_watched:
@@ -62,8 +62,8 @@ def load(
 ) -> Program | None:
     """The cached program of a key; None if there is none, or if it cannot run here.
 
-    compile: compiles the module for the devices of the key; called only when something is asked of the program that
-    its machine code and metadata do not have.
+    compile: compiles the module for the devices of the key; called only for uses that need more than the machine code
+    and the metadata.
     """
     found = cache.load(key)
     if found is None:
@@ -78,7 +78,7 @@ def load(
         return None
     machine = cache.load(machine_key)
     if machine is not None and _options.current().tune and not machine.fields.get("tuned"):
-        # It is compiled again, and tuned.
+        # Not loaded, so that it is compiled again, with tuning.
         return None
     if machine is None or max(metadata.devices) >= len(devices.local) or _are_registered(calls):
         return None
@@ -92,7 +92,7 @@ def load(
         cache.discard(machine_key, error.rule)
         return None
 
-    # The program holds its code, which does not hold the program.
+    # A weak reference: the program refers to its code, so the code must not keep the program alive.
     owner: list[weakref.ref[Program]] = []
 
     def begin() -> list[Device]:
@@ -109,7 +109,7 @@ def load(
 
 
 def store(key: str, metadata: ExecutableMetadata, program: Program) -> None:
-    """Enter a program under a key, if it is one that can be found by its bytes."""
+    """Store a program under a key, if it may be cached by its bytes."""
     loaded = program.loaded
     compiled: Any = loaded.compiled
     machine_key: str | None = getattr(compiled, "cache_key", None)

@@ -1,4 +1,4 @@
-"""The queue of calls that run while Python goes on (native/queue.py): whether it is used, and its end."""
+"""Settings and shutdown of the queue of asynchronous calls (native/queue.py)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xlakit.settings import asynchronous
 if TYPE_CHECKING:
     from xlakit.jax.native.library import Native
 
-# How long the end of the process waits for calls, and then for calls that are to end early.
+# The time, in seconds, for which the exit of the process waits for calls, and then for interrupted calls.
 _EXIT_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.001
 
@@ -21,15 +21,15 @@ _POLL_SECONDS: Final = 0.001
 def open_queue(native: Native) -> None:
     """Let calls enter the queue, as the settings say. Raises ArgumentError for an invalid one."""
     native.set_queue_mode(_mode())
-    # Once for each plugin; a client that is made later has the same queue.
+    # Registered once, as a client that is made later uses the same queue.
     atexit.unregister(close_queue)
     atexit.register(close_queue, native)
 
 
 def close_queue(native: Native) -> None:
-    """Have all later calls run at once, and wait for those in the queue; what takes too long is interrupted.
+    """Make all later calls synchronous, and wait for those in the queue; calls that take too long are interrupted.
 
-    What runs at the exit after this, such as the saving of a model, finds the results.
+    Exit handlers that run after this one, such as the saving of a model, find the results computed.
     """
     native.set_queue_mode(Mode.OFF)
     try:

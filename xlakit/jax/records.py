@@ -34,7 +34,7 @@ class Words:
                 self[name] = ctypes.addressof(self._held[name])
 
     def hold(self, name: str, memory: Any) -> None:
-        """Write the address of a ctypes object, which stays as long as the record."""
+        """Write the address of a ctypes object into a field, and keep the object alive as long as the record."""
         self._held[name] = memory
         self[name] = ctypes.addressof(memory)
 
@@ -46,10 +46,10 @@ class Words:
 
 
 def words_of(values: Sequence[int]) -> Any:
-    """Words in memory; at least one, so that there is an address."""
+    """An array of words in memory; at least one word, so that it has an address."""
     return (ctypes.c_int64 * max(1, len(values)))(*values)
 
 
 def keep_for_ever(value: Any) -> None:
-    """Have something stay until the process ends: native code may use it to the last."""
+    """Keep an object alive until the process ends, as native code may use it until then."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))

@@ -1,10 +1,10 @@
 """Executables as bytes, which JAX writes to files: the program and its options, with a checksum.
 
-They contain no machine code, which other processors could not run; on the same machine it is found in the compile
-cache. They contain the level of the instruction set (``XLAKIT_CPU``) for which the program is compiled wherever it is
-loaded; without a level it is compiled for the processor that loads it.
+The bytes contain no machine code, which other processors could not run; on the same machine the compile cache has it.
+They contain the level of the instruction set (``XLAKIT_CPU``) for which the program is compiled when it is loaded;
+without a level it is compiled for the processor that loads it. The format is
 
-    the magic line, SHA-256 of all that follows, then two texts, each behind its length in 8 bytes: the level, and
+    the magic line, SHA-256 of all that follows, then two texts, each preceded by its length in 8 bytes: the level, and
     JAX's options; then the program, an HLO proto or StableHLO's bytecode, with the layouts of arguments and results
 """
 
@@ -27,7 +27,7 @@ _LENGTH_BYTES: Final = 8
 
 
 def serialize(program: Program) -> bytes:
-    """A program as bytes. Raises UnsupportedError for one that calls Python functions, which are those of a process."""
+    """A program as bytes. Raises UnsupportedError if it calls Python functions, which exist in this process only."""
     from xlakit.ops.custom_call import CustomCall
 
     module = program.loaded.module
@@ -48,7 +48,7 @@ def _counted(text: bytes) -> bytes:
 
 
 def deserialize(data: bytes) -> tuple[bytes, bytes, str]:
-    """The program as described for JAX, the options and the level in what :func:`serialize` gave; or FormatError."""
+    """The description of the program, the options and the level in bytes of :func:`serialize`. Raises FormatError."""
     begin = len(_MAGIC) + _DIGEST_BYTES
     if not data.startswith(_MAGIC):
         raise FormatError("this is no program that xlakit has serialized", hint="other platforms read their own alone")

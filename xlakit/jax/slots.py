@@ -1,4 +1,4 @@
-"""The functions of the interface that Python answers. They are called rarely, and never while Python cleans up."""
+"""The interface's functions that are written in Python: those called rarely, and never while Python shuts down."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class State:
 
     @contextmanager
     def reading_whole_programs(self) -> Generator[None]:
-        """While jaxlib asks for programs on this thread, it gets them whole, not in outline."""
+        """Within the block, requests of jaxlib for programs on this thread get whole programs, not outlines."""
         self._reader.of_all = True
         try:
             yield
@@ -72,7 +72,7 @@ class State:
             self._reader.of_all = False
 
     def description_of(self, executable: int) -> bytes:
-        """A program as jaxlib gets it back, now, on this thread."""
+        """The description of a program for a request of jaxlib on this thread: an outline, or the whole program."""
         description = self.programs[executable].description
         return description.whole if getattr(self._reader, "of_all", False) else description.outline
 
@@ -115,7 +115,7 @@ def describe(error: BaseException) -> str:
         return text
     if cause is None:
         return text + "\n" + "".join(traceback.format_exception(error))
-    # What a person's function raised: where in that function.
+    # For an exception of a user's function, add the traceback within that function.
     return text + "\n" + "".join(traceback.format_exception(type(cause), cause, outside(cause.__traceback__)))
 
 
@@ -123,7 +123,7 @@ def describe(error: BaseException) -> str:
 
 
 def _attributes(state: State, given: Given) -> None:
-    """The version of StableHLO that programs may be written in: jaxlib, which writes them, reads them here, too."""
+    """Report the version of StableHLO in which programs may be passed: jaxlib's, as jaxlib also converts them here."""
     from jaxlib.mlir.dialects import stablehlo
 
     if state.attributes is None:
@@ -134,7 +134,7 @@ def _attributes(state: State, given: Given) -> None:
 
 
 def _create_client(state: State, given: Given) -> None:
-    # A program that the compile cache has may need none of them.
+    # Checked here, as programs from the compile cache may use none of the settings.
     check_settings()
     cache.is_enabled()
     cache.size_limit()
@@ -162,7 +162,7 @@ def _added(state: State, code: bytes, format: str, options: bytes) -> int:
     if state.devices is None:
         raise InternalError("a program is compiled before there is a client")
     with collecting_less():
-        # Not before there is a program: JAX makes its devices in processes that compile none, too.
+        # Imported with the first program: JAX also makes clients in processes that compile none.
         from xlakit.jax.compiling import compile_program
 
         program = compile_program(state.devices, code, format, options)
@@ -196,7 +196,7 @@ def _device_assignment(state: State, given: Given) -> None:
 
 
 def _give(state: State, given: Given, data: bytes, holder: str) -> None:
-    """Give bytes, with what the caller gives them up by."""
+    """Return bytes, with their holder and the function by which the caller frees them."""
     made = state.native.make_bytes(data)
     given["bytes"], given["bytes_size"] = made, len(data)
     given[holder], given["deleter"] = made, state.native.destroy_bytes
@@ -237,11 +237,11 @@ SLOTS: Final[dict[str, Slot]] = {
 }
 
 
-# -- how they are called ---------------------------------------------------------------------------
+# -- callbacks -------------------------------------------------------------------------------------
 
 
 def callbacks(state: State) -> dict[str, Any]:
-    """For each function that is written in Python a ctypes callback."""
+    """A ctypes callback for each function that is written in Python, by name."""
     prototype = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
     usual = FloatEnvironment()
     return {name: prototype(_callback(state, name, slot, usual)) for name, slot in SLOTS.items()}
@@ -260,7 +260,7 @@ def _callback(state: State, name: str, slot: Slot, usual: FloatEnvironment) -> C
 
 
 def failure_callback(state: State) -> Any:
-    """The ctypes callback by which native code gets the error of a program that ended with a status."""
+    """The ctypes callback that makes the error of a program that ended with a nonzero status, for native code."""
 
     def call(_executable: int, status: int) -> int:
         from xlakit.jax.program import take_error

@@ -1,4 +1,4 @@
-"""The formats in which JAX passes a program to the plugin, and gets it back when it asks for the program."""
+"""The formats in which JAX passes programs to the plugin, and in which the plugin returns them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from xlakit.ir.attributes import Sharding
     from xlakit.ir.instruction import HloModule, Instruction
 
-# Fields, by message: HloModuleProtoWithConfig, HloModuleProto, HloComputationProto, HloInstructionProto,
-# ProgramShapeProto, ShapeProto, LayoutProto and HloModuleConfigProto.
+# Field numbers, a line for each message: HloModuleProtoWithConfig, HloModuleProto, HloComputationProto,
+# HloInstructionProto, ProgramShapeProto, ShapeProto, LayoutProto and HloModuleConfigProto.
 _MODULE, _CONFIG = 1, 2
 _NAME, _ENTRY_NAME, _COMPUTATION, _PROGRAM_SHAPE, _RESULTS_SHARDING, _ARGUMENTS_SHARDING = 1, 2, 3, 4, 12, 14
 _INSTRUCTION, _OWN_SHAPE, _ROOT = 2, 4, 6
@@ -45,20 +45,20 @@ def read_program(code: bytes, format: str) -> bytes:
 
 
 def module_of(program: bytes) -> HloModule:
-    """The module in a HLO proto, without the layouts that say only how a conversion to HLO made its instructions."""
-    # Protocol buffers' classes are slow to make, and most programs do without.
+    """The module in a HLO proto, without the major to minor layouts of instructions, which a conversion to HLO adds."""
+    # Imported on demand: the protocol buffer classes are slow to make, and most programs do not need them.
     from xlakit.formats.hlo_proto import read_module
 
     return read_module(program, layouts=False)
 
 
 def names_memory(code: bytes) -> bool:
-    """Whether a program in MLIR may say in which kinds of memory its arguments and results are."""
+    """Whether a program in MLIR may specify memory kinds of its arguments and results."""
     return _MEMORY_KIND.encode() in code
 
 
 def in_named_memory(module: HloModule, code: bytes) -> HloModule:
-    """The module of a program in MLIR, whose entry's layouts say the kinds of memory that the program says."""
+    """The module of a program in MLIR, with the memory kinds that the program specifies in the entry layout."""
     from xlakit.data.shape import ProgramShape
     from xlakit.formats.stablehlo import main_attributes
 
@@ -78,25 +78,25 @@ def in_named_memory(module: HloModule, code: bytes) -> HloModule:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A program as JAX gets it back, in the format of :data:`DESCRIBED`, with the layouts of arguments and results.
+    """A program as it is returned to JAX, in the format :data:`DESCRIBED`, with the layouts of arguments and results.
 
-    MLIR would say the same in a hundred times the time, since reading it needs a context with all of its dialects.
+    Returning MLIR instead would take a hundred times as long, since reading it needs a context with all dialects.
     """
 
-    # A HLO proto, or the bytecode that JAX passed where no proto of it was needed.
+    # A HLO proto, or the bytecode that JAX passed, if no proto of it was needed.
     program: bytes
-    # Its entry computes nothing. Whenever jaxlib has compiled a program or found it in a cache, it reads the program
-    # four times, for the layouts and shardings of arguments and results.
+    # The program without its instructions. jaxlib reads each compiled or cached program four times, only for the
+    # layouts and shardings of its arguments and results.
     outline: bytes
 
     @property
     def whole(self) -> bytes:
-        """The description with all that the program computes, of which JAX makes its text."""
+        """The description with the whole program as a proto, of which JAX makes its text."""
         return self._with(_proto_of(self.program))
 
     @property
     def kept(self) -> bytes:
-        """The description as files keep it, with the program as it came, for :func:`described_module`."""
+        """The description for files, with the program as JAX passed it; read by :func:`described_module`."""
         return self._with(self.program)
 
     def _with(self, program: bytes) -> bytes:
@@ -116,7 +116,7 @@ def _proto_of(program: bytes) -> bytes:
 
 
 def describe_program(program: bytes, module: HloModule) -> Description:
-    """The description of a program, with the layouts that the module says."""
+    """The description of a program, with the module's layouts."""
     return Description(program, written(_MODULE, outline_of(module)) + written(_CONFIG, config_of(module)))
 
 
@@ -126,7 +126,7 @@ def described_program(description: bytes) -> bytes:
 
 
 def described_module(description: bytes) -> HloModule:
-    """The module in a description, whose entry layout says the layouts that were described."""
+    """The module in a description, with the description's layouts as its entry layout."""
     from xlakit.formats.hlo_proto.schema import parse
     from xlakit.formats.hlo_proto.shapes import read_program_shape
     from xlakit.formats.stablehlo.modules import try_to_read
@@ -148,8 +148,8 @@ def _first_field(message: bytes) -> bytes:
 
 # -- outlines --------------------------------------------------------------------------------------
 #
-# An outline is a HLO proto with a program's arguments and results, and one call that stands for what it computes. It is
-# written without protocol buffers' classes: they take a tenth of the time to a process's first program to make.
+# An outline is a HLO proto with a program's arguments and results, and one call in place of all instructions. It is
+# written without the protocol buffer classes, whose creation is a tenth of the time to a process's first program.
 
 
 def outline_of(module: HloModule) -> bytes:
@@ -178,7 +178,7 @@ def outline_of(module: HloModule) -> bytes:
 
 
 def config_of(module: HloModule) -> bytes:
-    """A HloModuleConfigProto with the layouts that the module says."""
+    """A HloModuleConfigProto with the module's layouts."""
     program = module.program_shape
     layout = _program_shape(program.parameters, program.result, with_memory=False)
     counts = written(_REPLICAS, module.replica_count) + written(_PARTITIONS, module.num_partitions)
@@ -210,7 +210,7 @@ def _shape(shape: Shape, with_memory: bool = True) -> bytes:
 
 
 def _sharding(sharding: Sharding) -> bytes:
-    # Programs for one device have none.
+    # Imported on demand: programs for one device have no shardings.
     from xlakit.formats.hlo_proto.schema import new
     from xlakit.formats.hlo_proto.shardings import write_sharding
 

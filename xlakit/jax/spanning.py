@@ -1,4 +1,4 @@
-"""Programs on the devices of several processes."""
+"""Programs that span the devices of several processes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 class SpanningExecutable:
     """A program on some devices, by their numbers among those of all processes; this process runs its share.
 
-    It has what :class:`~xlakit.runtime.executable.LoadedExecutable` has, as far as JAX asks for it. A program whose
-    devices do not communicate is compiled for those of this process alone.
+    It has those members of :class:`~xlakit.runtime.executable.LoadedExecutable` that JAX uses. A program whose devices
+    do not communicate is compiled for the devices of this process alone.
     """
 
     def __init__(self, devices: Devices, module: HloModule, replicas: int, partitions: int, ids: Sequence[int]) -> None:
-        # Programs of one process do without the compiler where they are cached.
+        # Imported here, as cached programs of one process do not need the compiler.
         import xlakit
         from xlakit.execution.context import ExecutionContext
 
@@ -50,7 +50,7 @@ class SpanningExecutable:
 
     @property
     def native_entry(self) -> tuple[int, int] | None:
-        """What machine code alone can run; collectives are messages, which Python sends."""
+        """The native entry if the program needs no other process; collectives are messages, which Python sends."""
         return None if self._alone is None else self._alone.native_entry
 
     @property
@@ -69,7 +69,7 @@ class SpanningExecutable:
 
     @cached_property
     def run_at(self) -> Callable[[int, int], None] | None:
-        """Runs it on the one device of this process, given the addresses of tables of arrays' addresses, if it may."""
+        """A function that runs it on the only device of this process, given tables of arrays' addresses; or None."""
         is_here = self._alone is None and getattr(self.compiled, "takes_addresses", False)
         return self.compiled.run_at if is_here else None
 
@@ -79,7 +79,7 @@ class SpanningExecutable:
 
 
 def _needs_no_others(module: HloModule) -> bool:
-    """Whether each device runs the program without the others, and without knowing which one it is."""
+    """Whether the devices do not communicate, and the program does not depend on the device's number."""
     from xlakit.ops.communication.collectives import DeviceNumber
 
     return not any(

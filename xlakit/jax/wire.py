@@ -1,7 +1,7 @@
-"""Serialized messages of protocol buffers, field by field.
+"""Reads and writes serialized protocol buffer messages field by field, without message classes.
 
-The messages' classes take longer to make than a program of the compile cache takes to load, and such a program needs
-no more than a few fields of small messages.
+Making the classes takes longer than loading a program from the compile cache, and such a program needs only a few
+fields of small messages.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _REPLICA_DEVICE_IDS: Final = 1
 
 
 def written(number: int, value: bytes | int) -> bytes:
-    """A field: of bytes or of a message, or of a number that is not negative."""
+    """A serialized field: bytes, a message, or a nonnegative number."""
     if isinstance(value, int):
         return _written_varint(number << 3 | _VARINT) + _written_varint(value)
     return _written_varint(number << 3 | _LENGTH_DELIMITED) + _written_varint(len(value)) + value
 
 
 def packed(numbers: Iterable[int]) -> bytes:
-    """What a field of several numbers, none of which is negative, contains."""
+    """The contents of a packed repeated field of nonnegative numbers."""
     return b"".join(map(_written_varint, numbers))
 
 
@@ -46,7 +46,7 @@ def _written_varint(value: int) -> bytes:
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """The fields of a message that has only numbers, bytes and messages: their numbers and values.
 
-    Raises FormatError where the data is none.
+    Raises FormatError for data that is not such a message.
     """
     at = 0
     while at < len(data):

@@ -1,4 +1,4 @@
-"""The interface that JAX drives a device through: which functions it calls, in which order, with which arguments.
+"""The description of PJRT's C interface, through which JAX uses a device: its functions, arguments and numbers.
 
 slots.py      the functions of the table, in the order of its words
 arguments.py  for each function the structure that it is called with

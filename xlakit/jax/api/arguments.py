@@ -1,8 +1,8 @@
-"""The argument structures of the functions of PJRT's C interface, and some structures that these point at.
+"""The argument structures of the functions of PJRT's C interface, and some structures that these point to.
 
-Each begins with its size and a pointer to extensions; the fields that follow are named here in their order. A field
-is a word of 8 bytes, unless ``:i`` (an int of 4 bytes) or ``:b`` (a bool of one byte) says otherwise; each is aligned
-to its size. The caller's structure may end before the fields that are newer than the caller is.
+Each begins with its size and a pointer to extensions; the other fields are named here in their order. A field is a word
+of 8 bytes, or with ``:i`` an int of 4 bytes, or with ``:b`` a bool of one byte; each is aligned to its size. The
+structure of an older caller may lack the last fields.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _PREFIX: Final = "struct_size extension_start"
 
 _FIELDS: Final = {
-    # -- structures that others point at
+    # -- structures that other structures point to
     "NamedValue": "name name_size type:i value value_size",
     "Program": "code code_size format format_size",
     "ExecuteOptions": "send_callbacks recv_callbacks num_send_ops num_recv_ops launch_id:i "
@@ -149,7 +149,7 @@ _FIELDS: Final = {
     "Layouts_Client_GetDefaultLayout": "client type:i dims num_dims layout",
     "Layouts_Buffer_MemoryLayout": "buffer layout",
     "Layouts_Topology_GetDefaultLayout": "topology type:i dims num_dims layout",
-    # -- destroyers of what is never made
+    # -- destructors of objects that are never made
     "CopyToDeviceStream_Destroy": "stream",
 }
 
@@ -176,7 +176,7 @@ class Arguments:
 
     @property
     def first(self) -> str:
-        """The field after the prefix: in most structures the object that the function works on."""
+        """The first field after size and extensions: in most structures the object that the function works on."""
         return list(self._fields)[2]
 
     @property

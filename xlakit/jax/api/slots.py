@@ -1,8 +1,8 @@
 """The functions of the PJRT C interface, in the order in which the table holds them.
 
-The table is a structure: its size, a pointer to extensions, its version (a structure again), then a pointer for each
-function. It only ever grew at its end, so a table of an older minor version is the beginning of a newer one. An
-extension is its size, its number, a pointer to the next one, and then a pointer for each of its functions.
+The table is a structure: its size, a pointer to extensions, its version (a nested structure), then a pointer for each
+function. New versions only append functions, so a table of an older minor version is a prefix of a newer one. An
+extension is its size, its number, a pointer to the next extension, and then a pointer for each of its functions.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ AsyncHostToDeviceTransferManager_TransferLiteral Buffer_CopyRawToHostFuture
 
 SLOTS: Final = tuple(_NAMES.split())
 
-# The functions of the extension for layouts, which has a number; the layouts of programs are not asked for here.
+# The functions of the extension for layouts, and its number. Its functions for layouts of programs are not offered.
 LAYOUTS: Final = (
     "Layouts_MemoryLayout_Destroy", "Layouts_MemoryLayout_Serialize", "Layouts_Client_GetDefaultLayout",
     "Layouts_Buffer_MemoryLayout", "Layouts_Topology_GetDefaultLayout",
 )  # fmt: skip
 LAYOUTS_NUMBER: Final = 4
 
-# Of the table, and of the version in it.
+# The sizes of the table's header, and of the version in it.
 HEADER_BYTES: Final = 40
 VERSION_BYTES: Final = 24
 TABLE_BYTES: Final = HEADER_BYTES + 8 * len(SLOTS)

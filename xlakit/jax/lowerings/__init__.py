@@ -7,8 +7,8 @@ from typing import Any, Final
 from xlakit.jax.identity import CPU
 from xlakit.jax.versions import of_jax
 
-# Of these JAX has rules for processors that end in calls of LAPACK; see execution/calls/lapack.py. All others end in
-# HLO.
+# Operations for which JAX's rules for its platform cpu are used: they make calls of LAPACK; see
+# execution/calls/lapack.py. The rules of all others make HLO.
 _FROM_CPU: Final = (
     "eig_p",
     "eigh_p",
@@ -23,14 +23,14 @@ _FROM_CPU: Final = (
     "tridiagonal_p",
 )
 
-# JAX's rules for its own ``cpu`` that work around what XLA's CPU compiler lacks or does slowly. For these operations
-# JAX's rules for all platforms are used, which give HLO, or fewer operations.
+# Operations for which JAX's rules for its platform cpu work around missing or slow parts of XLA's CPU compiler. Here
+# JAX's rules for all platforms are used instead, which make HLO, or fewer operations.
 _COMMON: Final = frozenset(
     {"bcsr_dot_general", "cholesky", "select_and_scatter_add", "threefry2x32", "triangular_solve"}
 )
 
-# Each converts to some twenty instructions, and solvers of differential equations use them a hundred times. A function
-# of a program is converted once.
+# Operations that are lowered to functions, which are converted once for each program: each has some twenty
+# instructions, and solvers of differential equations use it a hundred times.
 _AS_FUNCTIONS: Final = ("nextafter_p",)
 
 

@@ -66,7 +66,7 @@ class ExecutionContext:
 
     @property
     def stage(self) -> Any:
-        """The stage; there is one only: the program runs."""
+        """The stage, which is always the execution of the program."""
         from jax.experimental.buffer_callback import ExecutionStage
 
         return ExecutionStage.EXECUTE
@@ -96,7 +96,7 @@ class BufferCallback(Callback):
         given = list(arguments)
         results = [np.zeros(shape, dtype) for shape, dtype in self.results]
         for number, argument in self._aliases.items():
-            # There is one memory for both.
+            # An aliased argument and result share one array.
             results[number] = given[argument] = given[argument].copy()
         self.function(
             _CONTEXT,

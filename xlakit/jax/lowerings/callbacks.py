@@ -1,6 +1,6 @@
 """Calls from JAX's programs back to Python: ``pure_callback``, ``io_callback``, ``debug.callback`` and ``debug.print``.
 
-A program has the number of a function. JAX holds the function as long as the program.
+A program refers to a function by a number. JAX keeps the function alive as long as the program.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Callback:
         """Call the function, and check its results."""
         from jax._src import dtypes
 
-        # The function may keep its arguments for longer than the program lives.
+        # Copies, as the function may keep its arguments after the program's memory is freed.
         given = self.function(*(argument.copy() for argument in arguments))
         if len(given) != len(self.results):
             raise RuntimeError(
@@ -64,7 +64,7 @@ def answer(context: Evaluation, *operands: Any) -> Any:
             "a callback of another process, or of a program that is gone",
             hint="compile the program in the process that traced it",
         )
-    # A token comes first where callbacks have an order.
+    # Ordered callbacks have a token as their first operand and result.
     tokens = [None for operand in operands if operand is None]
     results = (*tokens, *callback(*(operand for operand in operands if operand is not None)))
     return results if context.shape.is_tuple else results[0]
@@ -84,7 +84,7 @@ def emit_call(
     from jax._src.interpreters import mlir
     from jaxlib.mlir.dialects import stablehlo
 
-    # JAX does not write programs with such an object to files: the number has no meaning in other processes.
+    # Registered with JAX, which then does not cache the program in files: the number is meaningless in other processes.
     ctx.module_context.add_host_callback(callback)
     types = [type for aval in result_avals for type in of_jax().mlir_types(ctx.module_context, aval)]
     given = list(operands)
@@ -121,7 +121,7 @@ def _emit(
     target = TARGET_ON_PARTS if partitioned else TARGET
     made = emit_call(ctx, holder, operands, result_avals, has_side_effect=has_side_effect, token=token, target=target)
     if sharding is not None:
-        # One for each result, and the token is one more.
+        # There is a sharding for each result; the token needs one, too.
         if token is not None and result_avals and isinstance(sharding, SdyArrayList):
             devices = sharding.shardings[0].logical_device_ids
             of_token = SdyArray(mesh_shape=(), dim_shardings=(), logical_device_ids=devices)
@@ -145,7 +145,7 @@ def register_callbacks(platform: str) -> None:
         emit = _emit if tuple(ctx.module_context.platforms) == (platform,) else theirs
         return emit(ctx, *arguments, **options)
 
-    # JAX's rules look it up when they are used; they bring the order of effects and the shardings.
+    # Replaced in JAX's modules: JAX's own rules, which handle the order of effects and shardings, look it up when used.
     modules: list[Any] = [callback, public]
     for module in modules:
         module.emit_python_callback = emit_python_callback

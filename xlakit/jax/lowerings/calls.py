@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Final
 
-# jaxlib's handlers, instead of which SciPy's LAPACK and code of the compiler answer.
+# The prefix of jaxlib's handlers for LAPACK, in place of which SciPy's LAPACK and generated code are used.
 _OF_LAPACK: Final = "lapack_"
 _TYPED: Final = 1
-# Handlers that were registered before the first program was compiled: few programs need what it takes to call them.
+# Handlers that were registered before the first program was compiled. They are passed on then, as the modules that call
+# handlers are slow to import and rarely needed.
 _waiting: list[tuple[str, Any, int]] = []
 
 
@@ -23,16 +24,16 @@ def register_calls() -> None:
     for target in (callbacks.TARGET, callbacks.TARGET_ON_PARTS):
         register_custom_call(target, callbacks.answer, with_context=True)
     register_custom_call(sparse.TARGET, sparse.sparse_solve)
-    # It is kept for its operands, as every custom call with side effects is.
+    # A custom call with side effects, which keeps its operands from being removed as dead code.
     register_custom_call("dce_sink", _sink)
 
 
 def take_handlers(platform: str) -> None:
-    """Have ``jax.ffi.register_ffi_target`` and ``register_ffi_type`` for the platform register with us.
+    """Make ``jax.ffi.register_ffi_target`` and ``register_ffi_type`` for the platform register with xlakit.
 
-    What was registered before is taken, too.
+    Handlers that were registered before are registered, too.
     """
-    # JAX's own: another module may stand for jaxlib's where old programs import it.
+    # JAX's reference to jaxlib's module: under its public name another module may be installed for old programs.
     from jax._src import lib
 
     library: Any = lib

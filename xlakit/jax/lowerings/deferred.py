@@ -1,8 +1,8 @@
 """Lowering rules for operations of JAX modules that a program may import later, or never.
 
-Before the import a primitive is known by its name only. JAX looks a rule up in the table of its platform, and this
-table creates the deferred rules when JAX first looks for them. The table ignores rules that JAX's modules register for
-the platform if there is a deferred rule for the primitive, or if JAX's rule for all platforms is to be used.
+Before the import a primitive is known by its name only. JAX looks rules up in the table of a platform; the table here
+creates a deferred rule when JAX first looks it up. It ignores rules that JAX's modules register for the platform if
+there is a deferred rule for the primitive, or if JAX's rule for all platforms is to be used.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ def _buffer_rule(primitive: Any) -> Any:
     return buffer_rule(primitive)
 
 
-# Names of primitives, and what makes the rule of each: functions that write into buffers, and those whose rule for all
-# platforms lacks types; and, where JAX has no rules for the platform, checkify's checks and systems of sparse matrices.
+# The functions that make the deferred rules, by name of the primitive: for functions that write into buffers, for
+# functions whose rules for all platforms lack types, and for primitives without a rule for this platform (checkify's
+# checks, sparse solves).
 OURS: Final[Makers] = {
     "buffer_callback": _buffer_rule,
     "bessel_i1e": wide_rule,

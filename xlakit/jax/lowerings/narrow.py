@@ -1,4 +1,4 @@
-"""Functions of floats of 8 and 4 bits, which jaxlib's reader of StableHLO has for wider ones only."""
+"""Functions of floats of 8 and 4 bits, which jaxlib's conversion of StableHLO supports for wider floats only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _WIDE = ("bfloat16", "float16", "float32", "float64")
 
 
 def wide_rule(primitive: Any) -> Any:
-    """JAX's rule for all platforms, on the numbers in F32 where they are narrow."""
+    """JAX's rule for all platforms, with narrow floats converted to F32 before and back afterwards."""
     import jax.numpy as jnp
     from jax._src.interpreters import mlir as interpreter
 

@@ -1,8 +1,8 @@
 """Python functions that the partitioner calls.
 
-``jax.debug.inspect_array_sharding`` inside ``jit`` has one that is told how an array is split, ``custom_partitioning``
-one that splits a call. JAX's rules write addresses of theirs into the program. Here these are names and no more: what
-is called is a function that this process has written so, and that still lives.
+The function of ``jax.debug.inspect_array_sharding`` inside of ``jit`` receives the sharding of an array; that of
+``custom_partitioning`` partitions a call. JAX's rules write addresses of objects into the program. Here an address is
+only used as a key: a function is called only if this process has registered it under that address and it still exists.
 """
 
 from __future__ import annotations

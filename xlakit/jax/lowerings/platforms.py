@@ -1,6 +1,6 @@
-"""The branch of ``lax.platform_dependent`` that is taken: that for ``xlakit``, or that for ``cpu`` if there is none.
+"""Selects the branch of ``lax.platform_dependent``: that for ``xlakit`` or, if there is none, that for ``cpu``.
 
-A branch for platform ``cpu`` is written for the processor that this compiler compiles for.
+A branch for ``cpu`` is suitable, as this compiler compiles for the CPU.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Platforms = tuple[tuple[str, ...] | None, ...]
 
 
 def with_ours(platforms: Platforms) -> Platforms:
-    """The same branches, with one of them for this platform where there is one for processors."""
+    """The same branches, with this platform added to a branch for ``cpu``."""
     if any(branch is not None and OWN in branch for branch in platforms):
         return platforms
     return tuple((*branch, OWN) if branch is not None and CPU in branch else branch for branch in platforms)
 
 
 def register_platforms() -> None:
-    """Register the choice in two rules: that for the number of the branch, and that which drops the other branches."""
+    """Patch two of JAX's rules: the one for the number of the branch, and the one that drops the other branches."""
     from jax._src.interpreters import mlir as interpreter
     from jax._src.lax.control_flow import conditionals
 

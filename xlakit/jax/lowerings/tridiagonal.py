@@ -1,4 +1,4 @@
-"""Tridiagonal systems, written with JAX's own operations: elimination with partial pivoting, for a batch at a time."""
+"""Tridiagonal systems in JAX's own operations: elimination with partial pivoting, for a whole batch at once."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _Row = tuple[Any, Any, Any]
 def tridiagonal_solve(below: Any, diagonal: Any, above: Any, right: Any, *, perturb_singular: bool) -> Any:
     """The solution for diagonals ``[..., m]`` and right-hand sides ``[..., m, k]``.
 
-    A singular matrix gives NaN. With ``perturb_singular`` its pivots are moved instead, just so far that the solution
-    is finite, as LAPACK's LAGTS does for inverse iteration.
+    A singular matrix gives NaN. With ``perturb_singular`` its pivots are perturbed instead, by the least amount that
+    makes the solution finite, as LAPACK's LAGTS does for inverse iteration.
     """
     import jax.numpy as jnp
     from jax import lax
@@ -23,7 +23,7 @@ def tridiagonal_solve(below: Any, diagonal: Any, above: Any, right: Any, *, pert
     # Rows first, and coefficients as wide as a row of right-hand sides.
     below, diagonal, above = (jnp.moveaxis(a, -1, 0)[..., None] for a in (below, diagonal, above))
     right = jnp.moveaxis(right, -2, 0)
-    # There is nothing beside the last row, whatever is given for it.
+    # The last row has no element above the diagonal; the value given for it is ignored.
     above = above.at[-1].set(0)
     rows = below[1:], diagonal[1:], above[1:], right[1:]
     last, upper = lax.scan(_eliminate, (diagonal[0], above[0], right[0]), rows)
@@ -47,7 +47,7 @@ def tridiagonal_solve(below: Any, diagonal: Any, above: Any, right: Any, *, pert
 
 
 def _eliminate(current: _Row, row: tuple[Any, Any, Any, Any]) -> tuple[_Row, tuple[Any, Any, Any, Any]]:
-    """A column: the next row to eliminate with, and the finished row of U with its right-hand sides."""
+    """Eliminate a column; gives the next row to eliminate with, and the finished row of U with its right-hand sides."""
     import jax.numpy as jnp
 
     pivot, beside, sums = current
@@ -71,14 +71,14 @@ def _eliminate(current: _Row, row: tuple[Any, Any, Any, Any]) -> tuple[_Row, tup
 
 
 def _size(values: Any) -> Any:
-    """How large numbers are, as LAPACK chooses its pivots."""
+    """The magnitude by which LAPACK chooses pivots."""
     import jax.numpy as jnp
 
     return abs(jnp.real(values)) + abs(jnp.imag(values)) if jnp.iscomplexobj(values) else abs(values)
 
 
 def _moved(pivot: Any, rest: Any, largest: Any) -> Any:
-    """A pivot by which a row of right-hand sides can be divided without overflow."""
+    """The pivot, perturbed until a row of right-hand sides can be divided by it without overflow."""
     import jax.numpy as jnp
     from jax import lax
 

@@ -1,7 +1,7 @@
-"""The functions of the interface in machine code: those that are called often, and those that destroy objects.
+"""The functions of the interface in machine code: those that are called often, and the destructors.
 
-An object may be destroyed while a Python exception propagates, or while the interpreter shuts down; Python code cannot
-run then.
+Destructors may be called while a Python exception propagates, or while the interpreter shuts down, when no Python code
+can run.
 
 records.py   the fields of objects
 getters.py   functions that only return fields of a record, as a table

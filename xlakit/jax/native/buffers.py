@@ -1,7 +1,7 @@
 """Buffers: arrays on devices; dense, with their dimensions in any order.
 
-A buffer is computed when it is made, or by a call in the queue: then it has that call's event. Its functions that read
-the memory wait for the event first, and give its error.
+A buffer is ready when it is made, or a call in the queue computes it: then it has the event of that call. Functions
+that read the memory wait for the event first, and return its error.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _emit_pending(module: Module) -> None:
     def found() -> tuple[Value]:
         is_well = is_ready(fn, event) & fn.load(PTR, EVENT.at(fn, event, "error")).eq(fn.null())
         with fn.if_(is_well):
-            # The buffer needs it no more.
+            # The event is ready: the buffer drops its reference.
             fn.store(fn.null(), field)
             fn.call("release_event", VOID, event)
         with fn.if_(~is_well):
@@ -248,7 +248,7 @@ def _emit_addresses(module: Module) -> None:
 
 
 def _held(fn: Function, buffer: Value) -> Value:
-    """The block of a buffer, computed, which the caller releases. Emits returns of errors, where there is none."""
+    """The block of a buffer, after waiting for it; the caller releases it. Emits returns of errors."""
     error = fn.call("await_buffer", PTR, buffer)
     fn.return_if(error.ne(fn.null()), error)
     block = fn.call("hold", PTR, buffer)
@@ -291,7 +291,7 @@ def checked_range(fn: Function, args: Arguments, given: Value, size: Value) -> t
 
 
 def _emit_copy_raw(module: Module) -> None:
-    """``Buffer_CopyRawToHost``: copy a range of the bytes as they lie in memory."""
+    """``Buffer_CopyRawToHost``: copy a range of the buffer's bytes, in their order in memory."""
     args = arguments_of("Buffer_CopyRawToHost")
     fn = module.function("Buffer_CopyRawToHost", PTR, [PTR], external=True)
     (given,) = fn.parameters

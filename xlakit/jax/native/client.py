@@ -11,20 +11,20 @@ from xlakit.jax.native.errors import fail_if
 from xlakit.jax.native.events import ready_event
 from xlakit.jax.native.records import CLIENT
 
-# Clients and topologies stay as long as the process does; the others are never made.
+# Functions that do nothing: clients and topologies live as long as the process, and the other objects are never made.
 _NOTHING_TO_DO: Final = (
     "Client_Destroy",
     "TopologyDescription_Destroy",
     "ExecuteContext_Destroy",
     "CopyToDeviceStream_Destroy",
     "Plugin_Initialize",
-    # Receives the processes that take part, which have told each other. If it fails, jaxlib aborts the process.
+    # Receives data about all processes, which they have exchanged already; jaxlib aborts the process if it fails.
     "Client_UpdateGlobalProcessInfo",
 )
 
 
 def emit_client(module: Module) -> None:
-    """Emit them, and ``make_bytes(ptr data, i64 size) -> ptr``, which gives a copy, and ``destroy_bytes(ptr)``."""
+    """Emit the functions, and ``make_bytes(ptr data, i64 size) -> ptr``, which copies, and ``destroy_bytes(ptr)``."""
     fn = module.function("make_bytes", PTR, [PTR, I64], external=True)
     data, size = fn.parameters
     copy = fn.call("xlakit_allocate", PTR, size)
@@ -40,7 +40,7 @@ def emit_client(module: Module) -> None:
         fn = module.function(slot, PTR, [PTR], external=True)
         fn.ret(fn.null())
 
-    # The context holds nothing, but it must not be null.
+    # The context is unused, but must not be null.
     args = arguments_of("ExecuteContext_Create")
     fn = module.function("ExecuteContext_Create", PTR, [PTR], external=True)
     fn.store(ready_event(fn), args.at(fn, fn.parameters[0], "context"))
@@ -54,7 +54,7 @@ def emit_client(module: Module) -> None:
         args.store(fn, given, name, CLIENT.load(fn, client, name.replace("devices", "local_devices")))
     fn.ret(fn.null())
 
-    # A device of this process is asked for by its number here, any device by its number among all.
+    # LookupDevice takes a device's number among all, LookupAddressableDevice its number among those of this process.
     for slot, which in (("Client_LookupDevice", "devices"), ("Client_LookupAddressableDevice", "local_devices")):
         args = arguments_of(slot)
         fn = module.function(slot, PTR, [PTR], external=True)
@@ -74,7 +74,7 @@ def emit_client(module: Module) -> None:
     fail_if(fn, ~has_room, Code.INVALID_ARGUMENT, "there is no room for the devices of all replicas and partitions")
     devices = CLIENT.load(fn, args.pointer(fn, given, "client"), "num_devices")
     fail_if(fn, count > devices, Code.INVALID_ARGUMENT, "there are too few devices; XLAKIT_DEVICES says how many")
-    # A program that fits on the devices of this process runs there.
+    # By default a program runs on the devices of this process, if there are enough.
     client = args.pointer(fn, given, "client")
     first = fn.select(
         count <= CLIENT.load(fn, client, "num_local_devices"), CLIENT.load(fn, client, "first_local"), fn.i64(0)

@@ -1,9 +1,9 @@
-"""Which calls go into the queue, so that Python goes on meanwhile. It is learned from the calls before.
+"""Decides which calls go into the queue, so that Python continues meanwhile; learned from the times of earlier calls.
 
-A call in the queue costs some ten microseconds, and its NumPy arguments are copied. It gains what Python does beside
-it, if there are processors for both: where Python and all threads of a program need more than there are, they wait for
-each other, and it may be better that the program leaves one to Python. So there are three ways for a call, and the best
-of them is found by trying:
+A call in the queue costs some ten microseconds, and its NumPy arguments are copied. In return Python runs concurrently,
+if there are processors for both: if Python and all threads of a program need more processors than there are, they
+compete, and it may be better if the program leaves one to Python. So a call may run in three ways, and the best of them
+is found by trying:
 
 | way | thread | threads of the program |
 |---|---|---|
@@ -11,19 +11,19 @@ of them is found by trying:
 | BESIDE | the queue's | one less |
 | TOGETHER | the queue's | all |
 
-They are tried where the program takes more than a millisecond (``time``; of programs that take less, one call in 16 is
-measured), and Python is busy between its calls: for ``gap`` nanoseconds since the last call returned, less what it
-waited for programs meanwhile (``waited``), a sixteenth of the program's time at least. Both are means in which a new
-value counts a quarter.
+The ways are tried if the program takes more than a millisecond (``time``; of shorter programs one call in 16 is
+measured), and if Python is busy between its calls for at least a sixteenth of the program's time. ``gap`` is that busy
+time: the nanoseconds since the last call returned, without those for which Python waited for programs (``waited``).
+``time`` and ``gap`` are moving means, in which a new value has the weight 1/4.
 
-| phase | the way of a call | after so many calls comes |
+| phase | the way of a call | next phase, after a fixed number of calls |
 |---|---|---|
-| 0, 1, 2 | the one of this number; ``periods`` sums up the times from call to call, when the queue is full | the next |
-| 3 | the one with the least time (``way``); HERE unless another is clearly better | 0 |
+| 0, 1, 2 | the way of this number; ``periods`` sums up the times from call to call, when the queue is full | the next |
+| 3 | the way with the least time (``way``); HERE unless another is clearly better | 0 |
 
-A gap that is too small leads back to phase 0. So do calls in the queue, in phase 3, whose times (``recent``) are a
-quarter more or less than when their way was tried, or more than those of HERE then. Threads of Python that call one
-program may overwrite each other's numbers: then a slower way may be taken.
+A gap that is too small leads back to phase 0. So do, in phase 3, calls in the queue whose times (``recent``) differ by
+more than a quarter from those when the way was tried, or exceed those of HERE then. Python threads that call the same
+program may overwrite each other's numbers, which may only choose a slower way.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MODE: Final = "queue_mode"
 
 
 class Way(IntEnum):
-    """How a call runs."""
+    """The three ways in which a call may run; see the table above."""
 
     HERE = 0
     BESIDE = 1
@@ -50,18 +50,19 @@ class Way(IntEnum):
 _SETTLED: Final = len(Way)
 
 _LONG_NANOSECONDS: Final = 1_000_000
-# The first calls are all measured, then one in so many.
+# The number of first calls, which are all measured; after them one in so many is.
 _MEASURED_CALLS: Final = 4
 _MEASURED_SHARE: Final = 16
-# What Python must do between calls, as a part of the program's time.
+# The least gap between calls is the program's time divided by this.
 _LEAST_GAP: Final = 16
-# How many calls of a phase are too early to count, since the queue becomes full with them, and how many count; how many
-# go the best way, and after how many of these their times are looked at. Powers of two, but for the first.
+# In phases 0 to 2: the number of first calls that are ignored, as they fill the queue, and the number of calls that are
+# counted. In phase 3: the number of calls, and the number after which their times are checked. All are powers of two,
+# except the first.
 _EARLY_CALLS: Final = 4
 _COUNTED_CALLS: Final = 8
 _SETTLED_CALLS: Final = 512
 _WATCHED_CALLS: Final = 64
-# What another way takes at most, in 16ths of the time of HERE.
+# Another way is clearly better than HERE if it takes at most this fraction (numerator, denominator) of HERE's time.
 _LEAST_GAIN: Final = 15, 16
 
 
@@ -88,7 +89,7 @@ def is_long(fn: Function, executable: Value) -> Value:
 
 
 def _mean(fn: Function, executable: Value, name: str, sample: Value) -> Value:
-    """Let a sample count in a mean; gives the new one."""
+    """Update a moving mean by a sample; gives the new mean."""
     before = EXECUTABLE.load(fn, executable, name)
     after = fn.select(before.eq(0), sample, before + (sample - before).integer("ashr", 2))
     EXECUTABLE.store(fn, executable, name, after)
@@ -108,7 +109,7 @@ def _emit_measuring(module: Module) -> None:
 
     fn = module.function("note_time", VOID, [PTR, I64])
     executable, nanoseconds = fn.parameters
-    # The first call finds nothing in the caches, and memory that is new.
+    # The first call is ignored: caches are cold, and its memory is newly allocated.
     fn.return_if(EXECUTABLE.load(fn, executable, "runs") < 2)
     _mean(fn, executable, "time", nanoseconds)
     fn.ret()
@@ -127,12 +128,12 @@ def _emit_measuring(module: Module) -> None:
 
 
 def _emit_gap(module: Module) -> None:
-    """``gap_of(ptr executable, i64 now) -> i64``: how long Python is busy between two calls."""
+    """``gap_of(ptr executable, i64 now) -> i64``: the mean time for which Python is busy between two calls."""
     fn = module.function("gap_of", I64, [PTR, I64])
     executable, now = fn.parameters
     left, most = EXECUTABLE.load(fn, executable, "left"), EXECUTABLE.load(fn, executable, "time") * 2
     own = (now - left) - (_waited(fn) - EXECUTABLE.load(fn, executable, "waited"))
-    # One long gap, such as the saving of a model, says little of the next one.
+    # Limited to twice the program's time, as one long gap (saving a model, say) does not predict the next one.
     own = fn.select((own < 1) | left.eq(0), fn.i64(1), fn.select(own > most, most, own))
     fn.ret(_mean(fn, executable, "gap", own))
 
@@ -147,7 +148,7 @@ def _emit_next_phase(module: Module) -> None:
     executable, threads = fn.parameters
     time, gap = (EXECUTABLE.load(fn, executable, name) for name in ("time", "gap"))
     following = EXECUTABLE.load(fn, executable, "phase") + 1
-    # With one thread less the program takes longer: more than what Python does beside it makes up for.
+    # BESIDE is skipped if running with one thread less would cost more time than Python's concurrent work saves.
     is_vain = (threads < 2) | (time >= gap * (threads - 1) * 2)
     following = fn.select(is_vain & following.eq(Way.BESIDE), fn.i64(Way.TOGETHER), following)
     following = fn.select(following > _SETTLED, fn.i64(Way.HERE), following)
@@ -173,9 +174,9 @@ def _forget(fn: Function, executable: Value) -> None:
 
 
 def _emit_has_changed(module: Module) -> None:
-    """``has_changed(ptr executable, i64 period, i64 count) -> i1``: whether the best way has come to take another time.
+    """``has_changed(ptr executable, i64 period, i64 count) -> i1``: whether the time of the best way has changed.
 
-    count: how many calls went it before.
+    count: the number of calls before this one that took the way.
     """
     fn = module.function("has_changed", I1, [PTR, I64, I64])
     executable, period, count = fn.parameters

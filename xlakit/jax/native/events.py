@@ -1,8 +1,8 @@
-"""Events. All but a few are ready when they are made: those are one event, which is never destroyed.
+"""Events. Most are ready when they are made: all of these are the same event, which is never destroyed.
 
-A pending event belongs to memory of the host that a buffer uses: it becomes ready when the buffer is destroyed. Or it
-belongs to a call in the queue (queue.py), and to the buffers of its results: it becomes ready when the call has ended,
-with the error if it failed.
+A pending event belongs to host memory that a buffer uses, and becomes ready when the buffer is destroyed; or it belongs
+to a call in the queue (queue.py) and to the buffers of its results, and becomes ready when the call has ended, with the
+error if it failed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xlakit.jax.native.records import CALLBACK, ERROR, EVENT
 
 # One lock and one condition for all events that are waited for, and for the queue.
 _CONDITION = 64
-# How long a thread sleeps between two looks for signals.
+# The interval at which a waiting thread checks for signals.
 _ASLEEP_NANOSECONDS = 100_000_000
 
 
@@ -29,7 +29,7 @@ def emit_events(module: Module) -> None:
     """
     module.global_data("ready_event", EVENT.size)
     module.global_data("event_lock", 128)
-    # For how long threads have waited for programs, in nanoseconds, or run long ones.
+    # The total time for which threads have waited for programs, or run long ones, in nanoseconds.
     module.global_data("waited", 8)
     module.declare("pthread_cond_init", I32, [PTR, PTR])
     module.declare("pthread_cond_timedwait", I32, [PTR, PTR, PTR])
@@ -51,12 +51,12 @@ def ready_event(fn: Function) -> Value:
 
 
 def is_ready(fn: Function, event: Value) -> Value:
-    """Whether an event is ready; what was written before it became so can then be read."""
+    """Whether an event is ready: an acquire load, so writes before its completion are visible afterwards."""
     return fn.atomic_load(I64, EVENT.at(fn, event, "is_ready")).ne(0)
 
 
 def note_wait(fn: Function, event: Value) -> None:
-    """Note the time at which the first wait for an event began."""
+    """Record the time of the first wait for an event."""
     with fn.if_(EVENT.load(fn, event, "waited_since").eq(0)):
         EVENT.store(fn, event, "waited_since", waiting.clock(fn))
 
@@ -72,7 +72,7 @@ def condition(fn: Function) -> Value:
 
 
 def wait_until(fn: Function, is_so: Callable[[], Value]) -> Value:
-    """Wait until ``is_so``, which ``condition`` announces; gives an I1, whether a signal handler raised before that."""
+    """Wait until ``is_so``, which ``condition`` announces; gives an I1, whether a signal handler raised meanwhile."""
 
     def wait() -> tuple[Value]:
         start = (fn.constant(I1, 0),)
@@ -116,7 +116,7 @@ def _emit_life(module: Module) -> None:
     event = fn.call("xlakit_allocate", PTR, fn.i64(EVENT.size))
     with fn.if_(event.ne(fn.null()), likely=True):
         fn.fill(event, 0, EVENT.size)
-        # One for the thread that completes it, one for the thread that waits.
+        # A reference for the thread that completes it, and one for its owner.
         EVENT.store(fn, event, "references", fn.i64(2))
     fn.ret(event)
 
@@ -141,9 +141,9 @@ def _emit_life(module: Module) -> None:
 
 
 def _emit_complete(module: Module) -> None:
-    """``complete_event(ptr, ptr error)``: it is ready; waiting threads go on, callbacks are called.
+    """``complete_event(ptr, ptr error)``: make it ready, wake waiting threads, and call its callbacks.
 
-    Takes over the reference of the thread that completes it, and the error, which is null after a success.
+    Consumes the reference of the completing thread, and the error, which is null for a success.
     """
     fn = module.function("complete_event", VOID, [PTR, PTR])
     event, error = fn.parameters
@@ -166,7 +166,7 @@ def _emit_complete(module: Module) -> None:
 
 
 def _emit_await(module: Module) -> None:
-    """``await_event(ptr) -> i1``: wait until it is ready; 1 where a signal handler has raised something before."""
+    """``await_event(ptr) -> i1``: wait until it is ready; 1 if a signal handler has raised an exception meanwhile."""
     fn = module.function("await_event", I1, [PTR])
     (event,) = fn.parameters
     fn.return_if(is_ready(fn, event), fn.constant(I1, 0))

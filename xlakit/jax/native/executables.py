@@ -1,4 +1,4 @@
-"""Loaded programs: the names that the caller has for them, and their end."""
+"""Loaded programs: their reference counts, and their release."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from xlakit.jax.native.records import EXECUTABLE
 
 
 def emit_executables(module: Module) -> None:
-    """``take_dead() -> ptr``, a list of programs without a name left, ``release_executable(ptr)``, and the interface's
-    functions.
+    """Emit ``release_executable(ptr)``; ``take_dead() -> ptr``, which gives a list of programs without references; and
+    the interface's functions.
     """
     module.global_data("dead_executables", 8)
     fn = module.function("release_executable", VOID, [PTR])
     (executable,) = fn.parameters
     before = fn.atomic_update("sub", EXECUTABLE.at(fn, executable, "references"), fn.i64(1))
     fn.return_if(before.ne(1))
-    # What Python holds for it is not given back here, where Python may not run.
+    # Put on the list of dead programs: Python, which cannot run here, frees its own objects for them later.
     dead, address = fn.address("dead_executables"), executable.cast("ptrtoint", I64)
     with fn.while_((fn.constant(I1, 0),), lambda iteration: ~iteration.carried[0]) as iteration:
         first = fn.atomic_load(I64, dead)
@@ -46,5 +46,5 @@ def emit_executables(module: Module) -> None:
 
 
 def keep(fn: Function, executable: Value) -> None:
-    """Add a name to a program."""
+    """Add a reference to a program."""
     fn.atomic_update("add", EXECUTABLE.at(fn, executable, "references"), fn.i64(1))

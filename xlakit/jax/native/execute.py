@@ -1,8 +1,8 @@
 """Execution of programs: from buffers of arguments to buffers of results.
 
-A program runs on the calling thread, and on threads of the pool; or, where Python gains from it (dispatch.py), on the
+A program runs on the calling thread and the threads of the pool; or, if that is faster for Python (dispatch.py), on the
 queue's thread (queue.py). ``run`` in its record is machine code, or a ctypes callback for a program that needs Python,
-which never enters the queue; the native code around it is the same for both.
+which never enters the queue; the native code that calls it is the same for both.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def emit_execute(module: Module) -> None:
 
 
 def _emit_finish(module: Module) -> None:
-    """``finish(executable, options, device, buffers, made, outputs, event)``: donated buffers go, results are buffers.
+    """``finish(executable, options, device, buffers, made, outputs, event)``: release donated buffers, make results.
 
-    event: of the call that computes them; null if they are computed.
+    event: of the call that computes the results; null if they are ready.
     """
     fn = module.function("finish", VOID, [PTR] * 7)
     executable, options, device, buffers, made, outputs, event = fn.parameters
@@ -91,7 +91,7 @@ def _emit_finish(module: Module) -> None:
 
 
 def _emit_give_results(module: Module) -> None:
-    """``give_results(given, call, event)``: hand the results of all devices out; the event is as for ``finish``."""
+    """``give_results(given, call, event)``: return the results of all devices; the event is as for ``finish``."""
     args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("give_results", VOID, [PTR, PTR, PTR])
     given, call, event = fn.parameters
@@ -116,9 +116,9 @@ def _emit_give_results(module: Module) -> None:
 
 
 def _emit_await_arguments(module: Module) -> None:
-    """``await_arguments(given, call) -> ptr``: for a call on this thread, wait until all that it needs is there.
+    """``await_arguments(given, call) -> ptr``: before a call on this thread, wait until its arguments are ready.
 
-    Gives the error of an argument, or null. Memory that the program may write to is not in the queue any more, then.
+    Gives the error of an argument, or null. Afterwards no call in the queue uses memory that the program may write to.
     """
     args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("await_arguments", PTR, [PTR, PTR], attributes=(NO_INLINE,))
@@ -141,7 +141,7 @@ def _emit_await_arguments(module: Module) -> None:
 
 
 def _emit_way(module: Module) -> None:
-    """``call_way(given, call) -> i64``: the Way of a call, which then has its weight in the queue and its threads."""
+    """``call_way(given, call) -> i64``: the Way of a call; also sets its weight in the queue and its threads."""
     args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("call_way", I64, [PTR, PTR])
     given, call = fn.parameters
@@ -152,7 +152,7 @@ def _emit_way(module: Module) -> None:
     fn.return_if(~(long | pending | mode.eq(Mode.ON)), here)
     threads = fn.call("xlakit_thread_count", I64)
     learned = fn.call("way_of", I64, executable, threads)
-    # Those whose arguments are not computed wait in the queue, instead of Python.
+    # A call with pending arguments enters the queue, so that it waits there and not in Python.
     must = learned.eq(Way.HERE) & ((pending & ~long) | mode.eq(Mode.ON))
     way = fn.select(must, fn.i64(Way.TOGETHER), learned)
     fn.return_if(way.eq(Way.HERE), here)
@@ -164,7 +164,7 @@ def _emit_way(module: Module) -> None:
 
 
 def _emit_run_here(module: Module) -> None:
-    """``run_here(given, call) -> ptr``: run it on this thread, and hand its results out; gives an error or null."""
+    """``run_here(given, call) -> ptr``: run it on this thread, and return its results; gives an error or null."""
     args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("run_here", PTR, [PTR, PTR])
     given, call = fn.parameters
@@ -198,7 +198,7 @@ def _emit_run_here(module: Module) -> None:
 
 
 def _emit_enqueue(module: Module) -> None:
-    """``enqueue(given, call, event)``: hand its results out, which are to come, and the call to the queue."""
+    """``enqueue(given, call, event)``: return the pending results, and put the call into the queue."""
     args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("enqueue", VOID, [PTR, PTR, PTR], attributes=(NO_INLINE,))
     given, call, event = fn.parameters
@@ -223,7 +223,7 @@ def _check_call(fn: Function, executable: Value, num_devices: Value, num_args: V
     fail_if(fn, is_gone, Code.FAILED_PRECONDITION, "the program has been deleted")
     is_wrong = EXECUTABLE.load(fn, executable, "num_devices").ne(num_devices)
     fail_if(fn, is_wrong, Code.INVALID_ARGUMENT, "the program runs on another number of devices")
-    # Where none of its devices is here, nothing is given, and jaxlib counts nothing.
+    # If none of its devices is in this process there are no arguments, and jaxlib passes a count of zero.
     is_wrong = EXECUTABLE.load(fn, executable, "num_args").ne(num_args) & num_devices.ne(0)
     fail_if(fn, is_wrong, Code.INVALID_ARGUMENT, "the program takes another number of arguments")
 
@@ -287,7 +287,7 @@ def _emit_execute(module: Module) -> None:
     _check_call(fn, executable, args.load(fn, given, "num_devices"), args.load(fn, given, "num_args"))
     call = _new_call(fn, given, executable)
     _fail_unless_well(fn, given, call, fn.call("hold_all", I64, given, call), marked=False)
-    # A call in the queue never waits, so what comes from the host is waited for before.
+    # A call in the queue never waits, so transfers from the host are waited for here.
     with fn.if_(CALL.load(fn, call, "is_from_host").ne(0), likely=False):
         _await_arguments(fn, given, call)
     with fn.if_(fn.call("call_way", I64, given, call).ne(Way.HERE), likely=False):

@@ -43,7 +43,7 @@ def order_of(fn: Function, buffer: Value, rank: Value) -> Value:
 
 
 def order_in(fn: Function, layout: Value, rank: Value) -> Value:
-    """The dimensions from the minor one on that a layout of the interface says; null where there is no layout.
+    """The address of the minor to major order in a layout of the interface; null if there is no layout.
 
     Emits the return of an error for layouts that are tiled, given by strides, or of another number of dimensions.
     """
@@ -75,9 +75,9 @@ def _emit_count(module: Module) -> None:
 
 
 def _emit_has_order(module: Module) -> None:
-    """``has_order(ptr layout, i64 rank) -> i1``: whether a layout is only an order of so many dimensions."""
+    """``has_order(ptr layout, i64 rank) -> i1``: whether a layout is an order of ``rank`` dimensions, without tiles."""
     args = arguments_of("MemoryLayout")
-    # A layout has a size and extensions, and then, as the first of its fields, the structure of a tiled one.
+    # A layout begins with its size and extensions; then follows the structure of a tiled layout.
     fn = module.function("has_order", I1, [PTR, I64])
     layout, rank = fn.parameters
     order = args.pointer(fn, layout, "minor_to_major")
@@ -173,7 +173,7 @@ def emit_extension(module: Module) -> None:
         fn.call("xlakit_release", VOID, layout)
     fn.ret(fn.null())
 
-    # The text is the layout's own.
+    # The deleter of the text does nothing, as the layout owns the text.
     fn = module.function("keep_text", VOID, [PTR], external=True)
     fn.ret()
     args = arguments_of("Layouts_MemoryLayout_Serialize")

@@ -1,4 +1,4 @@
-"""The native functions in memory: written once, loaded once in each process, and kept in the compile cache."""
+"""The native functions: compiled once, kept in the compile cache, and loaded once in each process."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Native:
         return self._make_error(code, data, len(data))
 
     def make_bytes(self, data: bytes) -> int:
-        """A copy of bytes, to be given up by the function at :attr:`destroy_bytes`. Raises MemoryError."""
+        """A copy of bytes, to be freed by the function at :attr:`destroy_bytes`. Raises MemoryError."""
         made = self._make_bytes(data, len(data))
         if not made:
             raise MemoryError(f"there is no memory for {len(data)} bytes")
@@ -73,7 +73,7 @@ class Native:
 
 def _machine_code(of_python: tuple[str, ...]) -> compile_cache.Entry:
     """The object file, and the names of the functions that it has and of those that it imports."""
-    # Loaded for the life of the process, as the runtime is.
+    # Compiled with the default options, except for the CPU, as the library serves the whole process.
     with options.compiling(options.DEFAULT, cpu=options.current().cpu):
         return _kept_or_made(of_python)
 
@@ -82,13 +82,13 @@ def _kept_or_made(of_python: tuple[str, ...]) -> compile_cache.Entry:
     key = runtime_key(f"{_VARIANT} {of_python}") if compile_cache.is_enabled() else None
     entry = None if key is None else compile_cache.load(key)
     if entry is None:
-        # What writes them is not needed where they are in the cache.
+        # Imported here: the code generator is not needed if the machine code is in the cache.
         from xlakit.cpu.llvm import engine
         from xlakit.jax.native.text import PYTHON, RUNTIME, slots_text
 
         text, names = slots_text(of_python)
         fields = {"slots": names, "runtime": RUNTIME, "python": PYTHON}
-        # Calls through these take as long as with all of LLVM's passes, which take twice as long.
+        # The reduced effort halves the compile time; calls are as fast as with all of LLVM's passes.
         (data,) = laid_out([engine.compiled(text, Effort.TIDY)])
         entry = compile_cache.Entry(fields, {"object": data})
         if key is not None:

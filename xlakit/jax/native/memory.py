@@ -1,7 +1,8 @@
-"""Blocks: memory that buffers share, with counts of its users.
+"""Blocks: reference-counted memory that buffers share.
 
-One word has two counts of 32 bits: the lower one of buffers and of functions that run, the upper one of calls in the
-queue. Calls in the queue run one after the other, so a call may write to memory that is only used by calls before it.
+The word ``references`` has two counts of 32 bits: the lower one counts buffers and running functions, the upper one
+calls in the queue. Calls in the queue run one after the other, so a call may write to memory that besides it only
+earlier calls use.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.jax.native.records import BLOCK
 
-# Up to this size the memory follows its record. Larger blocks come in sizes of the allocator's, which are those of
-# arrays; the record would push them into the next one.
+# Up to this size the memory follows its record in one allocation. Larger memory is allocated separately, as the record
+# would push it into the allocator's next size class.
 _SMALL_BYTES = 16384
 # The reference of a call in the queue: one in the upper 32 bits.
 QUEUED = 1 << 32
@@ -19,7 +20,7 @@ QUEUED = 1 << 32
 def emit_blocks(module: Module) -> None:
     """``make_block(i64 bytes) -> ptr``, ``wrap_block(ptr data) -> ptr`` (foreign memory), ``release_block(ptr)``, and
 
-    ``release_queued(ptr)`` for a call in the queue. The first gives null where there is no memory.
+    ``release_queued(ptr)`` for a call in the queue. The first gives null if there is no memory.
     """
     fn = module.function("wrap_block", PTR, [PTR])
     block = fn.call("xlakit_allocate", PTR, fn.i64(BLOCK.size))
@@ -76,12 +77,12 @@ def _emit_free(module: Module) -> None:
 
 
 def is_ours(fn: Function, block: Value) -> Value:
-    """Whether the memory is not foreign: then a program that is given the buffer for good may write to it."""
+    """Whether the memory is not foreign: only then may a program write to it if the buffer is donated."""
     return BLOCK.load(fn, block, "is_foreign").eq(0)
 
 
 def users(fn: Function, block: Value) -> Value:
-    """How many buffers and functions that run use a block."""
+    """The number of buffers and running functions that use a block."""
     return fn.atomic_load(I64, BLOCK.at(fn, block, "references")) & (QUEUED - 1)
 
 
@@ -96,7 +97,7 @@ def share_with_queue(fn: Function, block: Value) -> None:
 
 
 def leave_to_queue(fn: Function, block: Value) -> None:
-    """Make a reference one of a call in the queue."""
+    """Convert a reference of a running function to one of a call in the queue."""
     fn.atomic_update("add", BLOCK.at(fn, block, "references"), fn.i64(QUEUED - 1))
 
 

@@ -1,4 +1,4 @@
-"""A call is prepared: its arguments are held, its results get memory."""
+"""The preparation of calls: takes references to their arguments and allocates the memory of their results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xlakit.jax.native.records import BLOCK, BUFFER, CALL, EVENT, EXECUTABLE, RE
 
 
 class Prepared(IntEnum):
-    """How a step of the preparation has ended."""
+    """The outcome of a step of the preparation."""
 
     WELL = 0
     GONE = 1
@@ -26,10 +26,10 @@ class Prepared(IntEnum):
 def emit_prepare(module: Module) -> None:
     """``hold_all(given, call) -> i64`` and ``make_all(given, call) -> i64``: the two steps; both give a Prepared.
 
-    given: the arguments of LoadedExecutable_Execute. call: a CALL, whose tables have zeros. Between the steps
-    ``mark_donated(given, i64 1)`` has donated buffers deleted for other threads, which must not see what the program
-    writes there; 0 takes that back. ``give_up(call)`` releases what a call holds, and itself. For the queue there are
-    ``has_view(given, call) -> i1`` and ``own_foreign(given, call) -> i1``.
+    given: the arguments of LoadedExecutable_Execute. call: a CALL, whose tables are zero. Between the steps
+    ``mark_donated(given, i64 1)`` marks donated buffers as deleted, so that other threads do not see the program's
+    writes; with 0 it undoes that. ``give_up(call)`` releases the references of a call, and the call. For the queue
+    there are ``has_view(given, call) -> i1`` and ``own_foreign(given, call) -> i1``.
     """
     _emit_is_donatable(module)
     _emit_clashes(module)
@@ -54,7 +54,7 @@ def result_of(fn: Function, results: Value, number: Value) -> Value:
 
 
 def is_donated(fn: Function, executable: Value, options: Value, argument: Value) -> Value:
-    """Whether a call takes an argument away from its owner."""
+    """Whether a call takes over (donates) an argument."""
     donated = fn.load(PTR, EXECUTABLE.at(fn, executable, "donated"))
     asked = fn.load(I64, fn.at(donated, I64, argument)).ne(0)
     return fn.if_else(asked, lambda: (fn.call("is_donatable", I1, options, argument),), lambda: (fn.constant(I1, 0),))[
@@ -63,7 +63,7 @@ def is_donated(fn: Function, executable: Value, options: Value, argument: Value)
 
 
 def _emit_is_donatable(module: Module) -> None:
-    """``is_donatable(ptr options, i64 argument) -> i1``: whether the caller gives an argument away if asked to."""
+    """``is_donatable(ptr options, i64 argument) -> i1``: whether the caller permits the donation of an argument."""
     args = arguments_of("ExecuteOptions")
     fn = module.function("is_donatable", I1, [PTR, I64])
     options, argument = fn.parameters
@@ -75,9 +75,9 @@ def _emit_is_donatable(module: Module) -> None:
 
 
 def _emit_hold(module: Module) -> None:
-    """``hold_arguments(ptr call, ptr buffers, i64 count, i64 first) -> i1``: a device's; false where one is gone.
+    """``hold_arguments(ptr call, ptr buffers, i64 count, i64 first) -> i1``: take references to a device's arguments.
 
-    first: the number of its first argument among all.
+    False if one of them is deleted. first: the number of the device's first argument among all.
     """
     fn = module.function("hold_arguments", I1, [PTR, PTR, I64, I64])
     call, buffers, count, first = fn.parameters
@@ -121,7 +121,7 @@ def _emit_mark_donated(module: Module) -> None:
 
 
 def _emit_clashes(module: Module) -> None:
-    """``clashes(executable, options, buffers, blocks) -> i1``: whether a donated buffer is among the others, too."""
+    """``clashes(executable, options, buffers, blocks) -> i1``: whether a donated buffer occurs as another argument."""
     fn = module.function("occurs_again", I1, [PTR, I64, I64])
     buffers, count, argument = fn.parameters
     own = word(fn, buffers, argument)
@@ -134,7 +134,7 @@ def _emit_clashes(module: Module) -> None:
     executable, options, buffers, blocks = fn.parameters
     count = EXECUTABLE.load(fn, executable, "num_args")
     with fn.loop(0, count, carried=[fn.constant(I1, 0)]) as iteration:
-        # Where the buffer and this call alone use its memory, it has been given once.
+        # Fast path: with two references, of the buffer and of this call, the buffer occurs only once.
         references = users(fn, word(fn, blocks, iteration.index))
         is_suspect = (references > 2) & is_donated(fn, executable, options, iteration.index)
         (clash,) = fn.if_else(
@@ -147,7 +147,7 @@ def _emit_clashes(module: Module) -> None:
 
 
 def _emit_fit(module: Module) -> None:
-    """``fit(ptr executable, ptr buffers) -> i1``: whether arguments lie as the program takes them."""
+    """``fit(ptr executable, ptr buffers) -> i1``: whether the arguments have the layouts that the program requires."""
     fn = module.function("fit", I1, [PTR, PTR])
     executable, buffers = fn.parameters
     layouts = fn.load(PTR, EXECUTABLE.at(fn, executable, "layouts"))
@@ -159,24 +159,24 @@ def _emit_fit(module: Module) -> None:
 
 
 def _emit_can_donate(module: Module) -> None:
-    """``can_donate(ptr options, i64 donor, ptr buffers, ptr blocks, i1 later) -> i1``: may a result lie in its memory?
+    """``can_donate(ptr options, i64 donor, ptr buffers, ptr blocks, i1 later) -> i1``: may a result use its memory?
 
-    Calls in the queue that use the memory are no obstacle where this one comes behind them, ``later``.
+    Calls in the queue may still use the memory if this call enters the queue after them (``later``).
     """
     fn = module.function("can_donate", I1, [PTR, I64, PTR, PTR, I1])
     options, donor, buffers, blocks, later = fn.parameters
     fn.return_if(donor < 0, fn.constant(I1, 0))
     buffer, block = word(fn, buffers, donor), word(fn, blocks, donor)
-    # The buffer uses its memory, and this call.
+    # Two users: the buffer and this call.
     alone = users(fn, block).eq(2) & (later | ~is_queued(fn, block))
     alone = alone & BUFFER.load(fn, buffer, "external").eq(0) & is_ours(fn, block)
     fn.ret(alone & fn.call("is_donatable", I1, options, donor))
 
 
 def _emit_make_results(module: Module) -> None:
-    """``make_results(executable, options, buffers, blocks, made, data, later) -> i1``: false where memory is out.
+    """``make_results(executable, options, buffers, blocks, made, data, later) -> i1``: false without memory.
 
-    For each result a block, that of the donated argument or a new one, is stored in ``made``, its address in ``data``.
+    Stores for each result a block, the donated argument's or a new one, in ``made``, and its address in ``data``.
     """
     fn = module.function("make_results", I1, [PTR, PTR, PTR, PTR, PTR, PTR, I1])
     executable, options, buffers, blocks, made, data, later = fn.parameters
@@ -206,9 +206,9 @@ def _emit_make_results(module: Module) -> None:
 
 
 def _for_devices(module: Module, name: str, step: Callable[[Function, Value, Value, Value], Value]) -> None:
-    """A function of a call's arguments and the call that takes a step for each device, until one does not end well.
+    """Emit a function of (given, call) that does a step for each device, until a step fails; it gives a Prepared.
 
-    step: emits one, given these two and the number of the device; gives its Prepared.
+    step: emits the step of one device, given these two and the number of the device; gives its Prepared.
     """
     fn = module.function(name, I64, [PTR, PTR])
     given, call = fn.parameters
@@ -275,11 +275,11 @@ def _emit_give_up(module: Module) -> None:
 
 
 def _emit_foreign(module: Module) -> None:
-    """Memory of NumPy arrays: a caller may write to it when the call has returned, so calls in the queue have copies.
+    """Foreign memory (NumPy arrays): a caller may write to it after the call returns, so calls in the queue use copies.
 
-    ``has_view(given, call) -> i1``: whether an argument cannot be copied once and for all, since the memory is a
-    library's, or NumPy has a view of it. ``own_foreign(given, call) -> i1``: copy it, and let the buffers have the
-    copies from now on; false where memory is out.
+    ``has_view(given, call) -> i1``: whether the memory of an argument cannot be replaced by a copy, since it belongs to
+    another library, or NumPy has a view of it. ``own_foreign(given, call) -> i1``: replace foreign memory of arguments
+    by copies, in their buffers, too; false without memory.
     """
     _emit_has_view(module)
     _emit_own_copy(module)
@@ -310,9 +310,9 @@ def _emit_has_view(module: Module) -> None:
 
 
 def _emit_own_copy(module: Module) -> None:
-    """``own_copy(ptr buffer, ptr block) -> ptr``: a copy of the block, or null; the buffer takes it.
+    """``own_copy(ptr buffer, ptr block) -> ptr``: a copy of the block, or null; it also becomes the buffer's block.
 
-    A buffer that has another block by now, or that is read from outside, keeps what it has.
+    A buffer that has another block by now, or external readers, keeps its block.
     """
     fn = module.function("own_copy", PTR, [PTR, PTR])
     buffer, block = fn.parameters

@@ -1,4 +1,4 @@
-"""What native code asks of Python: the GIL, which a thread gives away while it waits, and signals."""
+"""Native code's use of Python: the GIL, which a thread releases while it waits, and signals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xlakit.cpu.llvm.promises import COLD, NO_INLINE
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.errors import error
 
-# Of Python's own interface, what native code here imports: name, result and parameters.
+# The functions of Python's C interface that native code imports: name, result and parameters.
 PYTHON_FUNCTIONS: Final[list[tuple[str, Type, list[Type]]]] = [
     ("PyGILState_Ensure", I32, []),
     ("PyGILState_Release", VOID, [I32]),
@@ -25,13 +25,13 @@ PYTHON_FUNCTIONS: Final[list[tuple[str, Type, list[Type]]]] = [
 
 
 def emit_python(module: Module) -> None:
-    """``settle_signals() -> i1``: whether a signal handler has raised something while a program ran; no more, then.
+    """``settle_signals() -> i1``: whether a signal handler has raised while a program ran; clears the exception then.
 
-    JAX makes an error of a program that ends early, and would not see an exception that is set already. When that error
-    is made, the interrupt comes again (``interrupt``), and Python raises it where it may.
+    JAX makes an error of a program that ends early, and would overwrite an exception that is set already. When that
+    error is made, the interrupt is set again (``interrupt``), and Python raises it at the next opportunity.
 
-    ``check_signals() -> i1`` has signal handlers run first. It does nothing on other threads than the main one.
-    ``interrupted() -> ptr``: the error of a function in which it was so.
+    ``check_signals() -> i1`` runs signal handlers first; it has no effect on threads other than the main one.
+    ``interrupted() -> ptr``: the error of a function that was interrupted so.
     """
     for name, result, parameters in PYTHON_FUNCTIONS:
         module.declare(name, result, parameters)
@@ -53,12 +53,12 @@ def emit_python(module: Module) -> None:
 
 
 def interrupt(fn: Function) -> None:
-    """Have Python raise an interrupt, when it next looks for signals."""
+    """Make Python raise KeyboardInterrupt when it next checks for signals."""
     fn.call("PyErr_SetInterrupt", VOID)
 
 
 def without_gil(fn: Function, wait: Callable[[], tuple[Value, ...]]) -> tuple[Value, ...]:
-    """Do something that takes long, without the GIL if this thread has it; gives what it gives."""
+    """Emit ``wait`` with the GIL released, if this thread holds it; gives the values of ``wait``."""
 
     def released() -> tuple[Value, ...]:
         state = fn.call("PyEval_SaveThread", PTR)

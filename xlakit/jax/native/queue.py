@@ -1,9 +1,9 @@
-"""The queue: calls of programs that run later, one after the other, on a thread of its own.
+"""The queue: asynchronous calls of programs, which run one after the other on a separate thread.
 
-A call enters when it has all that it needs but the values of its arguments: its results have their memory, the buffers
-that it takes are gone, its programs' arguments are the results of calls before it, or are there. So it never waits when
-its turn comes, and it fails without having run where a call before it failed that computes one of its arguments. Only
-programs that need no Python enter: the thread never has the GIL, and threads of Python may wait for it with the GIL.
+A call that enters has everything but the values of its arguments: the memory of its results is allocated, donated
+buffers are marked as deleted, and each argument is ready or a result of an earlier call in the queue. So a call never
+waits when its turn comes, and it fails without running if a call that computes one of its arguments has failed. Only
+programs that need no Python enter: the thread never takes the GIL, so Python threads may wait for it with the GIL held.
 
 | state of a call | it is in | its event | what happens next |
 |---|---|---|---|
@@ -12,15 +12,15 @@ programs that need no Python enter: the thread never has the GIL, and threads of
 | running | ``running`` | pending | the thread: it releases blocks and events, completes the event, and frees the call |
 | done | nowhere | ready, with an error or none | |
 
-The list, ``running`` and ``weight`` change under the events' lock. ``work`` tells the thread of a call, or of the end
-of its rest; the events' condition tells others that a call has ended. A call counts in ``weight`` until it is done; a
-caller waits while there would be too much.
+The list, ``running`` and ``weight`` change under the events' lock. The condition ``work`` wakes the thread for a new
+call; the events' condition wakes waiters when a call has ended. A call counts in ``weight`` until it is done; a caller
+waits while the total weight would exceed the limit.
 
-Linux likes to wake the thread on the processor of its waker, where each would wait for the other while another
-processor is idle. So the thread moves away from the processor of a call's caller.
+Linux tends to wake the thread on the processor of its waker, where the two would compete while another processor is
+idle. So the thread moves away from the processor of a call's caller.
 
-After ``cancel_queue`` calls fail until none waits, and the one that runs is interrupted. In the child of a fork there
-is no such thread: the calls of the parent fail, and a new thread is made for the next one.
+After ``cancel_queue`` waiting calls fail until none is left, and the running one is interrupted. A forked child has no
+queue thread: the calls of the parent fail there, and a new thread is made for the next call.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from xlakit.jax.native.errors import error
 from xlakit.jax.native.events import condition, is_ready, mutex, wait_until
 from xlakit.jax.native.records import CALL, EVENT, EXECUTABLE
 
-# Linux alone says where a thread runs. Sets of processors are masks of so many bits.
+# Only Linux reports the processor of a thread. Sets of processors are masks of so many bits.
 _CAN_MOVE: Final = sys.platform == "linux"
 _MOST_PROCESSORS: Final = 1024
 _MASK_BYTES: Final = _MOST_PROCESSORS // 8
 
-# is_cancelled: calls fail. has_thread: whether the thread has been made. usual: the floating-point environment for it.
-# allowed: the processors that it may run on.
+# is_cancelled: whether calls fail. has_thread: whether the thread has been made. usual: the floating-point environment
+# of the thread. allowed: the processors that it may run on.
 _QUEUE: Final = Record(
     first=1, last=1, running=1, weight=1, is_cancelled=1, has_thread=1, _line=2, work=8, usual=32,
     allowed=_MASK_BYTES // 8,
 )  # fmt: skip
 
-# The calls of programs that take long count for more: three of them fill the queue.
+# The weight of a call of a long program: three of them fill the queue.
 LONG_WEIGHT: Final = 21
 _MOST_WEIGHT: Final = 64
 
@@ -129,7 +129,7 @@ def _weight(fn: Function) -> Value:
 
 
 def _interrupt(fn: Function, call: Value, *, stop: bool) -> None:
-    """Have all calls of a call's program end early, or not any more."""
+    """Set or clear the flag that interrupts all runs of a call's program."""
     executable = fn.load(PTR, CALL.at(fn, call, "executable"))
     own = EXECUTABLE.at(fn, executable, "context")
     devices = EXECUTABLE.load(fn, executable, "num_devices")
@@ -145,7 +145,7 @@ def _interrupt(fn: Function, call: Value, *, stop: bool) -> None:
 
 def _emit_start(module: Module) -> None:
     fn = module.function("queue_start", VOID, [], external=True)
-    # Threads may begin on a thread of jaxlib that takes subnormal numbers for zero.
+    # Saved for the queue's thread, which may be started by a thread of jaxlib that flushes subnormal numbers to zero.
     fn.call("fegetenv", I32, _QUEUE.at(fn, _queue(fn), "usual"))
     if _CAN_MOVE:
         fn.call("sched_getaffinity", I32, fn.i32(0), fn.i64(_MASK_BYTES), _QUEUE.at(fn, _queue(fn), "allowed"))
@@ -161,7 +161,7 @@ def _emit_start(module: Module) -> None:
 
 
 def _emit_move_away(module: Module) -> None:
-    """``move_away(i64 processor)``: where this thread runs there, have it run on another one, if it may."""
+    """``move_away(i64 processor)``: if this thread runs on that processor, move it to another one that it may use."""
     module.declare("sched_getcpu", I32, [])
     for name in ("sched_getaffinity", "sched_setaffinity"):
         module.declare(name, I32, [I32, I64, PTR])
@@ -172,7 +172,7 @@ def _emit_move_away(module: Module) -> None:
     fn.copy(mask, _QUEUE.at(fn, _queue(fn), "allowed"), _MASK_BYTES)
     word = fn.at(mask, I64, processor >> 6)
     fn.store(fn.load(I64, word) & ~(fn.i64(1) << (processor & 63)), word)
-    # Where there is no other the mask is empty; the system then refuses it, and the thread stays where it is.
+    # If there is no other processor the mask is empty; the system refuses it, and the thread is not moved.
     fn.call("sched_setaffinity", I32, fn.i32(0), fn.i64(_MASK_BYTES), mask)
     fn.ret()
 
@@ -183,7 +183,7 @@ def _processor(fn: Function) -> Value:
 
 
 def _emit_thread(module: Module) -> None:
-    """``has_thread() -> i1``: whether there is a thread for the queue, after having made it at the first call."""
+    """``has_thread() -> i1``: whether there is a thread for the queue; the first call starts it."""
     fn = module.function("make_thread", VOID, [], attributes=(NO_INLINE, COLD))
     with fn.if_(start_thread(fn, "serve_queue", fn.null())):
         _set(fn, "has_thread", fn.i64(1))
@@ -244,7 +244,7 @@ def _emit_run(module: Module) -> None:
 
 
 def _emit_serve(module: Module) -> None:
-    """``serve_queue(ptr) -> ptr``: what the thread does; ``end_call(ptr call, ptr error)``."""
+    """``serve_queue(ptr) -> ptr``, the main function of the queue's thread; ``end_call(ptr call, ptr error)``."""
     fn = module.function("end_call", VOID, [PTR, PTR])
     call, failure = fn.parameters
     blocks, events = blocks_of(fn, call), events_of(fn, call)
@@ -283,7 +283,7 @@ def _emit_serve(module: Module) -> None:
 
 
 def _emit_push(module: Module) -> None:
-    """``push(ptr call)``: the call waits, and is the queue's from here on."""
+    """``push(ptr call)``: append a call to the queue, which owns it from here on."""
     fn = module.function("push", VOID, [PTR])
     (call,) = fn.parameters
     fn.store(fn.null(), CALL.at(fn, call, "next"))
@@ -301,7 +301,7 @@ def _emit_push(module: Module) -> None:
     waiting.unlock(fn, mutex(fn))
     fn.ret()
 
-    # Wait until a call of this weight may enter, or, for the greatest weight, until the queue is empty.
+    # await_queue: wait until a call of this weight may enter or, for the greatest weight, until the queue is empty.
     fn = module.function("await_queue", I1, [I64])
     (weight,) = fn.parameters
 
@@ -316,7 +316,7 @@ def _emit_push(module: Module) -> None:
 
 
 def await_empty(fn: Function) -> Value:
-    """Wait until the queue is empty; gives an I1, whether a signal handler has raised something before."""
+    """Wait until the queue is empty; gives an I1, whether a signal handler has raised an exception meanwhile."""
     return fn.call("await_queue", I1, fn.i64(_MOST_WEIGHT))
 
 
@@ -342,12 +342,12 @@ def _emit_fork(module: Module) -> None:
 
     fn = module.function("queue_after_fork_in_child", VOID, [], external=True)
     running, first = _get(fn, "running"), _get(fn, "first")
-    # They are new before callbacks use them.
+    # Reset before the callbacks of events run below, which use locks of the events and of the queue.
     fn.call("reset_events", VOID)
     fn.call("reset_queue", VOID)
 
     def fail(call: Value) -> None:
-        # What it holds stays: the thread that had it does not exist.
+        # The references of the call are not released, as the thread that used them does not exist in the child.
         event = fn.load(PTR, CALL.at(fn, call, "event"))
         with fn.if_(~is_ready(fn, event)):
             fn.call("complete_event", VOID, event, error(fn, Code.ABORTED, _FORKED))

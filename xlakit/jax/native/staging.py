@@ -1,8 +1,8 @@
-"""Copies between host and buffers whose other side comes later.
+"""Copies between the host and buffers whose source or target is given later.
 
-A transfer manager makes buffers at once and takes their bytes piece by piece, from any thread. A buffer is computed
-when the piece that is called the last one has come and no other one is being copied. A raw copy to the host gives a
-function that its caller calls with the memory to copy to.
+A transfer manager makes buffers at once and receives their bytes piece by piece, from any thread. A buffer is ready
+when the piece marked as the last one has arrived and no piece is being copied. A raw copy to the host gives its caller
+a function, which the caller calls with the memory to copy to.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from xlakit.jax.native.records import BLOCK, BUFFER, EVENT
 
 # The buffers of a manager; a STAGED for each follows.
 _MANAGER = Record(count=1, device=1)
-# buffer: null once the caller has it. block: held as long as the manager is, since a piece may be copied while the
-# buffer gets an error and is destroyed. event: null once it is computed. size: in bytes. state: how many pieces are
-# being copied, and whether the last one has come.
+# buffer: null once the caller has taken it. block: referenced as long as the manager exists, since a piece may be
+# copied while the buffer gets an error and is destroyed. event: null once it is ready. size: in bytes. state: the number
+# of pieces being copied, plus _LAST once the last one has arrived.
 _STAGED = Record(buffer=1, block=1, event=1, size=1, state=1)
 _LAST = 1 << 32
 
@@ -51,12 +51,12 @@ def _staged(fn: Function, manager: Value, index: Value) -> Value:
 
 
 def _emit_settle(module: Module) -> None:
-    """``settle(ptr staged, ptr error)``: the buffer is computed, or is not for an error, which this takes over."""
+    """``settle(ptr staged, ptr error)``: make the buffer ready, or failed with an error, which is consumed."""
     fn = module.function("settle", VOID, [PTR, PTR])
     staged, failure = fn.parameters
     event = fn.atomic_update("xchg", _STAGED.at(fn, staged, "event"), fn.i64(0)).cast("inttoptr", PTR)
     with fn.if_(event.eq(fn.null())):
-        # Another call has settled it.
+        # Another call has settled it already.
         fn.call("xlakit_release", VOID, failure)
         fn.ret()
     fn.call("complete_event", VOID, event, failure)
@@ -157,7 +157,7 @@ def _one_of(module: Module, name: str) -> tuple[Function, Value, Value]:
 
 
 def _begin(fn: Function, staged: Value) -> None:
-    """Count a piece that is being copied. Emits the return of an error where none may come any more."""
+    """Count a piece that is being copied. Emits the return of an error for a piece after the last one."""
     state = _STAGED.at(fn, staged, "state")
     before = fn.atomic_update("add", state, fn.i64(1))
     is_late = (before >= _LAST) | _STAGED.load(fn, staged, "event").eq(0)
@@ -167,7 +167,7 @@ def _begin(fn: Function, staged: Value) -> None:
 
 
 def _end(fn: Function, staged: Value, is_last: Value) -> None:
-    """A piece has been copied; the buffer is computed if the last one has come and no other one is being copied."""
+    """Count a copied piece; make the buffer ready if the last one has arrived and no other one is being copied."""
     state = _STAGED.at(fn, staged, "state")
     with fn.if_(is_last):
         fn.atomic_update("add", state, fn.i64(_LAST))
@@ -227,8 +227,8 @@ def _emit_getters(module: Module) -> None:
 def _emit_raw_copy(module: Module) -> None:
     """The functions of a raw copy.
 
-    ``end_raw_copy(ptr error, ptr copy)`` copies, or fails for an error, which it takes over. ``begin_raw_copy(ptr
-    arguments)`` is called with the memory to copy to, when that is known.
+    ``end_raw_copy(ptr error, ptr copy)`` copies, or fails with an error, which it consumes. The caller calls
+    ``begin_raw_copy(ptr arguments)`` with the memory to copy to, once it is known.
     """
     fn = module.function("end_raw_copy", VOID, [PTR, PTR])
     failure, copy = fn.parameters

@@ -1,4 +1,4 @@
-"""The native functions as LLVM IR."""
+"""Emits all native functions as LLVM IR."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from xlakit.jax.native.queue import emit_queue
 from xlakit.jax.native.staging import emit_staging
 from xlakit.jax.native.transfer import emit_transfer
 
-# What is imported from the runtime: name, result and parameters.
+# The functions imported from the runtime: name, result and parameters.
 _FROM_RUNTIME: Final[list[tuple[str, Type, list[Type]]]] = [
     ("xlakit_allocate", PTR, [I64]),
     ("xlakit_release", VOID, [PTR]),
@@ -30,13 +30,13 @@ _FROM_RUNTIME: Final[list[tuple[str, Type, list[Type]]]] = [
     ("xlakit_limit_threads", I64, [I64]),
     ("xlakit_thread_count", I64, []),
 ]
-# The names of what is imported from there, and from Python.
+# The names of the functions imported from the runtime, and of those from Python.
 RUNTIME: Final = [name for name, _, _ in _FROM_RUNTIME]
 PYTHON: Final = [name for name, _, _ in PYTHON_FUNCTIONS]
 
 
 def slots_text(of_python: tuple[str, ...]) -> tuple[str, list[str]]:
-    """The functions as LLVM IR, and which of the interface's there are.
+    """The functions as LLVM IR, and the names of the interface's functions among them.
 
     of_python: the functions that are written in Python, which are not emitted as unsupported.
     """

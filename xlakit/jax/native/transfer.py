@@ -11,9 +11,9 @@ from xlakit.jax.native.events import ready_event
 from xlakit.jax.native.layouts import element_bytes, order_in
 from xlakit.jax.native.records import BLOCK
 
-# From this number on, PJRT's host buffer semantics let the buffer use the host's memory as long as it lives.
+# PJRT's host buffer semantics with numbers from this one on permit the buffer to use the host's memory.
 _ZERO_COPY = 2
-# jaxlib's CPU copies what is not aligned so; programs that fill an array anew after they have given it rely on that.
+# As in jaxlib's CPU, memory with less alignment is copied; programs that refill a NumPy array after passing it need that.
 _ZERO_COPY_ALIGNMENT = 64
 _NO_MEMORY = "there is not enough memory for the buffer"
 
@@ -40,9 +40,9 @@ def _emit_is_dense(module: Module) -> None:
 
 
 class _BufferMaker:
-    """A function of the interface that makes a buffer: the buffer that its arguments describe, and its end.
+    """Emits a function of the interface that makes a buffer: reads the buffer's description, and returns the buffer.
 
-    layout: the name of the argument with the layout. Emits the returns of errors for what no buffer can be.
+    layout: the name of the argument with the layout. Emits returns of errors for invalid or unsupported descriptions.
     """
 
     def __init__(self, module: Module, name: str, layout: str) -> None:

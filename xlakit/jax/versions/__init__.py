@@ -1,7 +1,6 @@
-"""What JAX's versions do not have in common, as far as the platform uses it: one file for each version.
+"""Differences between JAX's versions that affect the platform: one file for each version, with the same functions.
 
-All of them have the same functions; :func:`of_jax` gives those of the version that runs. A version is here if the tests
-of the platform pass with it.
+:func:`of_jax` gives the functions of the running version. A version has a file if the platform's tests pass with it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ VERSIONS: Final = tuple(_FILES)
 
 
 class Version(Protocol):
-    """What each file has."""
+    """The functions of each file."""
 
     def mlir_types(self, context: Any, aval: Any) -> Sequence[Any]:
         """The MLIR types of a value, given JAX's context of the module; JAX represents some values by several."""
@@ -39,7 +38,7 @@ class Version(Protocol):
 
 
 def of_jax() -> Version:
-    """The functions of the version that runs. Raises UnsupportedError for another one."""
+    """The functions of the running version of JAX. Raises UnsupportedError for an unknown version."""
     import jax
 
     if jax.__version__ not in _FILES:

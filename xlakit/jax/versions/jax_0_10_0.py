@@ -7,7 +7,7 @@ from typing import Any
 
 
 def mlir_types(context: Any, aval: Any) -> Sequence[Any]:
-    """The MLIR types of a value, which need no context of the module yet."""
+    """The MLIR types of a value; this version needs no context of the module."""
     from jax._src.interpreters import mlir
 
     written: Any = mlir
@@ -15,7 +15,7 @@ def mlir_types(context: Any, aval: Any) -> Sequence[Any]:
 
 
 def set_sharding(context: Any, op: Any, sharding: Any) -> None:
-    """Write the sharding of an operation, which needs no context of the module yet."""
+    """Write the sharding of an operation; this version needs no context of the module."""
     from jax._src.interpreters import mlir
 
     written: Any = mlir
@@ -23,5 +23,5 @@ def set_sharding(context: Any, op: Any, sharding: Any) -> None:
 
 
 def missing_primitives() -> frozenset[str]:
-    """Operations of JAX's linear algebra that are not there yet."""
+    """Operations of JAX's linear algebra that this version lacks."""
     return frozenset()

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def mlir_types(context: Any, aval: Any) -> Sequence[Any]:
-    """The MLIR types of a value: there are no trees yet."""
+    """The MLIR types of a value; this version has no trees of types."""
     from jax._src.interpreters import mlir
 
     return mlir.aval_to_ir_types(context, aval)
@@ -21,5 +21,5 @@ def set_sharding(context: Any, op: Any, sharding: Any) -> None:
 
 
 def missing_primitives() -> frozenset[str]:
-    """Operations of JAX's linear algebra that are not there yet."""
+    """Operations of JAX's linear algebra that this version lacks."""
     return frozenset()

@@ -22,5 +22,5 @@ def set_sharding(context: Any, op: Any, sharding: Any) -> None:
 
 
 def missing_primitives() -> frozenset[str]:
-    """Operations of JAX's linear algebra that are not there yet."""
+    """Operations of JAX's linear algebra that this version lacks."""
     return frozenset()

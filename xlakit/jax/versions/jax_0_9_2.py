@@ -8,5 +8,5 @@ __all__ = ["missing_primitives", "mlir_types", "set_sharding"]
 
 
 def missing_primitives() -> frozenset[str]:
-    """Operations of JAX's linear algebra that are not there yet."""
+    """Operations of JAX's linear algebra that this version lacks."""
     return frozenset({"ormqr_p"})
