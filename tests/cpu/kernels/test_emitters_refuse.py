@@ -229,12 +229,6 @@ def test_sorts_that_read_what_they_have_overwritten():
     refused(sort.emit_sort, replace(plan, in_place=(True, True)), None)
 
 
-def test_merges_of_chunks_that_are_no_pairs():
-    plan = plan_rows((P.F32,), 1, 1 << 18, 1, None)
-    assert plan.method is Method.PARALLEL_MERGE
-    refused(sort.emit_sort, replace(plan, tasks=3), None)
-
-
 @pytest.mark.parametrize("change", [{"k": 300}, {"scratch_bytes": 8}, {"tasks": 0}])
 def test_first_elements(change):
     plan = top_k._plan(UP, f32(3, 200), 40, 1, (top_k.Column(P.F32, 0),))

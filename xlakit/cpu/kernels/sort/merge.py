@@ -13,12 +13,11 @@ from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, raw_type, store_raw
 from xlakit.cpu.kernels.sort.plan import SortPlan
 from xlakit.cpu.kernels.sort.radix import for_elements, for_tiles
 from xlakit.cpu.kernels.sort.records import Rows
-from xlakit.cpu.llvm import F16, F32, F64, I8, I64, PTR, VOID, Function, Loop, Module, Type, Value, integer
+from xlakit.cpu.llvm import F16, F32, F64, I8, I64, PTR, VOID, Function, Loop, Module, Value, integer
 from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.cpu.loops.emit.kernel import Phase, kernel_function
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob
-from xlakit.passes.analysis.cost_model import cost_model
 
 # An element as it stands in memory; a complex one as its two parts.
 Stored: TypeAlias = Union[Value, "tuple[Value, Value]"]
@@ -38,11 +37,10 @@ def emit_rows(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
     table, begin, _ = fn.parameters
     rows = Rows(fn, plan, table)
     slot = fn.at(rows.scratch, I8, begin * plan.slot_bytes)
-    length = fn.i64(plan.length)
 
     def contiguous(base: Value, _: Value) -> None:
         source, target = sorter.elements_at(fn, rows.inputs, base), sorter.elements_at(fn, rows.outputs, base)
-        sorter.sort(fn, source, target, sorter.block(fn, slot), fn.i64(0), length, plan.length)
+        sorter.sort(fn, source, target, sorter.block(fn, slot))
 
     def strided(base: Value, columns: Value) -> None:
         first = fn.at(slot, I8, plan.buffer_bytes)
@@ -61,27 +59,12 @@ def emit_rows(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
         for_elements(fn, plan, columns, gather)
         with fn.loop(0, columns) as loop:
             mine = block(loop.index)
-            sorter.sort(fn, mine, mine, sorter.block(fn, slot), fn.i64(0), length, plan.length)
+            sorter.sort(fn, mine, mine, sorter.block(fn, slot))
         for_elements(fn, plan, columns, scatter)
 
     for_tiles(fn, plan, contiguous if plan.inner == 1 else strided)
     fn.ret()
     return [Phase(fn.name, plan.tasks, plan.cost)]
-
-
-def emit_parallel(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
-    """Sort long rows: first each chunk, then pairs of sorted runs are merged in as many parts as there are chunks.
-
-    A million elements by their magnitude take 0.6 of the time on two threads; and between tasks the sort can be
-    interrupted.
-    """
-    sorter = _MergeSorter(module, plan, less)
-    parallel = _Parallel(module, sorter)
-    levels = plan.chunks.bit_length() - 1
-    phases = [parallel.sort_chunks(lands_in_second=levels % 2 == 1)]
-    for level in range(levels):
-        phases.append(parallel.merge(level, to_second=(levels - level) % 2 == 0))
-    return phases if plan.inner == 1 else [parallel.gather(), *phases, parallel.scatter()]
 
 
 class _MergeSorter:
@@ -128,36 +111,24 @@ class _MergeSorter:
 
     # -- functions -------------------------------------------------------------------------------
 
-    def sort(
-        self,
-        fn: Function,
-        source: list[Value],
-        target: list[Value],
-        other: list[Value],
-        begin: Value,
-        end: Value,
-        longest: int,
-    ) -> None:
-        """Sort elements begin to end (at most ``longest``) of ``source`` into the same positions of ``target``.
-
-        ``other`` is memory of the same size; ``source`` and ``target`` may be the same.
-        """
+    def sort(self, fn: Function, source: list[Value], target: list[Value], other: list[Value]) -> None:
+        """Sort a row of ``source`` into ``target``, which may be the same; ``other`` is memory of the same size."""
+        length = self.plan.length
         widths: list[int] = []
-        while RUN.value << len(widths) < longest:
+        while RUN.value << len(widths) < length:
             widths.append(RUN.value << len(widths))
         now, following = (target, other) if len(widths) % 2 == 0 else (other, target)
-        fn.call(self.runs, VOID, *source, *now, begin, end)
+        fn.call(self.runs, VOID, *source, *now, fn.i64(length))
         for width in widths:
-            fn.call(self.merge_pairs, VOID, *now, *following, begin, end, fn.i64(width))
+            fn.call(self.merge_pairs, VOID, *now, *following, fn.i64(length), fn.i64(width))
             now, following = following, now
 
     def _write_runs(self) -> Function:
-        """``void(source.., target.., begin, end)``: sort runs of RUN elements by insertion."""
-        fn = self._function("sort_runs", 2, 2)
-        source, target, (begin, end) = self._parameters(fn)
-        with fn.loop(begin, end, carried=[begin]) as loop:
-            start = fn.select((loop.index - loop.carried[0]).eq(RUN.value), loop.index, loop.carried[0])
-            loop.next(start)
+        """``void(source.., target.., length)``: sort runs of RUN elements by insertion."""
+        fn = self._function("sort_runs", 1)
+        source, target, (length,) = self._parameters(fn)
+        with fn.loop(0, length) as loop:
+            start = loop.index - loop.index % RUN.value
             mine = self.load(fn, source, loop.index)
 
             def goes_down(step: Loop, start: Value = start, mine: list[Value] = mine) -> Value:
@@ -175,7 +146,7 @@ class _MergeSorter:
 
     def _write_merge(self) -> Function:
         """``void(source.., target.., i, i_end, j, j_end, position)``: merge two runs; of equals, i's goes first."""
-        fn = self._function("sort_merge", 2, 5)
+        fn = self._function("sort_merge", 5)
         source, target, (left, left_end, right, right_end, position) = self._parameters(fn)
 
         def both(step: Loop) -> Value:
@@ -198,46 +169,25 @@ class _MergeSorter:
         return fn
 
     def _write_merge_pairs(self) -> Function:
-        """``void(source.., target.., begin, end, width)``: merge each two neighboring runs of ``width``."""
-        fn = self._function("sort_merge_pairs", 2, 3)
-        source, target, (begin, end, width) = self._parameters(fn)
-        with fn.while_([begin], lambda step: step.carried[0] < end) as step:
+        """``void(source.., target.., length, width)``: merge each two neighboring runs of ``width``."""
+        fn = self._function("sort_merge_pairs", 2)
+        source, target, (length, width) = self._parameters(fn)
+        with fn.while_([fn.i64(0)], lambda step: step.carried[0] < length) as step:
             (low,) = step.carried
-            middle, high = (low + width).smin(end), (low + width * 2).smin(end)
+            middle, high = (low + width).smin(length), (low + width * 2).smin(length)
             fn.call(self.merge, VOID, *source, *target, low, middle, middle, high, low)
             step.next(high)
         fn.ret()
         return fn
 
-    def write_cut(self) -> Function:
-        """``i64(source.., begin, middle, end, count)``: the elements of the left run among the first ``count`` merged.
+    def _function(self, name: str, numbers: int) -> Function:
+        parameters = [PTR] * (2 * len(self.kinds)) + [I64] * numbers
+        return self.module.function(name, VOID, parameters, attributes=[NO_INLINE])
 
-        A binary search along a diagonal of the merge path.
-        """
-        fn = self._function("sort_cut", 1, 4, I64)
-        source, _, (begin, middle, end, count) = self._parameters(fn)
-        rights = end - middle
-        low = fn.select(count > rights, count - rights, fn.i64(0))
-        high = count.smin(middle - begin)
-        with fn.while_([low, high], lambda step: step.carried[0] < step.carried[1]) as step:
-            low, high = step.carried
-            probe = (low + high) >> 1
-            left = self.load(fn, source, begin + probe)
-            right = self.load(fn, source, middle + (count - probe - 1))
-            fewer = self.before(fn, right, left)
-            step.next(fn.select(fewer, low, probe + 1), fn.select(fewer, probe, high))
-        fn.ret(step.results[0])
-        return fn
-
-    def _function(self, name: str, sets: int, numbers: int, result: Type = VOID) -> Function:
-        parameters = [PTR] * (sets * len(self.kinds)) + [I64] * numbers
-        return self.module.function(name, result, parameters, attributes=[NO_INLINE])
-
-    def _parameters(self, fn: Function) -> tuple[list[Value], list[Value], list[Value]]:
-        """The two sets of arrays (the second may be empty) and the numbers that a function gets."""
-        arrays = [p for p in fn.parameters if p.type is PTR]
+    def _parameters(self, fn: Function) -> tuple[Sequence[Value], Sequence[Value], Sequence[Value]]:
+        """The arrays of the source and of the target, and the numbers that a function gets."""
         count = len(self.kinds)
-        return arrays[:count], arrays[count:], list(fn.parameters[len(arrays) :])
+        return fn.parameters[:count], fn.parameters[count : 2 * count], fn.parameters[2 * count :]
 
 
 def _as_stored(kind: PrimitiveType, bits: Value) -> Stored:
@@ -247,125 +197,3 @@ def _as_stored(kind: PrimitiveType, bits: Value) -> Stored:
         low, high = (narrowed(part, integer(half)).bits_as(type) for part in (bits, bits >> half))
         return low, high
     return bits.bits_as(_FLOATS.get(kind, bits.type))
-
-
-# -- long rows ---------------------------------------------------------------------------------------
-
-
-class _Parallel:
-    """The phases of a parallel merge sort.
-
-    Two buffers take turns: the second, and the first, in which the result lands: the results themselves where rows
-    are contiguous, else memory from which they are scattered.
-    """
-
-    def __init__(self, module: Module, sorter: _MergeSorter) -> None:
-        self.module = module
-        self.sorter = sorter
-        self.plan = sorter.plan
-        self.chunk = -(-self.plan.length // self.plan.chunks)
-        self.cut = sorter.write_cut()
-
-    def _tasks(self, name: str, cycles: float, body: Callable[[_Task], None]) -> Phase:
-        fn = kernel_function(self.module, name)
-        table, begin, end = fn.parameters
-        rows = Rows(fn, self.plan, table)
-        with fn.loop(begin, end) as loop:
-            body(_Task(self.sorter, rows, loop.index))
-        fn.ret()
-        return Phase(fn.name, self.plan.tasks, cost_model().cycles(cycles) * self.plan.rows * self.plan.length)
-
-    def sort_chunks(self, *, lands_in_second: bool) -> Phase:
-        """Sort each chunk."""
-
-        def body(task: _Task) -> None:
-            first, second = task.first(), task.second()
-            source = first if self.plan.inner > 1 else task.contiguous(task.rows.inputs)
-            target, other = (second, first) if lands_in_second else (first, second)
-            begin, end = task.range(task.chunk * self.chunk, self.chunk)
-            self.sorter.sort(task.fn, source, target, other, begin, end, self.chunk)
-
-        return self._tasks("sort_chunks", 200.0, body)
-
-    def merge(self, level: int, *, to_second: bool) -> Phase:
-        """Merge pairs of runs of ``2**level`` chunks, each pair in as many parts as it has chunks."""
-        parts, run = 2 << level, self.chunk << level
-
-        def body(task: _Task) -> None:
-            fn = task.fn
-            source, target = (task.first(), task.second()) if to_second else (task.second(), task.first())
-            begin = task.chunk // parts * (2 * run)
-            begin, end = task.range(begin, 2 * run)
-            _, middle = task.range(begin, run)
-            size, part = end - begin, task.chunk % parts
-            # The cuts before this one are made too: if the comparator contradicts itself, the parts must still fit.
-            start = fn.i64(0)
-            with fn.loop(0, part + 1, carried=[start, start, start]) as loop:
-                _, left, cut = loop.carried
-                next_cut = size * (loop.index + 1) // parts
-                wanted = fn.call(self.cut, I64, *source, begin, middle, end, next_cut)
-                wanted = fn.select(wanted < left, left, wanted)
-                loop.next(left, wanted.smin(left + (next_cut - cut)), next_cut)
-            left, left_end, cut_end = loop.results
-            cut = size * part // parts
-            rights = (middle + (cut - left), middle + (cut_end - left_end))
-            lefts = (begin + left, begin + left_end)
-            fn.call(self.sorter.merge, VOID, *source, *target, *lefts, *rights, begin + cut)
-
-        return self._tasks("sort_merge_runs", 20.0, body)
-
-    def gather(self) -> Phase:
-        """Bring strided rows into contiguous memory."""
-
-        def body(task: _Task) -> None:
-            fn, (begin, end) = task.fn, task.range(task.chunk * self.chunk, self.chunk)
-            first = task.first()
-            with fn.loop(begin, end, independent=True) as loop:
-                for operand, buffer in enumerate(first):
-                    store_raw(fn, task.rows.load(operand, task.base, loop.index), buffer, loop.index)
-
-        return self._tasks("sort_gather", 8.0, body)
-
-    def scatter(self) -> Phase:
-        """Bring sorted rows to their strided positions."""
-
-        def body(task: _Task) -> None:
-            fn, (begin, end) = task.fn, task.range(task.chunk * self.chunk, self.chunk)
-            first = task.first()
-            with fn.loop(begin, end, independent=True) as loop:
-                for operand, bits in enumerate(self.sorter.load(fn, first, loop.index)):
-                    task.rows.store(operand, bits, task.base, loop.index)
-
-        return self._tasks("sort_scatter", 8.0, body)
-
-
-class _Task:
-    """A task: a chunk of a row, or a part of a merge."""
-
-    def __init__(self, sorter: _MergeSorter, rows: Rows, task: Value) -> None:
-        self.sorter, self.rows, self.fn = sorter, rows, rows.fn
-        plan = rows.plan
-        self.row, self.chunk = task // plan.chunks, task % plan.chunks
-        self.base = (self.row // plan.inner) * (plan.length * plan.inner) + self.row % plan.inner
-
-    def contiguous(self, arrays: Sequence[Value]) -> list[Value]:
-        """The row in arrays where rows are contiguous."""
-        return self.sorter.elements_at(self.fn, arrays, self.base)
-
-    def first(self) -> list[Value]:
-        """The buffer in which the result lands."""
-        return self.contiguous(self.rows.outputs) if self.rows.plan.inner == 1 else self._block(1)
-
-    def second(self) -> list[Value]:
-        """The other buffer."""
-        return self._block(0)
-
-    def _block(self, number: int) -> list[Value]:
-        plan = self.rows.plan
-        offset = (self.row + number * plan.rows) * plan.buffer_bytes
-        return self.sorter.block(self.fn, self.fn.at(self.rows.scratch, I8, offset))
-
-    def range(self, begin: Value, size: int) -> tuple[Value, Value]:
-        """Elements from ``begin`` on, as many as there are."""
-        length = self.fn.i64(self.rows.plan.length)
-        return begin.smin(length), (begin + size).smin(length)

@@ -44,7 +44,6 @@ class Method(Enum):
     RADIX = "radix"  # by digits of the keys, each row in one task
     PARALLEL_RADIX = "parallel radix"  # the same, a row's chunks being tasks
     MERGE = "merge"  # by calling the comparator, each row in one task
-    PARALLEL_MERGE = "parallel merge"  # the same, parts of a row being tasks
 
 
 class Field(NamedTuple):
@@ -266,11 +265,8 @@ def plan_rows(
     in_place = (True,) * len(kinds)
     if records and method in (Method.RADIX, Method.PARALLEL_RADIX):
         in_place = tuple(carried(records[-1], k, kind) for k, kind in enumerate(kinds))
-    if method in (Method.PARALLEL_RADIX, Method.PARALLEL_MERGE):
-        chunks = max(2, min(MOST_TASKS.value // rows, -(-length // CHUNK.value)))
-        if method is Method.PARALLEL_MERGE:
-            chunks = 1 << (chunks.bit_length() - 1)
-        tasks = rows * chunks
+    if method is Method.PARALLEL_RADIX:
+        tasks = rows * max(2, min(MOST_TASKS.value // rows, -(-length // CHUNK.value)))
     else:
         tasks = min(outer * -(-inner // columns), MOST_TASKS.value)
     plan = SortPlan(method, kinds, outer, length, inner, order, records, tasks, columns, in_place, 0)
@@ -280,11 +276,11 @@ def plan_rows(
 def _method(rows: int, length: int, order: KeyOrder | None, records: Sequence[Record]) -> Method:
     if rows == 0 or length == 0:
         return Method.NOTHING
-    long = length >= LONG_ROW.value and rows <= MOST_TASKS.value // 4
     if order is None:
-        return Method.PARALLEL_MERGE if long else Method.MERGE
+        return Method.MERGE
     if length <= RANKED_ROW.value:
         return Method.RANKS
+    long = length >= LONG_ROW.value and rows <= MOST_TASKS.value // 4
     if long and records[0].is_quick:
         # A row on one thread, which makes fewer passes, against each row on all of them.
         threads = machine.current().threads
@@ -294,13 +290,8 @@ def _method(rows: int, length: int, order: KeyOrder | None, records: Sequence[Re
 
 def with_scratch(plan: SortPlan) -> SortPlan:
     """The plan with as much scratch memory as its method takes."""
-    if plan.method is Method.PARALLEL_RADIX:
-        size = parallel_radix_layout(plan).bytes
-    elif plan.method is Method.PARALLEL_MERGE:
-        size = (1 if plan.inner == 1 else 2) * plan.rows * plan.buffer_bytes
-    else:
-        size = plan.tasks * plan.slot_bytes
-    return replace(plan, scratch_bytes=size)
+    parallel = plan.method is Method.PARALLEL_RADIX
+    return replace(plan, scratch_bytes=parallel_radix_layout(plan).bytes if parallel else plan.tasks * plan.slot_bytes)
 
 
 class ParallelLayout(NamedTuple):

@@ -64,17 +64,14 @@ def emit_sort(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
             return sort_radix.emit_parallel(module, plan)
         case Method.MERGE:
             return sort_merge.emit_rows(module, plan, less)
-        case Method.PARALLEL_MERGE:
-            return sort_merge.emit_parallel(module, plan, less)
 
 
 def check_plan(plan: SortPlan) -> None:
     """Raise InternalError where a row or its records would not have the memory that the plan has for them."""
     if plan.method is Method.NOTHING:
         return
-    shared = plan.method in (Method.PARALLEL_RADIX, Method.PARALLEL_MERGE)
+    shared = plan.method is Method.PARALLEL_RADIX
     by_keys = plan.method in (Method.RANKS, Method.RADIX, Method.PARALLEL_RADIX)
-    pairs = plan.method is not Method.PARALLEL_MERGE or plan.chunks & (plan.chunks - 1) == 0
     what = f"a {plan.phases}"
     require(
         what,
@@ -91,7 +88,6 @@ def check_plan(plan: SortPlan) -> None:
         [
             ("short rows alone are ranked", plan.method is not Method.RANKS or plan.length <= RANKED_ROW.value),
             ("rows are whole numbers of chunks", not shared or plan.tasks % plan.rows == 0),
-            ("runs of chunks are merged in pairs", pairs),
             ("records that are stored over others are as wide", len({r.bits for r in plan.records}) <= 1),
             (
                 "positions in a row fit their field",
