@@ -27,7 +27,7 @@ from fuzz.programs.composed.movement_steps import (
     transposes,
 )
 from fuzz.programs.composed.narrow_steps import NARROW, narrow_chains
-from fuzz.programs.composed.own_steps import scatters, with_itself_moved
+from fuzz.programs.composed.own_steps import changes_a_part, scatters, with_itself_moved
 from fuzz.programs.composed.special_steps import special_functions
 from fuzz.programs.draft import Draft, Named, Program, join
 from fuzz.programs.values import SMALL
@@ -252,7 +252,7 @@ _STEPS: tuple[Callable[[Body], None], ...] = (
     _unary, _unary, _binary, _binary, _binary, _binary, _select, _convert, broadcasts, broadcasts, reshapes,
     transposes, slices, pads, concatenations, reversals, iotas, masks, _reduce, _reduce, _reduce, _dot, _dynamic,
     _gather, _while, _while, _while, _conditional, special_functions, narrow_chains, scatters, with_itself_moved,
-    with_itself_moved,
+    with_itself_moved, changes_a_part,
 )  # fmt: skip
 
 

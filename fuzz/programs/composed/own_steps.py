@@ -1,4 +1,4 @@
-"""Operations that take a value twice, each time at other places: ``x.at[i].add(x)``, ``x + x.T``, ``x - roll(x)``.
+"""Operations that take a value twice, mostly at other places: ``x.at[i].add(x)``, ``x + x.T``, ``x - roll(x)``.
 
 A result may be written over such a value only if every one of the operands that it is allows that. The value is mostly
 made for the operation alone, so that its memory is free afterwards.
@@ -68,6 +68,34 @@ def scatters(body: Body) -> None:
     if own.is_float and opcode == "add":
         made = body.add(own.kind, own.dims, f"tanh({made.name})")
     body.results.append(made)
+
+
+def changes_a_part(body: Body) -> None:
+    """Part of an array is changed by what stands there, by another array, and sometimes by what stands beside it."""
+    value = body.pick(lambda v: bool(v.dims) and v.kind != "pred" and math.prod(v.dims) > 0)
+    if value is None:
+        return
+    own, draft = _fresh(body, value), body.draft
+    sizes = [draft.integer(max(1, size - 2), size) for size in own.dims]
+    lows = [draft.integer(0, size - part) for size, part in zip(own.dims, sizes, strict=True)]
+    kind, shape = own.kind, f"{own.kind}[{join(sizes)}]"
+    starts = ", ".join(body.scalar("s32", low + draft.pick([0, 0, 0, 3])).name for low in lows)
+
+    def part(source: Named, firsts: list[int]) -> str:
+        ranges = ", ".join(f"[{first}:{first + size}]" for first, size in zip(firsts, sizes, strict=True))
+        return body.emit(shape, f"slice({source.name}), slice={{{ranges}}}")
+
+    is_known = draft.chance()
+    there = (
+        part(own, lows)
+        if is_known
+        else body.emit(shape, f"dynamic-slice({own.name}, {starts}), dynamic_slice_sizes={{{join(sizes)}}}")
+    )
+    other = part(own if draft.chance(0.3) else body.matching(own), [0] * len(sizes))
+    opcode = draft.pick(["add", "subtract", "maximum"])
+    made = body.emit(shape, f"{opcode}({there}, {other})")
+    places = ", ".join(body.scalar("s32", low).name for low in lows) if is_known else starts
+    body.results.append(body.add(kind, own.dims, f"dynamic-update-slice({own.name}, {made}, {places})"))
 
 
 def _spread(body: Body, rows: int) -> list[str]:

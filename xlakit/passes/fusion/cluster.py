@@ -19,19 +19,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.traits import Expensive
 from xlakit.ops.dot import Dot
-from xlakit.ops.dynamic import DynamicUpdateSlice
+from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.gather import Gather
-from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Transpose
+from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Slice, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.windows import ReduceWindow
 from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
+from xlakit.passes.core.matching import as_integer, uniform
 from xlakit.passes.fusion.fusible import (
     ELEMENTWISE,
     MOVEMENT,
@@ -125,6 +126,7 @@ class Cluster:
         self._loops = loops
         self._emissions = 0
         self._cuts: Cuts = {}
+        self._at_the_index = _at_the_index(root) if self.updates_in_place else set[Instruction]()
         views = _views_of_root(root, loops, pieces)
         if is_large_reduction(root):
             self._reduce(root)
@@ -191,7 +193,7 @@ class Cluster:
         """Add an instruction of which these members demand this; False if it should not be in the cluster."""
         if not self._has_room(instruction, demand):
             return False
-        if self.updates_in_place and not self._may_feed_update(instruction):
+        if self.updates_in_place and not self._may_feed_update(instruction, users):
             return False
         cuts = self._cuts_with(instruction, demand)
         repeated = max(self._repeated(instruction, user) for user in users)
@@ -226,10 +228,17 @@ class Cluster:
         more = [o for o in instruction.operands if o not in self.operands and not is_scalar_constant(o)]
         return len(self.operands) + len(more) <= _MOST_OPERANDS.value
 
-    def _may_feed_update(self, instruction: Instruction) -> bool:
-        """Whether it does not read the array that is updated, which may have changed by then."""
-        target = self.roots[0].operands[0]
-        return not is_large_reduction(instruction) and not _needs(instruction, target)
+    def _may_feed_update(self, instruction: Instruction, users: Sequence[Instruction]) -> bool:
+        """Whether it reads of the array that is updated no element but the one that is written at the same index.
+
+        Others may have changed by then.
+        """
+        root = self.roots[0]
+        if is_large_reduction(instruction):
+            return False
+        if not _needs(instruction, root.operands[0]):
+            return True
+        return instruction in self._at_the_index and all(user is root or user in self._at_the_index for user in users)
 
     def _repeated(self, instruction: Instruction, user: Instruction) -> int:
         """How many operations are recomputed from this user on, if the instruction is; 0 if it is not."""
@@ -387,6 +396,39 @@ def _moves_rows(instruction: Instruction) -> bool:
     return bool(dimensions) and dimensions[-1] != len(dimensions) - 1
 
 
+def _at_the_index(update: Instruction) -> set[Instruction]:
+    """What a dynamic-update-slice may compute of the array that it changes in place.
+
+    That is element-wise in what it writes and in the slice that the array has there. Empty if something else is needed
+    of the array: this has to be computed before, and with it all the rest.
+    """
+    target, written, *starts = update.operands
+    found: set[Instruction] = set()
+    stack = [written]
+    while stack:
+        node = stack.pop()
+        if node in found or not _needs(node, target):
+            continue
+        if node is target or node.shape.dimensions != written.shape.dimensions or len(found) >= _MOST_MEMBERS.value:
+            return set()
+        if not _is_slice_at(node, target, starts):
+            if not isinstance(node.op, ELEMENTWISE):
+                return set()
+            stack.extend(node.operands)
+        found.add(node)
+    return found
+
+
+def _is_slice_at(instruction: Instruction, source: Instruction, starts: Sequence[Instruction]) -> bool:
+    """Whether it is the slice of an array that begins at these indices, which keep it within the array."""
+    op, operands = instruction.op, instruction.operands
+    if isinstance(op, DynamicSlice):
+        return operands[0] is source and all(own is start for own, start in zip(operands[1:], starts, strict=True))
+    if not isinstance(op, Slice) or operands[0] is not source:
+        return False
+    return all(s.stride == 1 and as_integer(uniform(i)) == s.start for s, i in zip(op.slice, starts, strict=True))
+
+
 def _needs(instruction: Instruction, source: Instruction) -> bool:
     """Whether an instruction could be computed from another one within a fusion."""
     stack, seen = [instruction], {instruction}
@@ -394,7 +436,8 @@ def _needs(instruction: Instruction, source: Instruction) -> bool:
         node = stack.pop()
         if node is source or len(seen) > _MOST_MEMBERS.value:
             return True
-        if is_fusible(node):
+        # Updates never join.
+        if is_fusible(node) and not isinstance(node.op, DynamicUpdateSlice):
             fresh = [o for o in node.operands if o not in seen]
             seen.update(fresh)
             stack.extend(fresh)

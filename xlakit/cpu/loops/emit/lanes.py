@@ -262,18 +262,22 @@ def reduce_iterations(
         overlaps = bool(running or outputs) and level.iterations >= emitter.lanes
         cut = _Cut(emitter, level, width, emitter.lanes if overlaps else min(emitter.lanes, LEAST_LANES))
         _prepare(emitter, group, cut.width, nodes, outputs)
+        rest = cut.rest
+        last: list[Value] = []
+        # It comes first: where a result is in the memory of an operand, a load of what two stores have just written
+        # would wait until both are in the cache, in each row.
+        if rest is not None and overlaps:
+            count = level.iterations - int(rest.constant or 0)
+            lanes = min(emitter.lanes, max(LEAST_LANES, 1 << (count - 1).bit_length()))
+            last = _last(emitter, level.iterations, reducers, vectors(lanes, lanes - count), (lanes, lanes - count))
+            rest = None
         start = [_neutral(emitter, f, cut.width) for f in reducers]
         sums = _repeated(emitter, (cut.begin, cut.whole, cut.width), start, vectors(cut.width))
         for position, lanes in cut.pieces:
             made = vectors(lanes)(position, [_neutral(emitter, f, lanes) for f in reducers])
             sums = [_wider(emitter, f, a, b) for f, a, b in zip(reducers, sums, made, strict=True)]
-        rest = cut.rest
-        if rest is not None and overlaps:
-            count = level.iterations - int(rest.constant or 0)
-            lanes = min(emitter.lanes, max(LEAST_LANES, 1 << (count - 1).bit_length()))
-            made = _last(emitter, level.iterations, reducers, vectors(lanes, lanes - count), (lanes, lanes - count))
-            sums = [_wider(emitter, f, a, b) for f, a, b in zip(reducers, sums, made, strict=True)]
-            rest = None
+        if last:
+            sums = [_wider(emitter, f, a, b) for f, a, b in zip(reducers, sums, last, strict=True)]
         results = [_reduced_with(emitter, f, r, s) for f, r, s in zip(reducers, results, sums, strict=True)]
         if rest is not None:
             results = _repeated(emitter, (rest, cut.end, 1), results, single)
@@ -287,10 +291,9 @@ def _last(
     iteration: Callable[[Value, Sequence[Value]], Sequence[Value]],
     size: tuple[int, int],
 ) -> list[Value]:
-    """What the last iterations give, by a vector of so many lanes; what the first of them give again is cleared.
+    """What the last iterations give, by a vector of so many lanes; what others compute is cleared.
 
-    size: the lanes, and how many of them were computed before. These may read what was written since, where a result
-    is in the memory of an operand: whatever they give is neither stored nor reduced.
+    size: the lanes, and how many of them other vectors compute: whatever these give is neither stored nor reduced.
     """
     fn, (lanes, known) = emitter.fn, size
     neutral = [_neutral(emitter, f, lanes) for f in reducers]
