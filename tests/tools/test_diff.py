@@ -65,6 +65,16 @@ def test_names_metadata_and_layouts_count_unless_ignored():
         diff(A, A, "colors")
 
 
+def test_attributes_of_the_module_have_their_names():
+    first = xla.HloModule.from_text("HloModule m, is_scheduled=true\nENTRY e { ROOT x = f32[] parameter(0) }")
+    second = xla.HloModule.from_text(
+        "HloModule m, allow_spmd_sharding_propagation_to_output={true}\nENTRY e { ROOT x = f32[] parameter(0) }"
+    )
+    found = xla.diff_modules(first, second)
+    assert found.header == ("is_scheduled", "allow_spmd_sharding_propagation_to_output")
+    assert xla.diff_modules(second, second).is_same
+
+
 def test_an_operation_that_is_another_is_changed():
     assert changes(diff(A, A.replace("tanh", "sine"))) == [("changed", "b", "b", ("opcode",))]
 

@@ -116,12 +116,14 @@ def diff_modules(first: HloModule, second: HloModule, *, ignore: Iterable[str] =
 
 
 def _header(first: HloModule, second: HloModule, ignored: Collection[str]) -> Iterator[str]:
-    asked = ["is_scheduled", "replica_count", "num_partitions", "input_output_alias", "buffer_donor", "header"]
+    asked = ["is_scheduled", "replica_count", "num_partitions", "input_output_alias", "buffer_donor"]
     asked += ["name"] * ("names" not in ignored)
     asked += ["spmd_output_sharding", "spmd_parameters_shardings"] * ("sharding" not in ignored)
     asked += ["frontend_attributes"] * ("attributes" not in ignored)
     asked += ["entry_computation_layout"] * ("layouts" not in ignored)
     yield from (name for name in asked if getattr(first, name) != getattr(second, name))
+    own, other = dict(first.header), dict(second.header)
+    yield from (name for name in sorted({*own, *other}) if own.get(name) != other.get(name))
 
 
 # -- computations ----------------------------------------------------------------------------------

@@ -238,7 +238,8 @@ class ChangesView {
     const { program, state } = this.app;
     const at = program.two ? -1 : program.steps.findIndex((step, n) => n > state.step && program.changes(n));
     if (at < 0) return [];
-    const go = Dom.make("button", { type: "button", class: "link" }, `${program.steps[at].number} ${program.steps[at].name}`);
+    const { number, name } = program.steps[at];
+    const go = Dom.make("button", { type: "button", class: "link" }, number ? `${number} ${name}` : name);
     go.addEventListener("click", () => this.app.go({ step: at }));
     return [" The next step that changes lines is ", go, "."];
   }
