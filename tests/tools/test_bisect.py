@@ -9,6 +9,7 @@ import xlakit as xla
 from xlakit.ir.instruction import HloModule
 from xlakit.passes import pipeline
 from xlakit.passes.pipeline import PASSES
+from xlakit.tools import bisect as bisecting
 from xlakit.tools import cli
 
 BROKEN = str(Path(__file__).parents[2] / "fuzz" / "workbench" / "broken_compiler.py")
@@ -54,6 +55,31 @@ def test_a_wrong_rule_is_named_with_what_it_did(bisect):
     assert 0 < found.fuel <= found.rewrites
     assert "the rewrite is wrong" in str(found)
     assert "-  %" in found.diff or "-  s = " in found.diff
+
+
+SPLIT = """HloModule split, num_partitions=2
+
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+
+ENTRY main {
+  x = f32[8,8] parameter(0), sharding={devices=[2,1]<=[2]}
+  zero = f32[] constant(0)
+  v = f32[8,8] reverse(x), dimensions={0}
+  n = f32[8] reduce(v, zero), dimensions={0}, to_apply=add
+  t = f32[8,8] broadcast(n), dimensions={1}
+  s = f32[8,8] multiply(t, t)
+  ROOT r = f32[8,8] subtract(s, v)
+}
+"""
+
+
+def test_the_rewrites_of_a_split_program_are_those_of_a_device():
+    before, after, rule = bisecting._Trace(HloModule.from_text(SPLIT)).around(1)
+    assert rule
+    for step in (before, after):
+        assert step.after.entry.parameters[0].shape.dimensions == (4, 8)
 
 
 def test_a_rewrite_that_is_right_may_show_a_fault_of_code_generation(bisect):

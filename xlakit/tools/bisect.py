@@ -27,7 +27,7 @@ from xlakit.tools.oracles.arguments import Arguments
 from xlakit.tools.oracles.oracle import Failure, Oracle, Report, Verdict
 from xlakit.tools.oracles.pool import OraclePool
 from xlakit.tools.oracles.server import load_file
-from xlakit.tools.shards import with_partitions
+from xlakit.tools.shards import on_devices
 
 # Parts of code generation that are left out alone, the passes apart.
 _PARTS = tuple(name for name in PLAIN if name != "rewrites")
@@ -243,7 +243,8 @@ class _Trace:
     """The rewrites that the passes make of a module, numbered from 1."""
 
     def __init__(self, module: HloModule) -> None:
-        self._module = with_partitions(module)
+        # The passes get the program of one device, as they do where it runs.
+        self._module = on_devices(module).module
         self._steps = self._run(None)
         self.rewrites = self._steps[-1].spent if self._steps else 0
         # The numbers of the last rewrites of passes that made some.

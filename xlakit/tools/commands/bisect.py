@@ -25,10 +25,11 @@ def add(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from xlakit.tools.bisect import bisect_module
+    from xlakit.tools.shards import with_partitions
 
     def work(program: Program) -> tuple[int, dict[str, Any]]:
         path = program.path
-        module = load_filled(path, options)
+        module = with_partitions(load_filled(path, options))
         oracle = oracle_of(options, module)
         bisection = bisect_module(
             module, oracle, jobs=options.jobs, limits=limits_of(options), load=options.load, progress=_progress

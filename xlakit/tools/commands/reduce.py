@@ -46,9 +46,10 @@ def reduce_file(program: Program, options: argparse.Namespace) -> dict[str, Any]
     from xlakit.tools.oracles.oracle import ExternalTest
     from xlakit.tools.reduce.reducer import reduce_module
     from xlakit.tools.run import check_writable
+    from xlakit.tools.shards import with_partitions
 
     path = program.path
-    module = load_filled(path, options)
+    module = with_partitions(load_filled(path, options))
     oracle = oracle_of(options, module)
     output = program.output(options.output, ".hlo") if options.output else _beside(path)
     # A search may take hours, and would be for nothing.
