@@ -9,8 +9,7 @@ import xlakit as xla
 from xlakit.ir.instruction import HloModule
 from xlakit.passes import pipeline
 from xlakit.passes.pipeline import PASSES
-from xlakit.tools import bisect as bisecting
-from xlakit.tools import cli
+from xlakit.tools import bisect as bisecting, cli
 
 BROKEN = str(Path(__file__).parents[2] / "fuzz" / "workbench" / "broken_compiler.py")
 PROGRAM = """HloModule program
