@@ -148,3 +148,38 @@ def test_random_bits_are_unsigned(kind, bits):
 )
 def test_sizes_of_partial_reductions(arguments, expected):
     assert ops.ApproxTopKReductionOutputSize(*arguments) == expected
+
+
+def _scalar_negation():
+    builder = xc.XlaBuilder("negation")
+    ops.Neg(ops.Parameter(builder, 0, xc.Shape("f32[]")))
+    return builder.build()
+
+
+def _text_of(make):
+    builder = xc.XlaBuilder("text")
+    make(builder, ops.Parameter(builder, 0, xc.Shape("f32[3]")))
+    return builder.build().as_hlo_text()
+
+
+def test_an_index_of_branches_is_a_number():
+    negation = _scalar_negation()
+    with pytest.raises(xc.XlaRuntimeError, match=r"INVALID_ARGUMENT: .*s32\[\], not pred\[\]"):
+        _text_of(lambda b, x: ops.Conditional(ops.Constant(b, np.bool_(True)), [negation] * 2, [x, x]))
+
+
+def test_maps_have_no_static_operands():
+    negation = _scalar_negation()
+    with pytest.raises(xc.XlaRuntimeError, match="UNIMPLEMENTED"):
+        _text_of(lambda b, x: ops.Map(b, [x], negation, [0], [x]))
+
+
+def test_an_operand_without_a_precision_has_the_default_one():
+    config = xc.PrecisionConfig()
+    config.operand_precision = [xc.PrecisionConfig.Precision.HIGH]
+    assert "operand_precision={high,default}" in _text_of(lambda _, x: ops.Dot(x, x, config))
+
+
+def test_the_default_accuracy_is_no_tolerance():
+    text = _text_of(lambda _, x: ops.Exp(x, xc.ResultAccuracy()))
+    assert "result_accuracy={tolerance={atol=0,rtol=0,ulps=0}}" in text

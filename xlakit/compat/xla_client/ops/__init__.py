@@ -253,7 +253,7 @@ Conditional = o.overloaded(
     "Conditional",
     o.operation(
         "Conditional",
-        control.conditional,
+        composed.indexed_conditional,
         branch_index=k.Op,
         branch_computations=k.Computations,
         branch_operands=k.Ops,
@@ -271,12 +271,12 @@ Conditional = o.overloaded(
 While = o.operation("While", control.while_, condition=k.Computation, body=k.Computation, init=k.Op)
 Map = o.operation(
     "Map",
-    reduction.map,
+    composed.map_elements,
     builder=k.Builder.unused(),
     operands=k.Ops,
     computation=k.Computation,
     dimensions=k.Ints,
-    static_operands=k.Ops.or_(()).unused(),
+    static_operands=k.Ops.or_(()),
 )
 Reduce = o.operation(
     "Reduce",

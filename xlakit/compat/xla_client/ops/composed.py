@@ -17,7 +17,7 @@ from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError, UnsupportedError
-from xlakit.ops import data, dynamic, movement, random, sort
+from xlakit.ops import control, data, dynamic, movement, random, reduction, sort
 from xlakit.ops.communication import collectives
 from xlakit.ops.elementwise import binary, compare, convert, elementary, math_library, select, unary
 
@@ -49,6 +49,23 @@ def constant(builder: Any, literal: Literal) -> _Op:
     with builder.sharding(None):
         first = data.constant(builder, Literal.from_numpy(values.ravel()[0]))
     return movement.broadcast(first, shape.dimensions)
+
+
+def indexed_conditional(branch_index: _Op, branch_computations: Any, branch_operands: Any) -> _Op:
+    """The branch that an index chooses; a predicate has the other form."""
+    if branch_index.shape != Shape(PrimitiveType.S32):
+        raise ShapeError(
+            f"the index of a branch is s32[], not {branch_index.shape}",
+            hint="give a predicate with the operand and the computation of each of the two cases",
+        )
+    return control.conditional(branch_index, branch_computations, branch_operands)
+
+
+def map_elements(operands: Any, computation: Any, dimensions: Any, static_operands: Any) -> _Op:
+    """A function of the elements of arrays."""
+    if static_operands:
+        raise UnsupportedError("static operands of a map are not supported", hint="give them among the operands")
+    return reduction.map(operands, computation, dimensions)
 
 
 def _number(x: _Op, value: float) -> _Op:

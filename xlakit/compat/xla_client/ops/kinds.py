@@ -39,15 +39,19 @@ def _precision(config: Any, operands: int = 2) -> PrecisionConfig | None:
     given: Sequence[Any] = getattr(config, "operand_precision", None) or ()
     if not hasattr(config, "operand_precision"):
         given = [fields_of(config, "value")] * operands
-    return PrecisionConfig(tuple(Precision(fields_of(p, "value").value) for p in given)) if given else None
+    if not given:
+        return None
+    shown = [Precision(fields_of(precision, "value").value) for precision in given]
+    # Operands without a precision of their own have the default one.
+    return PrecisionConfig((*shown, *[Precision.DEFAULT] * (operands - len(shown))))
 
 
 def _accuracy(accuracy: Any) -> ResultAccuracy | None:
-    """A ResultAccuracy: tolerances where one is set, and otherwise the mode."""
+    """A ResultAccuracy: tolerances where one is set, also none for the default mode, and otherwise the mode."""
     if accuracy is None:
         return None
     fields_of(accuracy, "atol", "rtol", "ulps", "mode")
-    if accuracy.atol or accuracy.rtol or accuracy.ulps:
+    if accuracy.atol or accuracy.rtol or accuracy.ulps or accuracy.mode.name == "DEFAULT":
         return ResultAccuracy(tolerance=(float(accuracy.atol), float(accuracy.rtol), int(accuracy.ulps)))
     return ResultAccuracy(accuracy.mode.name)
 
