@@ -1,1 +1,1 @@
-"""The command line, and what its commands are made of."""
+"""The command line, and the tools behind its commands."""

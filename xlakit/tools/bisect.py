@@ -1,8 +1,9 @@
-"""``bisect_module``: which rewrite of the compiler's passes, or part of code generation, makes a program fail.
+"""``bisect_module``: finds the rewrite of the compiler's passes, or the part of code generation, that breaks a program.
 
-The number of rewrites that the passes may make is the fuel. With none a program is compiled as it stands; with all it
-fails; the least fuel with which it fails is found by halving, first at the ends of passes, then between two of them.
-Where a program fails without any rewrite, parts of code generation are left out one by one (:data:`options.PLAIN`).
+The number of rewrites that the passes may make is the fuel. With fuel 0 the program is compiled without rewrites; with
+unlimited fuel it fails. The least fuel with which it fails is found by binary search, first over the ends of passes,
+then within one pass. If a program fails without any rewrite, parts of code generation are switched off one by one
+(:data:`options.PLAIN`).
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ from xlakit.tools.oracles.pool import OraclePool
 from xlakit.tools.oracles.server import load_file
 from xlakit.tools.shards import on_devices
 
-# Parts of code generation that are left out alone, the passes apart.
+# The parts of code generation that are switched off one at a time; the rewrites are searched separately.
 _PARTS = tuple(name for name in PLAIN if name != "rewrites")
 
 
 @dataclass(frozen=True)
 class Bisection:
-    """What makes a program fail.
+    """The cause of a program's failure.
 
-    pass_name, rule: of the rewrite; empty where the program fails without any. fuel: how many rewrites are made up to
-    and with it, of rewrites in all. before, after: the HLO of the computations that it changes. changes_meaning:
-    whether the interpreter gives other results after it than before; None where that is not known.
-    parts: what of :data:`xlakit.options.PLAIN` makes the program right where that alone is left out.
-    without: switches that make the program right (``XLAKIT_DISABLE_PASSES``), of the rule and the pass.
+    pass_name, rule: of the rewrite; empty if the program fails without any. fuel: the number of rewrites up to and
+    including it; rewrites: the number of all. before, after: the HLO of the computations that it changes.
+    changes_meaning: whether the interpreter gives other results after it than before; None if unknown.
+    parts: the entries of :data:`xlakit.options.PLAIN` each of which alone makes the program right.
+    without: values of ``XLAKIT_DISABLE_PASSES``, the rule and the pass, that make the program right.
     """
 
     seen: str
@@ -247,7 +248,7 @@ class _Trace:
         self._module = on_devices(module).module
         self._steps = self._run(None)
         self.rewrites = self._steps[-1].spent if self._steps else 0
-        # The numbers of the last rewrites of passes that made some.
+        # For each pass that made rewrites, the number of its last one.
         self.ends = sorted({step.spent for step in self._steps} - {0})
 
     def _run(self, fuel: int | None, until: int | None = None) -> list[_Step]:

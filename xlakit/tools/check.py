@@ -1,4 +1,4 @@
-"""``xlakit check``: every fault of a program, and what the linter warns of, with line and column in text."""
+"""``xlakit check``: all faults of a program, or the linter's warnings, with line and column for HLO text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xlakit.verifier import findings
 
 @dataclass
 class Report:
-    """What is known of a file after the check: its module unless it has faults, and the faults or the warnings."""
+    """The result of a check of a file: its module unless it has faults, and the faults or the warnings."""
 
     module: HloModule | None
     faults: list[XlakitError] = field(default_factory=list)
@@ -69,7 +69,7 @@ def check(data: bytes, name: str, *, enable: Collection[str] = (), disable: Coll
 def _as_text(warning: LintWarning, place: ParseError | None) -> str:
     if place is None:
         return f"warning: {warning}"
-    # The place in the text is above; this one is in the source that the program was made from.
+    # The first line has the place in the HLO text; this is the place in the source from which the program was made.
     return f"{place}\n  at: {warning.location}" if warning.location is not None else str(place)
 
 

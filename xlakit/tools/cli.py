@@ -59,16 +59,16 @@ _VERBS = (run, check, convert, diff, opt, view, inspect, bisect, reduce, extract
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; gives the exit status."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names and lines of programs need not be what the terminal's encoding has.
+        # Names and source lines of programs may have characters that the terminal's encoding lacks.
         sys.stdout.reconfigure(errors="backslashreplace")
     options, unknown = parser().parse_known_args(arguments)
     if unknown:
-        # Of the verb, whose usage lists what there is.
+        # Reported by the verb's parser, whose usage lists the valid options.
         options.verb.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         status = options.command(options)
         stdout = sys.stdout
-        # Where it is closed, a verb that could not print has told so.
+        # If standard output is closed, a verb that failed has reported that already.
         if status == 0 or stdout is not None:  # pyright: ignore[reportUnnecessaryComparison]
             open_stream(stdout, "standard output").flush()
     except BrokenPipeError:
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.traceback:
             raise
         tell(f"xlakit: {plain(error)}")
-        # What is found in a program ends in its own status (batch.attempt).
+        # Faults found in a program have a status of their own (batch.attempt).
         return 2 if isinstance(error, ArgumentError) else options.error_status
     return status
 

@@ -1,4 +1,4 @@
-"""How far two results are apart, leaf by leaf."""
+"""Comparison of two results, leaf by leaf, within tolerances."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.text_table import aligned
 from xlakit.tools.inputs import flatten
 
-# Relative error allowed by type: some hundred roundings of the type, since sums of many terms are in no fixed order.
+# The relative error allowed for each type: about a hundred roundings, since sums of many terms have no fixed order.
 TOLERANCES = {
     PrimitiveType.F64: 1e-10,
     PrimitiveType.C128: 1e-10,

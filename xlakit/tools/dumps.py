@@ -80,8 +80,8 @@ def write_dump(path: str, module: HloModule, arguments: Sequence[Sequence[Array]
 def given_values(devices: Devices, input_path: str | None, seed: int) -> tuple[Devices, list[Any]]:
     """The arguments that a file, a snapshot or a folder has, or that are made up from a seed; whole arrays.
 
-    A folder has a file for each device, as :func:`read_dump` names it: where there are several, the devices that are
-    given back take these, and no whole arrays.
+    A folder has a file for each device, named as :func:`read_dump` expects. If there are several files, the returned
+    devices hold the arguments of each device, and there are no whole arrays.
     """
     if input_path is None:
         return devices, make_inputs(devices.program, seed)
@@ -115,5 +115,5 @@ def snapshot_in(path: str) -> Snapshot | None:
     try:
         return None if data.startswith(_NUMPY) else snapshot_of(data, path)
     except FormatError:
-        # Its hint is for programs, and this may be meant as arrays.
+        # Ignored, as the file may be meant as arrays; reading it as such raises a better error.
         return None

@@ -34,7 +34,7 @@ def _load_arrays(path: str) -> dict[str, Array]:
         try:
             loaded = np.load(file, allow_pickle=False)
             return {"0": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
-        # What NumPy, zipfile and zlib raise for files that are damaged, hold Python objects, or are something else.
+        # Exceptions of NumPy, zipfile and zlib for files that are damaged, hold Python objects or have other formats.
         except (ValueError, EOFError, BadZipFile, zlib.error, RuntimeError, MemoryError):
             raise FormatError(
                 f"{path} is neither a file of NumPy arrays nor a snapshot with arguments, or is damaged",

@@ -42,14 +42,12 @@ def generated(module: HloModule) -> GeneratedProgram:
 
 
 def stand_ins(module: HloModule) -> dict[str, Callable[..., None]]:
-    """A function for each custom call that is not registered, so that the program can be compiled; it raises when
-    called.
-    """
+    """A function that raises, for each custom call that is not registered: the program can then be compiled."""
     return {name: _stand_in(name) for name in unknown_calls(module)}
 
 
 def unknown_calls(module: HloModule) -> list[str]:
-    """The names of custom calls that are not registered, or have no meaning: the program can only be inspected."""
+    """The names of custom calls that are not registered or not implemented: the program can only be inspected."""
     known = CustomCalls()
     calls = (i for c in module.computations for i in c.instructions if isinstance(i.op, CustomCall))
     return sorted({i.op_as(CustomCall).custom_call_target for i in calls if not _answered(known, i)})
@@ -91,13 +89,13 @@ def _memory(program: GeneratedProgram) -> str:
 def _memory_as_data(program: GeneratedProgram) -> dict[str, Any]:
     """The sizes, and the arena over the schedule."""
     sizes = asdict(replace(program.memory_analysis(), holders=()))
-    # No machine code is made.
+    # Removed, as no machine code is made here.
     del sizes["holders"], sizes["generated_code_size_in_bytes"]
     return {**sizes, "timeline": program.memory_timeline().as_dict()}
 
 
 def _collectives(program: GeneratedProgram) -> str:
-    """The collectives, and what of them would go on beside other work if the devices were in several processes."""
+    """The collectives, and which of them would overlap with other work if the devices were in several processes."""
     module = program.optimized_module()
     overlaps = overlaps_of(module)
     text = as_text(traffic(module))

@@ -1,7 +1,7 @@
 """Runs programs on jaxlib's CPU backend, for comparison.
 
-jaxlib is optional: nothing else in the package needs it. A program travels as HLO to StableHLO, which is what
-jaxlib compiles, so an operation that StableHLO lacks cannot be run there (see UnsupportedError's text).
+jaxlib is optional: nothing else in the package needs it. A program is converted from HLO to StableHLO, which jaxlib
+compiles, so programs with operations that StableHLO lacks are unsupported (see UnsupportedError's text).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class JaxlibBackend:
 
     def __init__(self, device_count: int = 1) -> None:
         """Start a client with so many devices; raises UnsupportedError where jaxlib is not installed."""
-        # Read when jaxlib is loaded: leave out its notes on how it starts.
+        # Read when jaxlib is loaded: suppresses its log messages about its start.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
         require_jaxlib()
         from jaxlib import _hlo, _jax, xla_client  # pyright: ignore
@@ -100,8 +100,8 @@ class JaxlibBackend:
         if isinstance(module, str):
             return self._hlo.hlo_module_from_text(module)
         if isinstance(module, HloModule) and _is_optimized(module):
-            # On its way to jaxlib a program loses layouts: jaxlib refuses the bitcasts that depend on them, and ends
-            # the process where they are missing in a fusion.
+            # The conversion to StableHLO drops layouts: jaxlib refuses bitcasts that depend on them, and aborts if they
+            # are missing in a fusion.
             module = run_pipeline(_with_plain_fusions(module), ["inline-calls", "normalize-layouts"])
         data = module.to_proto() if isinstance(module, HloModule) else module
         return self._hlo.HloModule.from_serialized_hlo_module_proto(data)
@@ -123,7 +123,7 @@ class JaxlibBackend:
         whole_arrays: list[Any] = []
         for shards in zip(*values, strict=True):
             aval = _Aval(shards[0])
-            # One by one: put on all devices at once, a sharding that replicates would copy the first to all.
+            # Put on each device separately: a put with a replicated sharding would copy the first value to all devices.
             parts = [
                 self._jax.batched_device_put(aval, sharding, [shard], [device], enable_x64=True)
                 for shard, sharding, device in zip(shards, alone, devices, strict=True)
@@ -163,7 +163,7 @@ def _is_optimized(module: HloModule) -> bool:
 
 
 def _with_plain_fusions(module: HloModule) -> HloModule:
-    """The module with its custom fusions made loop fusions: their computations say what XLA's own kernels compute."""
+    """The module with custom fusions (of XLA's own kernels) made loop fusions, which compute the same."""
 
     def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
         if not isinstance(old.op, Fusion) or old.op.kind is not FusionKind.CUSTOM:
@@ -190,7 +190,7 @@ def _register_lapack() -> None:
 
 @contextmanager
 def _refusals() -> Generator[None]:
-    """Turn what jaxlib raises into UnsupportedError with the first line of what it says."""
+    """Convert jaxlib's exceptions to UnsupportedError with the first line of their messages."""
     try:
         yield
     except UnsupportedError:
@@ -204,7 +204,7 @@ def _refusals() -> Generator[None]:
 
 
 class _Aval:
-    """What jaxlib asks about an array that is put on devices."""
+    """The attributes of an array's type that jaxlib reads when the array is put on devices."""
 
     def __init__(self, array: Array) -> None:
         self.shape, self.dtype, self.ndim = array.shape, array.dtype, array.ndim

@@ -103,7 +103,7 @@ def memory_of(process: int) -> int:
 
 def _death(status: int, messages: str) -> NothingToCompareError:
     lines = [line.strip() for line in messages.splitlines() if line.strip()]
-    # What aborts a process says so in a line that begins with F and the date; a traceback ends with the error.
+    # A fatal log message is a line that begins with F and the date; the last line of a traceback is the error.
     fatal = [line for line in lines if line.startswith("F") and "] " in line]
     said = (fatal or lines or ["it said nothing"])[0 if fatal else -1][:_LONGEST_MESSAGE]
     how = f"ended with status {status}"

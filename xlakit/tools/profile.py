@@ -1,4 +1,4 @@
-"""``profile``: where a program's time goes."""
+"""``profile``: measures the time of a program's steps, instructions, lines and threads."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def profile_replicated(
     compiled = partial(compile_module, module, ExecutionOptions(seed=seed, custom_calls=custom_calls))
     is_repeatable = not module.entry.has_side_effect
     with compiling(profile=False, sanitize=False, verify=()):
-        # Compiled first: what compiling it measures of the machine holds for the other one.
+        # Compiled first: measurements of the machine that its compilation makes are reused for the profiled program.
         usual = compiled() if is_repeatable else None
     with compiling(profile=True, sanitize=False, verify=()):
         profiled = compiled()

@@ -30,7 +30,7 @@ def as_replicas(module: HloModule) -> HloModule:
         )
 
     def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
-        # Shardings say how whole arrays would be split, of which the replicas know nothing.
+        # Shardings describe the split of whole arrays, which do not exist in a program of replicas.
         annotations = dataclasses.replace(old.annotations, sharding=None, frontend_attributes=())
         return old.replace(op=_for_replicas(old.op, count), operands=operands, annotations=annotations)
 

@@ -30,8 +30,8 @@ _Reference = Callable[[HloModule, list[list[Any]], int], list[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a program gave: its result, of several devices joined; the seconds of each run; and, where it ran elsewhere
-    too, how far each output is from that.
+    """The outcome of ``xlakit run``: the result, joined over devices; the seconds of each run; and, if it was compared
+    with another result, the comparison of each output.
     """
 
     result: Any
@@ -93,7 +93,7 @@ def run(
         executable = compile(devices.module, backend=backend, seed=seed)
     else:
         executable = compile(devices.module, backend=backend, seed=seed)
-        # A program that is too large for this machine has been refused by now.
+        # Made after the compilation, which refuses programs that are too large for this machine.
         values = make_inputs(devices.program, seed)
     arguments = devices.arguments(values)
     times: list[float] = []

@@ -1,8 +1,8 @@
 """Whole arrays and their shards: how ``xlakit run`` splits the arguments of a program and joins its results.
 
-A program with shardings takes whole arrays here, which are split by its shardings, and its results are joined. A
-program that XLA has already partitioned is handled the same way if it still has shardings; its parameters have the
-shapes of shards.
+The arguments of a program with shardings are whole arrays, which are split by the shardings, and its results are joined
+to whole arrays. A program that XLA has already partitioned is handled the same way if it still has shardings; its
+parameters have the shapes of shards.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from xlakit.passes.spmd.shardings.annotations import CONSTRAINTS, HINTS, Annotat
 from xlakit.passes.spmd.shardings.tilings import Split, local_sizes, parts
 from xlakit.passes.spmd.shardings.values import leaf_shapes
 
-# For one array: the split of each dimension, and numbers where values of different numbers are to be added.
+# For one array: the split of each dimension, and the numbers of partial sums, if these have to be added.
 _Parts = tuple[tuple[Split | None, ...] | None, Split | None]
 
 
@@ -129,7 +129,7 @@ def on_devices(module: HloModule) -> Devices:
         shardings, result = split.spmd_parameters_shardings, split.spmd_output_sharding
         parameters = [_leaf_parts(s, p.shape, split) for s, p in zip(shardings, split.entry.parameters, strict=True)]
         found = None if result is None else _leaf_parts(result, split.entry.root.shape, split)
-        # The program differs from that of one device by its shardings only, on which no value depends.
+        # Without manual computations the values do not depend on shardings: one device can run the whole program.
         whole = on_one_device(module) if not _has_manual(module) else None
         return Devices(split, module.entry.program_shape, whole, tuple(parameters), found)
     own = module.entry.program_shape
@@ -172,7 +172,7 @@ def on_one_device(module: HloModule) -> HloModule:
 
 
 def without_shardings(module: HloModule) -> HloModule:
-    """The program without what says how whole arrays are split: a part of one partition's is not split once more."""
+    """The program without shardings, so that the program of one partition is not split again."""
 
     def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
         op, count = old.op, len(operands)

@@ -80,9 +80,9 @@ def add_json(parser: argparse.ArgumentParser, summary: str = "print an object fo
 def run_batch(options: argparse.Namespace, work: Work, *, titled: bool = False) -> int:
     """Do the work for each program of :func:`add_batch`; gives the worst status.
 
-    titled: what the work prints is a text of which one cannot see the program; it gets a title where there are several.
+    titled: whether the output of each program gets a title if there are several, since it does not name the program.
 
-    Raises ArgumentError where the command line is at fault, which is so for all programs; with --traceback any error.
+    Raises ArgumentError for a fault of the command line, which concerns all programs; with --traceback any error.
     """
     alone = [(program, None) for program in programs_of(options.files)]
     return run_each(options, alone, lambda program, _: work(program), titled=titled)
@@ -95,7 +95,7 @@ def run_each(
     *,
     titled: bool = False,
 ) -> int:
-    """:func:`run_batch` for programs with the files of others that the work on them is about, too."""
+    """As :func:`run_batch`, for pairs of a program and a second file that the work on it needs."""
     worst = 0
     for program, second in programs:
         files = {} if second is None else {"first": program.path, "second": second}
@@ -131,7 +131,7 @@ def _attempt(
             raise
         return failed(options, files, error)
     except Exception as error:
-        # A fault of xlakit: where others wait, they have their turn.
+        # A fault of xlakit: it is reported, and the other programs of the batch are still processed.
         if program.is_alone or options.traceback:
             raise
         tell(traceback.format_exc().rstrip())
@@ -141,14 +141,15 @@ def _attempt(
 def failed(
     options: argparse.Namespace, files: Sequence[str], error: Exception, status: int | None = None
 ) -> tuple[int, dict[str, Any]]:
-    """Tell of an error of the programs in files, unless the record does; gives the status, by default that of errors,
-    and the record.
+    """Report an error about the programs in files, unless --json prints its record; gives the status and the record.
+
+    status: by default the verb's status of errors.
     """
     if not options.json:
         text, names = plain(error), ["<stdin>" if file == "-" else file for file in files]
-        # What is found in a program that has been read names instructions alone; the operating system names a file.
+        # Errors about a program that was read name instructions only, so the file is added; OSErrors name the file.
         place = error.location if isinstance(error, XlakitError) else None
-        # An option's file that cannot be read is no fault of the program's.
+        # An error in the file of an option is not attributed to the program.
         is_of_option = place is not None and place.file in vars(options).values()
         is_named = isinstance(error, OSError) or is_of_option or any(name in text for name in names)
         tell(f"xlakit: {text}" if is_named else f"xlakit: {' '.join(names)}: {text}")
@@ -189,8 +190,8 @@ def _finite(value: Any) -> Any:
 
 
 def programs_of(files: Sequence[str]) -> list[Program]:
-    """The programs of files and folders: those in a folder stand in the order of their paths instead of it, but for a
-    folder without any, and those in a text of several modules as ``FILE#1``, ``FILE#2`` instead of the file.
+    """The programs of files and folders. A folder is replaced by the programs in it, ordered by path, if it has any, and
+    a text of several modules by ``FILE#1``, ``FILE#2`` and so on.
     """
     named: dict[str, str] = {}
     found = [item for file in files for path, name in _within(file) for item in _parts(path, name)]
@@ -206,8 +207,8 @@ def programs_of(files: Sequence[str]) -> list[Program]:
 
 
 def pairs_of(first: str, second: str) -> list[tuple[Program, Program]]:
-    """Two programs, or those of two texts of as many modules in their order; or of two folders the programs of the
-    same names. A name that only one folder has is paired with the file that is missing in the other.
+    """The pair of two programs; for two texts of equally many modules, their modules in pairs; for two folders, the
+    pairs of programs with equal names. A program without a partner is paired with the path of the missing file.
 
     Raises ArgumentError for a folder and a file, for standard input twice, and for texts of unlike numbers of modules.
     """
@@ -272,7 +273,7 @@ def _parts(path: str, name: str) -> Iterator[tuple[str, str]]:
 def own_name(file: str) -> str:
     """The name of a file behind all links, without the suffix that programs have, with a number if it is a part."""
     file, which = selected(file)
-    # realpath, since Path.resolve refuses a link to itself with an error of its own; reading the file tells of that.
+    # realpath, since Path.resolve raises for a link to itself; the error is raised when the file is read.
     name = bare_name(Path(os.path.realpath(file)).name)
     return name if which is None else f"{name}-{which}"
 

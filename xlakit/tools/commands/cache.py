@@ -1,4 +1,4 @@
-"""``xlakit cache``."""
+"""The verb ``xlakit cache`` of the command line: its options, and the call of its tool."""
 
 from __future__ import annotations
 

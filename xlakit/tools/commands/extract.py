@@ -1,4 +1,4 @@
-"""``xlakit extract``."""
+"""The verb ``xlakit extract`` of the command line: its options, and the call of its tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options that ``reduce`` and ``bisect`` share: what is looked for, with which arguments, within which limits."""
+"""The options that ``reduce`` and ``bisect`` share: the oracle, the program's arguments, and the limits of runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_oracle(parser: argparse.ArgumentParser) -> None:
-    """What is looked for; see :func:`oracle_of` and :func:`limits_of`."""
+    """Add the options of the oracle; see :func:`oracle_of` and :func:`limits_of`."""
     group = parser.add_argument_group("what is looked for")
     group.add_argument(
         "--test",
@@ -48,7 +48,7 @@ def add_oracle(parser: argparse.ArgumentParser) -> None:
 
 
 def oracle_of(options: argparse.Namespace, module: HloModule) -> Oracle:
-    """What the options look for in a module. Ends with status 2 where they do not fit each other.
+    """The oracle that the options select, for a module. Exits with status 2 if options exclude each other.
 
     Raises LiteralError for elided constants in a program that is to be run.
     """
@@ -61,7 +61,7 @@ def oracle_of(options: argparse.Namespace, module: HloModule) -> Oracle:
     if chosen not in (["test"], ["compare"], ["crash"], ["slow"], ["compare", "slow"]):
         options.fail("say what is looked for: one of --test, --compare, --crash and --slow (which takes --compare)")
     for name in options.compare or [options.backend]:
-        # What --load registers is known in the processes that load it alone.
+        # Backends registered by --load are only known in the processes that load the files.
         if name not in BACKENDS and not options.load:
             options.fail(f"there is no backend '{name}': {', '.join(BACKENDS)}, or one that --load registers")
     if options.test:
@@ -69,7 +69,7 @@ def oracle_of(options: argparse.Namespace, module: HloModule) -> Oracle:
     for computation in module.computations:
         for constant in computation.instructions:
             if isinstance(constant.op, ElidedConstant):
-                # Each try would end with it, which is not the failure that is looked for.
+                # Raised here, as otherwise every run would fail with it.
                 raise elided_error().at(operation=f"constant '{constant.name}'")
     program = module.entry.program_shape
     arguments = Arguments.from_file(options.input, program, options.seed) if options.input else Arguments(options.seed)

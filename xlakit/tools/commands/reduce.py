@@ -1,4 +1,4 @@
-"""``xlakit reduce``."""
+"""The verb ``xlakit reduce`` of the command line: its options, and the call of its tool."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def reduce_file(program: Program, options: argparse.Namespace) -> dict[str, Any]:
-    """Reduce the program in a file, and tell of it; gives the record for --json."""
+    """Reduce the program in a file, and print a summary; gives the record for --json."""
     from xlakit.tools.oracles.oracle import ExternalTest
     from xlakit.tools.reduce.reducer import reduce_module
     from xlakit.tools.run import check_writable
@@ -52,7 +52,7 @@ def reduce_file(program: Program, options: argparse.Namespace) -> dict[str, Any]
     module = with_partitions(load_filled(path, options))
     oracle = oracle_of(options, module)
     output = program.output(options.output, ".hlo") if options.output else _beside(path)
-    # A search may take hours, and would be for nothing.
+    # Checked first, as the search may take hours.
     check_writable(output)
     progress = Progress()
     try:

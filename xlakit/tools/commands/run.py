@@ -1,4 +1,4 @@
-"""``xlakit run``."""
+"""The verb ``xlakit run`` of the command line: its options, and the call of its tool."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _add_reports(parser: argparse.ArgumentParser) -> None:
 
 
 class Given(NamedTuple):
-    """Where the arguments of a program come from: a file or folder, or a seed."""
+    """The source of a program's arguments: a file or folder, or a seed."""
 
     input: str | None
     seed: int
@@ -150,9 +150,9 @@ def _on_devices(module: HloModule, options: argparse.Namespace) -> HloModule:
 
 
 def given_by(path: str, options: argparse.Namespace) -> Given:
-    """Where the arguments of the program in a file come from, by ``--input`` and ``--seed``.
+    """The source of the arguments of the program in a file, by ``--input`` and ``--seed``.
 
-    Where no others are given, those of a dumped folder with its seed, and those of a snapshot.
+    By default a dumped folder's arguments and seed, or a snapshot's arguments, are used.
     """
     from xlakit.tools.dumps import read_dump, snapshot_in
 

@@ -1,4 +1,4 @@
-"""What the verbs share: the options that several have, the types of options, and the files that they read."""
+"""Parts shared by the verbs: common options, types of options, and reading of files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODULE: Final = "module.hlo"
 
 
 class Commands(Protocol):
-    """What add_subparsers gives, of which argparse names the type only privately."""
+    """The type of the result of add_subparsers, which is private in argparse."""
 
     def add_parser(self, name: str, *, help: str, description: str, allow_abbrev: bool) -> argparse.ArgumentParser:
         """The parser of a new verb."""
@@ -33,7 +33,7 @@ class Commands(Protocol):
 def add_command(commands: Commands, name: str, summary: str) -> argparse.ArgumentParser:
     """The parser of a new verb, with the options that all verbs have; ``summary`` is its line in the list of verbs."""
     description = summary[0].upper() + summary[1:] + "."
-    # An abbreviation would mean another option as soon as one is added.
+    # No abbreviations: a new option could make an abbreviation ambiguous.
     parser = commands.add_parser(name, help=summary, description=description, allow_abbrev=False)
     parser.set_defaults(only_arguments=False, error_status=1, verb=parser)
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
@@ -67,7 +67,7 @@ def run_loaded(options: argparse.Namespace) -> None:
     if options.load:
         from xlakit.tools.oracles.server import load_file
 
-        # The files may change the compiler, which the keys of cached programs do not tell.
+        # The files may change the compiler, which the cache keys of programs do not cover.
         os.environ["XLAKIT_CACHE"] = "off"
         for file in options.load:
             load_file(file)
@@ -208,7 +208,7 @@ def open_stream(stream: TextIO | None, name: str) -> TextIO:
 
 
 def tell(message: str) -> None:
-    """A line for standard error; where that is closed, print would put it among the results."""
+    """Print a line to standard error; if that is closed, nothing is printed (print would write to standard output)."""
     if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]
         print(message, file=sys.stderr)
 

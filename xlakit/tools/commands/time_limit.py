@@ -1,4 +1,4 @@
-"""A limit of time for one program of several."""
+"""A time limit for each program of a batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _TimeIsUp(KeyboardInterrupt):
 
 @contextmanager
 def time_limit(seconds: float | None) -> Generator[None]:
-    """End what is done within after that many seconds, if any; for the main thread.
+    """Interrupt the block after that many seconds, if a number is given; for the main thread.
 
     Raises ExecutionError when the time is up, and ArgumentError on systems without timers that interrupt.
     """

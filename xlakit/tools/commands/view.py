@@ -1,4 +1,4 @@
-"""``xlakit view``."""
+"""The verb ``xlakit view`` of the command line: its options, and the call of its tool."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from xlakit.tools.commands.shared import (
 if TYPE_CHECKING:
     from xlakit.tools.view.stages import View
 
-# Options that are for the passes of one program, with their defaults.
+# Options that apply only to a page of one program, with their defaults.
 _OF_ONE = {"passes": True, "disable": "", "until": None, "fuel": None, "memory": False, "profile": None, "errors": None}
 
 
@@ -181,7 +181,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _beside(path: str, other: str | None) -> str:
-    """Where the page of a file, or of two, is if nothing is said."""
+    """The default path of the page of a file, or of two."""
     first, second = (None if file is None else _bare(file) for file in (path, other))
     return f"{first}.html" if second is None else f"{first}-{Path(second).name}.html"
 

@@ -1,1 +1,1 @@
-"""Two modules matched by their structure, and what differs between them."""
+"""Differences of two modules, whose instructions are matched by their structure."""

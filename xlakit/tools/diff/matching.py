@@ -1,16 +1,16 @@
-"""Which instruction of one computation corresponds to which of another.
+"""Matches the instructions of one computation with those of another.
 
-Instructions are paired by fingerprints, first the surest ones:
+Instructions are paired by fingerprints, the most reliable ones first:
 
-1. what they compute (a hash of operation, shape and all that they read), and what becomes of it (of all readers),
-2. what they compute,
-3. what becomes of it, for an operation of the same kind,
+1. the hash of operation, shape and all transitive operands ("down"), and the hash of all transitive users ("up"),
+2. the hash "down",
+3. the hash "up", for an operation of the same kind,
 4. the name, for an operation of the same kind,
-5. the place in the source, for an operation of the same kind,
-6. operation and shape, where an operand or a user of the one is paired with one of the other,
-7. shape and paired operands, where the operation is another.
+5. the source location, for an operation of the same kind,
+6. operation and shape, if an operand or a user of the first is paired with one of the second,
+7. shape and paired operands, for different operations.
 
-Within equal fingerprints the same name goes first, then the order. Nothing here recurses.
+Among equal fingerprints, instructions of the same name are paired first, then in order. No function here recurses.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Fingerprints:
         readers: dict[Instruction, list[int]] = {i: [] for i in computation.instructions}
         for i in reversed(computation.instructions):
             mine = tuple(sorted(readers[i]))
-            # What it is itself is left out: an operation that was replaced by another is read as before.
+            # The hash of the users does not include the instruction itself: a replacement has the same users.
             self.down[i] = hash((i is computation.root, mine))
             for place, operand in enumerate(i.operands):
                 readers[operand].append(hash((own[i], place, self.down[i])))
@@ -151,7 +151,7 @@ class _Pairing:
 
 
 def in_order(positions: Sequence[int]) -> set[int]:
-    """The places of a longest increasing subsequence: what stands in the same order in both."""
+    """The indices of a longest increasing subsequence of positions: instructions with the same order in both."""
     import bisect
 
     ends: list[int] = []

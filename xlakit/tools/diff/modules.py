@@ -1,4 +1,4 @@
-"""``diff_modules``: what is the same, changed, moved, or only in one of two modules."""
+"""``diff_modules``: classifies the instructions of two modules as same, changed, moved, or only in one of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.tools.diff.matching import in_order, matched, operation
 
-# What can be left out of account.
+# The kinds of differences that can be ignored.
 IGNORED = ("names", "layouts", "metadata", "sharding", "attributes", "order")
 
 Status = Literal["same", "changed", "moved", "only in A", "only in B"]
@@ -56,7 +56,7 @@ class ComputationDiff:
 class ModuleDiff:
     """Two modules compared.
 
-    header: what of the modules differs beside computations. computations: callees first, as in the second module.
+    header: the differences of the modules outside computations. computations: callees first, as in the second module.
     """
 
     first: HloModule
@@ -203,7 +203,7 @@ def _merged(
                 lines.append(InstructionDiff("only in A", waiting[at], None))
             at += 1
 
-    # What stands in both in this order holds the two together; in between, those of the first come first.
+    # Instructions with the same order in both are anchors; between two anchors, those of the first module come first.
     between: list[InstructionDiff] = []
     for other in second.instructions:
         one = partners.get(other)

@@ -1,1 +1,1 @@
-"""The linter: warnings, each with a name, of legal programs that are probably not what was meant."""
+"""The linter: named warnings about constructs that are legal, but probably not intended."""

@@ -1,4 +1,4 @@
-"""The linter: which lints run, and what they say of a module."""
+"""The linter: selects lints, runs them on a module, and collects their warnings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAGES = (devices, loops, movement, numbers)
 
 @dataclass(frozen=True, slots=True)
 class LintWarning:
-    """A warning: the lint's name, what is so, what to do about it, and where.
+    """A warning: the lint's name, the finding, a hint, and the instruction.
 
     Its text is the warning with its notes. ``location`` is the line of the source that made the instruction (Python's,
     from the metadata), or None. ``instead`` is an instruction before it that has the same value,
@@ -47,14 +47,14 @@ class LintWarning:
 
 @converting
 def lint(module: HloModule, *, enable: Collection[str] = (), disable: Collection[str] = ()) -> list[LintWarning]:
-    """What is legal in a module and probably not meant: warnings in the order of the program's instructions.
+    """Warnings about legal, but probably unintended constructs of a module, in the order of its instructions.
 
     enable: names of lints that run beside those that run by default, or ``all``. disable: names of lints that do not
     run, or ``all``; a name in both runs. Raises ArgumentError for a name that no lint has. Nothing is run or changed.
     """
     program = Program(module)
     places = {(c, i): n for n, (c, i) in enumerate(program.instructions())}
-    # A computation that two loops call is looked at twice.
+    # Keyed by instruction, as a computation that two loops call is linted twice.
     found: dict[tuple[str, Instruction, str], tuple[int, LintWarning]] = {}
     for one in chosen(enable, disable):
         for computation, instruction, message, hint, instead in one.check(program):

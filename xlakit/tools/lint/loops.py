@@ -15,7 +15,7 @@ from xlakit.passes.loops.invariants import invariant_instructions
 from xlakit.tools.lint.registry import Found, lint
 from xlakit.verifier.faults import Program
 
-# What an iteration reads and writes below this is not worth an element that the loop carries.
+# Invariants of fewer bytes than this are not reported: hoisting adds an element to the loop's state.
 _WORTH_A_WARNING: Final = 1 << 16
 
 
@@ -26,7 +26,7 @@ _WORTH_A_WARNING: Final = 1 << 16
 def _loop_invariant_not_hoisted(program: Program) -> Iterator[Found]:
     for _, instruction in program.instructions():
         loop = loop_of(instruction)
-        # Of one iteration nothing is saved.
+        # Hoisting saves nothing for a single iteration.
         if loop is None or not loop.unchanged or trip_count(loop) in (0, 1):
             continue
         for inner in invariant_instructions(loop):

@@ -1,4 +1,4 @@
-"""Lints of what moves elements, and of arrays that are large or not used."""
+"""Lints of operations that move elements, and of arrays that are large or unused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _redundant_transpose(program: Program) -> Iterator[Found]:
         op = instruction.op_as(Transpose)
         inner = instruction.operands[0]
         if op.dimensions == tuple(range(len(op.dimensions))):
-            # Optimized dumps say by it that the layout changes.
+            # In dumps of optimized programs a pair of transposes may express a change of layout.
             if _same_layout(instruction.shape, inner.shape):
                 hint = f"use {inner.name} itself"
                 yield Found(computation, instruction, "the transpose leaves every dimension where it is", hint, inner)

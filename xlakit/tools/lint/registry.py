@@ -1,4 +1,4 @@
-"""What a lint is, what it is given, and what it finds. A lint is a function that :func:`lint` registers."""
+"""The types of lints, their input and their findings. A lint is a function that :func:`lint` registers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from xlakit.verifier.faults import Program
 
 
 class Found(NamedTuple):
-    """What a lint finds in an instruction: what is so (``message``), what to do about it (``hint``), and an instruction
-    with the same value, where there is one (``instead``).
+    """A finding of a lint about an instruction: the fact (``message``), a remedy (``hint``), and an instruction with
+    the same value, if there is one (``instead``).
     """
 
     computation: Computation

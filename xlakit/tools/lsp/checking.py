@@ -1,6 +1,4 @@
-"""What the parser, the verifier, the linter and the cost analysis say of a text: faults and warnings with their spans,
-and costs.
-"""
+"""Checks of a text by parser, verifier, linter and cost analysis: faults and warnings with their spans, and costs."""
 
 from __future__ import annotations
 
@@ -23,10 +21,10 @@ _MARKED = re.compile(r"%?[\w.\-]+|\"[^\"\r\n]*\"?|[^\s]")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault: where it is and what is to be read there.
+    """A fault or a warning: its span and its message.
 
-    word: what stands there. lint: the lint that warns, by name; empty for an error. instead: what may be meant by the
-    word; of a warning the instruction that can replace the one that it is about.
+    word: the word at the span. lint: the name of the lint; empty for an error. instead: suggestions for an unknown
+    word; for a warning, the instruction that can replace the reported one.
     """
 
     span: Span
@@ -112,7 +110,7 @@ def _marked(text: str, offset: int) -> Span:
     """The word at an offset."""
     match = _MARKED.match(text, offset)
     if match is None and offset == len(text):
-        # At the end of the text the last word is marked, as nothing cannot be.
+        # At the end of the text the last word is marked, as an empty span cannot be shown.
         offset = len(text.rstrip())
         match = _MARKED.match(text, max(0, offset - 1))
     return Span(*match.span()) if match else Span(offset, offset)

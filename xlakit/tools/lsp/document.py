@@ -30,7 +30,7 @@ class Symbol:
 
 
 class Document:
-    """One version of a text. ``checked`` is what is known of it, or of the last version that parsed."""
+    """One version of a text. ``checked``: the result of its check, or of the last version that parsed."""
 
     def __init__(self, text: str, checked: Checked | None = None, encoding: str = "utf-16") -> None:
         self.text = text
@@ -95,7 +95,7 @@ class Document:
                         yield word.span
 
     def estimate(self, scope: Scope, definition: Definition) -> Estimate | None:
-        """What the program knows of an instruction, from the last version that had no faults."""
+        """The shape and cost of an instruction, from the last version of the text that had no faults."""
         known = self.checked.estimates
         if known is None:
             return None
@@ -118,7 +118,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What may stand at an offset: ``role``, after what is typed of it (``prefix``), in an instruction."""
+    """The kind of word (``role``) that may be completed at an offset, and the part typed already (``prefix``)."""
 
     role: Role
     prefix: str
@@ -151,7 +151,7 @@ def expected_at(document: Document, offset: int) -> Expected | None:
     opcode = next((w.name for w in words if w.role is Role.OPCODE), "")
     if not opcode:
         return Expected(Role.OPCODE, prefix, start, scope)
-    # A word at the end tells what the phase of the text is: what would be read there.
+    # Parse the instruction with a word added at the offset: the role of that word is the expected one.
     probe = list(words_of(f"{text[begin:start]}x", 0, start - begin + 1))[-1]
     before = text[begin:start].rstrip()
     if probe.role is Role.OPERAND:

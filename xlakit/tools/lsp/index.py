@@ -1,9 +1,9 @@
-"""Where the names of a text are: its computations, their instructions, and the words of an instruction.
+"""An index of the names in a text: its computations, their instructions, and the words of an instruction.
 
-The index is made of lines and words alone, so that any text has one, however much of it is missing. The parser is not
-asked: it knows no positions of operands, and a text that is being typed does not parse.
+The index is built from lines and words alone, so that incomplete text has one, too. The parser is not used, as it keeps
+no positions of operands and does not parse text that is being typed.
 
-Instructions that stand in braces inside of an instruction, ``to_apply={ ... }``, belong to the computation around it.
+Instructions in braces within an instruction, ``to_apply={ ... }``, are assigned to the enclosing computation.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def calling_attributes() -> frozenset[str]:
     return frozenset({*declared, "true_computation", "false_computation", "to_apply"})
 
 
-# What stands in the parentheses of these is no operand.
+# Operations whose parentheses contain no operands.
 _INLINE = frozenset({"constant", "parameter"})
 
 

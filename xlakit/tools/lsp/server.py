@@ -1,4 +1,4 @@
-"""The server: texts of the editor, checked in a thread when typing pauses, and answers as the protocol has them.
+"""The server: keeps the editor's texts, checks them in a thread when typing pauses, and publishes diagnostics.
 
 pygls, which speaks the protocol, is loaded here and in ``answers.py`` alone.
 """
@@ -77,7 +77,7 @@ class HloServer(LanguageServer):
         self._publish(uri, [])
 
     def schedule(self, uri: str, delay: float = _PAUSE) -> None:
-        """Check a text after a delay in seconds, instead of when that was last said."""
+        """Check a text after a delay in seconds; replaces an earlier schedule of the text."""
         known = self._open.get(uri)
         if known is None:
             return
@@ -108,11 +108,11 @@ class HloServer(LanguageServer):
 
 
 def is_fault(record: logging.LogRecord) -> bool:
-    """Whether a record of pygls is more than a refusal, such as of a rename, which the answer tells the editor."""
+    """Whether a log record of pygls is an internal fault, not a refused request, of which the editor is told anyway."""
     return record.exc_info is None or not isinstance(record.exc_info[1], JsonRpcInvalidParams)
 
 
-# pygls notes on these what they are for, which bound methods do not allow.
+# Plain functions, as pygls sets attributes on handlers, which bound methods do not allow.
 
 
 def _opened(server: HloServer, parameters: Any) -> None:

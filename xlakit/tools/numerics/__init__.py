@@ -1,1 +1,1 @@
-"""Numerics: what values a program computes, how exact they are, and where two programs part."""
+"""Numerics: the values that a program computes, their rounding errors, and the first difference of two programs."""

@@ -1,15 +1,15 @@
-"""Where two ways to run a program part: the first instruction whose values differ.
+"""Finds the first instruction for which two ways of running a program (two sides) compute different values.
 
-Every instruction of the entry is made a result, and both ways run the program. The first instruction that differs is
-looked into where it calls a computation: a call, a fusion or a branch with the operands that it has on the side that is
-compared with, a loop iteration by iteration, each from the state that it has there.
+Every instruction of the entry is made a result, and both sides run the program. If the first differing instruction
+calls a computation, the search continues there: in a call, a fusion or a branch, with the operands of the expected
+side; in a loop iteration by iteration, each from the state of the expected side.
 
-Of a program of several devices all run at once, and each device's values are compared with its own. Where devices
-take different branches, or end a loop in different iterations, all run what any of them does, on operands of their
-own, and those that would not are not looked at.
+The devices of a program run together, and each device's values are compared with those of the same device. If devices
+take different branches, or end a loop in different iterations, all devices run each of the computations, with their own
+operands, and only those that would have run it are compared.
 
-A compiler may fuse a program whose inner values are results in another way. So that a fault of the whole is not lost,
-a result that differs without an instruction that does is reported as such.
+The compiler may fuse a program differently if its inner values are results. If the results differ although no
+instruction does, this is reported, so that the fault is not lost.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ Ready = Callable[[Sequence[Sequence[Any]]], Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A way to run a program: the program, and what makes it, and parts of it, ready to run."""
+    """A way to run a program: the program, and a function that makes it, or a part of it, ready to run."""
 
     module: HloModule
     prepare: Callable[[HloModule], Ready]
 
     def ready(self, entry: Computation) -> Ready:
         """A computation of the program as a program of its own, ready to run."""
-        # What the module says of its entry's parameters and results is not true of others.
+        # Header fields about the entry's parameters and results do not apply to another entry.
         return self.prepare(
             self.module.replace(
                 entry=entry,
@@ -289,7 +289,7 @@ class _Search:
                 return self.within(body, given, here, devices) or self.report(
                     body[0].root, here, got, following, None, devices
                 )
-            # The state of a device whose loop has ended is not looked at any more.
+            # Devices whose loop has ended keep their state, which is not compared any more.
             state = [following[d] if d in devices else of_one for d, of_one in enumerate(state)]
         return None
 

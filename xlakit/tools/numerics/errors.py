@@ -1,4 +1,4 @@
-"""How far an array is from what it would be in F64."""
+"""The errors of an array against its values in F64."""
 
 from __future__ import annotations
 

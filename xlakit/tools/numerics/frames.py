@@ -1,4 +1,4 @@
-"""Where in a running program an instruction is: the calls around it, and in which iteration of each loop."""
+"""The call stack of an instruction in a running program, with the iteration of each loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from xlakit.ops.control import Scan, While
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A running computation. iteration: how often ``caller`` called it before in this run of its own computation."""
+    """A running computation. iteration: how often ``caller`` has called it before, within one run of the caller's own
+    computation.
+    """
 
     caller: Instruction
     computation: Computation

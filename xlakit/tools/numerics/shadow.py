@@ -1,10 +1,10 @@
 """The rounding errors of a program: every instruction beside its value in F64 ("shadow values").
 
-Each array that a program computes has a shadow: what it would be in F64 (complex: C128). An instruction is evaluated
-three times: as it is; in F64 on the shadows of its operands, which gives the shadow of its result, and so the error
-that has come together on the way; and in F64 on the operands as they are, which gives the error that the instruction
-itself adds. What the program decides by its numbers (comparisons, indices, integers, the order of a sort) stays as it
-is, so that program and shadow take the same way.
+Each array that a program computes has a shadow: its value in F64 (complex: C128). An instruction is evaluated three
+times: as in the program; in F64 on the shadows of its operands, which gives the shadow of its result, and so the
+accumulated error; and in F64 on the program's operands, which gives the error that the instruction itself adds.
+Decisions (comparisons, indices, integers, the order of a sort) are those of the program, so that the program and its
+shadow take the same branches.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class _Shadow:
         self._frames = Frames()
         self._promotion = Promotion()
         self._promotion.computation(module.entry)
-        # By the identity of the array; an entry goes when its array does.
+        # Keyed by id(array); the weak reference removes an entry when its array is freed.
         self._shadows: dict[int, tuple[weakref.ref[Array], Array]] = {}
 
     def enter(self, caller: Instruction, computation: Computation) -> None:
@@ -225,7 +225,7 @@ class _Shadow:
 
     def observe(self, context: Context, evaluate: Callable[..., Value], operands: Sequence[Value]) -> Value:
         instruction = context.instruction
-        # NumPy gives scalars for arrays of rank 0 now and then, which have no identity.
+        # NumPy sometimes gives scalars instead of arrays of rank 0; as arrays they can be keys by their ids.
         value = _map_leaves(evaluate(context, *operands), np.asarray)
         computes = not isinstance(instruction.op, (Constant, GetTupleElement, Parameter, Tuple))
         if computes and any(_is_narrow_array(array) for _, array in leaves_of(value)):
@@ -244,8 +244,8 @@ class _Shadow:
     def _compare(self, context: Context, instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
         """Compute the shadow of a result from the operands' shadows, and note the error.
 
-        The part of the error that this instruction adds is told apart by its result in F64 from the operands as the
-        program has them. What other operations give (calls, collectives) has a shadow from inside of them, or none.
+        The error that this instruction itself adds is found from its result in F64 on the program's operands. Results
+        of other operations (calls, collectives) get their shadows within the called computation, or have none.
         """
         arrays = list(leaves_of(value))
         unrounded: list[Array] | None = None

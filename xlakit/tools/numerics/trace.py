@@ -230,7 +230,7 @@ class _Tracer:
         for index, array in leaves_of(value):
             found = statistics_of(array)
             self._add(instruction, index, found, loops if self._iterations and not is_constant and loops else None)
-            # What is written into the program is there on purpose: an empty mean, the start of a maximum.
+            # NaNs and infinities in constants are intended: an empty mean, the initial value of a maximum.
             if found.nans and not is_constant:
                 self._origin("NaN", np.isnan, instruction, array, operands)
             if found.infinities and not is_constant:

@@ -1,1 +1,1 @@
-"""What ``reduce`` and ``bisect`` ask of a module, and the processes in which it is asked."""
+"""The oracles of ``reduce`` and ``bisect`` (properties of modules), and the processes that evaluate them."""

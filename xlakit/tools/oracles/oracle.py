@@ -1,7 +1,7 @@
-"""Oracles: questions to a module with the answer yes or no, such as whether two backends disagree on it.
+"""Oracles: yes-or-no properties of modules, such as whether two backends disagree on a module.
 
-An oracle observes a module in a process of its own, which may die, and judges in the calling process what was reported
-of that. Oracles are values, which are pickled on their way to the process.
+An oracle observes a module in a separate process, which may crash, and judges the report of that process in the calling
+process. Oracles are immutable values that are pickled for the process.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from xlakit.tools.shards import Devices, on_devices
 BACKENDS = ("cpu", "interpreter", "plain", "jaxlib")
 # Runs of a program that is timed; the fastest counts.
 _TIMED_RUNS = 5
-# What takes less is mostly the cost of a call, in which backends differ by more than any factor that is looked for.
+# Shorter runs are dominated by the cost of a call, in which backends may differ by any factor.
 _LEAST_SECONDS = 500e-6
 
 
 class Report(NamedTuple):
-    """What became of a process that observed a module; ``observed`` is None unless it ended."""
+    """The outcome of a process that observed a module; ``observed`` is None unless it ended normally."""
 
     how: Literal["ended", "died", "timed out", "out of memory"]
     observed: Any = None
@@ -47,7 +47,7 @@ class Report(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether an oracle's property holds, a line that says what was seen, and what to do where it does not hold."""
+    """Whether an oracle's property holds, a line that describes the observation, and a hint if it does not hold."""
 
     holds: bool
     seen: str
@@ -77,11 +77,11 @@ class Oracle(Protocol):
         ...
 
     def like(self, report: Report) -> Self:
-        """The oracle of just what was reported of the first module, so that one fault is not taken for another."""
+        """The oracle narrowed to the report of the first module, so that one fault is not taken for another."""
         return self
 
     def prepare(self) -> None:
-        """Load what observing needs, in the process that starts the others."""
+        """Import the modules that observing needs, in the process that forks the others."""
 
 
 def _failed(report: Report) -> Verdict | None:

@@ -19,7 +19,8 @@ from xlakit.tools.jaxlib_child import Limits, child_environment
 from xlakit.tools.oracles.oracle import Oracle, Report, Verdict
 from xlakit.tools.oracles.server import receive, send
 
-# A candidate may take so many times as long as the module as given, and a second; many loops lose their end.
+# The time limit of a candidate: so many times the original module's time, plus a second. Many candidates have endless
+# loops.
 _SLOWER = 5.0
 _SECONDS_MORE = 1.0
 
@@ -42,7 +43,7 @@ class OraclePool:
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="xlakit-oracle")
         self._own = threading.local()
         self._servers: list[_Server] = []
-        # What is wrong with the oracle or the files is reported before anything is observed.
+        # Starts a server now, so that errors about the oracle or the files are raised at once.
         self._threads.submit(self._server).result()
 
     def __enter__(self) -> Self:
@@ -61,7 +62,7 @@ class OraclePool:
         return self.oracle.claim
 
     def begin(self, module: HloModule) -> Verdict:
-        """As :meth:`ask`, of the first module: what is asked later is whether the same is seen, in a time like that."""
+        """As :meth:`ask`, for the original module; later questions are about the same fault, within a similar time."""
         start = time.monotonic()
         report = self.report(module)
         verdict = self.oracle.judge(report)

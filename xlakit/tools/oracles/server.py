@@ -82,7 +82,7 @@ def load_file(file: str) -> None:
         raise ArgumentError(f"{file} cannot be loaded: {what}", hint="give the path of a file of Python")
     try:
         runpy.run_path(file)
-    # A script that ends itself would end the command without a word.
+    # SystemExit is caught, too, as a script that exits would end the command without a message.
     except (Exception, SystemExit) as error:
         line = _line_in(file, error)
         raise ArgumentError(
@@ -127,7 +127,7 @@ def _observe(oracle: Oracle, data: bytes, environment: dict[str, str], write: in
             stream.write(result)
         status = 0
     finally:
-        # Not as Python ends: threads of the program may be waiting for ever.
+        # os._exit, as a normal exit of Python would wait for the program's threads, which may block forever.
         os._exit(status)
 
 
@@ -173,7 +173,7 @@ def _main() -> None:
     if sys.platform != "win32":
         import resource
 
-        # A process that aborts is an answer here, of which a file of all its memory tells nothing more.
+        # No core dumps: an abort is an expected outcome.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.path.insert(0, str(Path.cwd()))
     _serve(sys.stdin.buffer, reports)

@@ -1,4 +1,4 @@
-"""Steps for computations that operations apply to elements, and for the arrays that they are applied to."""
+"""Steps that simplify computations applied to elements (as in reductions, sorts), and the arrays of such operations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNITING = (PrimitiveType.S32, PrimitiveType.PRED)
 
 
 def enter_computations(search: Search) -> None:
-    """Make the program of a computation that is called: what is wrong in it mostly is so on any arguments."""
+    """Make a called computation the entry: a fault in it mostly shows for any arguments."""
 
     def candidates() -> Iterator[Candidate]:
         best = search.best

@@ -18,8 +18,8 @@ from xlakit.ops.control import Call, Fusion
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
 from xlakit.passes.core.framework import mark_live
 
-# What becomes of an instruction, of which the draft has the operation and operands as they are already changed: the
-# instruction that takes its place, or None to leave the operation as it is.
+# An edit of one instruction, called with the draft, the instruction, and its operation and operands after earlier
+# edits. Gives the instruction that replaces it, or None to keep the operation.
 Change = Callable[["Draft", Instruction, Op, tuple[Instruction, ...]], Instruction | None]
 
 
@@ -29,7 +29,7 @@ class Draft:
     def __init__(self, old: Computation, *, is_entry: bool) -> None:
         self.old = old
         self.is_entry = is_entry
-        # What has become of the instructions so far.
+        # The new instruction for each old one, so far.
         self.new: dict[Instruction, Instruction] = {}
         self._order: list[Instruction] = []
         self._names: set[str] = {i.name for i in old.instructions}
@@ -121,7 +121,7 @@ def edited(
     results: Sequence[str] | None = None,
     inner_roots: Mapping[str, str] | None = None,
 ) -> HloModule:
-    """The module with what ``change`` makes of its instructions, and without what is dead then.
+    """The module with its instructions edited by ``change``, and then without dead code.
 
     results: the names of the instructions of the entry that it gives; by default its root.
     inner_roots: for other computations, by name, the name of the instruction that is the root.
@@ -165,7 +165,7 @@ def _edited(
 
 def cleaned(module: HloModule, entry: Computation) -> HloModule:
     """The module with another entry, without dead instructions, computations and parameters."""
-    # Of computations that only calls and fusions run, parameters can go; of others the caller says what they take.
+    # Parameters are removed only from computations that only calls and fusions run; other callers fix their signatures.
     order = HloModule(module.name, entry).computations
     callers = [i for c in order for i in c.callers]
     fixed = {c for i in callers if not isinstance(i.op, (Call, Fusion)) for c in i.op.called_computations}

@@ -29,7 +29,7 @@ from xlakit.tools.numerics.trace import leaves_of
 from xlakit.tools.reduce.edits import with_entry
 from xlakit.tools.shards import on_devices, without_shardings
 
-# What depends on which device it runs on, or on the values of others.
+# Operations that depend on the device that runs them, or on values of other devices.
 _ALL_NAMES = "xlakit convert FILE --to text has all names"
 _AMONG_DEVICES = (Collective, Permuting, PartitionId, ReplicaId)
 
@@ -136,7 +136,7 @@ def extract_file(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run of a program: what each device is given, and which values of it are looked at."""
+    """A run of a program: the arguments of each device, and which of its values are captured."""
 
     arguments: Sequence[Sequence[object]]
     iteration: int
@@ -190,7 +190,7 @@ def _extract_computation(module: HloModule, name: str, run: _Run) -> Extraction:
             f"%{computation.name} gives back a parameter and computes nothing",
             hint="extract the instruction that calls it",
         )
-    # What no instruction reads has no effect on the result.
+    # Parameters that no instruction reads were not captured; any value will do.
     given = [[values[p] if p in values else _unread(p) for p in computation.parameters] for values in captured]
     return _extraction(module, computation, given, [values[computation.root] for values in captured], run)
 
@@ -232,7 +232,7 @@ def _before(target: Instruction, depth: int) -> set[Instruction]:
     for _ in range(depth):
         edge = [o for i in edge for o in i.operands if o not in inside and not isinstance(o.op, Parameter)]
         inside.update(edge)
-    # What ends an operation can have nothing but its start as operand.
+    # A done or an update is only valid with its start, so that is included.
     ends = [i for i in inside if isinstance(i.op, (Done, AsyncUpdate))]
     while ends:
         start = ends.pop().operands[0]
@@ -299,7 +299,7 @@ def _unread(parameter: Instruction) -> Any:
 def _captured(
     module: HloModule, computation: Computation, wanted: Collection[Instruction], run: _Run
 ) -> list[dict[Instruction, Any]]:
-    """What some instructions of a computation were in one of its runs, on each device that is looked at."""
+    """The values of some instructions in one run of their computation, on each of the devices of the run."""
     is_entry = computation is module.entry
     observers = [_Capture(computation, run.iteration, frozenset(wanted), is_entry=is_entry) for _ in run.arguments]
     executable = compile_module(module, ExecutionOptions(seed=run.seed, custom_calls=run.custom_calls))
@@ -316,7 +316,7 @@ def _captured(
 
 @dataclass(slots=True)
 class _Capture:
-    """Sees all values of a run, and keeps copies of those that are wanted."""
+    """An observer of a run that keeps copies of the wanted values."""
 
     computation: Computation
     iteration: int

@@ -18,7 +18,7 @@ from xlakit.tools.reduce.search import Candidate, Search
 
 
 def freeze_state(search: Search) -> None:
-    """Let elements of a loop's state stay what they are at first."""
+    """Make elements of a loop's state keep their initial values."""
 
     def candidates() -> Iterator[Candidate]:
         best = search.best
@@ -31,7 +31,7 @@ def freeze_state(search: Search) -> None:
 
 
 def drop_state(search: Search) -> None:
-    """Drop elements of a loop's state that only they themselves need."""
+    """Drop elements of a loop's state that are only used to compute their own next values."""
 
     def candidates() -> Iterator[Candidate]:
         best = search.best

@@ -17,7 +17,7 @@ from xlakit.tools.oracles.pool import OraclePool
 from xlakit.tools.reduce import applied, loops, steps, values
 from xlakit.tools.reduce.search import BEST, Asked, OutOfTime, Search
 
-# What cuts most comes first. Types and constants come last: they make nothing faster that comes after them.
+# The steps that remove most come first. Types and constants come last, as they do not make later steps faster.
 STEPS: tuple[steps.Step, ...] = (
     steps.drop_annotations,
     steps.stand_alone,

@@ -15,9 +15,9 @@ from xlakit.errors import XlakitError
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.oracles.oracle import Verdict
 
-# A candidate is made when its turn comes; making one fails where the change does not fit.
+# Makes a candidate, when its turn comes; raises if the change does not fit the module.
 Candidate = Callable[[], HloModule]
-# From a module and some of the items that are to go, a candidate.
+# Makes a candidate from a module, without the given items.
 Removal = Callable[[HloModule, Sequence[str]], HloModule]
 
 
@@ -26,7 +26,7 @@ BEST = "best.hlo"
 
 
 class Asked(Protocol):
-    """What answers whether a module still has the property."""
+    """The interface of an oracle to the search: tells whether a module still has the property."""
 
     @property
     def claim(self) -> str:
@@ -96,7 +96,7 @@ class Search:
             self.tries += 1
             if verdict.holds:
                 for _, left, other in waiting:
-                    # Nobody hears the answer: such a module may be tried again.
+                    # The answer is discarded, so the module may be tried again.
                     other.cancel()
                     self._seen.discard(_key(left))
                 self.seen = verdict.seen
@@ -144,7 +144,7 @@ class Search:
         size = len(left)
         while size and left:
             end = len(left)
-            # From the last to the first: what comes late is what needs the most.
+            # From the last to the first item, as late items depend on earlier ones.
             while end > 0:
                 chunks = [left[max(0, stop - size) : stop] for stop in range(end, 0, -size)]
                 best = self.best

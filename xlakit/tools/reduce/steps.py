@@ -35,9 +35,9 @@ def _inner(module: HloModule) -> list[Instruction]:
 
 
 def stand_alone(search: Search) -> None:
-    """Let each instruction of the entry take parameters as operands, and give all values.
+    """Make all operands in the entry parameters, and all values results.
 
-    Mostly one instruction is at fault whatever comes before it, and is found among many results by halving.
+    Mostly a single instruction is faulty for any operands; it is then found among many results by halving.
     """
     best = search.best
     alone = [i.name for i in _inner(best) if _is_data(i) and not isinstance(i.op, (Tuple, GetTupleElement))]
@@ -91,7 +91,7 @@ def cut_start(search: Search) -> None:
 
 
 def cut_around_root(search: Search) -> None:
-    """Take everything as parameters but the root and what is few steps before it: what is at fault is mostly there."""
+    """Replace all values by parameters but those within a few steps of the root, where the fault mostly is."""
     best = search.best
     levels = list(_levels(best.entry.root))
     depths = [1 << n for n in range(len(levels).bit_length()) if 1 << n < len(levels)]
@@ -141,7 +141,7 @@ def move_root(search: Search) -> None:
 
 
 def move_inner_root(search: Search) -> None:
-    """Let calls and fusions give an earlier value of their computation; what reads them must take its shape."""
+    """Make an earlier value the root of a called or fused computation; users of the call must accept its shape."""
 
     def candidates() -> Iterator[Candidate]:
         best = search.best
@@ -202,7 +202,7 @@ def _merged(module: HloModule, later: str, earlier: str) -> HloModule:
         if not draft.is_entry or i.name not in (later, earlier):
             return None
         if not found:
-            # Whichever is listed first stands for both; it keeps the other's place if need be.
+            # The first one in the list replaces both, at the other's position if needed.
             found["first"] = draft.keep(i, op, operands)
         return found["first"]
 

@@ -1,1 +1,1 @@
-"""The viewer: a program, what every pass made of it, its costs and its memory, as one HTML file."""
+"""The viewer: one HTML file with a program after every pass, its costs and its memory."""

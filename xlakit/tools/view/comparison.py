@@ -91,7 +91,7 @@ def _pair(document: Document, pair: ComputationDiff) -> dict[str, Any]:
 
 
 def _before(one: int, other: int, count: int) -> Sequence[int]:
-    """Where a run begins that these positions continue."""
+    """The positions at which a run of ``count`` rows that ends before these positions would have begun."""
     return [-1 if position < 0 else position - count for position in (one, other)]
 
 

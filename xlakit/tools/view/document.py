@@ -1,4 +1,4 @@
-"""The document that the viewer shows: programs as tables of texts and numbers.
+"""The data of the viewer's page: programs as tables of texts and numbers.
 
     strings       all texts, each once; the other tables have their numbers
     lines         the distinct instructions of all steps, each once, with a list for each field
@@ -22,15 +22,14 @@ FORMAT: Final = 1
 # By the names of a computation and of an instruction: the rules that rewrote or made the instruction, in their order.
 RulesByLine = Mapping[str, Mapping[str, Iterable[str]]]
 _TEXT: Final = PrintOptions(short=True, large_constants=False)
-# What a line has beside its operands, each a list of numbers.
+# The columns of the table of lines, besides the operands; each is a list of numbers.
 _COLUMNS: Final = ("name", "shape", "opcode", "rest", "source", "op_name", "flops", "transcendentals", "bytes")
 
 
 class Document:
     """Collects the steps of a program, and gives them as a dictionary for JSON.
 
-    title: the name that the page shows. has_costs: whether lines have costs, which only programs have that are well
-    formed.
+    title: the name that the page shows. has_costs: whether lines have costs; only well-formed programs have.
     """
 
     def __init__(self, title: str, *, has_costs: bool = True) -> None:
@@ -41,7 +40,7 @@ class Document:
         self._calls: dict[int, list[int]] = {}
         self._predecessors: dict[int, list[int]] = {}
         self._line_of: dict[Instruction, int] = {}
-        # By identity, with the shape, so that it is not another's later.
+        # Texts of shapes, keyed by id(shape); an entry holds its shape, so that the id is not reused for another one.
         self._shapes: dict[int, tuple[Shape, str]] = {}
         self._computations: dict[tuple[Any, ...], int] = {}
         self._computation_of: dict[Computation, int] = {}
@@ -65,7 +64,7 @@ class Document:
         """Add a program as a step.
 
         number: the pass's number in the pipeline, 0 for none. rewrites: how often each of its rules was applied. rules:
-        those that are known by line. note: what else is to be said, such as why passes end here.
+        the applied rules by line. note: a remark, such as why passes end here.
         """
         computations = [self._computation(computation, module) for computation in module.computations]
         step: dict[str, Any] = {"name": name, "number": number, "computations": computations}
@@ -80,7 +79,7 @@ class Document:
         self._steps.append(step | {key: value for key, value in optional.items() if value})
 
     def add_laws(self, laws: Iterable[tuple[str, str]]) -> None:
-        """What rules say, by name; only those of rules that were applied are kept."""
+        """Add the laws of rules, by name; only those of applied rules are kept."""
         self._laws.update(laws)
 
     def add(self, name: str, value: object) -> None:

@@ -17,7 +17,7 @@ from xlakit.passes.spmd.shardings.values import leaf_shapes
 
 
 def mesh_of(modules: Sequence[HloModule]) -> dict[str, Any] | None:
-    """What is drawn of the devices of a program's steps, for JSON; None for a program of one device.
+    """The data of the picture of a program's devices, for JSON; None for a program of one device.
 
     axes: names and sizes, of replicas and partitions where no mesh is known. devices: their numbers in the order of the
     axes. shardings: the distinct ones; for each dimension the number of the part that each device has, null where it

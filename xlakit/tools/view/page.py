@@ -34,7 +34,7 @@ def page_of(document: Mapping[str, Any]) -> str:
         "document": lambda: _json(document),
         "script": lambda: "\n".join(map(static, SCRIPTS)),
     }
-    # In one pass, so that nothing that is filled in is looked at again.
+    # A single pass, so that inserted parts are not scanned for placeholders.
     return re.sub(r"<!--(\w+)-->", lambda found: parts[found[1]](), static("viewer.html"))
 
 

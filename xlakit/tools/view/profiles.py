@@ -1,4 +1,4 @@
-"""What the viewer takes from the reports that ``xlakit run --profile --json`` and ``--shadow f64 --json`` print."""
+"""Reads the viewer's data from the reports of ``xlakit run --profile --json`` and ``--shadow f64 --json``."""
 
 from __future__ import annotations
 

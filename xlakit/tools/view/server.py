@@ -1,4 +1,4 @@
-"""``xlakit view --serve``: the page of files that are being written, from a server of this machine alone."""
+"""``xlakit view --serve``: serves the page of files on this machine only, and updates it when the files change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LivePage:
     def page(self) -> str:
         """The page of the files as they are now, which asks for their version and loads itself again."""
         with self._lock:
-            # Read before the files are: what changes in between is noticed with the next request.
+            # The version is taken before the files are read, so a change in between is noticed with the next request.
             version = self.version()
             if version != self._version:
                 try:
@@ -56,7 +56,7 @@ def server_of(page: LivePage, port: int) -> ThreadingHTTPServer:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            # A page of another origin can reach this address under a name of its own; it is given nothing.
+            # Another host name in the request: a page of another origin (DNS rebinding), which is refused.
             host = self.headers.get("Host", "").rpartition(":")[0]
             if host not in (_HOST, "localhost"):
                 self._answer(HTTPStatus.FORBIDDEN, "text/plain", "this server is for this machine alone\n")
@@ -82,7 +82,7 @@ def server_of(page: LivePage, port: int) -> ThreadingHTTPServer:
                 self.close_connection = True
 
         def log_message(self, format: str, *args: object) -> None:
-            """Requests are not told: there is one each second."""
+            """Logs nothing, as there is a request each second."""
 
     try:
         return ThreadingHTTPServer((_HOST, port), Handler)
