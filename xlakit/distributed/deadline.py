@@ -114,7 +114,7 @@ class Deadline:
         idle: list[str] = []
         waiting: list[str] = []
         is_computing = False
-        # Processes whose connection has ended are skipped: their last messages may still arrive; then they are ``gone``.
+        # Processes whose connection has ended are skipped until their last messages have arrived; then they are gone.
         for rank in sorted(filter(self._others.is_connected, missing)):
             name, status = self._others.name_of(rank), self._others.status(rank, self._key)
             if status is None or status.when < self._since:

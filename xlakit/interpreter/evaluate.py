@@ -138,7 +138,7 @@ class Context:
     __slots__ = ("_results", "device", "instruction")
 
     def __init__(self, device: Device, instruction: Instruction, results: Sequence[Array] = ()) -> None:
-        """results: the arrays that the result has to be written to, if the caller fixes them."""
+        """results: arrays that :meth:`new_result` gives out for the result, if the caller has fixed its location."""
         self.device = device
         self.instruction = instruction
         self._results = results

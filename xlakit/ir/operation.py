@@ -268,7 +268,7 @@ class Op:
     arity: ClassVar[int | None] = None
     # The result at an index depends only on the operands at the same index, and evaluate() broadcasts as NumPy does.
     pointwise: ClassVar[bool] = False
-    # The same for operations on scalars only (such as a call): evaluate() may be given arrays in place of scalars.
+    # The same, but only if operands and result are scalars: evaluate() may then be given arrays in their place.
     pointwise_on_scalars: ClassVar[bool] = False
     # The names of the operation in the documents that it comes from ("Add", "CrossReplicaSum").
     documents: ClassVar[tuple[str, ...]] = ()

@@ -13,8 +13,8 @@ from xlakit.cpu.runtime.record import Record
 
 
 class Mode(IntEnum):
-    """Which of the eligible calls enter the queue: with OFF none, with ON all; by default those with pending arguments,
-    and others as dispatch.py decides.
+    """Which of the eligible calls enter the queue: with OFF none, with ON all; with LEARNED calls of short programs if
+    they have pending arguments, and calls of long programs as dispatch.py decides.
 
     OFF: XLAKIT_ASYNC=0, or JAX's jax_cpu_enable_async_dispatch is off. ON: XLAKIT_ASYNC=1.
     """

@@ -21,8 +21,8 @@ from xlakit.jax.native.records import BLOCK, BUFFER, EVENT
 # The buffers of a manager; a STAGED for each follows.
 _MANAGER = Record(count=1, device=1)
 # buffer: null once the caller has taken it. block: referenced as long as the manager exists, since a piece may be
-# copied while the buffer gets an error and is destroyed. event: null once it is ready. size: in bytes. state: the number
-# of pieces being copied, plus _LAST once the last one has arrived.
+# copied while the buffer gets an error and is destroyed. event: null once it is ready. size: in bytes. state: the
+# number of pieces being copied, plus _LAST once the last one has arrived.
 _STAGED = Record(buffer=1, block=1, event=1, size=1, state=1)
 _LAST = 1 << 32
 

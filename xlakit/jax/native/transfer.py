@@ -13,7 +13,8 @@ from xlakit.jax.native.records import BLOCK
 
 # PJRT's host buffer semantics with numbers from this one on permit the buffer to use the host's memory.
 _ZERO_COPY = 2
-# As in jaxlib's CPU, memory with less alignment is copied; programs that refill a NumPy array after passing it need that.
+# As in jaxlib's CPU, memory with less alignment is copied; programs that refill a NumPy array after passing it rely on
+# that.
 _ZERO_COPY_ALIGNMENT = 64
 _NO_MEMORY = "there is not enough memory for the buffer"
 

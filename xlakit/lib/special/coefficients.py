@@ -3,7 +3,7 @@
 DIGAMMA_ROOT = 1.4616321449683622
 DIGAMMA_ROOT_REST = 9.549995429965697e-17
 
-# log(gamma(2 + d)) / d, as a series in 2d (and likewise below: the function, then the argument of its series)
+# log(gamma(2 + d)) / d, of 2d
 LGAMMA = (
     0.41418612492156676,
     0.16322170068760064,
