@@ -1,4 +1,6 @@
-"""Steps of modules that are to be split: groups that are sharded alike, calls on each of a batch, loops that add up."""
+"""Steps of modules that are to be split: groups that are sharded alike, calls on each of a batch, loops that add up,
+rows of narrow types.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from fuzz.programs.draft import join
 
 Array = np.ndarray[Any, Any]
 _MOST_DIMS = 3
+_NARROW = ("f8e8m0fnu", "f8e5m2", "f8e4m3fnuz", "bf16", "s8")
 
 
 def group(body: Body) -> None:
@@ -87,6 +90,26 @@ def accumulation(body: Body) -> None:
     body.results.append(body.add(value.kind, dims, f"get-tuple-element({end}), index=1"))
 
 
+def narrow_rows(body: Body) -> None:
+    """A row of a narrow type, at a number that is known or computed: some of these types have no zero."""
+    draft = body.draft
+    value = body.pick(lambda v: len(v.dims) > 0 and 0 not in v.dims and v.kind in ("f32", "f64", "s32"))
+    if value is None:
+        return
+    kind, rows, rest = draft.pick(_NARROW), value.dims[0], value.dims[1:]
+    narrow = body.emit(f"{kind}[{join(value.dims)}]", f"convert({value.name})")
+    row = f"{kind}[{join((1, *rest))}]"
+    if draft.chance():
+        place = draft.integer(0, rows - 1)
+        ranges = ", ".join([f"[{place}:{place + 1}]", *(f"[0:{n}]" for n in rest)])
+        taken = body.emit(row, f"slice({narrow}), slice={{{ranges}}}")
+    else:
+        starts = [body.scalar("s32", draft.integer(0, rows - 1)).name, *[body.scalar("s32", 0).name] * len(rest)]
+        sizes = join((1, *rest))
+        taken = body.emit(row, f"dynamic-slice({narrow}, {', '.join(starts)}), dynamic_slice_sizes={{{sizes}}}")
+    body.results.append(body.add(value.kind, (1, *rest), f"convert({taken})"))
+
+
 def _turn(count: int) -> Callable[[Array, Array], tuple[Array, Array]]:
     def turn(x: Array, y: Array) -> tuple[Array, Array]:
         axes = tuple(range(count, x.ndim))
@@ -102,5 +125,5 @@ def register_calls() -> None:
 
 
 STEPS: tuple[Callable[[Body], None], ...] = (
-    group, group, batched_call, batched_call, accumulation, accumulation,
+    group, group, batched_call, batched_call, accumulation, accumulation, narrow_rows,
 )  # fmt: skip

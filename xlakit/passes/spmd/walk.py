@@ -11,7 +11,8 @@ from xlakit.errors import ShapeError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
-from xlakit.passes.spmd.along.along import along, range_of
+from xlakit.ops.movement import Pad
+from xlakit.passes.spmd.along.along import along, range_of, repadded
 from xlakit.passes.spmd.pieces.pieces import Pieces, smallest
 from xlakit.passes.spmd.program import Frame, Program
 from xlakit.passes.spmd.shardings.annotations import ends_of_calls, is_open, of_leaves
@@ -98,11 +99,13 @@ class Walk:
         scope = smallest(self.scope, operands)
         wanted = self.wanted(old, scope)
         hint = self.hint(old, scope)
+        old, operands = repadded(old, operands)
         value = along(self.pieces, old, operands, scope, hint)
         if value is None:
             value = self.pieces.apply(old, operands, scope, wanted, hint)
         if isinstance(value, Piece):
             value.range_of = range_of(old, operands)
+            value.padded = (old, tuple(operands)) if isinstance(old.op, Pad) else None
         if wanted is not None and isinstance(value, Piece):
             return self.pieces.retiled(value, self.pieces.usable(wanted, old.shape.dimensions), scope)
         return value

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from xlakit.ir.attributes import PaddingDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.fft import Fft
 from xlakit.ops.linear_algebra import Cholesky, TriangularSolve
-from xlakit.ops.movement import Slice
+from xlakit.ops.movement import Pad, Slice
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.sort import Sort, TopK
 from xlakit.ops.windows import ReduceWindow
@@ -74,6 +75,27 @@ def along(
     if found is None and isinstance(old.op, _ELSEWHERE):
         found = elsewhere.elsewhere(pieces, old, given, scope, hint)
     return found
+
+
+def repadded(old: Instruction, operands: Sequence[Value]) -> tuple[Instruction, Sequence[Value]]:
+    """A slice of a padded array as that array with other padding, which may be negative; others as they are.
+
+    Parts of the padded array would be others than those of the array and of the slice, which mostly are the same.
+    """
+    piece = operands[0] if isinstance(old.op, Slice) else None
+    if not isinstance(old.op, Slice) or not isinstance(piece, Piece) or piece.padded is None:
+        return old, operands
+    pad, given = piece.padded
+    if any(i.shape.is_dynamic for i in (old, pad, *pad.operands)):
+        return old, operands
+    found: list[PaddingDimension] = []
+    for cut, own, size in zip(old.op.slice, pad.op_as(Pad).padding, pad.operands[0].shape.dimensions, strict=True):
+        low, high = own.edge_padding_low - cut.start, cut.limit - size - own.edge_padding_low
+        # Some of the array must be left: its dimension says how it is split.
+        if own.interior_padding or cut.stride != 1 or min(low, high) <= -size:
+            return old, operands
+        found.append(PaddingDimension(low, high))
+    return old.replace(op=Pad(padding=tuple(found)), operands=pad.operands), given
 
 
 def range_of(old: Instruction, operands: Sequence[Value]) -> tuple[Piece, int, int] | None:

@@ -17,11 +17,11 @@ from xlakit.data.shape import Shape
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
-from xlakit.ops.elementwise.binary import And
+from xlakit.ops.elementwise.binary import Add, And
 from xlakit.ops.elementwise.select import Clamp, Select
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Concatenate
-from xlakit.ops.reduction import Reduce
+from xlakit.ops.reduction import Reduce, identity_element
 from xlakit.ops.scatter import Scatter
 from xlakit.ops.shared.numerics import limits
 from xlakit.passes.core.computation_builder import binary_computation
@@ -167,8 +167,9 @@ def _is_cheaper(old: Instruction, table: Piece, tiling: Tiling, rows: dict[int, 
 
 
 def can_be_added(shape: Shape) -> bool:
-    """Whether numbers of an array come through a sum with nothing as they are."""
-    return shape.element_type is not PrimitiveType.PRED and shape.element_type.bit_width >= 8
+    """Whether numbers of an array come through a sum with nothing as they are; some formats have no zero."""
+    kind = shape.element_type
+    return kind is not PrimitiveType.PRED and kind.bit_width >= 8 and identity_element(Add(), kind) is not None
 
 
 def _read(

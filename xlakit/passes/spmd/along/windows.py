@@ -77,10 +77,10 @@ class Dimension:
 
 
 def parts_known(piece: Piece, scope: Scope) -> Tiling:
-    """The tiling in which a value is there, unequal parts before others; of what is whole or to be added up, whole."""
+    """The tiling in which a value is there, or its sum where it is to be added up; unequal parts before others."""
     if piece.scope == scope and piece.unequal is not None:
         return piece.unequal[0]
-    return piece.tiling if piece.scope == scope and piece.unreduced is None else whole(len(piece.tiling))
+    return piece.tiling if piece.scope == scope else whole(len(piece.tiling))
 
 
 # -- what parts read -----------------------------------------------------------------------------------

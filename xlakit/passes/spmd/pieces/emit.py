@@ -11,6 +11,7 @@ import numpy as np
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
+from xlakit.errors import UnsupportedError
 from xlakit.ir.attributes import Annotations, ReplicaGroups
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
@@ -20,6 +21,7 @@ from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Parameter
 from xlakit.ops.dynamic import DynamicSlice
 from xlakit.ops.elementwise.binary import Add
+from xlakit.ops.reduction import identity_element
 from xlakit.passes.core.computation_builder import ComputationBuilder, binary_computation
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.spmd.shardings.scopes import Scope
@@ -108,9 +110,16 @@ class Emitter(ComputationBuilder):
         return self.full(np.zeros((), kind.dtype), Shape(kind, tuple(sizes)))
 
     def nothing(self, kind: PrimitiveType) -> Instruction:
-        """What changes no bit of a number that it is added to: 0 of integers, -0 of others."""
-        number = 0 if kind.is_integral else complex(-0.0, -0.0) if kind.is_complex else -0.0
-        return self.constant(np.asarray(number).astype(kind.dtype))
+        """What changes no bit of a number that it is added to: 0 of integers, -0 of others.
+
+        Raises UnsupportedError for formats without a zero.
+        """
+        number = identity_element(Add(), kind)
+        if number is None:
+            raise UnsupportedError(
+                f"partial sums of {kind.name.lower()}, which has no zero", hint="say no unreduced axes of this array"
+            )
+        return self.constant(np.asarray(number))
 
     # -- collectives -------------------------------------------------------------------------------
 

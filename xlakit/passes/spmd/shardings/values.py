@@ -24,7 +24,8 @@ class Piece:
 
     Where a dimension cannot be split evenly, ``unequal`` may have the array in parts besides: each has the size of the
     first one, and behind the end of the dimension there is anything. ``instruction`` is then not yet computed: nothing
-    is, until it is used. ``range_of``: of which piece it is a range, along which dimension, and from where.
+    is, until it is used. ``range_of``: of which piece it is a range, along which dimension, and from where. ``padded``:
+    the pad that it is, and what that pads.
 
     ``instead``: how the value is computed where it is not kept in partial sums. ``accumulates``: the number of the
     element of a loop's state that it is, and what numbers the partial sums have that the body has added to that.
@@ -39,6 +40,7 @@ class Piece:
     parts: dict[Tiling, Instruction] = field(default_factory=dict)
     unequal: tuple[Tiling, Instruction] | None = None
     range_of: tuple[Piece, int, int] | None = None
+    padded: tuple[Instruction, tuple[Value, ...]] | None = None
     instead: Callable[[], Piece] | None = None
     accumulates: tuple[int, Split | None] | None = None
 
