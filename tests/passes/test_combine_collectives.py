@@ -299,3 +299,42 @@ def test_collectives_on_the_same_array_stay_on_their_sides_of_an_effect():
   ROOT t = (f32[4], f32[4], f32[4]) tuple(a, c, d)""")
     )
     assert len(collectives(made)) == 3
+
+
+def test_what_is_computed_from_equal_collectives_is_computed_once():
+    text = straight(
+        """x = f32[4,8] parameter(0)
+        y = f32[8,8] parameter(1)
+        a = f32[8,8] all-gather(x), channel_id=1, replica_groups={{0,1}}, dimensions={0}, use_global_device_ids=true
+        b = f32[8,8] all-gather(x), channel_id=2, replica_groups={{0,1}}, dimensions={0}, use_global_device_ids=true
+        c = f32[8,8] dot(a, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+        d = f32[8,8] dot(b, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+        s = f32[8,8] all-reduce(c), replica_groups={{0,1}}, to_apply=add
+        t = f32[8,8] all-reduce(d), replica_groups={{0,1}}, to_apply=add
+        n = f32[8,8] negate(t)
+        ROOT r = (f32[8,8], f32[8,8]) tuple(s, n)"""
+    )
+    module = combined(text)
+    counts = [len(collectives(module, opcode)) for opcode in ("all-gather", "dot", "all-reduce")]
+    assert counts == [1, 1, 1]
+    (sum_,) = collectives(module)
+    assert len(sum_.operands) == 1
+    arguments = [[np.full((4, 8), 1.0 + d, np.float32), np.eye(8, dtype=np.float32)] for d in range(2)]
+    for made in (xla.HloModule.from_text(text), module):
+        for results in xla.compile(made, backend="interpreter", num_replicas=2).execute_replicated(arguments):
+            np.testing.assert_array_equal(results[0], np.repeat([2.0, 4.0], 4)[:, None] * np.ones(8))
+            np.testing.assert_array_equal(results[1], -np.asarray(results[0]))
+
+
+def test_equal_collectives_stay_on_their_sides_of_an_effect():
+    module = combined(
+        straight(
+            """x = f32[8] parameter(0)
+        a = f32[8] all-reduce(x), replica_groups={{0,1}}, to_apply=add
+        k = token[] after-all()
+        o = token[] outfeed(a, k)
+        b = f32[8] all-reduce(x), replica_groups={{0,1}}, to_apply=add
+        ROOT r = f32[8] add(a, b)"""
+        )
+    )
+    assert len(collectives(module)) == 2

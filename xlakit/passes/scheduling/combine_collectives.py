@@ -18,6 +18,7 @@ from xlakit.options import knob
 from xlakit.passes.analysis.loops import loop_of, trip_count
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import Pass, PassContext, change_computations
+from xlakit.passes.simplify.common_subexpressions import CommonSubexpressions
 
 
 def _most_bytes() -> int:
@@ -43,11 +44,11 @@ class CombineCollectives(Pass):
     """Replace small collectives of one kind, in the same groups or along the same pairs, by one on all operands.
 
     ``all-reduce(a), all-reduce(b)`` is ``all-reduce(a, b)`` where neither needs the other's result; each element is
-    combined in the same order as before. Those on the same operands become one, however large. A collective stays on
-    its side of each instruction with another effect: a feed, a call, a loop with a collective in it. Those on a channel
-    that occurs several times, as all of JAX's ``shard_map`` do, stay where one of them is in a branch of a conditional,
-    or some are in a loop whose number of iterations is not known and some outside of it: devices may meet at different
-    ones.
+    combined in the same order as before. Those on the same operands become one, however large, and what is computed
+    from both is computed once. A collective stays on its side of each instruction with another effect: a feed, a call,
+    a loop with a collective in it. Those on a channel that occurs several times, as all of JAX's ``shard_map`` do, stay
+    where one of them is in a branch of a conditional, or some are in a loop whose number of iterations is not known and
+    some outside of it: devices may meet at different ones.
     """
 
     name = "combine-collectives"
@@ -97,10 +98,11 @@ def _channel(op: Op) -> Hashable:
 
 def _changed(computation: Computation, kept: Set[Hashable], context: PassContext) -> Computation:
     """The computation with its collectives combined, without those on channels that are ``kept``."""
+    computation = _without_equal_ones(computation, kept, context)
     seen: set[Hashable] = set()
     while True:
         # In the order of the program, whatever the keys' hashes are: what is combined changes what waits for what.
-        keys = {i: key for i in computation.instructions if (key := _common_of(i, kept)) is not None}
+        keys = _keys(computation, kept)
         repeated = [key for key, count in Counter(keys.values()).items() if count > 1 and key not in seen]
         if not repeated:
             return computation
@@ -110,6 +112,33 @@ def _changed(computation: Computation, kept: Set[Hashable], context: PassContext
         groups = [g for g in _groups(computation.instructions, own) if context.spend("combine", len(g) - 1)]
         if groups:
             computation = _rebuilt(computation, groups, context)
+
+
+def _without_equal_ones(computation: Computation, kept: Set[Hashable], context: PassContext) -> Computation:
+    """The computation in which collectives on the same operands are one, and so is what is computed from them.
+
+    What is computed from equal ones may be the operand of more of them: forward passes that a program has twice, with
+    and without a gradient.
+    """
+    while True:
+        predecessors = {p for i in computation.instructions for p in i.control_predecessors}
+        alike: dict[Hashable, list[Instruction]] = defaultdict(list)
+        fences = 0
+        keys = _keys(computation, kept)
+        for instruction in computation.instructions:
+            fences += _is_fence(instruction)
+            if instruction in keys and instruction not in predecessors:
+                alike[fences, keys[instruction], instruction.operands].append(instruction)
+        # Whatever one of a group needs, the others need, too: no group waits for itself.
+        groups = [g for g in alike.values() if len(g) > 1 and context.spend("combine", len(g) - 1)]
+        if not groups:
+            return computation
+        computation = CommonSubexpressions().change(_rebuilt(computation, groups, context), context)
+
+
+def _keys(computation: Computation, kept: Set[Hashable]) -> dict[Instruction, Hashable]:
+    """The collectives that may be combined, in the order of the program, and what they have in common with others."""
+    return {i: key for i in computation.instructions if (key := _common_of(i, kept)) is not None}
 
 
 def _common_of(instruction: Instruction, kept: Set[Hashable]) -> Hashable:
