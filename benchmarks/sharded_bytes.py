@@ -45,24 +45,45 @@ def _child(platform: str, names: Sequence[str], folder: Path) -> dict[str, Any]:
 def programs() -> dict[str, Any]:
     """All programs, by name."""
     from benchmarks.programs.sharded import PROGRAMS
+    from benchmarks.programs.sharded_functions import FUNCTIONS
     from benchmarks.programs.sharded_kinds import KINDS
+    from benchmarks.programs.sharded_models import MODELS
     from benchmarks.programs.sharded_numerics import NUMERICS
     from benchmarks.programs.sharded_results import RESULTS
     from benchmarks.programs.sharded_steps import STEPS
     from benchmarks.programs.sharded_unequal import UNEQUAL
 
-    return PROGRAMS | RESULTS | KINDS | STEPS | NUMERICS | UNEQUAL
+    return PROGRAMS | RESULTS | KINDS | STEPS | NUMERICS | UNEQUAL | MODELS | FUNCTIONS
+
+
+def _mesh(program: Any, sizes: tuple[int, ...]) -> Any:
+    """The mesh of a program, or one with its axes and other sizes."""
+    import jax
+    from jax.sharding import AxisType
+
+    axes = ("x", "y", "z")[: len(sizes)]
+    kind = AxisType.Explicit if program.explicit else AxisType.Auto
+    order = None
+    if program.devices is not None and sizes == program.mesh:
+        order = [jax.devices()[n] for n in program.devices]
+    return jax.make_mesh(sizes, axes, axis_types=(kind,) * len(axes), devices=order)
+
+
+def _alone(program: Any) -> Any:
+    """The results on one device: a mesh that has one has the axes that the program names."""
+    import jax
+
+    with jax.set_mesh(_mesh(program, (1,) * len(program.mesh))):
+        return jax.jit(program.alone or program.function)(*program.arguments)
 
 
 def compiled(name: str) -> tuple[Any, Sequence[Any]]:
     """A program, compiled for the devices of this process, and its arguments."""
     import jax
-    from jax.sharding import AxisType, NamedSharding, PartitionSpec
+    from jax.sharding import NamedSharding, PartitionSpec
 
     program = programs()[name]
-    axes = ("x", "y")[: len(program.mesh)]
-    type = AxisType.Explicit if program.explicit else AxisType.Auto
-    mesh = jax.make_mesh(program.mesh, axes, axis_types=(type,) * len(axes))
+    mesh = _mesh(program, program.mesh)
 
     def placed(spec: Any) -> Any:
         return NamedSharding(mesh, spec)
@@ -94,8 +115,7 @@ def _measure(said: Path, names: Sequence[str]) -> None:
             moved = traffic(HloModule.from_text(executable.as_text() or ""))
             split = jax.tree.leaves(executable(*given))
             results = [np.asarray(r) for r in split]
-            one = jax.jit(program.alone or program.function)
-            alone = [np.asarray(r) for r in jax.tree.leaves(one(*program.arguments))]
+            alone = [np.asarray(r) for r in jax.tree.leaves(_alone(program))]
             fault = _difference(results, alone)
         except Exception as error:  # a program that a compiler refuses is a row of the table
             found[name] = {"fault": f"{type(error).__name__}: {error}"[:400]}

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax, numpy as jnp
 from jax.sharding import PartitionSpec as P
 
-# The axes of a mesh: "x" alone, or "x" and "y".
+# The axes of a mesh: "x" alone, or "x" and "y"; there are some with "z", too.
 LINE, GRID = (8,), (4, 2)
 
 
@@ -20,7 +20,7 @@ class Program:
     """A function, its arguments, how each is split, and how the results are where that is said.
 
     mesh: the sizes of its axes. alone: what gives the results on one device, of functions that name axes of the mesh.
-    explicit: whether the types of arrays say how they are split.
+    explicit: whether the types of arrays say how they are split. devices: their order in the mesh, if another one.
     """
 
     function: Callable[..., Any]
@@ -30,6 +30,7 @@ class Program:
     results: Any = None
     alone: Callable[..., Any] | None = None
     explicit: bool = False
+    devices: tuple[int, ...] | None = None
 
 
 def floats(*dims: int, seed: int = 0) -> np.ndarray[Any, Any]:

@@ -44,7 +44,7 @@ PROGRAMS = {
     "blocks of several lengths": f"""x = f32[16,2] parameter(0), sharding={ROWS}
         a = f32[3,2] slice(x), slice={{[13:16],[0:2]}} b = f32[13,2] slice(x), slice={{[2:15],[0:2]}}
         ROOT r = f32[16,2] concatenate(a, b), dimensions={{0}}""",
-    "parts of sums that are reshaped in a loop": """x = f32[8,12] parameter(0), sharding={devices=[2,2]<=[4]}
+    "parts of sums that are reshaped in a loop": """x = f32[8,12] parameter(0), sharding={devices=[2,2]0,3,2,1}
         k = s32[] constant(0) z = f32[] constant(0) b = f32[2,6] broadcast(z), dimensions={}
         i = (s32[], f32[8,12], f32[2,6]) tuple(k, x, b)
         l = (s32[], f32[8,12], f32[2,6]) while(i), condition=thrice, body=reshaping
