@@ -36,7 +36,8 @@ def test_the_bits_are_those_of_one_process(tmp_path, ranks, backends):
 
 
 def test_any_order_changes_floating_point_sums_a_little_and_nothing_else(tmp_path):
-    found = gathered(tmp_path, 4, "any", ["interpreter"])
+    # Two devices in each process: these are combined first, which changes the order.
+    found = gathered(tmp_path, 2, "any", ["interpreter"])
     for name in spmd_programs.PROGRAMS:
         for device, leaves in enumerate(expected("interpreter", name)):
             for (kind, _, one), (other_kind, _, other) in zip(found["interpreter", name, device], leaves, strict=True):
