@@ -81,6 +81,28 @@ def test_the_rewrites_of_a_split_program_are_those_of_a_device():
         assert step.after.entry.parameters[0].shape.dimensions == (4, 8)
 
 
+CALL = """HloModule call
+
+ENTRY main {
+  x = f32[4,4] parameter(0)
+  y = f32[4,4] add(x, x)
+  ROOT c = (f32[4,4]{0,1}, s32[]) custom-call(y), custom_call_target="lapack_spotrf_ffi",
+    operand_layout_constraints={f32[4,4]{0,1}}, api_version=API_VERSION_TYPED_FFI,
+    backend_config={mhlo.backend_config = {uplo = 76 : ui8}}
+}
+"""
+
+
+def test_the_rewrites_of_calls_of_lapack_are_those_of_the_compiler(monkeypatch):
+    module = HloModule.from_text(CALL)
+    seen = []
+    run = pipeline.run_pipeline
+    monkeypatch.setattr(pipeline, "run_pipeline", lambda given, *rest: seen.append(given) or run(given, *rest))
+    xla.compile(module, cache=False)
+    assert len(seen) == 1
+    assert bisecting._Trace(module)._module.to_text() == seen[0].to_text() != module.to_text()
+
+
 def test_a_rewrite_that_is_right_may_show_a_fault_of_code_generation(bisect):
     found = bisect("fused", "broken")
     assert found.pass_name == "fusion"

@@ -282,6 +282,23 @@ def _generated(module: HloModule, target: Target) -> Code:
 def _optimized(module: HloModule, target: Target) -> HloModule:
     from xlakit.passes.pipeline import passes_of_options, run_pipeline
 
+    module = _prepared(module, target)
+    _measure_for(module)
+    with internal_errors(f"compiling {module.name}", verified=True):
+        passes = passes_of_options(between_processes=not target.native_collectives)
+        with link.compiling_for(target.link):
+            return run_pipeline(module, passes)
+
+
+def prepared(module: HloModule, execution: ExecutionOptions = DEFAULT) -> HloModule:
+    """A module as the passes take it: its calls of C functions and of LAPACK have arrays in the layouts of these.
+
+    Raises what :func:`xlakit.compile` does for the options.
+    """
+    return _prepared(module, _target(module, execution))
+
+
+def _prepared(module: HloModule, target: Target) -> HloModule:
     if target.c_functions:
         from xlakit.cpu.c_layouts import PlainCalls
         from xlakit.passes.core.framework import PassContext
@@ -292,11 +309,7 @@ def _optimized(module: HloModule, target: Target) -> HloModule:
         from xlakit.passes.core.framework import PassContext
 
         module = TransposedMatrices(target.lapack_calls).run(module, PassContext())
-    _measure_for(module)
-    with internal_errors(f"compiling {module.name}", verified=True):
-        passes = passes_of_options(between_processes=not target.native_collectives)
-        with link.compiling_for(target.link):
-            return run_pipeline(module, passes)
+    return module
 
 
 def _measure_for(module: HloModule) -> None:

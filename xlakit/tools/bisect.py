@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 
 from xlakit.api import compile
 from xlakit.arguments import converting
+from xlakit.cpu.compiler import prepared
 from xlakit.errors import ArgumentError
 from xlakit.formats import hlo_text
 from xlakit.ir.instruction import Computation, HloModule
@@ -244,8 +245,8 @@ class _Trace:
     """The rewrites that the passes make of a module, numbered from 1."""
 
     def __init__(self, module: HloModule) -> None:
-        # The passes get the program of one device, as they do where it runs.
-        self._module = on_devices(module).module
+        # The very module that the passes get where the program runs: their rewrites are numbered alike.
+        self._module = prepared(on_devices(module).module)
         self._steps = self._run(None)
         self.rewrites = self._steps[-1].spent if self._steps else 0
         # For each pass that made rewrites, the number of its last one.
