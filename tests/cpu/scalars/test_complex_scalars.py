@@ -78,6 +78,16 @@ def test_only_the_real_part_of_a_complex_number_tells_whether_it_is_true(kind):
         assert xla.compile(module, backend=backend)(x).tolist() == [False, True, False, True, True, False]
 
 
+@pytest.mark.parametrize("name", ["sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "sqrt", "log"])
+def test_zeros_have_the_signs_that_c_gives_them(name):
+    parts = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0]
+    x = np.array([complex(a, b) for a in parts for b in parts if name != "log" or a or b])
+    actual = np.asarray(xla.compile(build(getattr(xla, name), shape_of(x)), backend="cpu")(x))
+    expected = getattr(np, name)(x)
+    assert (np.signbit(actual.real) == np.signbit(expected.real)).all()
+    assert (np.signbit(actual.imag) == np.signbit(expected.imag)).all()
+
+
 @pytest.mark.parametrize("vector_bytes", [16, None])
 def test_quotients_of_all_magnitudes_in_vectors_and_alone(vector_bytes):
     rng = np.random.default_rng(7)

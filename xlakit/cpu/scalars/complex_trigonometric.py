@@ -44,9 +44,10 @@ def sinh(a: Complex) -> Complex:
     """The hyperbolic sine."""
     x, y = a
     sine, cosine, factor = _hyperbolic(x)
-    found = sine * function("cos", y) * factor, cosine * function("sin", y) * factor
-    # 0 times infinity is 0 on the axes.
-    return where(x.eq(0.0), x, found[0]), where(y.eq(0.0), y, found[1])
+    turned = function("cos", y)
+    found = sine * turned * factor, cosine * function("sin", y) * factor
+    # 0 times infinity is 0 on the axes, and 0 without a direction keeps its sign.
+    return where(x.eq(0.0) & turned.is_nan(), x, found[0]), where(y.eq(0.0), y, found[1])
 
 
 def cosh(a: Complex) -> Complex:
@@ -54,7 +55,8 @@ def cosh(a: Complex) -> Complex:
     x, y = a
     sine, cosine, factor = _hyperbolic(x)
     found = cosine * function("cos", y) * factor, sine * function("sin", y) * factor
-    return found[0], where(y.eq(0.0) | x.eq(0.0), with_sign_of(x, y) * with_sign_of(constant(x, 0.0), x), found[1])
+    lost = (y.eq(0.0) | x.eq(0.0)) & found[1].is_nan()
+    return found[0], where(lost, with_sign_of(x, y) * with_sign_of(constant(x, 0.0), x), found[1])
 
 
 def sin(a: Complex) -> Complex:

@@ -77,7 +77,9 @@ def lgamma_f64(x: XlaOp) -> XlaOp:
     reflected = lt(x, 0.0)
     positive = _lgamma_of_positive(select(reflected, 1.0 - x, x))
     result = select(reflected, math.log(math.pi) - log(sine) - positive, positive)
-    return first_of([(is_nan(x), x), (eq(size, math.inf), math.inf)], result)
+    # Large negative integers are poles, too, where the other terms have no finite sum.
+    pole = and_(reflected, eq(distance, 0.0))
+    return first_of([(is_nan(x), x), (pole, math.inf), (eq(size, math.inf), math.inf)], result)
 
 
 def digamma_rest(x: XlaOp) -> XlaOp:
