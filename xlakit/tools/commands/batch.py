@@ -190,8 +190,8 @@ def _finite(value: Any) -> Any:
 
 
 def programs_of(files: Sequence[str]) -> list[Program]:
-    """The programs of files and folders. A folder is replaced by the programs in it, ordered by path, if it has any, and
-    a text of several modules by ``FILE#1``, ``FILE#2`` and so on.
+    """The programs of files and folders. A folder is replaced by the programs in it, ordered by path, if it has any,
+    and a text of several modules by ``FILE#1``, ``FILE#2`` and so on.
     """
     named: dict[str, str] = {}
     found = [item for file in files for path, name in _within(file) for item in _parts(path, name)]
