@@ -1,9 +1,8 @@
 """The description of the machine: threads, caches, rates and costs, from which the compiler's choices derive.
 
-A description consists of what the operating system reports (threads, sizes of caches) and of measurements:
-``xlakit machine --measure`` measures all of it (:mod:`xlakit.cpu.measuring`), and the rates of large products are
-measured when a program first has one. Measurements are kept in the compile cache, by processor. What was not measured
-comes from a table by family of processors. ``XLAKIT_MACHINE=FILE`` names another description, as
+A description consists of what the operating system reports (threads, sizes of caches) and of measurements, which
+``xlakit machine --measure`` makes (:mod:`xlakit.cpu.measuring`). They are kept in the compile cache, by processor. What
+was not measured comes from a table by family of processors. ``XLAKIT_MACHINE=FILE`` names another description, as
 ``xlakit machine --describe FILE`` writes it; fields that it lacks are those of this machine. A wrong description
 costs time and never changes a result, except for the order in which sums are added.
 
@@ -30,7 +29,7 @@ from xlakit.errors import ArgumentError, FormatError
 
 VARIABLE = "XLAKIT_MACHINE"
 _HINT = "xlakit machine --describe FILE writes one"
-# Increase this number when kernels have become so much faster or slower that machines should be measured again.
+# Increase this number when machines should be measured again.
 _FORMAT = "3"
 _CPUS = Path("/sys/devices/system/cpu")
 _CPUINFO = Path("/proc/cpuinfo")
@@ -52,8 +51,6 @@ _TELLING = frozenset(
     ]
 )
 _KIB: Final = 1 << 10
-# BLAS must be faster by this factor to be called: own products compute their epilogues in their loops.
-_ADVANTAGE = 1.05
 # Sizes of the first cache for data, the second and the last one, by family: what most processors of the last ten years
 # have at least.
 _CACHES = {"x86": (32 * _KIB, 512 * _KIB, 16384 * _KIB), "arm": (64 * _KIB, 512 * _KIB, 8192 * _KIB)}
@@ -80,23 +77,14 @@ _WAKE_NANOSECONDS = 10_000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
-    """Multiplications a nanosecond in a large product of matrices, on all threads: by own kernels and by BLAS."""
-
-    own: float
-    blas: float
-
-
-@dataclass(frozen=True, slots=True)
 class Machine:
     """The properties of a machine that generated code depends on.
 
     threads: processors that this process may run on. l1, l2: bytes of a core's caches for data. l3: bytes of the last
     cache, which cores share; where there is no third one, the second's. wake_nanoseconds: from when a thread that
     sleeps is woken until it runs. processor: its name. vector_bytes: the width of its vectors, 0 where that is not
-    known. extensions: of its instruction set, by LLVM's names. products: rates by element type, those that were
-    measured; of other sizes than the usual under names such as ``f32[256]``. measured: other numbers that were
-    measured, by names that say what they count; :meth:`rate` gives them.
+    known. extensions: of its instruction set, by LLVM's names. measured: numbers that were measured, by names that say
+    what they count; :meth:`rate` gives them.
     """
 
     threads: int
@@ -107,7 +95,6 @@ class Machine:
     processor: str = ""
     vector_bytes: int = 0
     extensions: tuple[str, ...] = ()
-    products: Mapping[str, Rates] = field(default_factory=dict[str, Rates])
     measured: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def rate(self, name: str) -> float:
@@ -126,24 +113,11 @@ class Machine:
                 return self.rate(f"read_bytes_per_nanosecond_{name}")
         return self.rate("read_bytes_per_nanosecond_memory")
 
-    def has_faster_blas(self, kind: str, vector_bytes: int) -> bool:
-        """Whether BLAS is called for large products of an element type, by its name, in vectors of such a width."""
-        rates = self.products.get(kind)
-        if rates is None or self.vector_bytes not in (0, vector_bytes):
-            # Not measured: BLAS libraries fill vectors of 32 bytes well, wider ones less often.
-            return vector_bytes < 64
-        return rates.blas > _ADVANTAGE * rates.own
-
     @property
     def text(self) -> str:
-        """The fields that code depends on, as part of the keys of the compile cache.
-
-        The rates of products are not in it unless all was measured: they become known when programs need them, and
-        programs without large products are not to be compiled anew for that.
-        """
+        """The fields that code depends on, as part of the keys of the compile cache."""
         sizes = (self.threads, self.l1, self.l2, self.l3, self.wake_nanoseconds)
-        rates = {k: (r.own, r.blas) for k, r in self.products.items()} if self.measured else {}
-        return f"{sizes} {sorted(self.measured.items())} {sorted(rates.items())}"
+        return f"{sizes} {sorted(self.measured.items())}"
 
     def as_text(self) -> str:
         """The description as JSON."""
@@ -154,7 +128,6 @@ class Machine:
             "threads": self.threads,
             "caches": {"l1": self.l1, "l2": self.l2, "l3": self.l3},
             "wake_nanoseconds": self.wake_nanoseconds,
-            "products": {kind: {"own": rates.own, "blas": rates.blas} for kind, rates in self.products.items()},
             "measured": dict(self.measured),
         }
         return json.dumps(fields, indent=2)
@@ -183,13 +156,11 @@ def _from_fields(given: Mapping[str, Any]) -> Machine:
         processor=str(given.get("processor", mine.processor)),
         vector_bytes=int(given.get("vector_bytes", 0)),
         extensions=tuple(map(str, given.get("extensions", ()))),
-        products={str(k): Rates(float(r["own"]), float(r["blas"])) for k, r in given.get("products", {}).items()},
         measured={str(name): float(number) for name, number in given.get("measured", {}).items()},
     )
-    rates = [*made.measured.values(), *(rate for r in made.products.values() for rate in (r.own, r.blas))]
     if min(made.l1, made.l2, made.l3, made.threads) < 1 or not 0 < made.wake_nanoseconds < 1e9:
         raise ValueError("sizes, threads and times are positive")
-    if not all(0 < rate < 1e12 for rate in rates):
+    if not all(0 < rate < 1e12 for rate in made.measured.values()):
         raise ValueError("what was measured is positive")
     return made
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +13,9 @@ import xlakit as xla
 from xlakit import machine, target
 from xlakit.cpu import measuring
 from xlakit.cpu.cache_key import program_key
-from xlakit.cpu.kernels.dot.blas_choice import OWN_PRODUCTS, OWN_TRANSPOSED_PRODUCTS, large_products
 from xlakit.cpu.kernels.dot.dot import dot_product
 from xlakit.cpu.kernels.gemm.blocking import plan_gemm
-from xlakit.machine import Machine, Rates
+from xlakit.machine import Machine
 from xlakit.ops.dot import Dot
 from xlakit.options import DEFAULT, compiling
 from xlakit.tools import cli
@@ -32,14 +29,14 @@ ENTRY e {{
 }}"""
 
 
-def described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: float, blas: float) -> None:
-    path = tmp_path / f"machine-{own}-{blas}.json"
-    path.write_text(replace(machine.own(), threads=4, vector_bytes=0, products={"f32": Rates(own, blas)}).as_text())
+def described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "machine.json"
+    path.write_text(replace(machine.own(), threads=4, measured={"cycle_nanoseconds": 0.75}).as_text())
     monkeypatch.setenv("XLAKIT_MACHINE", str(path))
 
 
 def test_a_description_is_what_it_was_when_it_is_read_again():
-    made = Machine(8, 1, 2, 3, processor="znver9", vector_bytes=64, products={"f32": Rates(30.5, 20.25)})
+    made = Machine(8, 1, 2, 3, processor="znver9", vector_bytes=64)
     assert Machine.from_text(made.as_text(), "here") == made
     more = replace(made, wake_nanoseconds=5e3, extensions=("a", "b"), measured={"read_bytes_per_nanosecond_l1": 9.5})
     assert Machine.from_text(more.as_text(), "here") == more
@@ -66,7 +63,7 @@ def test_what_was_not_measured_is_of_the_table():
     [
         "",
         "[]",
-        '{"products": 3}',
+        '{"measured": 3}',
         '{"threads": 0}',
         '{"threads": "many"}',
         '{"caches": {"l1": -1}}',
@@ -74,7 +71,6 @@ def test_what_was_not_measured_is_of_the_table():
         '{"measured": {"a": "b"}}',
         '{"measured": {"cycle_nanoseconds": 0}}',
         '{"measured": {"cycle_nanoseconds": -1.0}}',
-        '{"products": {"f32": {"own": 0, "blas": 1}}}',
     ],
 )
 def test_what_is_no_description_is_refused(text):
@@ -89,93 +85,24 @@ def test_a_file_that_is_not_there_is_an_error_before_anything_is_compiled(monkey
         xla.compile(module, backend="cpu")
 
 
-def test_blas_is_called_where_it_is_faster(tmp_path, monkeypatch):
-    module = xla.HloModule.from_text(PRODUCT.format(kind="f32", n=1024))
-    a, b = np.random.default_rng(0).integers(-3, 4, (2, 1024, 1024)).astype(np.float32)
-    for own, blas in [(10.0, 20.0), (20.0, 10.0)]:
-        described(tmp_path, monkeypatch, own, blas)
-        compiled = xla.compile(module, backend="cpu")
-        assert ("sgemm" in compiled.llvm_ir(optimized=False)) == (blas > own)
-        np.testing.assert_array_equal(compiled(a, b), a @ b)
-
-
-def test_only_what_is_asked_for_is_measured_and_it_is_kept(tmp_path, monkeypatch):
-    monkeypatch.setenv("XLAKIT_CACHE_DIR", str(tmp_path))
-    monkeypatch.delenv("XLAKIT_MACHINE", raising=False)
-    monkeypatch.setattr(measuring, "_SIZE", 128)
-    asked = []
-
-    def compile_text(text):
-        asked.append(text)
-        return lambda a, b: a @ b
-
-    with compiling(DEFAULT):
-        before = machine.current().text
-        measuring.measure_products({P.F64, P.S32}, compile_text)
-        found = machine.current()
-        assert set(found.products) == {"f64"}
-        # Programs without large products need not be compiled anew.
-        assert found.text == before
-        assert len(asked) == 2
-        measuring.measure_products({P.F64}, compile_text)
-        # Another process finds it.
-        monkeypatch.setattr(machine, "_known", {})
-        assert machine.current() == found
-    assert len(asked) == 2
-    # Other options than the default say nothing of the machine.
-    with compiling(DEFAULT, plain="llvm"):
-        measuring.measure_products({P.F32}, compile_text)
-        assert set(machine.current().products) == {"f64"}
-
-
-def test_large_products_are_found_in_all_computations():
-    small, large = (xla.HloModule.from_text(PRODUCT.format(kind=k, n=n)) for k, n in [("f32", 64), ("f64", 704)])
-    assert large_products(small) == set()
-    assert large_products(large) == {P.F64}
-
-
-def test_a_product_alone_is_large_where_blas_would_be_called_for_it():
-    """Measuring took a tenth of a second in the first second of programs that had no use for it."""
-    alone = PRODUCT.format(kind="f32", n=512)
-    assert large_products(xla.HloModule.from_text(alone)) == set()
-    fused = alone.replace("ROOT r", "d").replace("\n}", "\n  ROOT r = f32[512,512] tanh(d)\n}")
-    assert large_products(xla.HloModule.from_text(fused)) == {P.F32}
-    for knob in (OWN_PRODUCTS, OWN_TRANSPOSED_PRODUCTS):
-        assert not knob.is_set
-        assert knob.value >= 1 << 28
-
-
 def test_the_command_prints_and_writes_the_description(tmp_path, monkeypatch, capsys):
-    described(tmp_path, monkeypatch, 3.0, 4.0)
+    described(tmp_path, monkeypatch)
     assert cli.main(["machine"]) == 0
-    assert Machine.from_text(capsys.readouterr().out, "output").products == {"f32": Rates(3.0, 4.0)}
+    assert Machine.from_text(capsys.readouterr().out, "output").cycle == 0.75
     path = tmp_path / "again.json"
     assert cli.main(["machine", "--describe", str(path)]) == 0
     assert Machine.from_text(path.read_text(), str(path)).threads == 4
 
 
-def test_a_process_measures_when_it_first_compiles_a_large_product(tmp_path):
-    code = (
-        "import xlakit\n"
-        f"xlakit.compile(xlakit.HloModule.from_text({PRODUCT.format(kind='f32', n=704)!r}), backend='cpu')\n"
-        "from xlakit import machine\n"
-        "rates = machine.current().products['f32']\n"
-        "assert rates.own > 0 and rates.blas > 0\n"
-    )
-    environment = {"PYTHONPATH": str(Path(xla.__file__).parents[1]), "XLAKIT_CACHE_DIR": str(tmp_path / "cache")}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=300)
-
-
 def test_all_is_measured_and_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("XLAKIT_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("XLAKIT_MACHINE", raising=False)
-    small = {"_SIZE": 16, "_OTHER_SIZES": (8,), "_ROUNDS": 10, "_MOVED": 1 << 16, "_LARGE": (1 << 16, 1 << 16)}
+    small = {"_ROUNDS": 10, "_MOVED": 1 << 16, "_LARGE": (1 << 16, 1 << 16)}
     for name, value in small.items():
         monkeypatch.setattr(measuring, name, value)
     with compiling(DEFAULT):
         before = machine.current().text
-        found = measuring.measure(lambda text: lambda a, b: a @ b)
-        assert set(found.products) == {"f32[8]", "f32", "f64[8]", "f64"}
+        found = measuring.measure()
         assert found.wake_nanoseconds > 0
         assert all(number > 0 for number in found.measured.values())
         # All that has a place in the table is measured.
@@ -186,8 +113,8 @@ def test_all_is_measured_and_kept(tmp_path, monkeypatch):
         assert machine.current() == found
         assert found.text != before
     # What a file says is not measured over.
-    described(tmp_path, monkeypatch, 1.0, 2.0)
-    assert measuring.measure(lambda text: pytest.fail("nothing is to be compiled")).products == {"f32": Rates(1.0, 2.0)}
+    described(tmp_path, monkeypatch)
+    assert measuring.measure().measured == {"cycle_nanoseconds": 0.75}
 
 
 def test_measured_times_are_of_this_machine(tmp_path, monkeypatch):

@@ -162,8 +162,6 @@ def _tuned(module: HloModule, target: Target, key: str | None, asked: options.Tu
     from xlakit.cpu.tuning.progress import progress_bar
     from xlakit.cpu.tuning.tune import tune
 
-    # Rates are measured before anything is compared, and with the usual options.
-    _measure_for(module)
     with progress_bar(module.name) as progress:
         made = tune(
             module, _Compiler(target), runs_alone=target.grid.num_devices == 1, seconds=asked.seconds, progress=progress
@@ -283,7 +281,6 @@ def _optimized(module: HloModule, target: Target) -> HloModule:
     from xlakit.passes.pipeline import passes_of_options, run_pipeline
 
     module = _prepared(module, target)
-    _measure_for(module)
     with internal_errors(f"compiling {module.name}", verified=True):
         passes = passes_of_options(between_processes=not target.native_collectives)
         with link.compiling_for(target.link):
@@ -310,21 +307,3 @@ def _prepared(module: HloModule, target: Target) -> HloModule:
 
         module = TransposedMatrices(target.lapack_calls).run(module, PassContext())
     return module
-
-
-def _measure_for(module: HloModule) -> None:
-    """Have the rates of large products measured, if a program has any."""
-    from xlakit.cpu.kernels.dot.blas_choice import large_products
-
-    kinds = large_products(module)
-    if kinds:
-        from xlakit.cpu.measuring import measure_products
-
-        with options.compiling(profile=False):
-            measure_products(kinds, _compile_text)
-
-
-def _compile_text(text: str) -> CpuExecutable:
-    # What is measured is the usual code.
-    with options.compiling(tune=False):
-        return compile_module(HloModule.from_text(text), cache=False)

@@ -1,9 +1,8 @@
 """Measuring a machine: what its caches and its memory move, what a core multiplies, what threads and pages cost.
 
 Everything is timed by code of a few instructions, made for the purpose, and the best of some repetitions counts: what
-disturbs the machine for a while makes numbers that are too small, never too large. It takes less than two seconds of
-processor time, most of it for products and for what the first program of a process compiles. What is measured stands
-in the machine's description (:mod:`xlakit.machine`).
+disturbs the machine for a while makes numbers that are too small, never too large. It takes less than a second of
+processor time. What is measured stands in the machine's description (:mod:`xlakit.machine`).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import mmap
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any, Final
@@ -21,17 +20,11 @@ from typing import Any, Final
 import numpy as np
 
 from xlakit import machine, options, target
-from xlakit.cpu.kernels.dot.blas_choice import KINDS, OWN_PRODUCTS
 from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Effort, Function, Module, Type, Value, engine, vector
 from xlakit.cpu.llvm.library import Library
-from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.operation import Array
-from xlakit.machine import Machine, Rates
+from xlakit.machine import Machine
 
-# The size of the products that are compared: so large that packing and the ends of loops count for little; and others.
-_SIZE = 768
-_OTHER_SIZES = (256,)
-_RUNS: Final = 3
 # Registers of sums, so many that none of them waits for another.
 _SUMS: Final = 12
 _ROUNDS = 20_000
@@ -43,9 +36,6 @@ _LARGE = (64 << 20, 256 << 20)
 _REPEATED: Final = 3
 _WAKINGS: Final = 100
 _PAGES: Final = 2048
-
-# Makes a function of the text of a module.
-Compile = Callable[[str], Callable[..., Any]]
 
 
 def described() -> Machine:
@@ -68,18 +58,13 @@ def is_measurable() -> bool:
     return not machine.is_given() and options.current().text == options.DEFAULT.text
 
 
-def measure(compile: Compile) -> Machine:
-    """The machine with all that is measured of it, which is kept; ``compile`` as for :func:`measure_products`.
+def measure() -> Machine:
+    """The machine with all that is measured of it, which is kept.
 
     What is in force is given as it is where nothing can be measured (:func:`is_measurable`).
     """
     if not is_measurable():
         return described()
-    products = {
-        name if size == _SIZE else f"{name}[{size}]": _rates(name, size, compile)
-        for name in KINDS.values()
-        for size in (*_OTHER_SIZES, _SIZE)
-    }
     code = _code()
     measured = {"cycle_nanoseconds": _cycle(code)}
     measured |= {f"fused_per_nanosecond_{name}": _peak(code, name, type) for name, type in (("f32", F32), ("f64", F64))}
@@ -87,50 +72,12 @@ def measure(compile: Compile) -> Machine:
     measured["page_fault_nanoseconds"] = _page_fault()
     measured = {name: _rounded(number) for name, number in measured.items()}
     made = replace(machine.current(), **_processor(target.processor()))
-    return machine.store(replace(made, products=products, wake_nanoseconds=_rounded(_wake()), measured=measured))
-
-
-def measure_products(kinds: Iterable[PrimitiveType], compile: Compile) -> None:
-    """Measure the rates of products of these element types, if they are not known already, and keep them.
-
-    compile: compiles a module's text, and is called with other options in force.
-    """
-    if not is_measurable():
-        return
-    found = machine.current()
-    wanted = [name for kind, name in KINDS.items() if kind in kinds and name not in found.products]
-    if wanted:
-        products = {**found.products, **{name: _rates(name, _SIZE, compile) for name in wanted}}
-        machine.store(replace(found, **_processor(target.processor()), products=products))
+    return machine.store(replace(made, wake_nanoseconds=_rounded(_wake()), measured=measured))
 
 
 def _rounded(number: float) -> float:
     """A number to two digits: more are noise."""
     return float(f"{number:.2g}")
-
-
-def _rates(kind: str, size: int, compile: Compile) -> Rates:
-    """Measure products of square matrices of an element type."""
-    text = f"""HloModule product
-ENTRY e {{
-  a = {kind}[{size},{size}] parameter(0)
-  b = {kind}[{size},{size}] parameter(1)
-  ROOT r = {kind}[{size},{size}] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
-}}"""
-    matrix = np.ones((size, size), np.dtype(kind.replace("f", "float")))
-    programs: list[Callable[..., Any]] = []
-    for limit in (size**3 + 1, 0):
-        with options.compiling(knobs={OWN_PRODUCTS.name: limit}):
-            programs.append(compile(text))
-    best = [float("inf"), float("inf")]
-    for _ in range(_RUNS + 1):
-        # Alternately, so that what slows the machine down for a while slows both.
-        for number, program in enumerate(programs):
-            start = time.perf_counter()
-            program(matrix, matrix)
-            best[number] = min(best[number], time.perf_counter() - start)
-    own, blas = (_rounded(size**3 / (seconds * 1e9)) for seconds in best)
-    return Rates(own, blas)
 
 
 @cache

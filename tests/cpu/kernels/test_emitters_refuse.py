@@ -8,7 +8,6 @@ from evaluating import f32
 from xlakit.cpu.kernels.conv.convolution import emit_convolution, plan_convolution
 from xlakit.cpu.kernels.conv.depthwise import emit_depthwise
 from xlakit.cpu.kernels.conv.pad import emit_pad
-from xlakit.cpu.kernels.dot.blas_tasks import emit_blas
 from xlakit.cpu.kernels.dot.dot import emit_dot, plan_product
 from xlakit.cpu.kernels.dot.few_rows import emit_few_rows
 from xlakit.cpu.kernels.fft.four_step import FourStep
@@ -60,8 +59,6 @@ def test_products_by_other_means():
     assert few.kernel == "few_rows"
     assert not refused(emit_few_rows, few.engine, product(2, 4096, 32, turned=True)).functions
     refused(emit_few_rows, few.engine, product(9, 4096, 32))
-    refused(emit_blas, product(64, 64, 64), 0, 32)
-    refused(emit_blas, replace(product(64, 64, 64), result=P.S32), 32, 32)
 
 
 def blocked(**changes):

@@ -1,6 +1,5 @@
 """What follows a product is computed block by block: the same numbers as on the interpreter, in every type."""
 
-import math
 import re
 
 import numpy as np
@@ -10,7 +9,6 @@ import xlakit as xla
 from fuzz.modules import difference
 from fuzz.programs.values import SMALL, make_values
 from xlakit.cpu.kernels.product_fusion.cut import cut_first
-from xlakit.options import compiling
 from xlakit.passes.fusion.product_chain import chain_of
 
 ADD = "add { a = KIND[] parameter(0) b = KIND[] parameter(1) ROOT r = KIND[] add(a, b) }"
@@ -52,15 +50,8 @@ def dense(kind, rows, columns, depth, follows, result, operands=""):
 
 
 BIAS = "t = T[] add(s, b) u = T[] maximum(t, c) "
-# Rows and columns that fill no tile; several blocks; a product for BLAS (see below).
-FOR_BLAS = (200, 160, 100)
-SIZES = [(9, 17, 5), (33, 40, 70), (130, 1030, 20), FOR_BLAS]
-
-
-@pytest.fixture(autouse=True)
-def _blas_for_fewer_products():
-    with compiling(knobs={"machine.own_products": math.prod(FOR_BLAS) - 1}):
-        yield
+# Rows and columns that fill no tile; several blocks; many rows and columns.
+SIZES = [(9, 17, 5), (33, 40, 70), (130, 1030, 20), (200, 160, 100)]
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "bf16", "f16", "s8", "u8", "s32", "s64", "f8e4m3fn", "s4"])
@@ -209,7 +200,7 @@ def test_rectangles_of_rows_stay_in_the_second_level_cache(keys, rows):
     text = attention("f32", (1, 1, 8192, keys, 64), "f32[8192,64] negate(r)")
     chain = chain_of(xla.HloModule.from_text(text).entry)
     assert chain is not None
-    assert rows <= cut_first(chain, 0).most < rows + 12
+    assert rows <= cut_first(chain, reads_beside=False).most < rows + 12
 
 
 def test_attention_that_sums_in_a_wider_type():

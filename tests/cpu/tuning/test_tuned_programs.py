@@ -310,7 +310,7 @@ def test_the_command_needs_the_cache(file, monkeypatch, capsys):
 
 def test_a_report_says_what_was_gained():
     gains = [
-        Gain("d", "dot", "model.py:3", 2e6, 1e6, {"gemm.tile_rows": 8, "machine.own_products": 0}, same_bits=False),
+        Gain("d", "dot", "model.py:3", 2e6, 1e6, {"gemm.tile_rows": 8, "gemm.tile_vectors": 2}, same_bits=False),
         Gain("f", "fusion", "", 800.0, 800.0),
     ]
     text = str(TuningReport(gains[0], tuple(gains), 12, ("f: the results differ",), 3))

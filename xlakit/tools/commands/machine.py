@@ -21,13 +21,8 @@ def add(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from xlakit.cpu import measuring
-    from xlakit.cpu.compiler import compile_module
-    from xlakit.ir.instruction import HloModule
 
-    if options.measure:
-        machine = measuring.measure(lambda text: compile_module(HloModule.from_text(text), cache=False))
-    else:
-        machine = measuring.described()
+    machine = measuring.measure() if options.measure else measuring.described()
     text = machine.as_text()
     if options.describe:
         Path(options.describe).write_text(text + "\n")

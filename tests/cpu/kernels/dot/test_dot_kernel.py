@@ -6,9 +6,7 @@ from cpu.kernels.product_running import close, dirty, random_array, run
 
 import xlakit as xla
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.kernels.dot.blas_tasks import cut_for_blas
 from xlakit.cpu.kernels.dot.dot import emit_dot, plan_dot
-from xlakit.cpu.kernels.gemm.product import make_product
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import Module
 from xlakit.errors import InternalError
@@ -37,16 +35,11 @@ def check(op, lhs, rhs, kinds=(P.F32, P.F32, P.F32), kernel=None):
 
 
 @pytest.mark.parametrize("op", [NN, NT, TN, TT])
-def test_blas_is_called_for_large_products(op):
+def test_transposed_operands(op):
     lhs = (130, 200) if op in (NN, NT) else (200, 130)
     rhs = (200, 110) if op in (NN, TN) else (110, 200)
-    check(op, lhs, rhs, kernel="gemm")
-    check(op, lhs, rhs, (P.C64,) * 3, kernel="blas")
-    with compiling(
-        knobs={"machine.own_products": 1 << 20, "machine.own_transposed_products": 1 << 20, "dot.blas_task": 1 << 19}
-    ):
-        for kind in (P.F32, P.F64, P.C128):
-            check(op, lhs, rhs, (kind,) * 3, kernel="blas")
+    for kind in (P.F32, P.F64, P.C64, P.C128):
+        check(op, lhs, rhs, (kind,) * 3, kernel="gemm")
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 17, 33), (13, 37, 1000), (6, 16, 0), (0, 4, 3), (4, 0, 3), (5, 1, 9)])
@@ -181,23 +174,3 @@ def test_blas_tells_its_threads():
 def test_columns_in_slivers(kind, width, rows):
     # What lies as packing would leave it is read as it lies.
     check(Dot(lhs_contracting_dims=(1,), rhs_contracting_dims=(1,)), (rows, 300), (6, 300, width), (kind,) * 3)
-
-
-@pytest.mark.parametrize(("kind", "calls"), [(P.F32, 25), (P.F64, 50), (P.C128, 100)])
-def test_calls_of_blas_do_not_take_long(kind, calls):
-    def pieces(size):
-        dims = [(size, (size, size))], [(size, (1, 1))], [(size, (1, size))]
-        unit, split = cut_for_blas(make_product((kind,) * 3, [], *dims), 1 << 23, 2)
-        return -(-size // unit) * -(-size // split)
-
-    assert calls <= pieces(6000) < 2.5 * calls
-    assert pieces(600) == 2
-
-
-@pytest.mark.parametrize("rows", [65, 75, 100, 128, 129, 5000])
-@pytest.mark.parametrize("columns", [1, 31, 32, 33, 64, 65, 100])
-def test_calls_of_blas_are_cut_in_finite_steps(rows, columns):
-    dims = [(rows, (100, columns))], [(columns, (1, 1))], [(100, (1, columns))]
-    task_rows, task_columns = cut_for_blas(make_product((P.F32,) * 3, [], *dims), 1, 1 << 20)
-    assert 0 < task_rows <= 64
-    assert 0 < task_columns <= 64

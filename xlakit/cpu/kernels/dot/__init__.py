@@ -4,6 +4,5 @@
 
 - ``matrix_vector.py``: sums along contiguous rows, with a few vectors
 - ``few_rows.py``: a few rows times a large matrix, which is streamed
-- ``blas_tasks.py``: calls of BLAS, where ``blas_choice.py`` finds it faster on this machine
 - ``gemm/``: everything else
 """

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.kernels.dot.blas_choice import most_own_products
-from xlakit.cpu.kernels.dot.blas_tasks import cut_for_blas, emit_blas, fits_blas
 from xlakit.cpu.kernels.dot.few_rows import MOST_ROWS, columns_per_task, emit_few_rows
 from xlakit.cpu.kernels.dot.matrix_vector import emit_matrix_vector, fits_vectors, rows_at_once
 from xlakit.cpu.kernels.gemm.blocking import Blocking, fills_tiles, plan_gemm, task_count
@@ -26,9 +23,6 @@ from xlakit.ops.shared.contraction import free_dimensions
 from xlakit.ops.shared.nibbles import is_packed
 from xlakit.options import knob, times
 
-# Complex products of more multiplications than this go to BLAS if it supports them, with at least so many in a task.
-_OWN_COMPLEX_PRODUCTS = knob("dot.own_complex_products", 1 << 14, 0, 1 << 29)
-_BLAS_TASK = knob("dot.blas_task", 1 << 23, 100, tries=(times(0.25), times(4)))
 # The least size of a matrix for the kernels of few rows and of few vectors, which read it in streams.
 _STREAMED = knob("dot.streamed", 1 << 16, 1)
 # Elements of the matrix in one task of a product with a vector.
@@ -39,19 +33,17 @@ _VECTOR_TASK = knob("dot.vector_task", 1 << 17, 8, 64, tries=(times(0.25), times
 class DotPlan:
     """The kernel of a dot, and its blocking.
 
-    tasks: the size of the task space; 0 where there is no result. cost: multiplications. task_rows, task_columns: those
-    of a task of BLAS, and the rows of one of "matrix_vector". swapped: whether the operands of ``product`` are those of
-    the dot in the other order.
+    tasks: the size of the task space; 0 where there is no result. cost: multiplications. task_rows: the rows of a task
+    of "matrix_vector". swapped: whether the operands of ``product`` are those of the dot in the other order.
     """
 
-    kernel: Literal["blas", "gemm", "matrix_vector", "few_rows"]
+    kernel: Literal["gemm", "matrix_vector", "few_rows"]
     product: Product
     tasks: int
     cost: int
     blocking: Blocking | None = None
     engine: Engine | None = None
     task_rows: int = 0
-    task_columns: int = 0
     swapped: bool = False
 
 
@@ -127,20 +119,8 @@ def plan_product(product: Product) -> DotPlan:
         engine = _vector_engine(product)
         tasks = product.batch * -(-columns // columns_per_task(engine, rows, columns))
         return DotPlan("few_rows", product, tasks, cost, engine=engine)
-    narrow = min(rows, columns, depth) < 16
-    if not narrow and rows * columns * depth > _most_own(product) and fits_blas(product):
-        task_rows, task_columns = cut_for_blas(product, _BLAS_TASK.value, machine.current().threads)
-        tasks = product.batch * -(-rows // task_rows) * -(-columns // task_columns)
-        return DotPlan("blas", product, tasks, cost, task_rows=task_rows, task_columns=task_columns)
     blocking = plan_gemm(product)
     return DotPlan("gemm", product, task_count(product, blocking), cost, blocking)
-
-
-def _most_own(product: Product) -> int:
-    """The largest product that xlakit's kernels compute although BLAS could."""
-    if product.result.is_complex:
-        return _OWN_COMPLEX_PRODUCTS.value
-    return most_own_products(product.result, transposed=product.lhs.along.stride != 1)
 
 
 def _is_streamed(product: Product) -> bool:
@@ -202,8 +182,6 @@ def emit_dot(module: Module, plan: DotPlan) -> Function:
 
     Scratch is taken while a task runs, see ``kernels/shared/scratch.py``.
     """
-    if plan.kernel == "blas":
-        return emit_blas(module, plan.product, plan.task_rows, plan.task_columns, "dot")
     if plan.kernel == "matrix_vector" and plan.engine is not None:
         arrays = (1, 0) if plan.swapped else (0, 1)
         return emit_matrix_vector(module, plan.engine, plan.product, arrays, plan.task_rows)

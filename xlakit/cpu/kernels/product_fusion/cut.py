@@ -10,8 +10,6 @@ from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.convolution import plan_convolution
 from xlakit.cpu.kernels.conv.pad import Padded
-from xlakit.cpu.kernels.dot.blas_choice import has_faster_blas
-from xlakit.cpu.kernels.dot.blas_tasks import fits_blas
 from xlakit.cpu.kernels.dot.dot import dot_product, plan_product
 from xlakit.cpu.kernels.gemm.blocking import Blocking, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.engine import stored_as_packed
@@ -36,29 +34,35 @@ _LARGEST_BLOCK = knob("product_cut.largest_block", lambda: machine.current().l2,
 # Fewer rows than this take longer to multiply, as the other operand is packed for each block.
 _LEAST_ROWS = knob("product_cut.least_rows", 64, 1, 4)
 _MANY_ROWS = knob("product_cut.many_rows", 256, 4)
-_MANY_STREAMS = 2
 # Fewer multiplications than this are not worth a task of their own.
 _TASK_PRODUCTS = knob("product_cut.task_products", 1 << 22, 100, tries=(times(0.25), times(4)))
-# From so many multiplications in a block of whole rows on, BLAS is called where it can be and is faster.
-_BLAS_BLOCK = knob("product_cut.blas_block", 1 << 25, 0, 1000, tries=(0, 1 << 62))
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A product and how it is cut: by ``blocking``, or for BLAS into ``task_rows`` rows and ``task_columns`` columns.
+    """A product and how it is cut.
 
-    most: the rows of the largest rectangle. width: how far rows of a local one are apart. copies: what becomes of a
-    convolution's operands first.
+    copies: what becomes of a convolution's operands first.
     """
 
     product: Product
-    blocking: Blocking | None
-    task_rows: int
-    task_columns: int
-    tasks: int
-    most: int
-    width: int
+    blocking: Blocking
     copies: tuple[Padded, ...] = ()
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks there are."""
+        return task_count(self.product, self.blocking)
+
+    @property
+    def most(self) -> int:
+        """The rows of the largest rectangle."""
+        return min(self.blocking.mc, self.product.sizes[0])
+
+    @property
+    def width(self) -> int:
+        """How far rows of a local rectangle are apart."""
+        return self.blocking.local_width(self.product)
 
     @property
     def cost(self) -> float:
@@ -71,40 +75,13 @@ class Cut:
         return self.product.batches[2], self.product.rows, self.product.columns
 
 
-def _by_blas(product: Product, task_rows: int, task_columns: int) -> Cut:
-    rows, columns, _ = product.sizes
-    task_rows, task_columns = min(task_rows, rows), min(task_columns, columns)
-    return Cut(
-        product,
-        None,
-        task_rows,
-        task_columns,
-        product.batch * -(-rows // task_rows) * -(-columns // task_columns),
-        task_rows,
-        task_columns,
-    )
-
-
-def _own(product: Product, blocking: Blocking, copies: tuple[Padded, ...] = ()) -> Cut:
-    return Cut(
-        product,
-        blocking,
-        blocking.task_rows,
-        blocking.task_columns,
-        task_count(product, blocking),
-        min(blocking.mc, product.sizes[0]),
-        blocking.local_width(product),
-        copies,
-    )
-
-
 # -- first products --------------------------------------------------------------------------------
 
 
-def cut_first(chain: Chain, streams: int) -> Cut:
+def cut_first(chain: Chain, *, reads_beside: bool) -> Cut:
     """How the first product of a chain is cut; raises DeclinedError if it cannot call an epilogue.
 
-    streams: how many arrays of the size of its result the epilogue reads.
+    reads_beside: whether the epilogue reads arrays of the size of the product's result.
     """
     if isinstance(chain.first.product.op, Convolution):
         return _cut_convolution(chain.first.product)
@@ -112,24 +89,10 @@ def cut_first(chain: Chain, streams: int) -> Cut:
     if chain.reduces:
         return _cut_rows(product)
     plan = plan_product(product)
-    if plan.kernel == "blas":
-        task_rows, task_columns = plan.task_rows, plan.task_columns
-        return _by_blas(
-            product,
-            *(_as_rows(product, task_rows, task_columns) if streams >= _MANY_STREAMS else (task_rows, task_columns)),
-        )
     if plan.blocking is None:
         raise DeclinedError(f"nothing can follow a product of kind {plan.kernel}")
-    blocking = plan_gemm(product, wide=True) if streams else plan.blocking
-    return _own(product, _with_smaller_blocks(product, blocking))
-
-
-def _as_rows(product: Product, task_rows: int, task_columns: int) -> tuple[int, int]:
-    """A rectangle for BLAS made as long as rows are, where it has many: what else is read then comes in long runs."""
-    rows, columns, _ = product.sizes
-    blocks = max(1, rows // max(_MANY_ROWS.value, task_rows * task_columns // columns))
-    tasks = min(machine.current().threads, product.batch * -(-rows // task_rows) * -(-columns // task_columns))
-    return (-(-rows // blocks), columns) if product.batch * blocks >= tasks else (task_rows, task_columns)
+    blocking = plan_gemm(product, wide=True) if reads_beside else plan.blocking
+    return Cut(product, _with_smaller_blocks(product, blocking))
 
 
 def product_of(link: Link) -> Product:
@@ -149,7 +112,7 @@ def _cut_convolution(convolution: Instruction) -> Cut:
     if plan.kind == "depthwise" or len(plan.products) != 1 or plan.products[0][0].first:
         raise DeclinedError(f"nothing can follow a convolution of kind {plan.kind} in {len(plan.products)} phases")
     product, blocking = plan.products[0]
-    return _own(product, _with_smaller_blocks(product, blocking), plan.copies)
+    return Cut(product, _with_smaller_blocks(product, blocking), plan.copies)
 
 
 def _with_smaller_blocks(product: Product, cut: Blocking) -> Blocking:
@@ -167,20 +130,8 @@ def _with_smaller_blocks(product: Product, cut: Blocking) -> Blocking:
 def _cut_rows(product: Product) -> Cut:
     """Rectangles of whole rows."""
     fitting = _ROWS_BYTES.value // (product.sizes[1] * product.result.byte_width)
-    most = _rows_at_once(product, _MOST_TIMES * fitting)
-    if _is_for_blas(product, most):
-        # It packs both operands whenever it is called.
-        return _by_blas(product, most, product.sizes[1])
     task_rows = _rows_at_once(product, max(fitting, min(_MANY_ROWS.value, _MOST_TIMES * fitting)))
-    return _own(product, _with_whole_rows(product, plan_gemm(product), task_rows, task_rows))
-
-
-def _is_for_blas(product: Product, rows: int) -> bool:
-    _, columns, depth = product.sizes
-    narrow = min(rows, columns, depth) < 16
-    large = not narrow and rows * columns * depth >= _BLAS_BLOCK.value
-    faster = _BLAS_BLOCK.is_set or product.result.is_complex or has_faster_blas(product.result)
-    return large and faster and fits_blas(product)
+    return Cut(product, _with_whole_rows(product, plan_gemm(product), task_rows, task_rows))
 
 
 def _rows_at_once(product: Product, most: int) -> int:
@@ -227,8 +178,7 @@ def product_of_rows(link: Link, weights: Instruction) -> Product:
 def cut_second(whole: Product, rows: int, *, local: bool) -> Cut:
     """The product of at most so many rows of a batch of a second product.
 
-    It reads them row after row. It writes ``local`` results so, too, others to where they belong. Of an own product
-    a task is a few rows.
+    It reads them row after row. It writes ``local`` results so, too, others to where they belong. A task is a few rows.
     """
     _, columns, depth = whole.sizes
     lhs = replace(whole.lhs, across=Direction(((rows, depth),)), along=Direction(((depth, 1),)))
@@ -240,13 +190,11 @@ def cut_second(whole: Product, rows: int, *, local: bool) -> Cut:
     part = replace(whole, lhs=lhs, rows=Direction(((rows, whole.rows.stride),)), batches=(none, none, none))
     if local:
         part = replace(part, rows=Direction(((rows, columns),)), columns=Direction(((columns, 1),)))
-    if _is_for_blas(part, rows):
-        return _by_blas(part, rows, columns)
     cut = plan_gemm(part)
     if cut.engine.group == 1 and stored_as_packed(cut.engine, part.lhs.kind):
         # The rows are in the cache, and are read from there.
         cut = replace(cut, packs=(False, cut.packs[1]))
-    return _own(part, _with_whole_rows(part, cut, cut.mc, 4 * cut.engine.mr))
+    return Cut(part, _with_whole_rows(part, cut, cut.mc, 4 * cut.engine.mr))
 
 
 def _runs(along: Direction) -> Direction:

@@ -14,7 +14,6 @@ from typing import Any
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.pad import emit_pad, scratch_bytes
-from xlakit.cpu.kernels.dot.blas_tasks import Routine, as_stored, emit_blas
 from xlakit.cpu.kernels.gemm.driver import emit_gemm
 from xlakit.cpu.kernels.gemm.epilogue import ENTRY, PARAMETERS, EpilogueCall, rectangle_of
 from xlakit.cpu.kernels.gemm.operands import Direction
@@ -43,7 +42,6 @@ from xlakit.cpu.loops.nests.rectangle import (
 from xlakit.cpu.loops.nests.reduced import Reduced
 from xlakit.cpu.loops.nests.rows import Plan, acquire_rows, plan_rows
 from xlakit.cpu.scalars.memory import memory_type
-from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.fusion.product_chain import Chain, Link, chain_of
@@ -68,7 +66,7 @@ class _Fusion:
         self.parameters = {p: n for n, p in enumerate(computation.parameters)}
         self.computation = computation
         beside = self._beside()
-        self.cut = cut_first(chain, len(beside))
+        self.cut = cut_first(chain, reads_beside=bool(beside))
         # Whether all rectangles of rows are of one size.
         self.even = self.cut.product.sizes[0] % self.cut.most == 0
         # Whether the weights stand in the rectangle, maybe beside their array: rows past the last are read there.
@@ -133,8 +131,6 @@ class _Fusion:
         """The function of a product."""
 
         def emit(name: str) -> Function:
-            if cut.blocking is None:
-                return emit_blas(self.module, cut.product, cut.task_rows, cut.task_columns, name, epilogue_call)
             return emit_gemm(self.module, cut.product, cut.blocking, name=name, epilogue_call=epilogue_call)
 
         return self._shared(("product", cut, epilogue_call), emit)
@@ -161,7 +157,7 @@ class _Fusion:
         """The function of the epilogue, what emits code into it, and the rows and columns that its loops go over."""
         fn = self.module.function(f"{self.name}.after", VOID, PARAMETERS)
         rectangle = rectangle_of(fn)
-        columns, task_columns = self.cut.product.sizes[1], self.cut.task_columns
+        columns, task_columns = self.cut.product.sizes[1], self.cut.blocking.task_columns
         whole = fn.i64(0), fn.i64(columns)
         bounds = Bounds(
             rectangle.batch,
@@ -314,14 +310,12 @@ class _Fusion:
         else:
             memory = acquire(fn, self.cut.most * columns * whole.result.byte_width)
         count = bounds.rows[1] - bounds.rows[0]
-        if cut.blocking is None:
-            self._by_blas(fn, cut, (rows, right, memory), count)
-        else:
-            own = fn.alloca(PTR, 3, align=8)
-            for number, pointer in enumerate((rows, right, memory)):
-                fn.store(pointer, fn.at(own, PTR, number))
-            tasks = (count + (cut.task_rows - 1)).integer("udiv", cut.task_rows)
-            fn.call(self._product(cut, None), VOID, own, fn.i64(0), tasks)
+        own = fn.alloca(PTR, 3, align=8)
+        for number, pointer in enumerate((rows, right, memory)):
+            fn.store(pointer, fn.at(own, PTR, number))
+        task_rows = cut.blocking.task_rows
+        tasks = (count + (task_rows - 1)).integer("udiv", task_rows)
+        fn.call(self._product(cut, None), VOID, own, fn.i64(0), tasks)
         self.cost += whole.batch * math.prod(whole.sizes) * cost_model().multiplication
         if not direct:
             self._last(fn, link, whole, memory, bounds)
@@ -342,18 +336,6 @@ class _Fusion:
         own.ret()
         fn.call(own, VOID, fn.parameters[0], memory, bounds.batch, *bounds.rows, fn.i64(0), fn.i64(columns))
         self.cost += element_cost([n for o in outputs for n in o.nodes]) * link.product.shape.num_elements
-
-    def _by_blas(self, fn: Function, cut: Cut, arrays: tuple[Value, Value, Value], rows: Value) -> None:
-        """Multiply so many rows by BLAS; ``arrays`` are the addresses of both operands and of the result."""
-        product = cut.product
-        left = as_stored(product.lhs.across, product.lhs.along)
-        right = as_stored(product.rhs.across, product.rhs.along)
-        result = as_stored(product.columns, product.rows)
-        if left is None or right is None or result is None:
-            raise InternalError("the product does not fit BLAS")
-        _, columns, depth = product.sizes
-        routine = Routine(fn, product.result)
-        routine.call((arrays[0], left), (arrays[1], right), (arrays[2], result.leading), (rows, columns, depth))
 
 
 def _local_index(rows: int, columns: int) -> LocalIndex:
