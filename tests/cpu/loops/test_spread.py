@@ -39,6 +39,29 @@ def test_rows_are_spread_in_vectors(kind, value, vector):
         assert np.asarray(found).tobytes() == np.asarray(expected).tobytes()
 
 
+@pytest.mark.parametrize("kind", ["f32", "s8", "f64"])
+@pytest.mark.parametrize("vector", [16, 32, 64])
+def test_parts_of_one_row_are_tasks(kind, vector):
+    for size, low, high, interior in ((3, 0, 0, 1), (200, 2, 1, 3), (333, 0, 7, 2)):
+        width = low + high + size + (size - 1) * interior
+        module = HloModule.from_text(
+            f"""HloModule spread
+        ENTRY e {{
+            x = {kind}[{size}] parameter(0)
+            z = {kind}[] constant(1)
+            ROOT y = {kind}[{width}] pad(x, z), padding={low}_{high}_{interior}
+        }}"""
+        )
+        inputs = make_inputs(module.entry.program_shape, 0)
+        with compiling(vector_bytes=vector, knobs={"spread.task_bytes": 64}):
+            phase = emit_spread(Module("m"), "pad", module.entry)
+            assert phase is not None
+            assert (phase.tasks > 1) == (size * np.asarray(inputs[0]).itemsize >= 2 * vector)
+            found = xla.compile(module, cache=False)(*inputs)
+        expected = xla.compile(module, backend="interpreter")(*inputs)
+        assert np.asarray(found).tobytes() == np.asarray(expected).tobytes()
+
+
 def test_what_is_no_row_of_spread_elements_is_left_to_loops():
     others = (
         pad("f32", 4, 1, 0, 0, 1),

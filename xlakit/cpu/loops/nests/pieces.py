@@ -121,11 +121,13 @@ def emit_spread(module: Module, name: str, computation: Computation) -> Phase | 
     kind = integer(root.shape.element_type.bit_width)
     # All but the last element of a row have others behind them.
     lanes = min(vector_bytes() // kind.bytes, 1 << max(0, before.bit_length() - 1))
-    if not is_plain or not 1 < step <= _MOST_STEP.value or min(low, high) < 0 or rows < 2 or lanes < 2 or before < 1:
+    if not is_plain or not 1 < step <= _MOST_STEP.value or min(low, high) < 0 or not rows or lanes < 2 or before < 1:
         return None
     if value not in arrays and not isinstance(value.op, Constant):
         return None
-    tasks = max(1, min(rows, rows * width * kind.bytes // _SPREAD_TASK_BYTES.value))
+    # A task is some rows, or a part of the only one, in whole vectors.
+    most = rows if rows > 1 else before // lanes
+    tasks = max(1, min(most, rows * width * kind.bytes // _SPREAD_TASK_BYTES.value))
     with task_function(module, name, len(arrays) + 1) as (fn, emitter, begin, end):
         source, target = emitter.arrays[arrays[operand]], emitter.arrays[-1]
         if isinstance(value.op, Constant):
@@ -139,16 +141,32 @@ def emit_spread(module: Module, name: str, computation: Computation) -> Phase | 
             with fn.loop(first, first + count, independent=True) as each:
                 fn.store(between, fn.at(start, kind, each.index))
 
-        first, last = ((bound * rows).integer("udiv", tasks) for bound in (begin, end))
-        with fn.loop(first, last) as row:
-            elements, results = fn.at(source, kind, row.index * (before + 1)), fn.at(target, kind, row.index * width)
-            fill(results, 0, low)
-            with fn.loop(0, before, lanes) as block:
+        def copy(elements: Value, results: Value, first: Value | int, last: Value | int) -> None:
+            with fn.loop(first, last, lanes) as block:
                 # The last vector may begin with elements of the one before.
-                number = block.index.smin(before - lanes)
+                number = block.index.smin(last - lanes)
                 loaded = fn.load(filled.type, fn.at(elements, kind, number), align=kind.bytes)
                 there = fn.at(results, kind, number * step + low)
                 fn.store(fn.shuffle(loaded, filled, spread), there, align=kind.bytes)
+
+        def end_row(elements: Value, results: Value) -> None:
             fn.store(fn.load(kind, fn.at(elements, kind, before)), fn.at(results, kind, before * step + low))
             fill(results, before * step + low + 1, high)
+
+        if rows == 1:
+            with fn.if_(begin.eq(0)):
+                fill(target, 0, low)
+            copy(source, target, *((bound * before).integer("udiv", tasks) for bound in (begin, end)))
+            with fn.if_(end.eq(tasks)):
+                end_row(source, target)
+        else:
+            first, last = ((bound * rows).integer("udiv", tasks) for bound in (begin, end))
+            with fn.loop(first, last) as row:
+                elements, results = (
+                    fn.at(source, kind, row.index * (before + 1)),
+                    fn.at(target, kind, row.index * width),
+                )
+                fill(results, 0, low)
+                copy(elements, results, 0, before)
+                end_row(elements, results)
     return Phase(fn.name, tasks, cost_model().cycles(rows * width * kind.bytes * 4 / vector_bytes()))
