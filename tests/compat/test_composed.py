@@ -166,6 +166,11 @@ def test_an_index_of_branches_is_a_number():
     negation = _scalar_negation()
     with pytest.raises(xc.XlaRuntimeError, match=r"INVALID_ARGUMENT: .*s32\[\], not pred\[\]"):
         _text_of(lambda b, x: ops.Conditional(ops.Constant(b, np.bool_(True)), [negation] * 2, [x, x]))
+    for shape in (xc.Shape("s32[]"), xc.Shape.array_shape(np.dtype("int32"), (), ())):
+        builder = xc.XlaBuilder("indexed")
+        number, index = ops.Constant(builder, np.float32(1)), ops.Parameter(builder, 0, shape)
+        ops.Conditional(index, [negation] * 2, [number] * 2)
+        assert "branch_computations={" in builder.build().as_hlo_text()
 
 
 def test_maps_have_no_static_operands():

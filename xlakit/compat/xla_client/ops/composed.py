@@ -53,7 +53,7 @@ def constant(builder: Any, literal: Literal) -> _Op:
 
 def indexed_conditional(branch_index: _Op, branch_computations: Any, branch_operands: Any) -> _Op:
     """The branch that an index chooses; a predicate has the other form."""
-    if branch_index.shape != Shape(PrimitiveType.S32):
+    if branch_index.shape.without_layout() != Shape(PrimitiveType.S32):
         raise ShapeError(
             f"the index of a branch is s32[], not {branch_index.shape}",
             hint="give a predicate with the operand and the computation of each of the two cases",
