@@ -1,5 +1,5 @@
 """Steps of modules that are to be split: groups that are sharded alike, calls on each of a batch, loops that add up,
-rows of narrow types.
+rows of narrow types, and rows that are added at once.
 """
 
 from __future__ import annotations
@@ -110,6 +110,28 @@ def narrow_rows(body: Body) -> None:
     body.results.append(body.add(value.kind, (1, *rest), f"convert({taken})"))
 
 
+def rows_put(body: Body) -> None:
+    """Several rows at once that are added to others, at a number that is a value."""
+    draft = body.draft
+    value = body.pick(lambda v: len(v.dims) > 0 and 0 not in v.dims and v.kind in ("f32", "f64", "s32"))
+    if value is None:
+        return
+    count = draft.integer(1, value.dims[0])
+    ranges = ", ".join(f"[0:{n}]" for n in (count, *value.dims[1:]))
+    rows = body.emit(f"{value.kind}[{join((count, *value.dims[1:]))}]", f"slice({value.name}), slice={{{ranges}}}")
+    place = body.emit("s32[1]", f"reshape({body.scalar('s32', draft.integer(0, value.dims[0] - count)).name})")
+    number = f"{value.kind}[]"
+    add = draft.computation(
+        [f"a = {number} parameter(0)", f"b = {number} parameter(1)", f"r = {number} add(a, b)"],
+    )
+    dims = join(range(len(value.dims)))
+    call = (
+        f"scatter({value.name}, {place}, {rows}), update_window_dims={{{dims}}}, inserted_window_dims={{}}, "
+        f"scatter_dims_to_operand_dims={{0}}, index_vector_dim=0, to_apply={add}"
+    )
+    body.results.append(body.add(value.kind, value.dims, call))
+
+
 def _turn(count: int) -> Callable[[Array, Array], tuple[Array, Array]]:
     def turn(x: Array, y: Array) -> tuple[Array, Array]:
         axes = tuple(range(count, x.ndim))
@@ -125,5 +147,5 @@ def register_calls() -> None:
 
 
 STEPS: tuple[Callable[[Body], None], ...] = (
-    group, group, batched_call, batched_call, accumulation, accumulation, narrow_rows,
+    group, group, batched_call, batched_call, accumulation, accumulation, narrow_rows, rows_put,
 )  # fmt: skip

@@ -39,6 +39,8 @@ PROGRAMS = {
         window={{size=3x3 pad=2_0x0_0}}, select=cycle, scatter=sum""",
     "largest of no elements": f"""x = f32[4,0] parameter(0), sharding={ROWS} z = f32[] constant(3)
         ROOT r = f32[4] reduce(x, z), dimensions={{1}}, to_apply=max""",
+    "sums and largest of no columns": f"""x = f32[8,0] parameter(0), sharding={ROWS} z = f32[] constant(3)
+        ROOT r = (f32[0], f32[0]) reduce(x, x, z, z), dimensions={{0}}, to_apply=pair""",
     "first none of a row": f"""x = f32[4,64] parameter(0), sharding={COLUMNS}
         ROOT r = (f32[4,0], s32[4,0]) topk(x), k=0, largest=true""",
     "blocks of several lengths": f"""x = f32[16,2] parameter(0), sharding={ROWS}
@@ -54,6 +56,8 @@ PROGRAMS = {
         l = (s32[], f32[8,12], f32[]) while(i), condition=twice, body=largest
         ROOT r = f32[] get-tuple-element(l), index=2""",
 }
+PAIR = """pair { a = f32[] parameter(0) b = f32[] parameter(1) c = f32[] parameter(2) d = f32[] parameter(3)
+  s = f32[] add(a, c) m = f32[] maximum(b, d) ROOT r = (f32[], f32[]) tuple(s, m) }"""
 MAXIMUM = "max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }"
 THRICE = """thrice { p = (s32[], f32[8,12], f32[2,6]) parameter(0) i = s32[] get-tuple-element(p), index=0
   n = s32[] constant(3) ROOT r = pred[] compare(i, n), direction=LT }"""
@@ -73,7 +77,7 @@ LARGEST = """largest { p = (s32[], f32[8,12], f32[]) parameter(0) i = s32[] get-
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name):
-    check(PROGRAMS[name], None, CYCLE, GREATER, SUM, MAXIMUM, THRICE, RESHAPING, TWICE, LARGEST)
+    check(PROGRAMS[name], None, CYCLE, GREATER, SUM, MAXIMUM, THRICE, RESHAPING, PAIR, TWICE, LARGEST)
 
 
 def test_a_corner_of_parts_of_both_dimensions():

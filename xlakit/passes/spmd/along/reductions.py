@@ -133,7 +133,7 @@ def _stages(
     kinds = [leaf.element_type for leaf in leaf_shapes(old.shape)]
     is_plain = kinds * 2 == [piece.shape.element_type for piece in given] and op.to_apply.is_pointwise
     reduced = [d for d in sorted(op.dimensions) if sizes[d] != 1]
-    if rule is None or rule.summed or not is_plain or not reduced or 0 in sizes:
+    if rule is None or rule.summed or not is_plain or not reduced:
         return None
     d = reduced[0]
     known = [parts_known(piece, scope) for piece in given[:count]]

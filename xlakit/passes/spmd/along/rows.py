@@ -68,7 +68,7 @@ def scatter(
     Numbers of the rows of others are outside of a member's part, and what is outside is left out.
     """
     op, rule = old.op_as(Scatter), factors_of(old)
-    if rule is None or len(given) != 3:
+    if rule is None:
         return None
     table, indices, updates = given
     single = [d for d in op.scatter_dims_to_operand_dims if d in op.inserted_window_dims]

@@ -123,8 +123,8 @@ def local_op(old: Instruction, operands: Sequence[Tiling], results: Sequence[Til
     if isinstance(op, Gather):
         whole_ones = old.operands[0].shape.dimensions
         sizes = [
-            -(-size // parts(split)) if size == own and d not in op.operand_batching_dims else size
-            for d, (size, own, split) in enumerate(zip(op.slice_sizes, whole_ones, operands[0], strict=True))
+            -(-size // parts(split)) if size == own else size
+            for size, own, split in zip(op.slice_sizes, whole_ones, operands[0], strict=True)
         ]
         return dataclasses.replace(op, slice_sizes=tuple(sizes))
     return op

@@ -104,7 +104,7 @@ class _Moving:
         """All-to-alls of as many parts as ``new`` has fewer of in one dimension and more in another, as for a
         transpose of an array that is split along both, and a permute to where ``new`` has them.
         """
-        if self.tiling == new or not is_proper(new) or not are_as_many(self.tiling, new):
+        if self.tiling == new or not are_as_many(self.tiling, new):
             return
         for source, target in itertools.permutations(range(len(new)), 2):
             own, there = self.tiling[source], self.tiling[target]
@@ -136,7 +136,7 @@ class _Moving:
 
     def permute(self, new: Tiling) -> None:
         """Collective-permute of tiles that have the right sizes but are on other devices."""
-        if self.tiling == new or [parts(s) for s in self.tiling] != [parts(s) for s in new] or not is_proper(new):
+        if self.tiling == new or [parts(s) for s in self.tiling] != [parts(s) for s in new]:
             return
         holders: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
         for member in range(self.scope.size):

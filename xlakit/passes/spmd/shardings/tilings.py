@@ -97,7 +97,7 @@ def cut_alike(own: Tiling, new: Tiling) -> Tiling | None:
             if before is None
             else split_of(a * count + b % count for a, b in zip(before, after or before, strict=True))
         )
-    return tuple(made) if is_proper(made) and is_proper(new) else None
+    return tuple(made) if is_proper(made) else None
 
 
 def local_sizes(tiling: Tiling, sizes: Sequence[int]) -> tuple[int, ...]:
