@@ -2,9 +2,9 @@
 
 Instructions are paired by fingerprints, the most reliable ones first:
 
-1. the hash of operation, shape and all transitive operands ("down"), and the hash of all transitive users ("up"),
-2. the hash "down",
-3. the hash "up", for an operation of the same kind,
+1. the hash of operation, shape and all transitive operands ("up"), and the hash of all transitive users ("down"),
+2. the hash "up",
+3. the hash "down", for an operation of the same kind,
 4. the name, for an operation of the same kind,
 5. the source location, for an operation of the same kind,
 6. operation and shape, if an operand or a user of the first is paired with one of the second,
