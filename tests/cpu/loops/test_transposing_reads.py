@@ -5,6 +5,10 @@ import pytest
 from cpu.agreeing import KINDS, agree, numbers
 
 import xlakit as xla
+from xlakit.cpu.llvm import Module
+from xlakit.cpu.loops.nests import loop_kernel
+from xlakit.cpu.loops.nests.fusion import emit_fusion
+from xlakit.ir.instruction import HloModule
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -57,3 +61,40 @@ def test_the_parts_of_one_number_are_no_run_of_memory():
 @pytest.mark.parametrize("sizes", [(8, 100, 16, 32), (1, 300, 100, 16), (2, 50, 3, 64)])
 def test_short_runs_change_places(sizes):
     agree(lambda x: xla.transpose(x, [0, 2, 1, 3]) * np.float32(2), numbers(np.float32, *sizes))
+
+
+def order(monkeypatch, kind, batch, rows, streams, run):
+    """The extents of the loops of a transpose of rows and streams, outer to inner."""
+    found = []
+
+    def recorded(*arguments):
+        groups = along(*arguments)
+        found.append([g.extent for g in groups])
+        return groups
+
+    along = loop_kernel._along_memory
+    monkeypatch.setattr(loop_kernel, "_along_memory", recorded)
+    module = HloModule.from_text(
+        f"""HloModule m
+    ENTRY e {{
+        x = {kind}[{batch},{rows},{streams},{run}] parameter(0)
+        ROOT y = {kind}[{batch},{streams},{rows},{run}] transpose(x), dimensions={{0,2,1,3}}
+    }}"""
+    )
+    emit_fusion(Module("m"), module.entry, "transpose")
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "streams", "run"),
+    [("f32", 512, 100, 16), ("s8", 512, 3, 24), ("s8", 500, 100, 40), ("f64", 512, 4, 4)],
+)
+def test_memory_is_read_in_order_where_written_lines_stay_in_the_cache(monkeypatch, kind, rows, streams, run):
+    assert order(monkeypatch, kind, 2, rows, streams, run) == [2, rows, streams, run]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "run"), [("s8", 512, 32), ("f32", 512, 8), ("f64", 1024, 4), ("bf16", 512, 24)]
+)
+def test_parts_of_lines_in_one_set_are_written_one_after_another(monkeypatch, kind, rows, run):
+    assert order(monkeypatch, kind, 2, rows, 100, run) == [2, 100, rows, run]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from xlakit import machine
 from xlakit.cpu.llvm import Effort, Module
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Phase, Split, nest, store_all, task_function
 from xlakit.cpu.loops.emit.lanes import LEAST_LANES, lanes_of
 from xlakit.cpu.loops.emit.levels import Output
 from xlakit.cpu.loops.ir.cost import bytes_of, element_cost
-from xlakit.cpu.loops.ir.index import Affine, Node, Variable
+from xlakit.cpu.loops.ir.index import Node, Variable
 from xlakit.cpu.loops.ir.nodes import Load, Reduction, indices_of, walk
 from xlakit.cpu.loops.ir.space import Group, merged
 from xlakit.cpu.loops.nests.tiling import SHORT, Crossing, tiled_kernel
@@ -24,6 +25,9 @@ _LEAST_VECTOR = 4
 # Runs of more elements are as good as any, and so many of them may be written to alternately.
 _LONG_RUN = knob("loop_kernel.long_run", 256, 8)
 _MOST_STREAMS = knob("loop_kernel.most_streams", 128, 2)
+# Of memory and of caches, on all processors that there is code for.
+_PAGE_BYTES = 4 << 10
+_LINE_BYTES = 64
 
 
 def loop_kernel(
@@ -36,7 +40,7 @@ def loop_kernel(
     crossing = Crossing.of(groups, nodes, offsets)
     if crossing is not None and not crossing.is_short:
         return tiled_kernel(module, name, arrays, crossing, nodes, outputs)
-    groups = crossing.reordered() if crossing is not None else _along_memory(groups, nodes, offsets)
+    groups = crossing.reordered() if crossing is not None else _along_memory(groups, nodes, outputs)
     iterations = math.prod(g.extent for g in groups)
     written = iterations * sum(n.kind.byte_width for n in nodes)
     iteration = element_cost(nodes, array_bytes=bytes_of(nodes) + written)
@@ -55,10 +59,11 @@ def loop_kernel(
     return Phase(fn.name, split.count, iteration * iterations)
 
 
-def _along_memory(groups: list[Group], nodes: Sequence[Node], offsets: Sequence[Affine]) -> list[Group]:
+def _along_memory(groups: list[Group], nodes: Sequence[Node], outputs: Sequence[Output]) -> list[Group]:
     """The loops in the order in which short runs are read: few streams of writes do less harm than jumping reads."""
     loads = [n.offset for n in walk(nodes) if isinstance(n, Load)]
-    if len(groups) < 3 or not loads or any(o.factor_of(groups[-1].variables[-1]) != 1 for o in (*loads, *offsets)):
+    offsets = [*loads, *(o.offset for o in outputs)]
+    if len(groups) < 3 or not loads or any(o.factor_of(groups[-1].variables[-1]) != 1 for o in offsets):
         return groups
     *outer, second, run = groups
     if run.extent > _LONG_RUN.value:
@@ -69,11 +74,29 @@ def _along_memory(groups: list[Group], nodes: Sequence[Node], offsets: Sequence[
         own, other = group.variables[-1], second.variables[-1]
         return all(0 < o.factor_of(own) < o.factor_of(other) for o in loads)
 
-    found = [g for g in outer if before(g) and g.extent <= _MOST_STREAMS.value]
+    found = [g for g in outer if before(g) and g.extent <= _MOST_STREAMS.value and _keeps_lines(g, run, outputs)]
     if not found:
         return groups
     nearest = min(found, key=lambda g: loads[0].factor_of(g.variables[-1]))
     return [*(g for g in outer if g is not nearest), second, nearest, run]
+
+
+def _keeps_lines(group: Group, run: Group, outputs: Sequence[Output]) -> bool:
+    """Whether lines of which a run writes a part are still in the first-level cache when the next run writes the rest.
+
+    Between the two a run of each stream is written. First-level caches choose the set of a line by its place in a page,
+    so a set has as many lines as the cache has pages; streams whole pages apart are all in one set.
+    """
+    ways = max(1, machine.current().l1 // _PAGE_BYTES)
+    for out in outputs:
+        width = out.kind.byte_width
+        if run.extent * width % _LINE_BYTES == 0:
+            continue
+        distance = abs(out.offset.factor_of(group.variables[-1])) * width
+        places = min(_PAGE_BYTES // math.gcd(distance, _PAGE_BYTES), _PAGE_BYTES // _LINE_BYTES)
+        if group.extent > ways * places:
+            return False
+    return True
 
 
 def _written_out(groups: Sequence[Group], nodes: Sequence[Node]) -> list[Group]:
