@@ -158,3 +158,33 @@ def test_errors_say_which_instruction_and_where():
     assert caught.value.operation == "custom-call 'custom-call.1'"
     assert caught.value.location.file.endswith("test_executable.py")
     assert caught.value.shapes[0].startswith("f32[2]")
+
+
+def test_comparators_with_bits_of_scalars_compare_many_at_once(monkeypatch):
+    module = xla.HloModule.from_text("""HloModule sorts
+before {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  zero = s32[] constant(0)
+  most = s32[] constant(2147483647)
+  x = s32[] bitcast(a)
+  y = s32[] bitcast(b)
+  below = pred[] compare(x, zero), direction=LT
+  under = pred[] compare(y, zero), direction=LT
+  left = s32[] xor(most, x)
+  right = s32[] xor(most, y)
+  first = s32[] select(below, left, x)
+  second = s32[] select(under, right, y)
+  ROOT less = pred[] compare(first, second), direction=LT
+}
+ENTRY main {
+  x = f32[3,500] parameter(0)
+  ROOT r = f32[3,500] sort(x), dimensions={1}, is_stable=true, to_apply=before
+}""")
+    monkeypatch.setattr("xlakit.interpreter.evaluate.Context._apply_one_by_one", pytest.fail)
+    x = np.random.default_rng(0).standard_normal((3, 500)).astype(np.float32)
+    x[1, :4] = -0.0, 0.0, -np.inf, np.nan
+    result = xla.compile(module, backend="interpreter")(x)
+    expected = np.sort(x, axis=1)
+    np.testing.assert_array_equal(result, expected)
+    assert np.signbit(result[1][result[1] == 0]).tolist() == [True, False]

@@ -21,6 +21,7 @@ from xlakit.ir.def_use import evaluated_instructions
 from xlakit.ir.instruction import Computation, Instruction, located
 from xlakit.ir.operation import Array, Value
 from xlakit.ops.data import Constant, Parameter, literal_value
+from xlakit.ops.elementwise.convert import is_bitcast_of_scalars
 from xlakit.ops.shared.numerics import convert
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def _make_plan(computation: Computation) -> Plan:
     initial = tuple(literal_value(i.op.literal) if isinstance(i.op, Constant) else None for i in order)
     parameters = tuple((slots[i], i.op.number) for i in order if isinstance(i.op, Parameter))
     sources = tuple((slots[i], i) for i in order if isinstance(i.op, (Parameter, Constant)))
-    return Plan(initial, parameters, steps, root, all(i.is_pointwise for i in order), sources)
+    is_pointwise = all(i.is_pointwise or is_bitcast_of_scalars(i) for i in order)
+    return Plan(initial, parameters, steps, root, is_pointwise, sources)
 
 
 def evaluator(instruction: Instruction) -> Callable[..., Value]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builde
 from xlakit.ops.shared import numerics
 from xlakit.ops.shared.checks import need_declared
 from xlakit.ops.shared.elementwise import FLOATING, Unary, check_array
+
+if TYPE_CHECKING:
+    from xlakit.ir.instruction import Instruction
 
 
 def _declared_type(declared: Shape | None) -> PrimitiveType:
@@ -170,6 +174,10 @@ class Bitcast(Op, Forwarding):
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         array, result = np.asarray(operands[0]), context.shape
         shape = context.instruction.operands[0].shape
+        if is_bitcast_of_scalars(context.instruction):
+            # A computation on scalars may be evaluated for many at once.
+            memory = _to_memory(array.astype(shape.element_type.dtype, copy=False), packed=False)
+            return _from_memory(memory, result.element_type, packed=False).reshape(array.shape)
         if array.shape != shape.dimensions:
             raise UnsupportedError(
                 f"the memory of an array of dynamic size {list(array.shape)} has no fixed layout",
@@ -185,6 +193,14 @@ class Bitcast(Op, Forwarding):
         count = index_util.linear_size(result)
         linear = _from_memory(memory, result.element_type, packed=_is_packed(result), count=count)
         return Literal.from_linear(result, linear).array
+
+
+def is_bitcast_of_scalars(instruction: Instruction) -> bool:
+    """Whether this is a bitcast of a scalar to one of as many whole bytes: of arrays it would be pointwise."""
+    shapes = [instruction.shape, *(o.shape for o in instruction.operands)]
+    if not isinstance(instruction.op, Bitcast) or not all(s.is_scalar and not _is_packed(s) for s in shapes):
+        return False
+    return len({s.element_type.byte_width for s in shapes}) == 1
 
 
 def _is_packed(shape: Shape) -> bool:
