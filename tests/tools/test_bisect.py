@@ -10,6 +10,9 @@ from xlakit.ir.instruction import HloModule
 from xlakit.passes import pipeline
 from xlakit.passes.pipeline import PASSES
 from xlakit.tools import bisect as bisecting, cli
+from xlakit.tools.compare import Tolerance
+from xlakit.tools.oracles.arguments import Arguments
+from xlakit.tools.shards import on_devices
 
 BROKEN = str(Path(__file__).parents[2] / "fuzz" / "workbench" / "broken_compiler.py")
 PROGRAM = """HloModule program
@@ -69,9 +72,18 @@ ENTRY main {
   n = f32[8] reduce(v, zero), dimensions={0}, to_apply=add
   t = f32[8,8] broadcast(n), dimensions={1}
   s = f32[8,8] multiply(t, t)
-  ROOT r = f32[8,8] subtract(s, v)
+  r = f32[8,8] subtract(s, v)
+  ROOT both = (f32[8,8], f32[8]) tuple(r, n)
 }
 """
+
+
+def test_meanings_of_a_split_program_are_compared_over_its_devices():
+    texts = SPLIT, SPLIT.replace(" multiply(", " add(")
+    module, wrong = (on_devices(HloModule.from_text(text)).module for text in texts)
+    meaning = bisecting._OtherMeaning(module.to_proto(), Arguments(), Tolerance())
+    assert [leaf.agrees for leaf in meaning.observe(module)] == [True, True]
+    assert [leaf.agrees for leaf in meaning.observe(wrong)] == [False, True]
 
 
 def test_the_rewrites_of_a_split_program_are_those_of_a_device():

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
-from xlakit.api import compile
 from xlakit.arguments import converting
 from xlakit.cpu.compiler import prepared
 from xlakit.errors import ArgumentError
@@ -26,7 +25,7 @@ from xlakit.passes.pipeline import run_pipeline
 from xlakit.tools.compare import LeafComparison, Tolerance, compare
 from xlakit.tools.jaxlib_child import Limits
 from xlakit.tools.oracles.arguments import Arguments
-from xlakit.tools.oracles.oracle import Failure, Oracle, Report, Verdict
+from xlakit.tools.oracles.oracle import Failure, Oracle, Report, Verdict, named_shapes, results_of
 from xlakit.tools.oracles.pool import OraclePool
 from xlakit.tools.oracles.server import load_file
 from xlakit.tools.shards import on_devices
@@ -218,10 +217,11 @@ class _OtherMeaning(Oracle):
         return ""
 
     def observe(self, module: HloModule) -> list[LeafComparison]:
-        values = self.arguments.values(module.entry.program_shape)
-        other = HloModule.from_proto(self.other)
+        modules = module, HloModule.from_proto(self.other)
+        # Of a split program these are the programs of a device, which say how whole arrays are split.
         found, expected = (
-            compile(m, backend="interpreter", seed=self.arguments.seed)(*values) for m in (module, other)
+            results_of(own, self.arguments.values(named_shapes(own)), "interpreter", self.arguments.seed)
+            for own in map(on_devices, modules)
         )
         return compare(found, expected, self.tolerance)
 

@@ -121,8 +121,8 @@ class Disagreement(Oracle):
     def observe(self, module: HloModule) -> list[LeafComparison]:
         """The outputs compared."""
         devices = on_devices(module)
-        values = self.arguments.values(_named(devices))
-        actual, expected = (_results(devices, values, name, self.arguments.seed) for name in self.backends)
+        values = self.arguments.values(named_shapes(devices))
+        actual, expected = (results_of(devices, values, name, self.arguments.seed) for name in self.backends)
         return compare(actual, expected, self.tolerance)
 
     def judge(self, report: Report) -> Verdict:
@@ -166,7 +166,7 @@ class Slowness(Oracle):
     def observe(self, module: HloModule) -> tuple[float, float]:
         """The seconds on both."""
         devices = on_devices(module)
-        values = self.arguments.values(_named(devices))
+        values = self.arguments.values(named_shapes(devices))
         first, second = (_seconds(devices, values, name, self.arguments.seed) for name in self.backends)
         return first, second
 
@@ -230,7 +230,7 @@ class Crash(Oracle):
     def observe(self, module: HloModule) -> None:
         """Run the program."""
         devices = on_devices(module)
-        _results(devices, self.arguments.values(_named(devices)), self.backend, self.arguments.seed)
+        results_of(devices, self.arguments.values(named_shapes(devices)), self.backend, self.arguments.seed)
 
     def judge(self, report: Report) -> Verdict:
         """Whether it failed, in the way that is looked for."""
@@ -307,7 +307,7 @@ class ExternalTest(Oracle):
 # -- backends --------------------------------------------------------------------------------------
 
 
-def _named(devices: Devices) -> ProgramShape:
+def named_shapes(devices: Devices) -> ProgramShape:
     """The shapes of whole arguments with the parameters' names, which a module's header does not say."""
     return replace(devices.program, parameter_names=tuple(p.name for p in devices.module.entry.parameters))
 
@@ -332,7 +332,8 @@ def _executable(module: HloModule, backend: str, seed: int) -> Any:
     return compile(module, backend=backend, seed=seed, cache=False)
 
 
-def _results(devices: Devices, values: Sequence[Any], backend: str, seed: int) -> Any:
+def results_of(devices: Devices, values: Sequence[Any], backend: str, seed: int) -> Any:
+    """The results on a backend for whole arguments; several are a tuple, those of several devices are joined."""
     if backend == "jaxlib":
         from xlakit.tools.jaxlib_backend import JaxlibBackend
 
