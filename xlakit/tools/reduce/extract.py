@@ -219,11 +219,10 @@ def _computation(module: HloModule, name: str) -> Computation:
         for instruction in computation.instructions:
             if instruction.name == wanted and isinstance(instruction.op, While):
                 return instruction.op.body
-    loops = (i.name for c in module.computations for i in c.instructions if isinstance(i.op, While))
+    loops = [i.name for c in module.computations for i in c.instructions if isinstance(i.op, While)]
     names = [*(computation.name for computation in module.computations), *loops]
-    raise ArgumentError(
-        f"{module.name} has no computation and no loop %{wanted}", hint=meant(wanted, names, _ALL_NAMES)
-    )
+    shown = f"its loops: {', '.join(loops[:10])}{', ..' if len(loops) > 10 else ''}" if loops else _ALL_NAMES
+    raise ArgumentError(f"{module.name} has no computation and no loop %{wanted}", hint=meant(wanted, names, shown))
 
 
 def _before(target: Instruction, depth: int) -> set[Instruction]:
