@@ -478,3 +478,17 @@ def test_a_table_of_results_counts_and_modules_have_names_of_parameters(client):
     module = xe.hlo_module_from_text("HloModule m\nENTRY e { ROOT x = f32[2] parameter(0) }")
     read = xc.XlaComputation(module.as_serialized_hlo_module_proto())
     assert repr(read.program_shape()) == "(p0: f32[2]) -> f32[2]"
+
+
+def test_a_value_on_one_device_has_one_tile():
+    proto = xc.HloSharding.from_string("{maximal device=1}").to_proto()
+    assert (proto.tile_assignment_dimensions, proto.tile_assignment_devices) == ([1], [1])
+    both = xc.HloSharding.from_string("{{replicated}, {maximal device=1}}")
+    assert both.is_maximal()
+    assert xc.HloSharding.from_proto(both.to_proto()) == both
+    assert not xc.HloSharding.from_string("{{manual}, {maximal device=1}}").is_maximal()
+
+
+def test_shardings_have_the_memory_of_their_devices(client):
+    made = xc.GSPMDSharding(client.devices(), xc.HloSharding.replicate())
+    assert made.memory_kind == "unpinned_host"

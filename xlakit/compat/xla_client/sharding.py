@@ -91,6 +91,10 @@ class OpSharding(TypedAttributes):
 
         message = schema.new("OpSharding")
         write_sharding(sharding, message)
+        # XLA counts the tile of a value on one device.
+        for part in (message, *message.tuple_shardings):
+            if part.type == OpSharding_Type.MAXIMAL.value and not part.tile_assignment_dimensions:
+                part.tile_assignment_dimensions.append(1)
         made = OpSharding()
         made._take(message)
         return made
@@ -195,8 +199,9 @@ class HloSharding(ComparedWrapper[OurSharding]):
         return self.wrapped.kind == "OTHER"
 
     def is_maximal(self) -> bool:
-        """Whether the whole value is on one device, or on each."""
-        return self.wrapped.kind in ("REPLICATED", "MAXIMAL")
+        """Whether the whole value is on one device, or on each; of a tuple, whether all its elements are."""
+        parts = self.wrapped.elements or (self.wrapped,)
+        return all(part.kind in ("REPLICATED", "MAXIMAL") for part in parts)
 
     def _all(self, kind: str) -> bool:
         parts = self.wrapped.elements or (self.wrapped,)

@@ -61,7 +61,7 @@ class GSPMDSharding(Sharding):
         given = op_sharding
         self._hlo_sharding = HloSharding.from_proto(given) if isinstance(given, OpSharding) else given
         self._internal_device_list = _device_list or DeviceList(self._devices)
-        self._memory_kind = memory_kind
+        self._memory_kind = check_and_canonicalize_memory_kind(memory_kind, self._internal_device_list)
 
 
 class NamedSharding(Sharding):
