@@ -111,3 +111,23 @@ def test_types_without_a_buffer_are_a_buffer_error(client):
 def test_numbers_of_more_than_64_bits(client, value):
     with pytest.raises(xc.XlaRuntimeError, match=r"INVALID_ARGUMENT: .* does not fit S64"):
         client.buffer_from_pyval(value)
+
+
+@pytest.mark.parametrize("offset", [0, 16])
+def test_a_copy_that_is_donated_holds_the_result(client, offset):
+    builder = xc.XlaBuilder("donated")
+    result = ops.Neg(ops.Parameter(builder, 0, S("f32[256]")))
+    builder.setup_alias([], 0, [])
+    executable = client.compile(builder.build(result))
+    x = placed(offset)
+    array = client.buffer_from_pyval(x, force_copy=True)
+    given = array.unsafe_buffer_pointer()
+    (found,) = executable.execute([array])
+    assert (found.unsafe_buffer_pointer(), array.is_deleted()) == (given, True)
+    assert not np.shares_memory(np.asarray(found), x)
+
+
+def test_what_cannot_be_written_to_is_copied_where_that_is_asked_for(client):
+    x = placed(0)
+    x.setflags(write=False)
+    assert address(client.buffer_from_pyval(x, force_copy=True)) != x.ctypes.data

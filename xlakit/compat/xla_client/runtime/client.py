@@ -146,10 +146,14 @@ class Client:
                 f"{argument} does not fit S64, the type of whole numbers of Python",
                 hint="give an array of NumPy of another type",
             )
-        array = np.array(argument) if force_copy else np.asarray(argument)
+        array = np.asarray(argument)
         kind_of(array.dtype)
+        if force_copy and not array.flags.writeable:
+            # What cannot be written to is read where it is.
+            array = array.copy()
         semantics = host_buffer_semantics
-        if semantics is HostBufferSemantics.ZERO_COPY and not can_be_shared(array):
+        if force_copy or (semantics is HostBufferSemantics.ZERO_COPY and not can_be_shared(array)):
+            # The copy is the device's own, which a program may write its results to.
             semantics = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
         made = where.wrapped.put(array, host_buffer_semantics=semantics.name.lower())
         return ArrayImpl.of(where, made)
