@@ -162,7 +162,6 @@ RENAMED_RULES = {
     "extreme-of-itself": "combined-with-itself",
     "extreme-that-never-wins": "min-max-with-identity",
     "extreme-that-always-wins": "min-max-with-absorbing-bound",
-    "extreme-of-extreme": "min-max-twice",
     "constants-meet": "reassociate-constants",
     "reshape-later": "sink-reshape",
     "broadcast-later": "sink-broadcast",
@@ -176,7 +175,6 @@ RENAMED_RULES = {
     "slice-nothing": "identity-slice",
     "pad-nothing": "identity-pad",
     "scatter-nothing": "empty-scatter",
-    "conditional-of-untouched": "conditional-of-identity-branches",
     "conditional-of-quick-branches": "conditional-of-cheap-branches",
 }
 # The passes by name: those of the pipeline, and what follows it; partition, which comes before all where a program is

@@ -115,8 +115,8 @@ def _field(fn: Function, name: str) -> Value:
     return _POOL.load(fn, fn.address("pool"), name)
 
 
-def _state(fn: Function, ordering: str = "seq_cst") -> Value:
-    return fn.atomic_load(I64, fn.address("pool"), ordering)
+def _state(fn: Function) -> Value:
+    return fn.atomic_load(I64, fn.address("pool"), "seq_cst")
 
 
 def _emit_wake_children(module: Module) -> None:

@@ -377,7 +377,7 @@ def _operations(instruction: Instruction) -> int:
 def _views_of_root(root: Instruction, loops: Loops, pieces: Mapping[int, int]) -> tuple[View, ...]:
     """The view of the whole root, or one view for each piece, all with the same loops."""
     parts = [(d, size // pieces.get(d, 1), pieces.get(d, 1)) for d, size in enumerate(_dimensions(root))]
-    spans = [[span(k * size, 1, size, loops.over_results(d)) for k in range(count)] for d, size, count in parts]
+    spans = [[span(k * size, size, loops.over_results(d)) for k in range(count)] for d, size, count in parts]
     return tuple(itertools.product(*spans))
 
 

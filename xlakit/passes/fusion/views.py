@@ -92,13 +92,13 @@ class Loops:
         view: list[Span] = []
         for d, size in enumerate(sizes):
             loop = self._made.setdefault(((*key, d), within), Loop(None, reduces=False, branches=False))
-            view.append(span(0, 1, size, loop))
+            view.append(span(0, size, loop))
         return tuple(view)
 
 
-def span(start: int, stride: int, length: int, loop: Loop) -> Span:
-    """A span from a known index on; that of one element has no loop."""
-    return Span(start, 0, 1, None) if length == 1 else Span(start, stride, length, loop)
+def span(start: int, length: int, loop: Loop) -> Span:
+    """Neighboring elements from a known index on; that of one element has no loop."""
+    return Span(start, 0, 1, None) if length == 1 else Span(start, 1, length, loop)
 
 
 def is_in_reduction(view: View) -> bool:
@@ -207,7 +207,7 @@ def _reshape(read: _Read) -> View:
     is_all = all((s.start, s.stride, s.length) == (0, 1, sizes[o]) for s, o in zip(regrouped, own, strict=True))
     for position, d in enumerate(proper):
         key = (position,) if is_all else (read.user, position)
-        found[d] = span(0, 1, others[d], read.loops.of(*key, within=regrouped))
+        found[d] = span(0, others[d], read.loops.of(*key, within=regrouped))
     return tuple(found)
 
 
@@ -293,7 +293,7 @@ def _dot(read: _Read) -> View:
     contracted = (op.lhs_contracting_dims, op.rhs_contracting_dims)[read.number]
     known = dict(zip(batches, view, strict=False))
     for k, d in enumerate(contracted):
-        known[d] = span(0, 1, read.sizes[d], read.loops.of(user, k, within=view, reduces=True))
+        known[d] = span(0, read.sizes[d], read.loops.of(user, k, within=view, reduces=True))
     of_lhs = user.operands[0].shape.rank - len(op.lhs_contracting_dims)
     free = iter(view[len(batches) : of_lhs] if read.number == 0 else view[of_lhs:])
     return tuple([known[d] if d in known else next(free) for d in range(len(read.sizes))])
@@ -306,7 +306,7 @@ def _reduce(read: _Read) -> View:
     over = user.op_as(Reduce).dimensions
     return tuple(
         [
-            span(0, 1, size, read.loops.of(user, d, within=view, reduces=True)) if d in over else next(kept)
+            span(0, size, read.loops.of(user, d, within=view, reduces=True)) if d in over else next(kept)
             for d, size in enumerate(read.sizes)
         ]
     )

@@ -16,7 +16,6 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Array
 from xlakit.ir.traits import Associative, Idempotent
 from xlakit.ops.elementwise.binary import Maximum, Minimum
-from xlakit.ops.elementwise.select import Clamp
 from xlakit.ops.elementwise.unary import Negate
 from xlakit.ops.shared.numerics import from_double, highest, lowest, to_integer, wrap
 from xlakit.passes.core.matching import (
@@ -296,16 +295,6 @@ def min_max_with_absorbing_bound(x: Instruction, make: Rewriter) -> Instruction 
     return right if bound is not None and same_bits(number, bound) else None
 
 
-@_rule("maximum", "minimum")
-def min_max_twice(x: Instruction, make: Rewriter) -> Instruction | None:
-    """max(max(x, y), y) -> max(x, y), on either side, and min."""
-    left, right = x.operands
-    for inner, other in ((left, right), (right, left)):
-        if type(inner.op) is type(x.op) and one_type(inner) and one_type(x) and other in inner.operands:
-            return inner
-    return None
-
-
 @_rule(Associative)
 def reassociate_constants(x: Instruction, make: Rewriter) -> Instruction | None:
     """(x + c) + d -> x + (c + d), of integers and PRED; of floats for maximum and minimum only, which do not round."""
@@ -320,12 +309,3 @@ def reassociate_constants(x: Instruction, make: Rewriter) -> Instruction | None:
     if uniform(constant) is None:
         return None
     return make.on(x, inner, make.on(x, constant, right))
-
-
-@_rule("clamp")
-def clamp_twice(x: Instruction, make: Rewriter) -> Instruction | None:
-    """clamp(l, clamp(l, x, h), h) -> clamp(l, x, h): min(max(., l), h) of its own result changes nothing."""
-    low, value, high = x.operands
-    if not isinstance(value.op, Clamp) or not one_type(x) or not one_type(value):
-        return None
-    return value if value.operands[0] is low and value.operands[2] is high else None

@@ -74,17 +74,6 @@ def conditional_of_equal_branches(x: Instruction, make: Rewriter) -> Instruction
     return make.add(Call(to_apply=branches[0]), x.operands[1])
 
 
-@_rule("conditional")
-def conditional_of_identity_branches(x: Instruction, make: Rewriter) -> Instruction | None:
-    """conditional(p, x, f, x, g) -> x, where all branches give their argument as it is."""
-    branches = x.op_as(Conditional).branch_computations
-    if any(not isinstance(b.root.op, Parameter) for b in branches) or any(
-        o is not x.operands[1] for o in x.operands[1:]
-    ):
-        return None
-    return x.operands[1]
-
-
 # Both of two branches run where they take so few steps, on arrays of so few elements: choosing would cost more.
 _FEW_BRANCHES = knob("control_flow.few_branches", 4, 1, 100)
 _FEW_INSTRUCTIONS = knob("control_flow.few_instructions", 24, 1, 200)

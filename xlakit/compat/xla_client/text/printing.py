@@ -105,7 +105,7 @@ def printed(module: HloModule, options: HloPrintOptions) -> str:
     module = in_print_order(module)
     if _is_plain(options):
         return _without_parts(_text(module, options), options)
-    header = _text(module, options, layouts=True).partition("\n\n")[0]
+    header = _text(module, options).partition("\n\n")[0]
     if not options.print_ids:
         header = header.replace(f"HloModule {module.name}", "HloModule ", 1)
     parts = [header]
@@ -134,11 +134,10 @@ def _is_plain(options: HloPrintOptions) -> bool:
     )
 
 
-def _text(module: HloModule, options: HloPrintOptions, *, layouts: bool = True) -> str:
+def _text(module: HloModule, options: HloPrintOptions) -> str:
     return module.to_text(
         short=not options.print_percent and not options.print_program_shape,
         metadata=options.print_metadata,
-        layouts=layouts,
         large_constants=options.print_large_constants,
     )
 

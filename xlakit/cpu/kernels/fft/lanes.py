@@ -150,14 +150,14 @@ class _Writer:
         points, other = fn.parameters
         table = self.tables.pairs(f"chirp.{n}", chirp(n))
         spectrum = self.tables.pairs(f"spectrum.{n}.{length}", chirp_spectrum(n, length))
-        self._multiply(points, points, table, 0, n)
+        self._multiply(points, table, n)
         zero = fn.constant(self.type, 0.0)
         with fn.loop(n, length, hints=AS_WRITTEN) as loop:
             store_point(fn, (zero, zero), points, loop.index)
         fn.call(inner, VOID, points, other)
         source, target = (other, points) if is_moved(length) else (points, other)
         # With the parts exchanged, the forward transform is the backward one.
-        self._multiply(source, source, spectrum, 0, length, swaps=True)
+        self._multiply(source, spectrum, length, swaps=True)
         fn.call(inner, VOID, source, target)
         result = target if is_moved(length) else source
         with fn.loop(0, n, hints=AS_WRITTEN) as loop:
@@ -165,12 +165,12 @@ class _Writer:
             factor = splat_point(fn, self.part, self.lanes, table, loop.index)
             store_point(fn, plain_product((imag, real), factor), points, loop.index)
 
-    def _multiply(self, source: Value, target: Value, table: Value, first: int, last: int, swaps: bool = False) -> None:
+    def _multiply(self, points: Value, table: Value, count: int, swaps: bool = False) -> None:
         fn = self.fn
-        with fn.loop(first, last, hints=AS_WRITTEN) as loop:
+        with fn.loop(0, count, hints=AS_WRITTEN) as loop:
             factor = splat_point(fn, self.part, self.lanes, table, loop.index)
-            real, imag = plain_product(load_point(fn, self.type, source, loop.index), factor)
-            store_point(fn, (imag, real) if swaps else (real, imag), target, loop.index)
+            real, imag = plain_product(load_point(fn, self.type, points, loop.index), factor)
+            store_point(fn, (imag, real) if swaps else (real, imag), points, loop.index)
 
 
 def transpose(fn: Function, rows: list[Value]) -> list[Value]:
