@@ -62,7 +62,7 @@ class EntryWriter:
     def __init__(self, module: Module, plan: MemoryPlan) -> None:
         self._module = module
         self._plan = plan
-        # Our tasks are the threads of a product, BLAS should not have more of its own.
+        # Tasks share the work: the library of LAPACK and BLAS should not have threads of its own.
         self._calls_blas = any(name.startswith(blas.PREFIX) for name in module.declared)
         name = "program" if self._calls_blas else ENTRY
         self._fn = module.function(name, I64, [PTR, PTR, PTR], external=not self._calls_blas)
