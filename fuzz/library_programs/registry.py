@@ -36,6 +36,8 @@ FILES: Final = (
     "fields.chains_and_graphs",
     "fields.geometry",
     "fields.probability",
+    "fields.environments",
+    "fields.circuits",
     "jax_alone.derivatives",
     "jax_alone.precision",
     "jax_alone.scientific",

@@ -1,7 +1,8 @@
-"""Rotations, spherical harmonics, polynomials and interpolation with e3nn, jaxlie, s2fft, orthax and interpax."""
+"""Rotations, harmonics, polynomials, interpolation and images: e3nn, jaxlie, s2fft, orthax, interpax and dm-pix."""
 
 from __future__ import annotations
 
+import dm_pix
 import e3nn_jax
 import interpax
 import jax
@@ -64,3 +65,24 @@ def methods(key):
     names = ("nearest", "linear", "cubic", "cubic2", "monotonic", "akima", "catmull-rom")
     found = [interpax.interp1d(at, x, values, method=name) for name in names]
     return found, interpax.interp2d(at, at[::-1], x, x, plane, method="cubic")
+
+
+@program("dm_pix/augmentations")
+def augmentations(key):
+    images = jax.random.uniform(key, (3, 16, 18, 3))
+
+    def changed(key, image):
+        return (
+            dm_pix.random_flip_left_right(key, image),
+            dm_pix.random_crop(key, image, (8, 8, 3)),
+            dm_pix.random_hue(key, image, 0.2),
+            dm_pix.random_contrast(key, image, 0.5, 1.5),
+            dm_pix.gaussian_blur(image, 1.0, 5),
+            dm_pix.rotate(image, 0.3),
+            dm_pix.elastic_deformation(key, image, 2.0, 2.0),
+            dm_pix.solarize(image, 0.5),
+            dm_pix.depth_to_space(image[:, :, :1].repeat(4, 2), 2),
+        )
+
+    likeness = dm_pix.ssim(images, 0.9 * images + 0.05), dm_pix.psnr(images, 0.9 * images)
+    return jax.vmap(changed)(jax.random.split(key, 3), images), likeness
