@@ -1,8 +1,8 @@
 """``python -m benchmarks.sharded_times``: the time of programs over eight devices of one process, beside XLA's.
 
-The programs are those of :mod:`benchmarks.programs.sharded`. Each compiler has a process of its own; the two take
-turns, program by program and round by round, while the other one waits. The time of a program is the least of its
-rounds.
+The programs are those of :mod:`benchmarks.programs.sharded`, or those of all modules beside it whose names have one of
+the parts that are asked for. Each compiler has a process of its own; the two take turns, program by program and round
+by round, while the other one waits. The time of a program is the least of its rounds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from benchmarks.sharded_bytes import child_environment, compiled
+from benchmarks.sharded_bytes import child_environment, compiled, programs
 
 _ROUNDS = 5
 # How long a program is called in each round, in seconds.
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         allow_abbrev=False, prog="python -m benchmarks.sharded_times", description=(__doc__ or "").split("\n\n")[0]
     )
-    parser.add_argument("programs", nargs="*", help="parts of the names of programs (all)")
+    parser.add_argument("programs", nargs="*", help="parts of names (those of the first module)")
     parser.add_argument("--rounds", type=int, default=_ROUNDS, help=f"how often each program has its turn ({_ROUNDS})")
     parser.add_argument("--budget", type=float, default=_BUDGET, help=f"seconds of a turn ({_BUDGET})")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
@@ -88,7 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     from benchmarks.programs.sharded import PROGRAMS
 
-    names = [n for n in PROGRAMS if not options.programs or any(part in n for part in options.programs)]
+    known = programs() if options.programs else PROGRAMS
+    names = [n for n in known if not options.programs or any(part in n for part in options.programs)]
     print(f"| program | xlakit: us | XLA: us | ratio |\n|{'---|' * 4}")
     ratios: list[float] = []
     with _Process("xlakit") as ours, _Process("cpu") as theirs:
