@@ -23,8 +23,8 @@ def group(body: Body) -> None:
     value = body.pick(lambda v: len(v.dims) > 0)
     if value is None:
         return
-    number = body.draft.integer(0, 1 << 20)
-    others = [body.pick(lambda v: v.dims == value.dims) or value for _ in range(body.draft.integer(1, 2))]
+    number, dims = body.draft.integer(0, 1 << 20), value.dims
+    others = [body.pick(lambda v: v.dims == dims) or value for _ in range(body.draft.integer(1, 2))]
     for member in dict.fromkeys([value, *others]):
         body.emit(
             "()",
