@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import platform
 import sys
-import threading
 from collections.abc import Callable
 from functools import cache
 
@@ -20,9 +19,6 @@ from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError
 from xlakit.machine_code import identification
 from xlakit.machine_code.identification import Identification
-
-# What sets up LLVM's global state (targets, the JIT) is done by one thread at a time.
-lock = threading.Lock()
 
 _V1 = ("64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2")
 _V2 = (*_V1, "crc32", "cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
@@ -101,18 +97,6 @@ def _is_wider(feature: str, width: int) -> bool:
 
 
 @cache
-def set_up() -> None:
-    """Have LLVM know this machine's instruction set."""
-    import llvmlite.binding as llvm
-
-    with lock:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        # For functions that are assembly.
-        llvm.initialize_native_asmparser()
-
-
-@cache
 def host() -> Processor:
     """This machine's processor, with what this process may use of it."""
     name, features = _kept_or_asked() if identification.can_be_kept() else _asked()
@@ -134,21 +118,21 @@ def _kept_or_asked() -> tuple[str, str]:
 
 
 def _asked() -> tuple[str, str]:
-    """What LLVM says: the name of this machine's processor, and its features."""
-    import llvmlite.binding as llvm
+    """What LLVM says: the name of this machine's processor, and its features in the order of the alphabet."""
+    from xlakit.machine_code import llvm
 
-    set_up()
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    return llvm.host()
 
 
 def _new_identification() -> Identification | None:
-    import llvmlite.binding as llvm
-
+    from xlakit.machine_code import llvm
     from xlakit.machine_code.elf import image_of
 
-    machine = llvm.Target.from_default_triple().create_target_machine(reloc="pic", codemodel="small", jit=False)
-    with llvm.create_context() as context, llvm.parse_assembly(identification.TEXT, context) as module:
-        image = image_of([machine.emit_object(module)])
+    llvm.set_up()
+    machine = llvm.machine_of("", "", 2)
+    with llvm.parsed(identification.TEXT) as module:
+        image = image_of([llvm.emitted(machine, module)])
+    llvm.functions().DisposeTargetMachine(machine)
     return None if image is None else Identification(image.to_bytes(), {})
 
 

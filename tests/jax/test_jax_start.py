@@ -15,12 +15,15 @@ _WRITERS = (
     "xlakit.machine_code.elf",
     "xlakit.cpu.llvm.engine",
     "xlakit.cpu.llvm.function",
+    "xlakit.cpu.llvm.linking",
+    "xlakit.machine_code.llvm",
     "xlakit.cpu.runtime.text",
     "xlakit.cpu.runtime.pool",
     "xlakit.jax.native.text",
 )
 # What few programs need.
 _SELDOM = (
+    "llvmlite.binding",
     "xlakit.face",
     "xlakit.formats.hlo_text",
     "xlakit.passes.spmd.shardings",

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from xlakit.cpu.llvm import engine
+from xlakit.cpu.llvm import engine, linking
 from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.llvm.library import Library, laid_out
 from xlakit.errors import FormatError, InternalError
@@ -162,7 +162,7 @@ def test_what_is_not_known_is_linked_by_llvm(kind):
     objects = _objects(_LEFT_TO_LLVM[kind])
     assert elf.image_of(objects) is None
     library = Library(f"images_{kind}", objects, ["f"], {})
-    assert isinstance(library._code, engine.LinkedObjects)
+    assert isinstance(library._code, linking.LinkedObjects)
     assert _function(library, "f")(7) == 7
 
 

@@ -9,10 +9,9 @@ import pytest
 from growth import left_behind, needs_proc
 
 import xlakit as xla
-from xlakit import target
-from xlakit.cpu.llvm import engine
+from xlakit.cpu.llvm import engine, linking
 from xlakit.cpu.llvm.library import Library
-from xlakit.machine_code import elf
+from xlakit.machine_code import elf, llvm
 
 ARGUMENT = np.arange(4, dtype=np.float32)
 OBJECT = "define i64 @f(i64 %x) {{\n  %y = add i64 %x, {}\n  ret i64 %y\n}}\n"
@@ -36,13 +35,13 @@ def jits(monkeypatch):
     # Nor are object files to be left where images are looked for.
     monkeypatch.setenv("XLAKIT_CACHE", "off")
 
-    class Watched(engine._Jit):
+    class Watched(linking._Jit):
         def __init__(self):
             super().__init__()
             made.append(weakref.ref(self))
 
-    monkeypatch.setattr(engine, "_Jit", Watched)
-    monkeypatch.setattr(engine, "_newest", [])
+    monkeypatch.setattr(linking, "_Jit", Watched)
+    monkeypatch.setattr(linking, "_newest", [])
     return made
 
 
@@ -52,7 +51,7 @@ def there(jits):
 
 
 def test_a_jit_goes_with_the_last_of_its_libraries(jits):
-    size = engine._LIBRARIES_OF_A_JIT
+    size = linking._LIBRARIES_OF_A_JIT
     held = [library(number) for number in range(2 * size + 1)]
     assert len(there(jits)) == 3
     del held[: size - 1]
@@ -68,7 +67,7 @@ def test_a_jit_goes_with_the_last_of_its_libraries(jits):
 
 
 def test_what_stays_runs_on_when_others_have_gone(jits):
-    count = 3 * engine._LIBRARIES_OF_A_JIT
+    count = 3 * linking._LIBRARIES_OF_A_JIT
     held = {number: program(number) for number in range(count)}
     for number in range(count):
         if number % 10:
@@ -81,14 +80,14 @@ def test_what_stays_runs_on_when_others_have_gone(jits):
 
 
 def test_code_that_is_given_up_while_the_lock_is_held_is_freed_afterwards(jits):
-    held = [library(number) for number in range(engine._LIBRARIES_OF_A_JIT)]
-    with target.lock:
+    held = [library(number) for number in range(linking._LIBRARIES_OF_A_JIT)]
+    with llvm.lock:
         held.clear()
         gc.collect()
         assert len(there(jits)) == 1
     library(0)
     assert len(there(jits)) == 1
-    assert not engine._released
+    assert not linking._released
 
 
 def test_threads_compile_and_drop_programs_at_once(jits):
@@ -143,7 +142,7 @@ def test_programs_that_are_dropped_while_they_run_run_to_their_end(jits):
                 coming.append(loaded.execute([buffer]))
             del loaded
             # What would be freed is overwritten by what comes.
-            [library(number) for number in range(engine._LIBRARIES_OF_A_JIT)]
+            [library(number) for number in range(linking._LIBRARIES_OF_A_JIT)]
             gc.collect()
         for result in coming:
             np.testing.assert_allclose(result, 0.7390851, rtol=1e-6)

@@ -30,7 +30,6 @@ for _ in range(10):
     gc.collect()
     engine._Machine.run_passes = whole
     assert (xla.compile(module, cache=False)(np.ones(8, np.float32)) == -1).all()
-assert not engine._contexts
 print("fine")
 """
 

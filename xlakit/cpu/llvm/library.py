@@ -42,7 +42,7 @@ class Library:
         if len(parts) == 1 and is_image(parts[0]):
             self._code = _mapped(name, parts[0], functions, symbols)
             return
-        from xlakit.cpu.llvm.engine import LinkedObjects
+        from xlakit.cpu.llvm.linking import LinkedObjects
 
         called = {libcall: _libcall(libcall) for libcall in libcalls.called_by(parts) if libcall not in functions}
         self._code = LinkedObjects(name, parts, functions, {**symbols, **called}, stays=stays)
