@@ -88,8 +88,9 @@ def _kept_or_made(of_python: tuple[str, ...]) -> compile_cache.Entry:
 
         text, names = slots_text(of_python)
         fields = {"slots": names, "runtime": RUNTIME, "python": PYTHON}
-        # The reduced effort halves the compile time; calls are as fast as with all of LLVM's passes.
-        (data,) = laid_out([engine.compiled(text, Effort.TIDY)])
+        # More effort would take eight times as long, before the first program of a machine, and make a call of the
+        # smallest program a fortieth faster.
+        (data,) = laid_out([engine.compiled(text, Effort.LITTLE)])
         entry = compile_cache.Entry(fields, {"object": data})
         if key is not None:
             compile_cache.save(key, entry)
