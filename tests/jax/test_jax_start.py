@@ -40,6 +40,8 @@ _SELDOM = (
     "xlakit.cpu.kernels.fft.fft",
     "google.protobuf",
     "xlakit.builder",
+    "xlakit.cpu.c_layouts",
+    "xlakit.interpreter.evaluate",
     "xlakit.execution.calls.ffi.target",
     "xlakit.execution.calls.foreign.meaning",
 )

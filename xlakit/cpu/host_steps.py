@@ -20,7 +20,6 @@ from xlakit.cpu.runtime.call import array_address
 from xlakit.data.shape import Shape
 from xlakit.execution.device import Device
 from xlakit.execution.values import to_device
-from xlakit.interpreter.evaluate import run_instruction
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
 from xlakit.ops.communication.collective import Collective
@@ -54,6 +53,9 @@ class HostRun:
 
         A start has no result there, its done no operands.
         """
+        # Most programs have no host steps.
+        from xlakit.interpreter.evaluate import run_instruction
+
         pointers = _Pointers(address)
         operands: list[Value] = []
         started = self._started.pop(instruction.operands[0], None) if instruction.operands else None

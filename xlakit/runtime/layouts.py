@@ -86,15 +86,16 @@ def in_memory_order(module: HloModule) -> HloModule:
 
     Gives the same object if the entry layout is major to minor.
     """
+    program = module.entry_computation_layout
+    shapes = () if program is None else (*program.parameters, program.result)
+    if program is None or all(_is_plain(leaf) for shape in shapes for _, leaf in shape.leaves()):
+        return module
+    # Few programs have other layouts.
     from xlakit.cpu.c_layouts import from_memory, shape_in_memory, to_memory
     from xlakit.ops.data import Parameter
     from xlakit.passes.core.computation_builder import ComputationCloner
     from xlakit.passes.core.framework import PassContext
 
-    program = module.entry_computation_layout
-    shapes = () if program is None else (*program.parameters, program.result)
-    if program is None or all(_is_plain(leaf) for shape in shapes for _, leaf in shape.leaves()):
-        return module
     cloner = ComputationCloner(module.entry, PassContext())
     for old in module.entry.instructions:
         if isinstance(old.op, Parameter):

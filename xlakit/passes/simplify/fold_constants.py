@@ -15,7 +15,6 @@ from xlakit.execution.device import Device, start_run
 from xlakit.execution.groups import Grid
 from xlakit.execution.program import Program
 from xlakit.execution.random_state import RandomState
-from xlakit.interpreter.evaluate import Context
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Op, Value
 from xlakit.ir.traits import Elementwise, Expensive
@@ -156,6 +155,9 @@ def _lasting_device() -> Device:
 
 
 def _evaluate(x: Instruction) -> Value:
+    # Most small programs have nothing to be computed here.
+    from xlakit.interpreter.evaluate import Context
+
     context = Context(_device() if x.op.can_call else _lasting_device(), x)
 
     def value_of(known: Instruction) -> Value:
