@@ -22,11 +22,13 @@ from typing import Any, Final
 import llvmlite
 from llvmlite.utils import get_library_name
 
-from xlakit.errors import InternalError
+from xlakit.errors import InternalError, UnsupportedError
 
 # What sets up LLVM's global state (targets, the JIT) is done by one thread at a time.
 lock = threading.Lock()
 
+# The version of llvmlite with which the table below was compared. Others are compared when they are loaded.
+_KNOWN_VERSION: Final = "0.50.0"
 _PREFIX: Final = "LLVMPY_"
 _OBJECT, _TEXT, _INT, _BOOL, _SIZE = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_bool, ctypes.c_size_t
 # Where a text is given.
@@ -82,7 +84,12 @@ _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
 
 @cache
 def functions() -> Any:
-    """The functions, by their names in the library without the prefix that all have."""
+    """The functions, by their names in the library without the prefix that all have.
+
+    Raises UnsupportedError for a version of llvmlite in which one of them is missing or takes other arguments.
+    """
+    if llvmlite.__version__ != _KNOWN_VERSION:
+        check_declarations()
     library = ctypes.CDLL(_path())
     found = SimpleNamespace()
     for name, (result, *arguments) in _FUNCTIONS.items():
@@ -90,6 +97,35 @@ def functions() -> Any:
         function.restype, function.argtypes = result, arguments
         setattr(found, name, function)
     return found
+
+
+def check_declarations() -> None:
+    """Compare the table with what ``llvmlite.binding`` declares of the same functions. Raises UnsupportedError.
+
+    The interface in C is llvmlite's own and may change with any version, and a call with wrong arguments crashes.
+    """
+    # The functions are declared as the package is imported.
+    from llvmlite.binding.ffi import lib
+
+    for name, (result, *arguments) in _FUNCTIONS.items():
+        declared = getattr(lib, _PREFIX + name, None)
+        # llvmlite declares no arguments of a few functions, and for those without a result ctypes' own type of one.
+        known = declared is not None and (
+            (result is None or _kind(result) == _kind(declared.restype))
+            and (declared.argtypes is None or [*map(_kind, arguments)] == [*map(_kind, declared.argtypes)])
+        )
+        if not known:
+            raise UnsupportedError(
+                f"llvmlite {llvmlite.__version__}, whose function {_PREFIX}{name} is another one",
+                hint=f"install llvmlite {_KNOWN_VERSION}: pip install llvmlite=={_KNOWN_VERSION}",
+            )
+
+
+def _kind(declared: Any) -> str:
+    """How a function takes or gives a value of a ctypes type: as an address, or as a number of some size."""
+    if issubclass(declared, (ctypes.c_int, ctypes.c_bool, ctypes.c_size_t)):
+        return f"number of {ctypes.sizeof(declared)} bytes"
+    return "address"
 
 
 def _path() -> str:

@@ -95,6 +95,18 @@ def test_data_that_is_written_to_is_in_one_part():
     assert run(parts, 2, 2) == 160
 
 
+def test_a_variable_of_functions_of_two_efforts_is_refused():
+    module = Module("counting")
+    module.global_data("counter", 8)
+    for name, effort in (("first", Effort.ALL), ("second", Effort.LITTLE)):
+        fn = module.function(name, VOID, [], external=True)
+        fn.store(fn.load(I64, fn.address("counter")) + 1, fn.address("counter"))
+        fn.ret()
+        fn.effort = effort
+    with pytest.raises(InternalError, match="use the variable counter"):
+        module.parts(2)
+
+
 def test_metadata_comes_with_what_refers_to_it():
     module = Module("loops")
     for name in ("one", "two"):

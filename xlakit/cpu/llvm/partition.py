@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 
 from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.llvm.function import Function
 from xlakit.cpu.llvm.promises import ALWAYS_INLINE
 from xlakit.dataclass import dataclass
+from xlakit.errors import InternalError
 
 _NAME = re.compile(r"@([\w.$-]+)")
 # About how long LLVM takes for a line, in microseconds, and for a part that has no lines.
@@ -44,7 +45,8 @@ class Partition:
         self._lines = {name: text.count("\n") for name, text in texts.items()}
         self._functions = functions
         self._inlined = self._inlined_everywhere()
-        self._undivided = {name for name, text in data.items() if _is_undivided(text)}
+        written = {name for name, text in data.items() if _is_written(text)}
+        self._undivided = written | {name for name, text in data.items() if len(text) > _LARGE_TABLE}
         self._order = {name: number for number, name in enumerate(functions)}
         groups: dict[Effort, list[list[str]]] = {effort: [] for effort in Effort}
         for effort in Effort:
@@ -58,6 +60,7 @@ class Partition:
         ]
         bins.sort(key=lambda filled: -filled.cost)
         self.parts = [(b.effort, sorted(b.functions, key=self._order.__getitem__)) for b in bins]
+        self._check_undivided(written)
         called = set[str]().union(*(self.names_in(own) - set(own) for _, own in self.parts))
         self.shared = called & functions.keys()
         # LLVM is not to see the callers of these, so that their code does not depend on the number of threads.
@@ -66,6 +69,19 @@ class Partition:
     def names_in(self, functions: Iterable[str]) -> set[str]:
         """What functions name."""
         return set[str]().union(*(self._names[name] for name in functions))
+
+    def _check_undivided(self, written: Collection[str]) -> None:
+        """Raise InternalError for a variable that functions of several parts name: each part would have its own."""
+        if not written:
+            return
+        seen: set[str] = set()
+        for _, own in self.parts:
+            named = self.names_in(own).intersection(written)
+            if named & seen:
+                raise InternalError(
+                    f"functions of different efforts use the variable {min(named & seen)}, and each would get its own"
+                )
+            seen |= named
 
     def _inlined_everywhere(self) -> set[str]:
         """The functions that are always inlined, into functions of their own effort."""
@@ -132,6 +148,6 @@ def _bins(effort: Effort, groups: Sequence[list[str]], costs: Sequence[int], sha
     return bins
 
 
-def _is_undivided(text: str) -> bool:
-    """Whether only one part may have some data: because it can be written to, or is large."""
-    return len(text) > _LARGE_TABLE or text.partition(" = ")[2].startswith("internal global")
+def _is_written(text: str) -> bool:
+    """Whether the text of a global is that of a variable, not of a constant."""
+    return text.partition(" = ")[2].startswith("internal global")
