@@ -37,7 +37,7 @@ PROMISED = {
     *("access.group", "parallel_accesses", "nontemporal"),
     *(promises.COUNTS, promises.REASSOCIATES, promises.CONTRACTS, promises.UNDEFINED),
 }
-UNALIASED = re.compile(r"@(transpose_block_\d+|fft\.lanes\.[\w.]+|xlakit_common\.fft\$[\w.]+)\(")
+UNALIASED = re.compile(r"@(transpose_block_\d+|fft\.lanes\.[\w.]+|xlakit_common\.fft\$[\w.$-]+)\(")
 
 
 def check(text):
