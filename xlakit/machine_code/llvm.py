@@ -5,7 +5,7 @@ import as the library takes to load: a tenth of what the first program of a proc
 programs need, LLVM's linker.
 
 These are called without the lock that llvmlite holds while it calls one: LLVM lets several threads work as long as they
-share no context. Objects are addresses, which whoever made them gives up.
+share no context. Objects of LLVM are addresses; the caller that made an object disposes of it.
 """
 
 from __future__ import annotations
