@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
-from xlakit.cpu.llvm import I8, Function, Module, Value, integer
+from xlakit.cpu.llvm import I8, Function, Module, Type, Value, integer
 from xlakit.cpu.loops.emit.kernel import Phase, task_function
 from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation, Instruction
@@ -103,10 +104,28 @@ _MOST_STEP = knob("spread.most_step", 4, 1)
 _SPREAD_TASK_BYTES = knob("spread.task_bytes", 1 << 16, 64, 192, tries=(times(0.25), times(4)))
 
 
-def emit_spread(module: Module, name: str, computation: Computation) -> Phase | None:
-    """The kernel of a pad of a parameter between the elements of its rows; None where the computation is another."""
-    root = computation.root
-    arrays = {parameter: number for number, parameter in enumerate(computation.parameters)}
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """A pad between the elements of each row of a parameter, and before and behind the row.
+
+    before: the elements of a row but the last one, each of which ``step - 1`` padding elements follow. lanes: the
+    elements of a vector that is spread. width: of a row of the result.
+    """
+
+    operand: Instruction
+    value: Instruction
+    kind: Type
+    step: int
+    low: int
+    high: int
+    rows: int
+    before: int
+    width: int
+    lanes: int
+
+
+def _spread_of(root: Instruction, arrays: Mapping[Instruction, int]) -> _Spread | None:
+    """The pad between elements that an instruction is; None of any other, and where vectors gain nothing."""
     if not isinstance(root.op, Pad) or not root.op.padding or root.operands[0] not in arrays:
         return None
     operand, value = root.operands
@@ -119,22 +138,32 @@ def emit_spread(module: Module, name: str, computation: Computation) -> Phase | 
     rows, width = math.prod(root.shape.dimensions[:-1]), root.shape.dimensions[-1]
     is_plain = not any(p.edge_padding_low or p.edge_padding_high or p.interior_padding for p in outer)
     kind = integer(root.shape.element_type.bit_width)
-    # All but the last element of a row have others behind them.
     lanes = min(vector_bytes() // kind.bytes, 1 << max(0, before.bit_length() - 1))
     if not is_plain or not 1 < step <= _MOST_STEP.value or min(low, high) < 0 or not rows or lanes < 2 or before < 1:
         return None
     if value not in arrays and not isinstance(value.op, Constant):
         return None
+    return _Spread(operand, value, kind, step, low, high, rows, before, width, lanes)
+
+
+def emit_spread(module: Module, name: str, computation: Computation) -> Phase | None:
+    """The kernel of a pad of a parameter between the elements of its rows; None where the computation is another."""
+    arrays = {parameter: number for number, parameter in enumerate(computation.parameters)}
+    spread = _spread_of(computation.root, arrays)
+    if spread is None:
+        return None
+    kind, value, step, low, before = spread.kind, spread.value, spread.step, spread.low, spread.before
+    rows, width, lanes = spread.rows, spread.width, spread.lanes
     # A task is some rows, or a part of the only one, in whole vectors.
     most = rows if rows > 1 else before // lanes
     tasks = max(1, min(most, rows * width * kind.bytes // _SPREAD_TASK_BYTES.value))
     with task_function(module, name, len(arrays) + 1) as (fn, emitter, begin, end):
-        source, target = emitter.arrays[arrays[operand]], emitter.arrays[-1]
+        source, target = emitter.arrays[arrays[spread.operand]], emitter.arrays[-1]
         if isinstance(value.op, Constant):
             between = fn.constant(kind, int.from_bytes(value.op.literal.to_numpy().tobytes(), "little"))
         else:
             between = fn.load(kind, emitter.arrays[arrays[value]])
-        spread = [lane // step if lane % step == 0 else lanes for lane in range(lanes * step)]
+        order = [lane // step if lane % step == 0 else lanes for lane in range(lanes * step)]
         filled = fn.splat(between, lanes)
 
         def fill(start: Value, first: int, count: int) -> None:
@@ -147,11 +176,11 @@ def emit_spread(module: Module, name: str, computation: Computation) -> Phase | 
                 number = block.index.smin(last - lanes)
                 loaded = fn.load(filled.type, fn.at(elements, kind, number), align=kind.bytes)
                 there = fn.at(results, kind, number * step + low)
-                fn.store(fn.shuffle(loaded, filled, spread), there, align=kind.bytes)
+                fn.store(fn.shuffle(loaded, filled, order), there, align=kind.bytes)
 
         def end_row(elements: Value, results: Value) -> None:
             fn.store(fn.load(kind, fn.at(elements, kind, before)), fn.at(results, kind, before * step + low))
-            fill(results, before * step + low + 1, high)
+            fill(results, before * step + low + 1, spread.high)
 
         if rows == 1:
             with fn.if_(begin.eq(0)):
