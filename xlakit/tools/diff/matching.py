@@ -36,9 +36,11 @@ def matched(first: Computation, second: Computation, numbers: Mapping[Computatio
     """
     left, right = _Fingerprints(first, numbers), _Fingerprints(second, numbers)
     pairs = _Pairing(first, second)
-    pairs.add_equal(lambda i: (left.up[i], left.down[i]), lambda i: (right.up[i], right.down[i]))
-    pairs.add_equal(left.up.__getitem__, right.up.__getitem__)
-    pairs.add_equal(lambda i: (left.down[i], i.opcode), lambda i: (right.down[i], i.opcode))
+    pairs.add_equal(
+        lambda i: (left.by_operands[i], left.by_users[i]), lambda i: (right.by_operands[i], right.by_users[i])
+    )
+    pairs.add_equal(left.by_operands.__getitem__, right.by_operands.__getitem__)
+    pairs.add_equal(lambda i: (left.by_users[i], i.opcode), lambda i: (right.by_users[i], i.opcode))
     pairs.add_equal(lambda i: (i.name, i.opcode), lambda i: (i.name, i.opcode))
     pairs.add_equal(_source, _source)
     pairs.add_neighbors()
@@ -47,21 +49,21 @@ def matched(first: Computation, second: Computation, numbers: Mapping[Computatio
 
 
 class _Fingerprints:
-    """Hashes of the instructions of a computation, from its parameters down and from its root up."""
+    """Hashes of the instructions of a computation: by what their operands compute, and by what their users do."""
 
     def __init__(self, computation: Computation, numbers: Mapping[Computation, int]) -> None:
-        self.up: dict[Instruction, int] = {}
-        self.down: dict[Instruction, int] = {}
+        self.by_operands: dict[Instruction, int] = {}
+        self.by_users: dict[Instruction, int] = {}
         own = {i: hash((operation(i, numbers), _plain(i.shape))) for i in computation.instructions}
         for i in computation.instructions:
-            self.up[i] = hash((own[i], tuple(self.up[o] for o in i.operands)))
+            self.by_operands[i] = hash((own[i], tuple(self.by_operands[o] for o in i.operands)))
         readers: dict[Instruction, list[int]] = {i: [] for i in computation.instructions}
         for i in reversed(computation.instructions):
             mine = tuple(sorted(readers[i]))
             # The hash of the users does not include the instruction itself: a replacement has the same users.
-            self.down[i] = hash((i is computation.root, mine))
+            self.by_users[i] = hash((i is computation.root, mine))
             for place, operand in enumerate(i.operands):
-                readers[operand].append(hash((own[i], place, self.down[i])))
+                readers[operand].append(hash((own[i], place, self.by_users[i])))
 
 
 def operation(i: Instruction, numbers: Mapping[Computation, int]) -> Hashable:
