@@ -193,7 +193,7 @@ def test_state_that_is_overwritten_before_it_is_carried_on(monkeypatch: pytest.M
     def careless(_: CopyInsertion, pairs: Iterable[tuple[HloValue, HloValue]], number: int) -> tuple[Step, ...]:
         return tuple(CopyStep(source, target) for source, target in pairs)
 
-    monkeypatch.setattr(CopyInsertion, "_at_once", careless)
+    monkeypatch.setattr(CopyInsertion, "_parallel_copy", careless)
     with pytest.raises(InternalError, match=r"while 'w': .* should go on with .* holds something else"):
         sanitized(SWAP)(VALUES, VALUES + 1)
 

@@ -397,7 +397,7 @@ class _Run:
                 return
             self._device.run.check()
             self.steps(step.body)
-            self._become(step.carried, step.given, "should go on with", step.instruction)
+            self._become(step.carried, step.next_values, "should go on with", step.instruction)
 
     def _conditional(self, step: ConditionalStep) -> None:
         self._check_there(step.index, "asks", step.instruction)
@@ -408,7 +408,7 @@ class _Run:
             chosen = int(index.view(np.int32)[0])
             chosen = chosen if 0 <= chosen < len(step.branches) else len(step.branches) - 1
         self.steps(step.branches[chosen])
-        self._become(step.results, step.given[chosen], "should give", step.instruction)
+        self._become(step.results, step.incoming[chosen], "should give", step.instruction)
 
     def _become(self, own: Sequence[HloValue], given: Sequence[HloValue], what: str, instruction: Instruction) -> None:
         """Phis become other values all at once; their memory must hold those."""

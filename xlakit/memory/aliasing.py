@@ -85,11 +85,11 @@ def _of_step(step: Step, ranges: LiveRanges, depth: int) -> Iterator[Alias]:
     numbers = ranges.numbers[step]
     if isinstance(step, WhileStep):
         _, back, _ = numbers.inner
-        yield from _row(AliasKind.LOOP_BACK, step.given, step.carried, back, depth + 1)
+        yield from _row(AliasKind.LOOP_BACK, step.next_values, step.carried, back, depth + 1)
         yield from _row(AliasKind.LOOP_INIT, step.initial, step.carried, numbers.own, depth)
     elif isinstance(step, ConditionalStep):
-        for given, number in zip(step.given, numbers.inner, strict=True):
-            yield from _row(AliasKind.BRANCH, given, step.results, number, depth)
+        for incoming, number in zip(step.incoming, numbers.inner, strict=True):
+            yield from _row(AliasKind.BRANCH, incoming, step.results, number, depth)
     elif isinstance(step, CopyStep):
         yield Alias(AliasKind.COPY, step.source, step.target, 2 * numbers.own, depth)
     elif isinstance(step, KernelStep):
@@ -100,8 +100,8 @@ def _of_step(step: Step, ranges: LiveRanges, depth: int) -> Iterator[Alias]:
     elif isinstance(step, HostStep):
         every = [(r, o) for r in range(len(step.results)) for o in range(len(step.operands))]
         pairs = step.updates.items() if step.function else every
-        given = [(r, o) for r, o in pairs if step.operands[o].kind.value == "argument"]
-        yield from _pairs(AliasKind.HOST, step, given, numbers.own, depth)
+        arguments = [(r, o) for r, o in pairs if step.operands[o].kind.value == "argument"]
+        yield from _pairs(AliasKind.HOST, step, arguments, numbers.own, depth)
 
 
 def _row(kind: AliasKind, sources: Values, targets: Values, number: int, depth: int) -> Iterator[Alias]:

@@ -60,9 +60,9 @@ def assign(sets: Sequence[ValueSet], results: Sequence[ValueSet]) -> tuple[list[
     numbers = {own: number for number, own in enumerate(results)}
     temporary: list[ValueSet] = []
     for own in sets:
-        if own.given is not None:
-            space = Space.ARGUMENT if own.given.kind is ValueKind.ARGUMENT else Space.CONSTANT
-            found.append(_slice(own, space, own.given.number))
+        if own.preassigned is not None:
+            space = Space.ARGUMENT if own.preassigned.kind is ValueKind.ARGUMENT else Space.CONSTANT
+            found.append(_slice(own, space, own.preassigned.number))
         elif own in numbers:
             found.append(_slice(own, Space.RESULT, numbers[own]))
         else:

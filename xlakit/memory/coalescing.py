@@ -17,13 +17,16 @@ _Entry = tuple[int, int, HloValue]
 
 
 class ValueSet:
-    """Values that share memory, with their live ranges in order. given: the argument or constant among them, if any."""
+    """Values that share memory, with their live ranges in order.
 
-    __slots__ = ("entries", "given", "starts", "values")
+    preassigned: the argument or constant among them, if any.
+    """
+
+    __slots__ = ("entries", "preassigned", "starts", "values")
 
     def __init__(self, value: HloValue, intervals: Iterable[Interval]) -> None:
         self.values = [value]
-        self.given = value if value.is_given else None
+        self.preassigned = value if value.is_preassigned else None
         self.entries: list[_Entry] = [(low, high, value) for low, high in intervals]
         self.starts = [low for low, _, _ in self.entries]
 
@@ -92,7 +95,7 @@ class Coalescing:
         one, other = self._sets[a], self._sets[b]
         if one is other:
             return True
-        if one.given is not None or other.given is not None or self.interfere(one, other):
+        if one.preassigned is not None or other.preassigned is not None or self.interfere(one, other):
             return False
         if len(one.values) < len(other.values):
             one, other = other, one

@@ -34,11 +34,15 @@ class CopyInsertion:
             elif isinstance(step, WhileStep):
                 _, back, _ = numbers.inner
                 found += self._copies(zip(step.initial, step.carried, strict=True))
-                body = self.steps(step.body) + self._at_once(zip(step.given, step.carried, strict=True), back)
+                body = self.steps(step.body) + self._parallel_copy(
+                    zip(step.next_values, step.carried, strict=True), back
+                )
                 new = replace(step, condition=self.steps(step.condition), body=body)
             elif isinstance(step, ConditionalStep):
-                given = zip(step.branches, step.given, strict=True)
-                branches = [self.steps(b) + self._copies(zip(g, step.results, strict=True)) for b, g in given]
+                incoming = zip(step.branches, step.incoming, strict=True)
+                branches = [
+                    self.steps(b) + self._copies(zip(values, step.results, strict=True)) for b, values in incoming
+                ]
                 new = replace(step, branches=tuple(branches))
             else:
                 new = step
@@ -50,7 +54,7 @@ class CopyInsertion:
         """Sequential copies, for pairs whose sources are all live here: no target has the memory of another source."""
         return tuple([CopyStep(s, t) for s, t in pairs if self._sets.set_of(s) is not self._sets.set_of(t)])
 
-    def _at_once(self, pairs: Iterable[tuple[HloValue, HloValue]], number: int) -> tuple[Step, ...]:
+    def _parallel_copy(self, pairs: Iterable[tuple[HloValue, HloValue]], number: int) -> tuple[Step, ...]:
         """The sequence of copies that implements a parallel copy, whose targets may be sources of other pairs.
 
         A target is written only when no remaining copy reads it. If every target is still to be read, they form a cycle
@@ -88,7 +92,7 @@ class CopyInsertion:
         sets: dict[ValueSet, None] = {}
         for number, value in zip(self._ranges.results, self._program.results, strict=True):
             own = self._sets.set_of(value)
-            if own.given is not None or own in sets or not shares:
+            if own.preassigned is not None or own in sets or not shares:
                 copy = HloValue(ValueKind.COPY, value.bytes, value.instruction, value.index, suffix=".result")
                 own = self._sets.add(copy, [(2 * number, 2 * self._ranges.end)])
                 self._sets.allow(value, copy, 2 * number)

@@ -45,22 +45,22 @@ class Dataflow:
             before = len(left)
             left = [row for row in left if not self._is_one(*row)]
 
-    def _is_one(self, phi: HloValue, *given: HloValue) -> bool:
-        values = {self.value(v) for v in given} - {phi}
+    def _is_one(self, phi: HloValue, *incoming: HloValue) -> bool:
+        values = {self.value(v) for v in incoming} - {phi}
         if len(values) != 1:
             return False
         self._same[phi] = values.pop()
         return True
 
-    def applied(self, steps: Iterable[Step]) -> tuple[Step, ...]:
+    def replace_phis(self, steps: Iterable[Step]) -> tuple[Step, ...]:
         """The steps with phis replaced by the values that they always are."""
-        return tuple(map(self._applied, steps)) if self._same else tuple(steps)
+        return tuple(map(self._replace_in, steps)) if self._same else tuple(steps)
 
     def values(self, values: Iterable[HloValue]) -> Values:
         """The values, with phis replaced."""
         return tuple([self.value(v) for v in values])
 
-    def _applied(self, step: Step) -> Step:
+    def _replace_in(self, step: Step) -> Step:
         """A step with phis replaced; those that are replaced are removed from loops and conditionals."""
         if isinstance(step, (KernelStep, HostStep, CollectiveStep)):
             operands = self.values(step.operands)
@@ -73,18 +73,18 @@ class Dataflow:
             left = [n for n, phi in enumerate(step.carried) if phi not in self._same]
             return replace(
                 step,
-                condition=self.applied(step.condition),
+                condition=self.replace_phis(step.condition),
                 predicate=self.value(step.predicate),
-                body=self.applied(step.body),
+                body=self.replace_phis(step.body),
                 carried=tuple([step.carried[n] for n in left]),
                 initial=self.values(step.initial[n] for n in left),
-                given=self.values(step.given[n] for n in left),
+                next_values=self.values(step.next_values[n] for n in left),
             )
         left = [n for n, phi in enumerate(step.results) if phi not in self._same]
         return replace(
             step,
             index=self.value(step.index),
-            branches=tuple(map(self.applied, step.branches)),
+            branches=tuple(map(self.replace_phis, step.branches)),
             results=tuple([step.results[n] for n in left]),
-            given=tuple([self.values(given[n] for n in left) for given in step.given]),
+            incoming=tuple([self.values(incoming[n] for n in left) for incoming in step.incoming]),
         )

@@ -114,11 +114,11 @@ class _Walk:
                 self._conditional(step)
             elif isinstance(step, CollectiveStep) and step.part == "done":
                 # Other devices may read the start's operands and write its results until the done.
-                self._at_once(step, (*step.operands, *step.results, *step.arrival), ())
+                self._simple_step(step, (*step.operands, *step.results, *step.arrival), ())
             else:
-                self._at_once(step, reads_of(step), defines(step))
+                self._simple_step(step, reads_of(step), defines(step))
 
-    def _at_once(self, step: Step, reads: Sequence[HloValue], defines: Sequence[HloValue]) -> None:
+    def _simple_step(self, step: Step, reads: Sequence[HloValue], defines: Sequence[HloValue]) -> None:
         number = self.next()
         self.numbers[step] = Numbers(number)
         for value in reads:
@@ -129,7 +129,7 @@ class _Walk:
     def _kernel(self, step: KernelStep) -> None:
         # Scratch that an earlier step has written, such as the random state, is defined there already.
         own = [value for value in step.scratch if value not in self._loop_of]
-        self._at_once(step, step.operands, (*step.results, *own))
+        self._simple_step(step, step.operands, (*step.results, *own))
         for value in step.scratch:
             self.use(value, 2 * self.number + 1)
 
@@ -145,7 +145,7 @@ class _Walk:
         self.use(step.predicate, 2 * test)
         self.steps(step.body)
         back = self.next()
-        for value in step.given:
+        for value in step.next_values:
             self.use(value, 2 * back)
         end = self.next()
         self.numbers[step] = Numbers(begin, (test, back, end))
@@ -161,10 +161,10 @@ class _Walk:
         own = self.next()
         self.use(step.index, 2 * own)
         ends: list[int] = []
-        for branch, given in zip(step.branches, step.given, strict=True):
+        for branch, incoming in zip(step.branches, step.incoming, strict=True):
             self.steps(branch)
             ends.append(self.next())
-            for value in given:
+            for value in incoming:
                 self.use(value, 2 * ends[-1])
         self.numbers[step] = Numbers(own, tuple(ends))
         end = self.next()
@@ -190,6 +190,6 @@ def live_ranges(program: StepProgram) -> LiveRanges:
     results = tuple([walk.next() for _ in program.results])
     end = walk.next()
     for value, number in zip(program.results, results, strict=True):
-        walk.use(value, 2 * (number if value.is_given else end))
+        walk.use(value, 2 * (number if value.is_preassigned else end))
     walk.finish()
     return LiveRanges(walk.intervals, walk.numbers, results, end)

@@ -211,5 +211,5 @@ def _line(step: Step) -> str:
         what = f"{what} ({step.part})"
     if isinstance(step, HostStep):
         what = f"{what} (host)"
-    made, given = (", ".join(map(str, values)) for values in (defines(step), reads_of(step)))
-    return f"{made} = {what}({given})" if made else f"{what}({given})"
+    defined, read = (", ".join(map(str, values)) for values in (defines(step), reads_of(step)))
+    return f"{defined} = {what}({read})" if defined else f"{what}({read})"

@@ -118,9 +118,9 @@ class NumberStep:
 class WhileStep:
     """Repeat the body while ``predicate``, which the steps of the condition compute, is true.
 
-    carried: the phis of the state; initial, given: for each phi its value before the first iteration, and the value
-    that the body computes for the next one. An element that the body returns unchanged is not a phi: the program uses
-    its initial value everywhere.
+    carried: the phis of the state; initial, next_values: for each phi its value before the first iteration, and the
+    value that the body computes for the next one. An element that the body returns unchanged is not a phi: the program
+    uses its initial value everywhere.
     """
 
     instruction: Instruction
@@ -129,15 +129,15 @@ class WhileStep:
     body: Sequence[Step]
     carried: Values
     initial: Values
-    given: Values
+    next_values: Values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConditionalStep:
     """Run the branch selected by ``index``: an s32, where out of range selects the last branch, or a pred.
 
-    results: the phis; given: for each branch the value of each phi. A result that is the same value in all branches is
-    no phi.
+    results: the phis; incoming: for each branch the value of each phi. A result that is the same value in all branches
+    is no phi.
     """
 
     instruction: Instruction
@@ -145,7 +145,7 @@ class ConditionalStep:
     is_predicate: bool
     branches: Sequence[Sequence[Step]]
     results: Values
-    given: Sequence[Values]
+    incoming: Sequence[Values]
 
 
 Step = KernelStep | CopyStep | HostStep | RandomStep | CollectiveStep | NumberStep | WhileStep | ConditionalStep
@@ -171,9 +171,9 @@ def reads_of(step: Step) -> Values:
     if isinstance(step, CollectiveStep):
         return (*step.operands, *step.arrival) if step.part == "done" else step.operands
     if isinstance(step, WhileStep):
-        return (*step.initial, step.predicate, *step.given)
+        return (*step.initial, step.predicate, *step.next_values)
     if isinstance(step, ConditionalStep):
-        return (step.index, *(value for given in step.given for value in given))
+        return (step.index, *(value for incoming in step.incoming for value in incoming))
     return ()
 
 

@@ -234,11 +234,11 @@ def _uses(plan: MemoryPlan) -> dict[HloValue, set[int]]:
         if isinstance(step, WhileStep):
             note(step.initial, numbers.own)
             note((step.predicate,), numbers.inner[0])
-            note(step.given, numbers.inner[1])
+            note(step.next_values, numbers.inner[1])
         elif isinstance(step, ConditionalStep):
             note((step.index,), numbers.own)
-            for given, end in zip(step.given, numbers.inner, strict=True):
-                note(given, end)
+            for incoming, end in zip(step.incoming, numbers.inner, strict=True):
+                note(incoming, end)
         else:
             note(reads_of(step), numbers.own)
     return found

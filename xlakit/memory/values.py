@@ -51,7 +51,7 @@ class HloValue:
         return name + position + self.suffix
 
     @property
-    def is_given(self) -> bool:
+    def is_preassigned(self) -> bool:
         """Whether it exists before the program begins, in memory that no step may write to."""
         return self.kind in (ValueKind.ARGUMENT, ValueKind.CONSTANT)
 

@@ -58,9 +58,9 @@ class Lowering:
             trees.append(_arguments(new_values(parameter.shape, parameter), arguments))
         steps: list[Step] = []
         root = self._computation(entry, trees, steps)
-        found = self._dataflow
+        dataflow = self._dataflow
         return StepProgram(
-            found.applied(steps), tuple(arguments), found.values(leaves(root)), self._constants, self._host
+            dataflow.replace_phis(steps), tuple(arguments), dataflow.values(leaves(root)), self._constants, self._host
         )
 
     # -- computations ----------------------------------------------------------------------------
@@ -169,10 +169,10 @@ class Lowering:
         predicate = leaves(self._computation(op.condition, [carried], condition))[0]
         body: list[Step] = []
         result = self._computation(op.body, [carried], body)
-        phis, first, given = (tuple(leaves(tree)) for tree in (carried, initial, result))
+        phis, first, next_values = (tuple(leaves(tree)) for tree in (carried, initial, result))
         if self._joins:
-            self._dataflow.join(phis, (first, given))
-        steps.append(WhileStep(instruction, condition, predicate, body, phis, first, given))
+            self._dataflow.join(phis, (first, next_values))
+        steps.append(WhileStep(instruction, condition, predicate, body, phis, first, next_values))
         return carried
 
     def _conditional(
@@ -181,15 +181,15 @@ class Lowering:
         index, *arguments = operands
         results = new_values(instruction.shape, instruction, ValueKind.PHI)
         branches: list[list[Step]] = []
-        given: list[tuple[HloValue, ...]] = []
+        incoming: list[tuple[HloValue, ...]] = []
         for computation, argument in zip(op.branch_computations, arguments, strict=True):
             branches.append([])
-            given.append(tuple(leaves(self._computation(computation, [argument], branches[-1]))))
+            incoming.append(tuple(leaves(self._computation(computation, [argument], branches[-1]))))
         phis = tuple(leaves(results))
         if self._joins:
-            self._dataflow.join(phis, given)
+            self._dataflow.join(phis, incoming)
         is_predicate = instruction.operands[0].shape.element_type.name == "PRED"
-        steps.append(ConditionalStep(instruction, leaves(index)[0], is_predicate, branches, phis, given))
+        steps.append(ConditionalStep(instruction, leaves(index)[0], is_predicate, branches, phis, incoming))
         return results
 
 
