@@ -120,7 +120,7 @@ class NetworkSession(LocalPart):
         parts = self._parts(rendezvous.members)
         payload = self._packed([contributions[m] for m in parts[self._peers.rank]])
         values = dict(contributions)
-        for rank, data in self._share(rendezvous, "all_gather", payload).items():
+        for rank, data in self._all_gather_bytes(rendezvous, "all_gather", payload).items():
             values.update(zip(parts[rank], unpack(data, len(parts[rank])), strict=True))
         return values
 
@@ -138,7 +138,7 @@ class NetworkSession(LocalPart):
             if rank != self._peers.rank
         }
         least = packed_size(contributions[here[0]][0]) if alike else None
-        arrived = self._deal(rendezvous, "all_to_all", parcels, least)
+        arrived = self._all_to_all_bytes(rendezvous, "all_to_all", parcels, least)
         values: dict[int, list[Value]] = {member: list(given) for member, given in contributions.items()}
         for rank, data in arrived.items():
             pieces = iter(unpack(data, len(parts[rank]) * len(here)))
@@ -157,8 +157,8 @@ class NetworkSession(LocalPart):
         if source is None:
             payload = self._packed([contributions[sender]])
         else:
-            payload = self._exchange(rendezvous, kind, {}, [source], number)[source]
-        self._exchange(rendezvous, kind, dict.fromkeys(targets, payload), [], number)
+            payload = self._send_and_receive(rendezvous, kind, {}, [source], number)[source]
+        self._send_and_receive(rendezvous, kind, dict.fromkeys(targets, payload), [], number)
         return contributions[sender] if source is None else unpack(payload, 1)[0]
 
     def reduces(self, computation: Computation, arrays: Sequence[Array]) -> bool:
@@ -188,11 +188,11 @@ class NetworkSession(LocalPart):
             for index, rank in enumerate(ranks)
             if rank != self._peers.rank
         }
-        arrived = self._deal(rendezvous, "reduce", parcels, sum(piece[0].nbytes for piece in pieces))
+        arrived = self._all_to_all_bytes(rendezvous, "reduce", parcels, sum(piece[0].nbytes for piece in pieces))
         rows = {rank: unpack(data, len(totals)) for rank, data in arrived.items()}
         rows[self._peers.rank] = [piece[ranks.index(self._peers.rank)] for piece in pieces]
         own = [combine(function, [rows[rank][k] for rank in ranks]) for k, function in enumerate(functions)]
-        shared = self._share(rendezvous, "reduced", self._packed(own))
+        shared = self._all_gather_bytes(rendezvous, "reduced", self._packed(own))
         parts = {rank: unpack(data, len(own)) for rank, data in shared.items()}
         parts[self._peers.rank] = own
         given = next(iter(contributions.values()))
@@ -211,7 +211,7 @@ class NetworkSession(LocalPart):
             parts.setdefault(self._ranks[member], []).append(member)
         return parts
 
-    def _share(self, rendezvous: RendezvousKey, kind: str, payload: Bytes) -> dict[int, Bytes]:
+    def _all_gather_bytes(self, rendezvous: RendezvousKey, kind: str, payload: Bytes) -> dict[int, Bytes]:
         """An all-gather of bytes between the processes of a group; gives the payloads of the others.
 
         With many processes this is Bruck's all-gather: in each round a process receives as many payloads as it has, so
@@ -221,18 +221,18 @@ class NetworkSession(LocalPart):
         count = len(ranks)
         if count <= _DIRECT:
             others = [rank for rank in ranks if rank != self._peers.rank]
-            return self._exchange(rendezvous, kind, dict.fromkeys(others, payload), others)
+            return self._send_and_receive(rendezvous, kind, dict.fromkeys(others, payload), others)
         own, held = ranks.index(self._peers.rank), [payload]
         while len(held) < count:
             distance = len(held)
             width = min(distance, count - distance)
             target, source = ranks[(own - distance) % count], ranks[(own + distance) % count]
             parcel = {target: pack(held[:width])}
-            arrived = self._exchange(rendezvous, f"{kind} of {distance}", parcel, [source])
+            arrived = self._send_and_receive(rendezvous, f"{kind} of {distance}", parcel, [source])
             held += unpack(arrived[source], width)
         return {ranks[(own + index) % count]: held[index] for index in range(1, count)}
 
-    def _deal(
+    def _all_to_all_bytes(
         self, rendezvous: RendezvousKey, kind: str, parcels: Mapping[int, Bytes], size: int | None
     ) -> dict[int, Bytes]:
         """An all-to-all of bytes between the processes of a group; gives the parcels for this process.
@@ -244,14 +244,14 @@ class NetworkSession(LocalPart):
         ranks = sorted([*parcels, self._peers.rank])
         count, own = len(ranks), ranks.index(self._peers.rank)
         if count <= _DIRECT or size is None or size > _SMALL:
-            return self._exchange(rendezvous, kind, parcels, list(parcels))
+            return self._send_and_receive(rendezvous, kind, parcels, list(parcels))
         held = [parcels.get(ranks[(own + index) % count], pack([])) for index in range(count)]
         distance = 1
         while distance < count:
             moved = [index for index in range(count) if index & distance]
             target, source = ranks[(own + distance) % count], ranks[(own - distance) % count]
             parcel = {target: pack([held[index] for index in moved])}
-            arrived = self._exchange(rendezvous, f"{kind} of {distance}", parcel, [source])
+            arrived = self._send_and_receive(rendezvous, f"{kind} of {distance}", parcel, [source])
             for index, data in zip(moved, unpack(arrived[source], len(moved)), strict=True):
                 held[index] = data
             distance *= 2
@@ -263,7 +263,7 @@ class NetworkSession(LocalPart):
             self._exchanges[members] += 1
             return self._exchanges[members]
 
-    def _exchange(
+    def _send_and_receive(
         self,
         rendezvous: RendezvousKey,
         kind: str,
