@@ -31,7 +31,7 @@ class Converts(Protocol):
         """The computation of a function."""
         ...
 
-    def applied(self, region: Region) -> Computation:
+    def region_computation(self, region: Region) -> Computation:
         """The computation of a region that is applied to single elements."""
         ...
 

@@ -26,7 +26,7 @@ def _collective(make: Callable[..., Op]) -> Rule:
     def rule(x: Adaptor) -> Sequence[Instruction]:
         if not x.module.has_several_devices:
             return _alone(x)
-        return x.results(make(*map(x.module.applied, x.operation.regions), *x.properties()))
+        return x.results(make(*map(x.module.region_computation, x.operation.regions), *x.properties()))
 
     return rule
 

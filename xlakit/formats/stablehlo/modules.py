@@ -176,7 +176,7 @@ class _Conversion:
         root = self._shardings.results(draft, values, outcomes or [{}] * len(values))
         return self._computation(draft, _MAIN, root)
 
-    def applied(self, region: Region) -> Computation:
+    def region_computation(self, region: Region) -> Computation:
         """The computation of a region that is applied to single elements."""
         draft = self._draft()
         self._define_parameters(draft, region)

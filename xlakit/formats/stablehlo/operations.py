@@ -90,7 +90,7 @@ def _applying(make: Callable[..., Op]) -> Rule:
     """The rule of an operation with regions; ``make`` is called with their computations and its properties."""
 
     def rule(x: Adaptor) -> Sequence[Instruction]:
-        computations = map(x.module.applied, x.operation.regions)
+        computations = map(x.module.region_computation, x.operation.regions)
         op = make(*computations, *x.properties())
         return x.results(op)
 
