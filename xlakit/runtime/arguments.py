@@ -85,7 +85,7 @@ class Arguments:
         for given in arguments:
             for number in donate:
                 for buffer in given[number]:
-                    buffer.take_away(f"donated to {self._names[number]}", location)
+                    buffer.invalidate(f"donated to {self._names[number]}", location)
         return taken
 
     def _check(self, given: Sequence[Sequence[Buffer]], donate: Sequence[int]) -> None:

@@ -38,12 +38,12 @@ class Buffer:
     # _execution: the producer; None once it is done without an error.
     # _gone: the reason why the buffer is unusable (deleted or donated), or None.
     # _is_ours: whether only buffers and their views can refer to the memory.
-    # _coming: the computed array while the producer is not done yet; or, if the buffer is gone by then, until all
-    # programs that claimed it before have redeemed it.
+    # _pending_array: the computed array while the producer is not done yet; or, if the buffer is gone by then, until
+    # all programs that claimed it before have redeemed it.
     # _claims: the number of programs that have claimed the pending array and not redeemed it yet.
     __slots__ = (
-        "__weakref__", "_array", "_claims", "_coming", "_device", "_execution", "_gone", "_is_ours", "_origin",
-        "_shape",
+        "__weakref__", "_array", "_claims", "_device", "_execution", "_gone", "_is_ours", "_origin",
+        "_pending_array", "_shape",
     )  # fmt: skip
 
     def __init__(
@@ -63,7 +63,7 @@ class Buffer:
         self._execution = execution
         self._is_ours = is_ours
         self._gone: _Gone | None = None
-        self._coming: Array | None = None
+        self._pending_array: Array | None = None
         self._claims = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -188,7 +188,7 @@ class Buffer:
         """Free the memory as soon as no program that was called before reads it; a second call has no effect."""
         if self._gone is None:
             with self._device.client.schedule.changing():
-                self.take_away("deleted", caller_location())
+                self.invalidate("deleted", caller_location())
 
     def is_deleted(self) -> bool:
         """Whether it was deleted or donated, and so cannot be used any more."""
@@ -235,7 +235,7 @@ class Buffer:
     @property
     def contents(self) -> Array | None:
         """The array, once the producer has computed it; None before, and for a token."""
-        return self._array if self._array is not None else self._coming
+        return self._array if self._array is not None else self._pending_array
 
     def claim(self) -> Array | Buffer:
         """The array, for a program that is called now; if it is pending, the buffer itself, for :meth:`redeem` later.
@@ -253,7 +253,7 @@ class Buffer:
         array = self.contents
         self._claims -= 1
         if self._gone is not None and not self._claims:
-            self._coming = None
+            self._pending_array = None
         return array
 
     @property
@@ -266,9 +266,9 @@ class Buffer:
         if self._gone is not None:
             raise self._gone.error(self)
 
-    def receive(self, array: Array | None) -> None:
+    def store_result(self, array: Array | None) -> None:
         """Store the array before the producer is done; until `resolve` only the schedule's waiting parts read it."""
-        self._coming = array
+        self._pending_array = array
 
     def resolve(self) -> None:
         """Make the stored array the buffer's value: the producer is done. No effect if the producer failed."""
@@ -276,12 +276,12 @@ class Buffer:
         if execution is None or execution.error is not None:
             return
         if self._gone is None:
-            self._array = self._coming
+            self._array = self._pending_array
         if self._gone is None or not self._claims:
-            self._coming = None
+            self._pending_array = None
         self._execution = None
 
-    def take_away(self, how: str, location: Location | None) -> None:
+    def invalidate(self, how: str, location: Location | None) -> None:
         """Make the buffer unusable; programs that have claimed the array keep it. The schedule's lock is held."""
         self._gone = _Gone(how, location)
         self._array = None

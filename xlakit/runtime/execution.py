@@ -35,7 +35,7 @@ class Result(Protocol):
         """The execution that computes the array, while it is pending."""
         ...
 
-    def receive(self, array: Array | None) -> None:
+    def store_result(self, array: Array | None) -> None:
         """Take the array; None for a token."""
         ...
 
@@ -122,7 +122,7 @@ class Part:
         """Give the computed arrays to the buffers."""
         arrays = iter(self.arrays)
         for buffer in self.results:
-            buffer.receive(None if buffer.shape.is_token else next(arrays))
+            buffer.store_result(None if buffer.shape.is_token else next(arrays))
         self.arrays = ()
 
 
