@@ -75,7 +75,7 @@ class Channel:
             self.messages.remove(message)
             _arrive(message, receive)
 
-    def join_others(self) -> bool:
+    def match_any(self) -> bool:
         """Match the first message without a chosen receiver with the first receive; False if one of them is missing.
 
         Called only when no other message or receive can come any more, which depends on the programs and not on timing.

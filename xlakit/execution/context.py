@@ -404,7 +404,7 @@ class ExecutionContext:
         )
 
     def _resolve(self) -> None:
-        """Fail the runs in a deadlock; if no device can continue, try the fallbacks (``second_choice``) first."""
+        """Fail the runs in a deadlock; if no device can continue, try the fallbacks of the waits first."""
         if not self._waits:
             return
         stuck = stuck_runs(self._waits, self._active)
@@ -412,7 +412,7 @@ class ExecutionContext:
             return
         waits = [wait for run in stuck for wait in stuck[run]]
         all_stuck = not self._free_devices()
-        if all_stuck and any(w.second_choice is not None and w.second_choice() for w in waits):
+        if all_stuck and any(w.fallback is not None and w.fallback() for w in waits):
             self.changed()
             return
         late = self._late_runs(stuck, all_stuck=all_stuck)

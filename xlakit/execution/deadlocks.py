@@ -32,7 +32,7 @@ class Wait:
     # Whether a thread outside of the program could bring it.
     from_outside: bool = False
     # Tries a fallback when nothing else can end the wait; gives whether it did.
-    second_choice: Callable[[], bool] | None = None
+    fallback: Callable[[], bool] | None = None
     # Whether another program that runs in this execution context could bring it.
     from_programs: bool = False
     # Sleeps for at most so many seconds without the lock, for a wait that native code or another process ends.

@@ -165,14 +165,14 @@ class Transfers:
         session, shared = self._run.session, self._run.shares_context
         outside = shared or session is not None
         elsewhere = [] if session is None else [source for source in sources if not session.is_local(source)]
-        second_choice = self._run.channels[channel_id].join_others
+        fallback = self._run.channels[channel_id].match_any
         wait = Wait(
             self._device,
             instruction,
             lambda: what,
             ready,
             from_outside=outside,
-            second_choice=second_choice,
+            fallback=fallback,
             from_programs=shared,
             sleep=session.watch(elsewhere, ready) if session is not None and elsewhere else None,
         )
