@@ -69,7 +69,7 @@ def load(
     if found is None:
         return None
     try:
-        metadata = ExecutableMetadata.from_fields(found.fields["outline"])
+        metadata = ExecutableMetadata.from_fields(found.fields["metadata"])
         description = Description(bytes(found.sections[_PROGRAM]), bytes(found.sections[_OUTLINE]))
         machine_key: str = found.fields["machine code"]
         calls: list[str] = found.fields["calls"]
@@ -119,7 +119,7 @@ def store(key: str, metadata: ExecutableMetadata, program: Program) -> None:
         return
     calls = _calls(loaded.module)
     if not _are_registered(calls):
-        fields = {"machine code": machine_key, "calls": calls, "outline": metadata.fields()}
+        fields = {"machine code": machine_key, "calls": calls, "metadata": metadata.fields()}
         description = program.description
         cache.save(key, cache.Entry(fields, {_PROGRAM: description.program, _OUTLINE: description.outline}))
 
