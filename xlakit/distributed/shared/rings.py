@@ -26,7 +26,7 @@ _CAPACITY = BYTES - _BEGIN
 # Bodies of up to so many bytes are written into the ring.
 INLINE: Final = 1 << 14
 
-# A record: its size, or SKIP; the sizes of head and body; then a Place.
+# A record: its size, or SKIP; the sizes of head and body; then a BodyLocation.
 _RECORD = struct.Struct("=7q")
 _SKIP = -1
 # The largest head: a record may take at most half of the ring, as up to its own size may be skipped before it.
@@ -35,7 +35,7 @@ NO_BODY, INLINE_BODY, FORGET = -1, -2, -3
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BodyLocation:
     """The location of a record's body. segment: its number, or INLINE_BODY or NO_BODY; fd, bytes, use: the segment's
     file, size and use. With FORGET the record tells the reader to unmap the segment of number ``use``.
     """
@@ -54,17 +54,17 @@ class OutRing:
         self._publish = publish
         self._written = self._read = 0
         # Records that wait for room.
-        self._waiting: deque[tuple[bytes, Bytes | None, Place]] = deque()
+        self._waiting: deque[tuple[bytes, Bytes | None, BodyLocation]] = deque()
 
     @property
     def is_accepted(self) -> bool:
         """Whether the reader has mapped it."""
         return bool(self.memory.words[_ACCEPTED // 8])
 
-    def write(self, head: bytes, body: Bytes | None, place: Place, bell: int) -> int:
+    def write(self, head: bytes, body: Bytes | None, location: BodyLocation, bell: int) -> int:
         """Write a record, or keep it until there is room; gives the bell's previous value."""
-        if self._waiting or not self._put(head, body, place):
-            self._waiting.append((head, body, place))
+        if self._waiting or not self._put(head, body, location):
+            self._waiting.append((head, body, location))
             return self.flush(bell)
         return self._publish(self.memory.address + _WRITTEN, self._written, bell)
 
@@ -80,8 +80,8 @@ class OutRing:
         """Whether records wait for room."""
         return bool(self._waiting)
 
-    def _put(self, head: bytes, body: Bytes | None, place: Place) -> bool:
-        inline = 0 if body is None or place.segment != INLINE_BODY else len(body)
+    def _put(self, head: bytes, body: Bytes | None, location: BodyLocation) -> bool:
+        inline = 0 if body is None or location.segment != INLINE_BODY else len(body)
         # In whole words, so that there is always room for the word that says SKIP.
         size = -(-(_RECORD.size + len(head) + inline) // 8) * 8
         offset = self._written % _CAPACITY
@@ -97,7 +97,9 @@ class OutRing:
         start = _BEGIN + offset
         data: Any = self.memory.bytes.data
         length = 0 if body is None else len(body)
-        _RECORD.pack_into(data, start, size, len(head), length, place.segment, place.fd, place.bytes, place.use)
+        _RECORD.pack_into(
+            data, start, size, len(head), length, location.segment, location.fd, location.bytes, location.use
+        )
         start += _RECORD.size
         data[start : start + len(head)] = head
         if body is not None and inline:
@@ -108,14 +110,15 @@ class OutRing:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record that was read. body: its body, if that was in the ring; otherwise it has ``length`` bytes at its place.
+    """A record that was read. body: its body, if that was in the ring; otherwise it has ``length`` bytes at its
+    location.
     end: the end of the record, for :meth:`InRing.advance`.
     """
 
     head: bytes
     body: Bytes | None
     length: int
-    place: Place
+    location: BodyLocation
     end: int
 
 
@@ -149,7 +152,7 @@ class InRing:
             # Copied, as the ring's memory is reused, and machine code needs aligned arrays.
             body = np.empty(length, np.uint8)
             body[:] = self.memory.bytes[start + head_size : start + head_size + length]
-        return Record(head, body, length, Place(segment, fd, total, use), end + size)
+        return Record(head, body, length, BodyLocation(segment, fd, total, use), end + size)
 
     def advance(self, end: int) -> None:
         """Release the ring's memory before ``end`` to the writer."""

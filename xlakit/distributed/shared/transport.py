@@ -36,9 +36,9 @@ from xlakit.distributed.shared.rings import (
     INLINE_BODY,
     MOST_HEAD,
     NO_BODY,
+    BodyLocation,
     InRing,
     OutRing,
-    Place,
     Record,
 )
 from xlakit.distributed.shared.segments import MOST_RECEIVERS, Lease, Memory, Segment, Segments, received
@@ -67,8 +67,8 @@ class _Neighbor:
         self.ring = ring
         self.is_switched = self.is_lost = False
         # Whether the ring is not written to any more, and the messages that wait until its last record is written.
-        self.is_left = False
-        self.later: deque[tuple[bytes, Bytes | None]] = deque()
+        self.is_closed = False
+        self.after_ring: deque[tuple[bytes, Bytes | None]] = deque()
 
 
 class _Source:
@@ -165,15 +165,15 @@ class SharedMemoryTransport:
                 neighbor.is_switched = True
                 neighbor.ring.memory.close_file()
                 self._inner.send(rank, self._control(_SWITCH, neighbor))
-            place = None
-            if not neighbor.is_left and len(head) <= MOST_HEAD:
-                place, body = self._placed(neighbor, body)
-            if place is not None:
-                slept = neighbor.ring.write(head, body, place, neighbor.bell.address)
+            location = None
+            if not neighbor.is_closed and len(head) <= MOST_HEAD:
+                location, body = self._locate_body(neighbor, body)
+            if location is not None:
+                slept = neighbor.ring.write(head, body, location, neighbor.bell.address)
             else:
                 # There is no memory, or the head is too large for a ring: ZeroMQ is used from here on.
-                neighbor.is_left = True
-                neighbor.later.append((head, body))
+                neighbor.is_closed = True
+                neighbor.after_ring.append((head, body))
                 slept = self._flush(rank, neighbor)
         self._wake(rank, neighbor, slept)
 
@@ -183,8 +183,8 @@ class SharedMemoryTransport:
         The receiver reads the ring before each message of ZeroMQ, so that messages keep their order.
         """
         slept = neighbor.ring.flush(neighbor.bell.address)
-        while neighbor.later and not neighbor.ring.has_waiting:
-            self._inner.send(rank, *neighbor.later.popleft())
+        while neighbor.after_ring and not neighbor.ring.has_waiting:
+            self._inner.send(rank, *neighbor.after_ring.popleft())
         return slept
 
     def _control(self, kind: bytes, neighbor: _Neighbor) -> bytes:
@@ -194,19 +194,19 @@ class SharedMemoryTransport:
         if slept == doorbell.SELECTS:
             self._inner.send(rank, self._control(_RING_BELL, neighbor))
 
-    def _placed(self, neighbor: _Neighbor, body: Bytes | None) -> tuple[Place | None, Bytes | None]:
-        """The place of a message's body, and the body: in the ring, or in a segment, to which it is copied if needed.
+    def _locate_body(self, neighbor: _Neighbor, body: Bytes | None) -> tuple[BodyLocation | None, Bytes | None]:
+        """The location of a message's body, in the ring or in a segment, and the body, copied to its segment if needed.
 
-        The place is None if there is no memory for a segment.
+        The location is None if there is no memory for a segment.
         """
         if body is None:
-            return Place(NO_BODY), None
+            return BodyLocation(NO_BODY), None
         lease = body.base
         segment = lease.segment if isinstance(lease, Lease) and len(body) == lease.size else None
         # A receiver acknowledges a use of a segment once, so it can get the body in that segment only once.
         if segment is None or neighbor.index in segment.receivers:
             if len(body) <= INLINE:
-                return Place(INLINE_BODY), body
+                return BodyLocation(INLINE_BODY), body
             copy = self._segments.take(len(body), self._lost_indices())
             if copy is None:
                 return None, body
@@ -214,7 +214,7 @@ class SharedMemoryTransport:
             body, segment = copy, copy.base.segment  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
         segment.receivers.add(neighbor.index)
         segment.known_to.add(neighbor.index)
-        return Place(segment.number, segment.memory.fd, segment.memory.size, segment.use), body
+        return BodyLocation(segment.number, segment.memory.fd, segment.memory.size, segment.use), body
 
     def new_body(self, size: int) -> Bytes:
         """Memory for a body: a segment, from which it is sent without a copy, if possible."""
@@ -232,8 +232,8 @@ class SharedMemoryTransport:
         with self._lock:
             for rank, neighbor in self._neighbors.items():
                 if neighbor.index in segment.known_to and not neighbor.is_lost:
-                    place = Place(FORGET, use=segment.number)
-                    self._wake(rank, neighbor, neighbor.ring.write(b"", None, place, neighbor.bell.address))
+                    location = BodyLocation(FORGET, use=segment.number)
+                    self._wake(rank, neighbor, neighbor.ring.write(b"", None, location, neighbor.bell.address))
 
     def connected(self) -> list[int]:
         """The processes to which there are connections."""
@@ -271,8 +271,8 @@ class SharedMemoryTransport:
         for number, (endpoint, source) in enumerate(list(self._sources.items())):
             while (record := source.ring.next()) is not None:
                 came = True
-                if record.place.segment == FORGET:
-                    source.segments.pop(record.place.use, None)
+                if record.location.segment == FORGET:
+                    source.segments.pop(record.location.use, None)
                 else:
                     try:
                         body = self._body_of(source, record)
@@ -297,11 +297,11 @@ class SharedMemoryTransport:
     def _body_of(self, source: _Source, record: Record) -> Bytes:
         if record.body is not None:
             return record.body
-        place = record.place
-        memory = source.segments.get(place.segment)
+        location = record.location
+        memory = source.segments.get(location.segment)
         if memory is None:
-            memory = source.segments[place.segment] = Memory.of(source.process, place.fd, place.bytes)
-        return received(memory, record.length, source.receiver, place.use, self._bells.store)
+            memory = source.segments[location.segment] = Memory.of(source.process, location.fd, location.bytes)
+        return received(memory, record.length, source.receiver, location.use, self._bells.store)
 
     def _received_by_zeromq(self, head: bytes, body: Bytes) -> None:
         for kind in (_OFFER, _SWITCH, _RING_BELL):
@@ -339,7 +339,7 @@ class SharedMemoryTransport:
         """Detect connections that have ended, and write waiting records."""
         self._inner.look()
         for rank, neighbor in list(self._neighbors.items()):
-            if (neighbor.ring.has_waiting or neighbor.later) and not neighbor.is_lost:
+            if (neighbor.ring.has_waiting or neighbor.after_ring) and not neighbor.is_lost:
                 with self._lock:
                     slept = self._flush(rank, neighbor)
                 self._wake(rank, neighbor, slept)
