@@ -28,7 +28,7 @@ from xlakit.tools.commands import (
     tune,
     view,
 )
-from xlakit.tools.commands.shared import open_stream, plain, tell
+from xlakit.tools.commands.shared import one_line, open_stream, print_error_line
 
 _EPILOG = """\
 xlakit COMMAND --help lists the options of a command.
@@ -76,12 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        tell("xlakit: interrupted")
+        print_error_line("xlakit: interrupted")
         return 130
     except (XlakitError, OSError, MemoryError) as error:
         if options.traceback:
             raise
-        tell(f"xlakit: {plain(error)}")
+        print_error_line(f"xlakit: {one_line(error)}")
         # Faults found in a program have a status of their own (batch.attempt).
         return 2 if isinstance(error, ArgumentError) else options.error_status
     return status

@@ -29,7 +29,7 @@ _Reference = Callable[[HloModule, list[list[Any]], int], list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunResult:
     """The outcome of ``xlakit run``: the result, joined over devices; the seconds of each run; and, if it was compared
     with another result, the comparison of each output.
     """
@@ -79,7 +79,7 @@ def run(
     iterations: int,
     backend: str | None,
     compared_with: ComparedWith | None,
-) -> Run:
+) -> RunResult:
     """Run a module, and save what it gives where a path is given.
 
     Arguments and results are whole arrays, of a program that is split over devices, too. Raises NothingToCompareError
@@ -109,14 +109,14 @@ def run(
         with Path(output_path).open("wb") as file:
             np.savez(file, **flatten(result))  # pyright: ignore[reportArgumentType]
     if compared_with is None:
-        return Run(result, tuple(times), None)
+        return RunResult(result, tuple(times), None)
     if compared_with.what == "snapshot":
-        return Run(result, tuple(times), tuple(compare(result, compared_with.recorded)))
+        return RunResult(result, tuple(times), tuple(compare(result, compared_with.recorded)))
     reference = _on_interpreter if compared_with.what == "interpreter" else _on_jaxlib(compared_with.limits)
-    return Run(result, tuple(times), tuple(compare(result, _reference(devices, values, reference, seed))))
+    return RunResult(result, tuple(times), tuple(compare(result, _reference(devices, values, reference, seed))))
 
 
-def format_run(done: Run, *, is_saved: bool) -> str:
+def format_run(done: RunResult, *, is_saved: bool) -> str:
     """The result, unless it is saved or compared, and the comparison."""
     if done.comparison is not None:
         return format_table(list(done.comparison))

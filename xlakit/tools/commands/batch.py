@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from xlakit.errors import ArgumentError, FormatError, XlakitError
-from xlakit.tools.commands.shared import MANIFEST, content_of, counted, is_dump, open_stream, plain, selected, tell
+from xlakit.tools.commands.shared import (
+    MANIFEST,
+    content_of,
+    counted,
+    is_dump,
+    one_line,
+    open_stream,
+    print_error_line,
+    selected,
+)
 
 # The files of a folder that are programs by their names. With .gz, too.
 _SUFFIXES: Final = (".hlo", ".txt", ".pb", ".pbtxt", ".hlo.json", ".mlir", ".mlirbc", ".stablehlo")
@@ -134,7 +143,7 @@ def _attempt(
         # A fault of xlakit: it is reported, and the other programs of the batch are still processed.
         if program.is_alone or options.traceback:
             raise
-        tell(traceback.format_exc().rstrip())
+        print_error_line(traceback.format_exc().rstrip())
         return options.error_status, {"error": error_record(error)}
 
 
@@ -146,20 +155,20 @@ def failed(
     status: by default the verb's status of errors.
     """
     if not options.json:
-        text, names = plain(error), ["<stdin>" if file == "-" else file for file in files]
+        text, names = one_line(error), ["<stdin>" if file == "-" else file for file in files]
         # Errors about a program that was read name instructions only, so the file is added; OSErrors name the file.
         place = error.location if isinstance(error, XlakitError) else None
         # An error in the file of an option is not attributed to the program.
         is_of_option = place is not None and place.file in vars(options).values()
         is_named = isinstance(error, OSError) or is_of_option or any(name in text for name in names)
-        tell(f"xlakit: {text}" if is_named else f"xlakit: {' '.join(names)}: {text}")
+        print_error_line(f"xlakit: {text}" if is_named else f"xlakit: {' '.join(names)}: {text}")
     return options.error_status if status is None else status, {"error": error_record(error)}
 
 
 def error_record(error: Exception) -> dict[str, Any]:
     """An error for --json: its type, message, hint, and place in a file."""
     if not isinstance(error, XlakitError):
-        return {"type": type(error).__name__, "message": plain(error), "hint": None, "place": None}
+        return {"type": type(error).__name__, "message": one_line(error), "hint": None, "place": None}
     place = None if error.location is None else str(error.location)
     return {"type": type(error).__name__, "message": error.headline, "hint": error.hint or None, "place": place}
 

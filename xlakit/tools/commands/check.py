@@ -7,7 +7,7 @@ from typing import Any
 
 from xlakit.errors import ArgumentError
 from xlakit.tools.commands.batch import Program, add_batch, run_batch
-from xlakit.tools.commands.shared import Commands, add_command, add_lints, counted, lint_names, read, tell
+from xlakit.tools.commands.shared import Commands, add_command, add_lints, counted, lint_names, print_error_line, read
 
 
 def add(commands: Commands) -> None:
@@ -28,7 +28,7 @@ def _run(options: argparse.Namespace) -> int:
         # A wrong name is reported once, before any file is read.
         chosen(enable, disable)
     except ArgumentError as error:
-        tell(f"xlakit: {error}")
+        print_error_line(f"xlakit: {error}")
         return 2
 
     def work(program: Program) -> tuple[int, dict[str, Any]]:
@@ -37,11 +37,11 @@ def _run(options: argparse.Namespace) -> int:
         report = check(data, name, enable=enable, disable=disable)
         if not options.json:
             for message in report.messages():
-                tell(message)
+                print_error_line(message)
         module = report.module
         if module is None:
             if not options.json:
-                tell(f"xlakit: {path}: {counted(len(report.faults), 'fault')}")
+                print_error_line(f"xlakit: {path}: {counted(len(report.faults), 'fault')}")
             return 1, report.to_json()
         if not options.json:
             computations = counted(len(module.computations), "computation")

@@ -7,7 +7,7 @@ from typing import Any
 
 from xlakit.errors import ArgumentError
 from xlakit.tools.commands.batch import Program, add_batch, run_batch, write
-from xlakit.tools.commands.run import given_by
+from xlakit.tools.commands.run import argument_source
 from xlakit.tools.commands.shared import (
     Commands,
     add_command,
@@ -68,7 +68,7 @@ def _run(options: argparse.Namespace) -> int:
 
     def work(program: Program) -> tuple[int, dict[str, Any]]:
         module = load_filled(program.path, options)
-        given = given_by(program.path, options)
+        given = argument_source(program.path, options)
         output = str(program.output(options.output, ""))
         part = extract_file(
             with_partitions(module),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from xlakit.tools.commands.batch import Program, add_batch, is_folder, own_name, programs_of, run_batch, write
 from xlakit.tools.commands.oracle import add_oracle, limits_of, oracle_of
-from xlakit.tools.commands.shared import Commands, add_command, add_filling, load_filled, seconds, tell
+from xlakit.tools.commands.shared import Commands, add_command, add_filling, load_filled, print_error_line, seconds
 
 if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
@@ -69,7 +69,7 @@ def reduce_file(program: Program, options: argparse.Namespace) -> dict[str, Any]
     except KeyboardInterrupt:
         if progress.best is not None:
             output.write_text(progress.best.to_text(), encoding="utf-8")
-            tell(f"the best program so far is in {output}")
+            print_error_line(f"the best program so far is in {output}")
         raise
     finally:
         progress.end()

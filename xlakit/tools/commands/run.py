@@ -16,10 +16,10 @@ from xlakit.tools.commands.shared import (
     add_load,
     at_least,
     load_filled,
+    print_error_line,
     run_loaded,
     seconds,
     size,
-    tell,
 )
 from xlakit.tools.commands.time_limit import time_limit
 
@@ -112,7 +112,7 @@ def _add_reports(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--each-iteration", action="store_true", help="with --trace: every iteration of loops, too")
 
 
-class Given(NamedTuple):
+class ArgumentSource(NamedTuple):
     """The source of a program's arguments: a file or folder, or a seed."""
 
     input: str | None
@@ -131,8 +131,8 @@ def _run(options: argparse.Namespace) -> int:
         try:
             with time_limit(options.timeout):
                 module = _on_devices(load_filled(program.path, options), options)
-                given = given_by(program.path, options)
-                return _report(module, given, options) if wants_report else _executed(module, given, program, options)
+                source = argument_source(program.path, options)
+                return _report(module, source, options) if wants_report else _executed(module, source, program, options)
         except NothingToCompareError as error:
             if options.traceback:
                 raise
@@ -149,7 +149,7 @@ def _on_devices(module: HloModule, options: argparse.Namespace) -> HloModule:
     return with_partitions(module) if options.partitions is None else module.replace(num_partitions=options.partitions)
 
 
-def given_by(path: str, options: argparse.Namespace) -> Given:
+def argument_source(path: str, options: argparse.Namespace) -> ArgumentSource:
     """The source of the arguments of the program in a file, by ``--input`` and ``--seed``.
 
     By default a dumped folder's arguments and seed, or a snapshot's arguments, are used.
@@ -160,21 +160,21 @@ def given_by(path: str, options: argparse.Namespace) -> Given:
         is_made_up = options.input is None and options.seed is None
         snapshot = snapshot_in(path) if is_made_up else None
         has_arguments = snapshot is not None and bool(snapshot.arguments)
-        return Given(path if has_arguments else options.input, options.seed or 0)
+        return ArgumentSource(path if has_arguments else options.input, options.seed or 0)
     dumped = read_dump(path)
     seed = dumped.seed if options.seed is None else options.seed
     if options.input is not None or options.seed is not None:
-        return Given(options.input, seed)
+        return ArgumentSource(options.input, seed)
     if not dumped.arguments.is_dir():
         raise ArgumentError(
             f"{path} has no arguments: the program was not called, or XLAKIT_DUMP left them out",
             hint="give --input, or --seed for made up ones",
         )
-    return Given(str(dumped.arguments), seed)
+    return ArgumentSource(str(dumped.arguments), seed)
 
 
 def _executed(
-    module: HloModule, given: Given, program: Program, options: argparse.Namespace
+    module: HloModule, source: ArgumentSource, program: Program, options: argparse.Namespace
 ) -> tuple[int, dict[str, Any]]:
     """Run a program and write its results, and the outcome of ``--compare``; gives exit status and JSON."""
     from xlakit.data.text_table import duration
@@ -189,8 +189,8 @@ def _executed(
         compared_with = ComparedWith(options.compare, recorded, limits)
     done = run(
         module,
-        input_path=given.input,
-        seed=given.seed,
+        input_path=source.input,
+        seed=source.seed,
         output_path=output,
         iterations=options.iterations or 1,
         backend=options.backend,
@@ -203,7 +203,7 @@ def _executed(
     if text:
         write(text + "\n")
     if len(done.seconds) > 1:
-        tell(f"median of {len(done.seconds)} runs: {duration(statistics.median(done.seconds) * 1e9)}")
+        print_error_line(f"median of {len(done.seconds)} runs: {duration(statistics.median(done.seconds) * 1e9)}")
     return status, {}
 
 
@@ -240,24 +240,24 @@ def _wants_report(options: argparse.Namespace) -> bool:
     return wants
 
 
-def _report(module: HloModule, given: Given, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+def _report(module: HloModule, source: ArgumentSource, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if options.against is not None:
-        return _divergence(module, given, options)
-    made = _profile(module, given, options) if options.profile else _numbers(module, given, options)
+        return _divergence(module, source, options)
+    made = _profile(module, source, options) if options.profile else _numbers(module, source, options)
     if not options.json:
         write(f"{made}\n")
     return 0, made.as_dict()
 
 
-def _numbers(module: HloModule, given: Given, options: argparse.Namespace) -> Trace | ShadowReport:
+def _numbers(module: HloModule, source: ArgumentSource, options: argparse.Namespace) -> Trace | ShadowReport:
     from xlakit.tools.numerics import reports
 
     if options.trace:
-        return reports.trace(module, input_path=given.input, seed=given.seed, iterations=options.each_iteration)
-    return reports.shadow(module, input_path=given.input, seed=given.seed)
+        return reports.trace(module, input_path=source.input, seed=source.seed, iterations=options.each_iteration)
+    return reports.shadow(module, input_path=source.input, seed=source.seed)
 
 
-def _divergence(module: HloModule, given: Given, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+def _divergence(module: HloModule, source: ArgumentSource, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     from xlakit.tools.jaxlib_child import Limits
     from xlakit.tools.numerics import reports
 
@@ -275,8 +275,8 @@ def _divergence(module: HloModule, given: Given, options: argparse.Namespace) ->
     found = reports.against(
         module,
         other,
-        input_path=given.input,
-        seed=given.seed,
+        input_path=source.input,
+        seed=source.seed,
         backend=options.backend,
         limits=Limits(options.compare_timeout, options.compare_memory),
     )
@@ -285,13 +285,13 @@ def _divergence(module: HloModule, given: Given, options: argparse.Namespace) ->
     return int(found is not None), {"divergence": None if found is None else found.as_dict()}
 
 
-def _profile(module: HloModule, given: Given, options: argparse.Namespace) -> Profile:
+def _profile(module: HloModule, source: ArgumentSource, options: argparse.Namespace) -> Profile:
     from xlakit.tools.profile import profile_file
 
     return profile_file(
         module,
-        input_path=given.input,
-        seed=given.seed,
+        input_path=source.input,
+        seed=source.seed,
         iterations=options.iterations or 10,
         trace_path=options.profile_output,
     )

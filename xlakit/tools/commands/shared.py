@@ -207,13 +207,13 @@ def open_stream(stream: TextIO | None, name: str) -> TextIO:
     return stream
 
 
-def tell(message: str) -> None:
+def print_error_line(message: str) -> None:
     """Print a line to standard error; if that is closed, nothing is printed (print would write to standard output)."""
     if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]
         print(message, file=sys.stderr)
 
 
-def plain(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """An error without a traceback, as a line of the command's."""
     if isinstance(error, OSError) and error.strerror is not None:
         if isinstance(error, FileNotFoundError) and not Path(str(error.filename)).parent.exists():
