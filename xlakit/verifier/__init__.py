@@ -52,7 +52,7 @@ def verify(module: HloModule) -> None:
 def findings(module: HloModule) -> Iterator[Finding]:
     """Every fault of a module. Rules across instructions are checked only if no single instruction has a fault."""
     names: set[str] = set()
-    sound: set[object] = set()
+    checked_elementwise: set[object] = set()
     is_sound = True
     for computation in module.computations:
         if computation.name in names:
@@ -63,7 +63,7 @@ def findings(module: HloModule) -> Iterator[Finding]:
             )
             yield Finding(error, computation)
         names.add(computation.name)
-        for finding in _of_computation(module, computation, sound):
+        for finding in _of_computation(module, computation, checked_elementwise):
             is_sound = False
             yield finding
     if module.replica_count < 1 or module.num_partitions < 1:
@@ -88,15 +88,15 @@ def findings(module: HloModule) -> Iterator[Finding]:
 
 def shape_findings(module: HloModule) -> Iterator[Finding]:
     """The faults of single instructions: operands or attributes that break the shape rule, wrong declared shapes."""
-    sound: set[object] = set()
+    checked_elementwise: set[object] = set()
     for computation in module.computations:
         for instruction in computation.instructions:
-            finding = _of_shape(module, computation, instruction, sound)
+            finding = _of_shape(module, computation, instruction, checked_elementwise)
             if finding is not None:
                 yield finding
 
 
-def _of_computation(module: HloModule, computation: Computation, sound: set[object]) -> Iterator[Finding]:
+def _of_computation(module: HloModule, computation: Computation, checked_elementwise: set[object]) -> Iterator[Finding]:
     def found(instruction: Instruction, rule: str, hint: str) -> Finding:
         return Finding(_broken(module, computation, instruction, rule, hint), computation, instruction)
 
@@ -125,7 +125,7 @@ def _of_computation(module: HloModule, computation: Computation, sound: set[obje
                     "list operands before their users, as Computation.from_root does",
                 )
         seen.add(instruction)
-        finding = _of_shape(module, computation, instruction, sound)
+        finding = _of_shape(module, computation, instruction, checked_elementwise)
         if finding is not None:
             yield finding
     if computation.root not in seen:
@@ -144,18 +144,18 @@ def _of_computation(module: HloModule, computation: Computation, sound: set[obje
 
 
 def _of_shape(
-    module: HloModule, computation: Computation, instruction: Instruction, sound: set[object]
+    module: HloModule, computation: Computation, instruction: Instruction, checked_elementwise: set[object]
 ) -> Finding | None:
     """The fault of one instruction, if it has one.
 
-    sound: (op, id of the declared shape, ids of the operand shapes) of element-wise operations already found sound; a
-    later instruction with an equal key is not inferred again. Modules read from protos share one object among equal
-    shapes, so most of their instructions hit.
+    checked_elementwise: (op, id of the declared shape, ids of the operand shapes) of element-wise operations that
+    have no fault; a later instruction with an equal key is not inferred again. Modules read from protos share one
+    object among equal shapes, so most of their instructions hit.
     """
     op = instruction.op
     operands = [o.shape for o in instruction.operands]
     known = (op, id(instruction.shape), *map(id, operands)) if isinstance(op, Elementwise) else None
-    if known is not None and known in sound:
+    if known is not None and known in checked_elementwise:
         return None
     try:
         inferred = infer_shape(op, operands, instruction.shape, None, instruction.name, computation.name)
@@ -171,7 +171,7 @@ def _of_shape(
         )
         return Finding(error, computation, instruction)
     if known is not None:
-        sound.add(known)
+        checked_elementwise.add(known)
     return None
 
 
