@@ -31,7 +31,7 @@ from xlakit.execution.recipe import Recompiled
 from xlakit.execution.run import Run
 from xlakit.execution.run_group import RunGroup, running_in
 from xlakit.execution.values import at_declared_sizes, to_device, to_host
-from xlakit.interpreter.widened import widened
+from xlakit.interpreter.mark_dynamic import mark_dynamic
 from xlakit.ir.instruction import HloModule, located
 from xlakit.ir.operation import TOKEN, Array, Value
 from xlakit.ops.custom_call import CustomCall
@@ -118,7 +118,7 @@ class InterpreterExecutable(Recompiled):
         self._shares_context = execution_context is not None
         self._program = program
         self._parameters = module.entry.parameters
-        self._entry = widened(module)
+        self._entry = mark_dynamic(module)
         self._fallbacks: tuple[Fallback, ...] = ()
         # The random state of each device.
         self.random = [RandomState(seed, device) for device in range(self.num_devices)]

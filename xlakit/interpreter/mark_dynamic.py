@@ -20,14 +20,14 @@ from xlakit.ops.data import Parameter
 from xlakit.ops.shared.calling import join_dynamic
 
 
-def widened(module: HloModule) -> Computation:
+def mark_dynamic(module: HloModule) -> Computation:
     """The entry of a module with such dimensions declared dynamic; the same object if there are none."""
     if not any(i.shape.is_dynamic for c in module.computations for i in c.instructions):
         return module.entry
-    return _Widening().computation(module.entry, [p.shape for p in module.entry.parameters])
+    return _DynamicMarker().computation(module.entry, [p.shape for p in module.entry.parameters])
 
 
-class _Widening:
+class _DynamicMarker:
     """Copies of computations for parameters with more dynamic dimensions, one for each set of shapes."""
 
     def __init__(self) -> None:
