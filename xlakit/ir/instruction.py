@@ -101,7 +101,7 @@ class Instruction:
     @property
     def is_pointwise(self) -> bool:
         """Whether the result at an index depends only on the operands at that index."""
-        scalars = self.op.pointwise_on_scalars and all(i.shape.is_scalar for i in (self, *self.operands))
+        scalars = self.op.batches_scalars and all(i.shape.is_scalar for i in (self, *self.operands))
         return scalars or self.op.is_pointwise
 
     def op_as(self, kind: type[_OpT]) -> _OpT:

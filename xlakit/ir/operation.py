@@ -269,7 +269,7 @@ class Op:
     # The result at an index depends only on the operands at the same index, and evaluate() broadcasts as NumPy does.
     pointwise: ClassVar[bool] = False
     # The same, but only if operands and result are scalars: evaluate() may then be given arrays in their place.
-    pointwise_on_scalars: ClassVar[bool] = False
+    batches_scalars: ClassVar[bool] = False
     # The names of the operation in the documents that it comes from ("Add", "CrossReplicaSum").
     documents: ClassVar[tuple[str, ...]] = ()
     attributes: ClassVar[tuple[Attribute, ...]] = ()

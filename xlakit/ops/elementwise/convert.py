@@ -112,7 +112,7 @@ def _bitcast_shape(operand: Shape, kind: PrimitiveType) -> Shape:
 class BitcastConvert(Op):
     """The bits of the elements read as another type, of the same width or not."""
 
-    pointwise_on_scalars = True
+    batches_scalars = True
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         return _bitcast_shape(operands[0], _declared_type(declared))
