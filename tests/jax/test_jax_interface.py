@@ -11,7 +11,7 @@ from xlakit.formats.hlo_text import parse_module
 from xlakit.jax.api.arguments import arguments_of
 from xlakit.jax.api.numbers import TYPE_NUMBERS
 from xlakit.jax.api.slots import LAYOUTS, SLOTS, TABLE_BYTES
-from xlakit.jax.arguments import Given
+from xlakit.jax.arguments import ArgumentStruct
 from xlakit.jax.sources import config_of, outline_of
 from xlakit.jax.wire import fields
 
@@ -57,7 +57,7 @@ def structure(function, **fields):
     """The arguments of a function in memory, and as Python sees them."""
     size = arguments_of(function).size
     memory = ctypes.create_string_buffer(size)
-    given = Given(function, ctypes.addressof(memory))
+    given = ArgumentStruct(function, ctypes.addressof(memory))
     given["struct_size"] = size
     for name, value in fields.items():
         given[name] = value

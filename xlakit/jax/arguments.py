@@ -10,8 +10,8 @@ from xlakit.jax.api.arguments import arguments_of
 _CTYPES: Final = {8: ctypes.c_int64, 4: ctypes.c_int32, 1: ctypes.c_int8}
 
 
-class Given:
-    """The structure at an address: ``given["field"]``, and ``given["field"] = number``."""
+class ArgumentStruct:
+    """The structure at an address: ``struct["field"]``, and ``struct["field"] = number``."""
 
     __slots__ = ("_address", "_layout")
 

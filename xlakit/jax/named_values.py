@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from xlakit.jax.api.arguments import arguments_of
-from xlakit.jax.arguments import Given
+from xlakit.jax.arguments import ArgumentStruct
 
 _INTEGERS: Final = 2
 _FLOAT: Final = 3
@@ -24,7 +24,7 @@ class NamedFloats:
         self.address = ctypes.addressof(self._memory)
         for number, (name, value) in enumerate(zip(self._names, values.values(), strict=True)):
             address = self.address + number * layout.size
-            entry = Given("NamedValue", address)
+            entry = ArgumentStruct("NamedValue", address)
             entry["struct_size"], entry["extension_start"] = layout.size, 0
             entry["name"], entry["name_size"] = ctypes.addressof(name), len(name.value)
             entry["type"], entry["value_size"] = _FLOAT, 1
@@ -40,7 +40,7 @@ class NamedIntegers:
         self._name = ctypes.create_string_buffer(name.encode())
         self._values = (ctypes.c_int64 * len(values))(*values)
         self.address = ctypes.addressof(self._memory)
-        entry = Given("NamedValue", self.address)
+        entry = ArgumentStruct("NamedValue", self.address)
         entry["struct_size"], entry["extension_start"] = layout.size, 0
         entry["name"], entry["name_size"] = ctypes.addressof(self._name), len(self._name.value)
         entry["type"], entry["value_size"] = _INTEGERS, len(values)

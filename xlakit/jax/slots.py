@@ -21,7 +21,7 @@ from xlakit.errors import (
     outside,
 )
 from xlakit.jax.api.numbers import Code
-from xlakit.jax.arguments import Given
+from xlakit.jax.arguments import ArgumentStruct
 from xlakit.jax.devices import Devices
 from xlakit.jax.float_environment import FloatEnvironment
 from xlakit.jax.identity import device_count
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from xlakit.jax.native.library import Native
     from xlakit.jax.program import Program
 
-Slot = Callable[["State", Given], None]
+Slot = Callable[["State", ArgumentStruct], None]
 
 
 class State:
@@ -122,7 +122,7 @@ def describe(error: BaseException) -> str:
 # -- the client ------------------------------------------------------------------------------------
 
 
-def _attributes(state: State, given: Given) -> None:
+def _attributes(state: State, struct: ArgumentStruct) -> None:
     """Report the version of StableHLO in which programs may be passed: jaxlib's, as jaxlib also converts them here."""
     from jaxlib.mlir.dialects import stablehlo
 
@@ -130,10 +130,10 @@ def _attributes(state: State, given: Given) -> None:
         version: str = stablehlo.get_current_version()
         state.attributes = NamedIntegers("stablehlo_current_version", [int(n) for n in version.split(".")])
         keep_for_ever(state.attributes)
-    given["attributes"], given["num_attributes"] = state.attributes.address, 1
+    struct["attributes"], struct["num_attributes"] = state.attributes.address, 1
 
 
-def _create_client(state: State, given: Given) -> None:
+def _create_client(state: State, struct: ArgumentStruct) -> None:
     # Checked here, as programs from the compile cache may use none of the settings.
     check_settings()
     cache.is_enabled()
@@ -146,14 +146,14 @@ def _create_client(state: State, given: Given) -> None:
         # Objects of the previous client still point at the records of its devices.
         keep_for_ever(devices)
     open_queue(state.native)
-    given["client"] = devices.record.address
+    struct["client"] = devices.record.address
 
 
-def _compile(state: State, given: Given) -> None:
-    source = Given("Program", given["program"])
+def _compile(state: State, struct: ArgumentStruct) -> None:
+    source = ArgumentStruct("Program", struct["program"])
     format = source.data("format", "format_size").decode()
-    options = given.data("compile_options", "compile_options_size")
-    given["executable"] = _added(state, source.data("code", "code_size"), format, options)
+    options = struct.data("compile_options", "compile_options_size")
+    struct["executable"] = _added(state, source.data("code", "code_size"), format, options)
 
 
 def _added(state: State, code: bytes, format: str, options: bytes) -> int:
@@ -173,9 +173,9 @@ def _added(state: State, code: bytes, format: str, options: bytes) -> int:
 # -- programs --------------------------------------------------------------------------------------
 
 
-def _optimized_program(state: State, given: Given) -> None:
-    description = state.description_of(given["executable"])
-    target = Given("Program", given["program"])
+def _optimized_program(state: State, struct: ArgumentStruct) -> None:
+    description = state.description_of(struct["executable"])
+    target = ArgumentStruct("Program", struct["program"])
     target["format"], target["format_size"] = ctypes.addressof(_DESCRIBED), len(_DESCRIBED.value)
     if target["code"]:
         ctypes.memmove(target["code"], description, len(description))
@@ -185,43 +185,43 @@ def _optimized_program(state: State, given: Given) -> None:
 _DESCRIBED: Final = ctypes.create_string_buffer(DESCRIBED.encode())
 
 
-def _serialize(state: State, given: Given) -> None:
+def _serialize(state: State, struct: ArgumentStruct) -> None:
     from xlakit.jax.serialized import serialize
 
-    _give(state, given, serialize(state.programs[given["executable"]]), "serialized")
+    _give(state, struct, serialize(state.programs[struct["executable"]]), "serialized")
 
 
-def _device_assignment(state: State, given: Given) -> None:
-    _give(state, given, state.programs[given["executable"]].assignment, "holder")
+def _device_assignment(state: State, struct: ArgumentStruct) -> None:
+    _give(state, struct, state.programs[struct["executable"]].assignment, "holder")
 
 
-def _give(state: State, given: Given, data: bytes, holder: str) -> None:
+def _give(state: State, struct: ArgumentStruct, data: bytes, holder: str) -> None:
     """Return bytes, with their holder and the function by which the caller frees them."""
     made = state.native.make_bytes(data)
-    given["bytes"], given["bytes_size"] = made, len(data)
-    given[holder], given["deleter"] = made, state.native.destroy_bytes
+    struct["bytes"], struct["bytes_size"] = made, len(data)
+    struct[holder], struct["deleter"] = made, state.native.destroy_bytes
 
 
-def _deserialize(state: State, given: Given) -> None:
+def _deserialize(state: State, struct: ArgumentStruct) -> None:
     from xlakit.jax.serialized import deserialize
 
-    description, options, level = deserialize(given.data("bytes", "bytes_size"))
-    if given["options"]:
-        options = given.data("options", "options_size")
+    description, options, level = deserialize(struct.data("bytes", "bytes_size"))
+    if struct["options"]:
+        options = struct.data("options", "options_size")
     with compiling(cpu=level or None):
-        given["executable"] = _added(state, description, DESCRIBED, options)
+        struct["executable"] = _added(state, description, DESCRIBED, options)
 
 
-def _cost_analysis(state: State, given: Given) -> None:
-    properties = state.programs[given["executable"]].cost_properties()
-    given["properties"], given["num_properties"] = properties.address, properties.count
+def _cost_analysis(state: State, struct: ArgumentStruct) -> None:
+    properties = state.programs[struct["executable"]].cost_properties()
+    struct["properties"], struct["num_properties"] = properties.address, properties.count
 
 
-def _memory_stats(state: State, given: Given) -> None:
-    program = state.programs[given["executable"]]
+def _memory_stats(state: State, struct: ArgumentStruct) -> None:
+    program = state.programs[struct["executable"]]
     for name, value in program.memory_stats().items():
-        if given.has(name):
-            given[name] = value
+        if struct.has(name):
+            struct[name] = value
 
 
 SLOTS: Final[dict[str, Slot]] = {
@@ -251,7 +251,7 @@ def _callback(state: State, name: str, slot: Slot, usual: FloatEnvironment) -> C
     def call(address: int) -> int | None:
         try:
             with usual.here():
-                slot(state, Given(name, address))
+                slot(state, ArgumentStruct(name, address))
         except BaseException as error:  # Nothing may be raised into C.
             return state.native.make_error(error_code(error), describe(error))
         return None

@@ -8,7 +8,7 @@ from test_jax_interface import call, message, structure
 
 from xlakit.jax.api.arguments import arguments_of
 from xlakit.jax.api.numbers import TYPE_NUMBERS
-from xlakit.jax.arguments import Given
+from xlakit.jax.arguments import ArgumentStruct
 from xlakit.jax.native.records import DEVICE, MEMORY
 
 _F32 = next(number for kind, number in TYPE_NUMBERS.items() if kind.name == "F32")
@@ -30,7 +30,7 @@ class Transfer:
         for number, shape in enumerate(shapes):
             dims = (ctypes.c_int64 * len(shape))(*shape)
             kept.append(dims)
-            spec = Given("ShapeSpec", ctypes.addressof(specs) + number * size)
+            spec = ArgumentStruct("ShapeSpec", ctypes.addressof(specs) + number * size)
             spec["dims"], spec["num_dims"], spec["type"] = ctypes.addressof(dims), len(shape), _F32
         name = "Client_CreateBuffersForAsyncHostToDevice"
         memory, given = structure(

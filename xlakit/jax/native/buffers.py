@@ -210,10 +210,10 @@ def _emit_dimensions(module: Module) -> None:
     for slot in ("Buffer_Dimensions", "Buffer_UnpaddedDimensions"):
         args = arguments_of(slot)
         fn = module.function(slot, PTR, [PTR], external=True)
-        (given,) = fn.parameters
-        buffer = args.pointer(fn, given, "buffer")
-        fn.store(dimensions(fn, buffer), args.at(fn, given, "dims"))
-        args.store(fn, given, "num_dims", BUFFER.load(fn, buffer, "num_dims"))
+        (struct,) = fn.parameters
+        buffer = args.pointer(fn, struct, "buffer")
+        fn.store(dimensions(fn, buffer), args.at(fn, struct, "dims"))
+        args.store(fn, struct, "num_dims", BUFFER.load(fn, buffer, "num_dims"))
         fn.ret(fn.null())
 
     args = arguments_of("Buffer_DynamicDimensionIndices")
@@ -226,13 +226,13 @@ def _emit_dimensions(module: Module) -> None:
 def _emit_layout(module: Module) -> None:
     args = arguments_of("Buffer_GetMemoryLayout")
     fn = module.function("Buffer_GetMemoryLayout", PTR, [PTR], external=True)
-    (given,) = fn.parameters
-    buffer = args.pointer(fn, given, "buffer")
+    (struct,) = fn.parameters
+    buffer = args.pointer(fn, struct, "buffer")
     rank = BUFFER.load(fn, buffer, "num_dims")
-    fn.store(order_of(fn, buffer, rank), args.at(fn, given, "minor_to_major"))
-    args.store(fn, given, "minor_to_major_size", rank)
+    fn.store(order_of(fn, buffer, rank), args.at(fn, struct, "minor_to_major"))
+    args.store(fn, struct, "minor_to_major_size", rank)
     for name in ("tile_dims", "tile_dim_sizes", "num_tiles", "type"):
-        args.store(fn, given, name, fn.i64(0))
+        args.store(fn, struct, name, fn.i64(0))
     fn.ret(fn.null())
 
 
@@ -240,9 +240,9 @@ def _emit_addresses(module: Module) -> None:
     for slot in ("Buffer_UnsafePointer", "Buffer_OpaqueDeviceMemoryDataPointer"):
         args = arguments_of(slot)
         fn = module.function(slot, PTR, [PTR], external=True)
-        (given,) = fn.parameters
-        block = _held(fn, args.pointer(fn, given, "buffer"))
-        fn.store(fn.load(PTR, BLOCK.at(fn, block, "data")), args.at(fn, given, "address"))
+        (struct,) = fn.parameters
+        block = _held(fn, args.pointer(fn, struct, "buffer"))
+        fn.store(fn.load(PTR, BLOCK.at(fn, block, "data")), args.at(fn, struct, "address"))
         fn.call("release_block", VOID, block)
         fn.ret(fn.null())
 
@@ -260,31 +260,31 @@ def _emit_to_host(module: Module) -> None:
     """``Buffer_ToHostBuffer``: copy the elements in the order of a layout; without a target, give their size only."""
     args = arguments_of("Buffer_ToHostBuffer")
     fn = module.function("Buffer_ToHostBuffer", PTR, [PTR], external=True)
-    (given,) = fn.parameters
-    buffer, target = args.pointer(fn, given, "buffer"), args.pointer(fn, given, "data")
+    (struct,) = fn.parameters
+    buffer, target = args.pointer(fn, struct, "buffer"), args.pointer(fn, struct, "data")
     size = BUFFER.load(fn, buffer, "size")
     with fn.if_(target.eq(fn.null())):
-        args.store(fn, given, "size", size)
+        args.store(fn, struct, "size", size)
         fn.ret(fn.null())
     rank = BUFFER.load(fn, buffer, "num_dims")
     own_order = order_of(fn, buffer, rank)
-    order = order_in(fn, args.pointer(fn, given, "host_layout"), rank)
+    order = order_in(fn, args.pointer(fn, struct, "host_layout"), rank)
     order = fn.select(order.eq(fn.null()), own_order, order)
     fail_if(
-        fn, args.load(fn, given, "size") < size, Code.INVALID_ARGUMENT, "the host's memory is smaller than the buffer"
+        fn, args.load(fn, struct, "size") < size, Code.INVALID_ARGUMENT, "the host's memory is smaller than the buffer"
     )
     block = _held(fn, buffer)
     data, element = fn.load(PTR, BLOCK.at(fn, block, "data")), element_bytes(fn, BUFFER.load(fn, buffer, "type"))
     is_copied = fn.call("reorder", I1, target, data, dimensions(fn, buffer), own_order, order, rank, element)
     fn.call("release_block", VOID, block)
     fail_if(fn, ~is_copied, Code.RESOURCE_EXHAUSTED, "there is not enough memory to copy the buffer")
-    fn.store(ready_event(fn), args.at(fn, given, "event"))
+    fn.store(ready_event(fn), args.at(fn, struct, "event"))
     fn.ret(fn.null())
 
 
-def checked_range(fn: Function, args: Arguments, given: Value, size: Value) -> tuple[Value, Value]:
+def checked_range(fn: Function, args: Arguments, struct: Value, size: Value) -> tuple[Value, Value]:
     """The offset and size of a range of a buffer of ``size`` bytes. Emits the return of an error if it is outside."""
-    offset, count = args.load(fn, given, "offset"), args.load(fn, given, "size")
+    offset, count = args.load(fn, struct, "offset"), args.load(fn, struct, "size")
     outside = (offset < 0) | (count < 0) | (offset > size) | (count > size - offset)
     fail_if(fn, outside, Code.INVALID_ARGUMENT, "the range is not within the buffer")
     return offset, count
@@ -294,13 +294,13 @@ def _emit_copy_raw(module: Module) -> None:
     """``Buffer_CopyRawToHost``: copy a range of the buffer's bytes, in their order in memory."""
     args = arguments_of("Buffer_CopyRawToHost")
     fn = module.function("Buffer_CopyRawToHost", PTR, [PTR], external=True)
-    (given,) = fn.parameters
-    buffer = args.pointer(fn, given, "buffer")
-    offset, count = checked_range(fn, args, given, BUFFER.load(fn, buffer, "size"))
+    (struct,) = fn.parameters
+    buffer = args.pointer(fn, struct, "buffer")
+    offset, count = checked_range(fn, args, struct, BUFFER.load(fn, buffer, "size"))
     block = _held(fn, buffer)
-    fn.copy(args.pointer(fn, given, "data"), fn.at(fn.load(PTR, BLOCK.at(fn, block, "data")), I8, offset), count)
+    fn.copy(args.pointer(fn, struct, "data"), fn.at(fn.load(PTR, BLOCK.at(fn, block, "data")), I8, offset), count)
     fn.call("release_block", VOID, block)
-    fn.store(ready_event(fn), args.at(fn, given, "event"))
+    fn.store(ready_event(fn), args.at(fn, struct, "event"))
     fn.ret(fn.null())
 
 
@@ -308,8 +308,8 @@ def _emit_copies(module: Module) -> None:
     for slot, target in (("Buffer_CopyToDevice", "device"), ("Buffer_CopyToMemory", "memory")):
         args = arguments_of(slot)
         fn = module.function(slot, PTR, [PTR], external=True)
-        (given,) = fn.parameters
-        buffer, destination = args.pointer(fn, given, "buffer"), args.pointer(fn, given, target)
+        (struct,) = fn.parameters
+        buffer, destination = args.pointer(fn, struct, "buffer"), args.pointer(fn, struct, target)
         device, memory = device_and_memory(
             fn, *((destination, fn.null()) if target == "device" else (fn.null(), destination))
         )
@@ -324,7 +324,7 @@ def _emit_copies(module: Module) -> None:
         type, rank = BUFFER.load(fn, buffer, "type"), BUFFER.load(fn, buffer, "num_dims")
         dims = dimensions(fn, buffer), order_of(fn, buffer, rank)
         made = fn.call("make_buffer", PTR, device, memory, block, type, rank, size, *dims)
-        fn.store(made, args.at(fn, given, "copy"))
+        fn.store(made, args.at(fn, struct, "copy"))
         fn.ret(fn.null())
 
 

@@ -48,38 +48,38 @@ def emit_client(module: Module) -> None:
 
     args = arguments_of("Client_AddressableDevices")
     fn = module.function("Client_AddressableDevices", PTR, [PTR], external=True)
-    (given,) = fn.parameters
-    client = args.pointer(fn, given, "client")
+    (struct,) = fn.parameters
+    client = args.pointer(fn, struct, "client")
     for name in ("devices", "num_devices"):
-        args.store(fn, given, name, CLIENT.load(fn, client, name.replace("devices", "local_devices")))
+        args.store(fn, struct, name, CLIENT.load(fn, client, name.replace("devices", "local_devices")))
     fn.ret(fn.null())
 
     # LookupDevice takes a device's number among all, LookupAddressableDevice its number among those of this process.
     for slot, which in (("Client_LookupDevice", "devices"), ("Client_LookupAddressableDevice", "local_devices")):
         args = arguments_of(slot)
         fn = module.function(slot, PTR, [PTR], external=True)
-        (given,) = fn.parameters
-        client, number = args.pointer(fn, given, "client"), args.load(fn, given, "id")
+        (struct,) = fn.parameters
+        client, number = args.pointer(fn, struct, "client"), args.load(fn, struct, "id")
         is_none = number.compare("uge", CLIENT.load(fn, client, f"num_{which}"))
         fail_if(fn, is_none, Code.INVALID_ARGUMENT, "there is no device of this number; XLAKIT_DEVICES says how many")
         devices = fn.load(PTR, CLIENT.at(fn, client, which))
-        fn.store(fn.load(PTR, fn.at(devices, PTR, number)), args.at(fn, given, "device"))
+        fn.store(fn.load(PTR, fn.at(devices, PTR, number)), args.at(fn, struct, "device"))
         fn.ret(fn.null())
 
     args = arguments_of("Client_DefaultDeviceAssignment")
     fn = module.function("Client_DefaultDeviceAssignment", PTR, [PTR], external=True)
-    (given,) = fn.parameters
-    count = args.load(fn, given, "num_replicas") * args.load(fn, given, "num_partitions")
-    has_room = (count <= args.load(fn, given, "size")) & (count > 0)
+    (struct,) = fn.parameters
+    count = args.load(fn, struct, "num_replicas") * args.load(fn, struct, "num_partitions")
+    has_room = (count <= args.load(fn, struct, "size")) & (count > 0)
     fail_if(fn, ~has_room, Code.INVALID_ARGUMENT, "there is no room for the devices of all replicas and partitions")
-    devices = CLIENT.load(fn, args.pointer(fn, given, "client"), "num_devices")
+    devices = CLIENT.load(fn, args.pointer(fn, struct, "client"), "num_devices")
     fail_if(fn, count > devices, Code.INVALID_ARGUMENT, "there are too few devices; XLAKIT_DEVICES says how many")
     # By default a program runs on the devices of this process, if there are enough.
-    client = args.pointer(fn, given, "client")
+    client = args.pointer(fn, struct, "client")
     first = fn.select(
         count <= CLIENT.load(fn, client, "num_local_devices"), CLIENT.load(fn, client, "first_local"), fn.i64(0)
     )
     with fn.loop(0, count) as iteration:
         number = (first + iteration.index).cast("trunc", I32)
-        fn.store(number, fn.at(args.pointer(fn, given, "assignment"), I32, iteration.index))
+        fn.store(number, fn.at(args.pointer(fn, struct, "assignment"), I32, iteration.index))
     fn.ret(fn.null())

@@ -8,8 +8,8 @@ is found by trying:
 | way | thread | threads of the program |
 |---|---|---|
 | HERE | Python's | all |
-| BESIDE | the queue's | one less |
-| TOGETHER | the queue's | all |
+| QUEUED_ONE_LESS | the queue's | one less |
+| QUEUED_ALL_THREADS | the queue's | all |
 
 The ways are tried if the program takes more than a millisecond (``time``; of shorter programs one call in 16 is
 measured), and if Python is busy between its calls for at least a sixteenth of the program's time. ``gap`` is that busy
@@ -43,8 +43,8 @@ class Way(IntEnum):
     """The three ways in which a call may run; see the table above."""
 
     HERE = 0
-    BESIDE = 1
-    TOGETHER = 2
+    QUEUED_ONE_LESS = 1
+    QUEUED_ALL_THREADS = 2
 
 
 _SETTLED: Final = len(Way)
@@ -148,9 +148,10 @@ def _emit_next_phase(module: Module) -> None:
     executable, threads = fn.parameters
     time, gap = (EXECUTABLE.load(fn, executable, name) for name in ("time", "gap"))
     following = EXECUTABLE.load(fn, executable, "phase") + 1
-    # BESIDE is skipped if running with one thread less would cost more time than Python's concurrent work saves.
+    # QUEUED_ONE_LESS is skipped if running with one thread less would cost more time than Python's concurrent work
+    # saves.
     is_vain = (threads < 2) | (time >= gap * (threads - 1) * 2)
-    following = fn.select(is_vain & following.eq(Way.BESIDE), fn.i64(Way.TOGETHER), following)
+    following = fn.select(is_vain & following.eq(Way.QUEUED_ONE_LESS), fn.i64(Way.QUEUED_ALL_THREADS), following)
     following = fn.select(following > _SETTLED, fn.i64(Way.HERE), following)
     EXECUTABLE.store(fn, executable, "phase", following)
     EXECUTABLE.store(fn, executable, "count", fn.i64(0))
@@ -160,7 +161,7 @@ def _emit_next_phase(module: Module) -> None:
     with fn.if_(following.eq(_SETTLED)):
         here = fn.load(I64, _period(fn, executable, Way.HERE))
         best, least = fn.i64(Way.HERE), here * _LEAST_GAIN[0] // _LEAST_GAIN[1]
-        for way in (Way.BESIDE, Way.TOGETHER):
+        for way in (Way.QUEUED_ONE_LESS, Way.QUEUED_ALL_THREADS):
             its = fn.load(I64, _period(fn, executable, way))
             is_better = its.ne(0) & (its < least)
             best, least = fn.select(is_better, fn.i64(way), best), fn.select(is_better, its, least)

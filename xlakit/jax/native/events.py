@@ -183,9 +183,9 @@ def _emit_await(module: Module) -> None:
 def _emit_on_ready(module: Module) -> None:
     args = arguments_of("Event_OnReady")
     fn = module.function("Event_OnReady", PTR, [PTR], external=True)
-    (given,) = fn.parameters
-    event, function = args.pointer(fn, given, "event"), args.pointer(fn, given, "callback")
-    argument = args.pointer(fn, given, "user_arg")
+    (struct,) = fn.parameters
+    event, function = args.pointer(fn, struct, "event"), args.pointer(fn, struct, "callback")
+    argument = args.pointer(fn, struct, "user_arg")
 
     def call_now() -> None:
         error = fn.call("copy_error", PTR, fn.load(PTR, EVENT.at(fn, event, "error")))

@@ -91,12 +91,12 @@ def _emit_finish(module: Module) -> None:
 
 
 def _emit_give_results(module: Module) -> None:
-    """``give_results(given, call, event)``: return the results of all devices; the event is as for ``finish``."""
+    """``give_results(struct, call, event)``: return the results of all devices; the event is as for ``finish``."""
     args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("give_results", VOID, [PTR, PTR, PTR])
-    given, call, event = fn.parameters
+    struct, call, event = fn.parameters
     executable, options, lists, outputs, events, other = (
-        args.pointer(fn, given, name)
+        args.pointer(fn, struct, name)
         for name in (
             "executable", "options", "argument_lists", "output_lists", "device_complete_events", "execute_device"
         )
@@ -105,7 +105,7 @@ def _emit_give_results(module: Module) -> None:
     num_outputs = EXECUTABLE.load(fn, executable, "num_outputs")
     devices = fn.load(PTR, EXECUTABLE.at(fn, executable, "devices"))
     ended = fn.select(event.eq(fn.null()), ready_event(fn), event)
-    with fn.loop(0, args.load(fn, given, "num_devices")) as iteration:
+    with fn.loop(0, args.load(fn, struct, "num_devices")) as iteration:
         device = fn.select(other.eq(fn.null()), word(fn, devices, iteration.index), other)
         results = fn.at(made, PTR, iteration.index * num_outputs)
         buffers, targets = word(fn, lists, iteration.index), word(fn, outputs, iteration.index)
@@ -116,15 +116,15 @@ def _emit_give_results(module: Module) -> None:
 
 
 def _emit_await_arguments(module: Module) -> None:
-    """``await_arguments(given, call) -> ptr``: before a call on this thread, wait until its arguments are ready.
+    """``await_arguments(struct, call) -> ptr``: before a call on this thread, wait until its arguments are ready.
 
     Gives the error of an argument, or null. Afterwards no call in the queue uses memory that the program may write to.
     """
     args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("await_arguments", PTR, [PTR, PTR], attributes=(NO_INLINE,))
-    given, call = fn.parameters
-    executable, options = args.pointer(fn, given, "executable"), args.pointer(fn, given, "options")
-    num_args, blocks, events = args.load(fn, given, "num_args"), blocks_of(fn, call), events_of(fn, call)
+    struct, call = fn.parameters
+    executable, options = args.pointer(fn, struct, "executable"), args.pointer(fn, struct, "options")
+    num_args, blocks, events = args.load(fn, struct, "num_args"), blocks_of(fn, call), events_of(fn, call)
     with fn.loop(0, CALL.load(fn, call, "num_given")) as iteration:
         event = word(fn, events, iteration.index)
         with fn.if_(event.ne(fn.null()), likely=False):
@@ -141,11 +141,11 @@ def _emit_await_arguments(module: Module) -> None:
 
 
 def _emit_way(module: Module) -> None:
-    """``call_way(given, call) -> i64``: the Way of a call; also sets its weight in the queue and its threads."""
+    """``call_way(struct, call) -> i64``: the Way of a call; also sets its weight in the queue and its threads."""
     args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("call_way", I64, [PTR, PTR])
-    given, call = fn.parameters
-    executable = args.pointer(fn, given, "executable")
+    struct, call = fn.parameters
+    executable = args.pointer(fn, struct, "executable")
     here, mode = fn.i64(Way.HERE), fn.load(I64, fn.address(MODE))
     fn.return_if(EXECUTABLE.load(fn, executable, "is_pure").eq(0) | mode.eq(Mode.OFF), here)
     long, pending = is_long(fn, executable), CALL.load(fn, call, "num_pending").ne(0)
@@ -154,21 +154,21 @@ def _emit_way(module: Module) -> None:
     learned = fn.call("way_of", I64, executable, threads)
     # A call with pending arguments enters the queue, so that it waits there and not in Python.
     must = learned.eq(Way.HERE) & ((pending & ~long) | mode.eq(Mode.ON))
-    way = fn.select(must, fn.i64(Way.TOGETHER), learned)
+    way = fn.select(must, fn.i64(Way.QUEUED_ALL_THREADS), learned)
     fn.return_if(way.eq(Way.HERE), here)
-    is_view = fn.call("has_view", I1, given, call)
+    is_view = fn.call("has_view", I1, struct, call)
     fn.return_if(is_view | ~fn.call("has_thread", I1), here)
-    CALL.store(fn, call, "threads", threads - way.eq(Way.BESIDE).cast("zext", I64))
+    CALL.store(fn, call, "threads", threads - way.eq(Way.QUEUED_ONE_LESS).cast("zext", I64))
     CALL.store(fn, call, "weight", fn.select(long, fn.i64(LONG_WEIGHT), fn.i64(1)))
     fn.ret(way)
 
 
 def _emit_run_here(module: Module) -> None:
-    """``run_here(given, call) -> ptr``: run it on this thread, and return its results; gives an error or null."""
+    """``run_here(struct, call) -> ptr``: run it on this thread, and return its results; gives an error or null."""
     args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("run_here", PTR, [PTR, PTR])
-    given, call = fn.parameters
-    executable = args.pointer(fn, given, "executable")
+    struct, call = fn.parameters
+    executable = args.pointer(fn, struct, "executable")
     data = data_of(fn, call)
     run, context = (fn.load(PTR, EXECUTABLE.at(fn, executable, name)) for name in ("run", "context"))
     results = fn.at(data, PTR, CALL.load(fn, call, "num_given"))
@@ -180,7 +180,7 @@ def _emit_run_here(module: Module) -> None:
     since = now()
     status = fn.call_pointer(run, I64, context, data, results)
     with fn.if_(status.ne(0), likely=False):
-        fn.call("mark_donated", VOID, given, fn.i64(0))
+        fn.call("mark_donated", VOID, struct, fn.i64(0))
         fn.call("give_up", VOID, call)
         has_raised = fn.call("settle_signals", I1)
         failure = fn.call("xlakit_jax_failure", PTR, executable.cast("ptrtoint", I64), status)
@@ -189,7 +189,7 @@ def _emit_run_here(module: Module) -> None:
         fn.ret(failure)
     with fn.if_(measured):
         fn.call("note_time", VOID, executable, now() - since)
-    fn.call("give_results", VOID, given, call, fn.null())
+    fn.call("give_results", VOID, struct, call, fn.null())
     fn.call("release_arguments", VOID, call)
     with fn.if_(measured & is_long(fn, executable)):
         fn.atomic_update("add", fn.address("waited"), now() - since, "monotonic")
@@ -198,11 +198,11 @@ def _emit_run_here(module: Module) -> None:
 
 
 def _emit_enqueue(module: Module) -> None:
-    """``enqueue(given, call, event)``: return the pending results, and put the call into the queue."""
+    """``enqueue(struct, call, event)``: return the pending results, and put the call into the queue."""
     args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("enqueue", VOID, [PTR, PTR, PTR], attributes=(NO_INLINE,))
-    given, call, event = fn.parameters
-    executable = args.pointer(fn, given, "executable")
+    struct, call, event = fn.parameters
+    executable = args.pointer(fn, struct, "executable")
     blocks, num_given = blocks_of(fn, call), CALL.load(fn, call, "num_given")
     fn.store(event, CALL.at(fn, call, "event"))
     keep(fn, executable)
@@ -211,7 +211,7 @@ def _emit_enqueue(module: Module) -> None:
         share_with_queue(fn, word(fn, blocks, iteration.index))
     with fn.loop(0, num_given) as iteration:
         leave_to_queue(fn, word(fn, blocks, iteration.index))
-    fn.call("give_results", VOID, given, call, event)
+    fn.call("give_results", VOID, struct, call, event)
     fn.call("note_return", VOID, executable)
     fn.call("push", VOID, call)
     fn.call("release_event", VOID, event)
@@ -228,21 +228,21 @@ def _check_call(fn: Function, executable: Value, num_devices: Value, num_args: V
     fail_if(fn, is_wrong, Code.INVALID_ARGUMENT, "the program takes another number of arguments")
 
 
-def _fail_unless_well(fn: Function, given: Value, call: Value, prepared: Value, *, marked: bool = True) -> None:
+def _fail_unless_well(fn: Function, struct: Value, call: Value, prepared: Value, *, marked: bool = True) -> None:
     for state, code, text in _FAULTS:
         is_so = prepared.eq(state)
         with fn.if_(is_so, likely=False):
             if marked:
-                fn.call("mark_donated", VOID, given, fn.i64(0))
+                fn.call("mark_donated", VOID, struct, fn.i64(0))
             fn.call("give_up", VOID, call)
         fail_if(fn, is_so, code, text)
 
 
-def _new_call(fn: Function, given: Value, executable: Value) -> Value:
+def _new_call(fn: Function, struct: Value, executable: Value) -> Value:
     """A call with empty tables. Emits the return of an error where there is no memory."""
     args = arguments_of("LoadedExecutable_Execute")
-    num_devices = args.load(fn, given, "num_devices")
-    num_given = num_devices * args.load(fn, given, "num_args")
+    num_devices = args.load(fn, struct, "num_devices")
+    num_given = num_devices * args.load(fn, struct, "num_args")
     count = num_given + num_devices * EXECUTABLE.load(fn, executable, "num_outputs")
     bytes = (count * 2 + num_given) * 8 + CALL.size
     call = fn.call("xlakit_allocate", PTR, bytes)
@@ -254,46 +254,46 @@ def _new_call(fn: Function, given: Value, executable: Value) -> Value:
     return call
 
 
-def _await_arguments(fn: Function, given: Value, call: Value) -> None:
+def _await_arguments(fn: Function, struct: Value, call: Value) -> None:
     """Wait for the arguments of a call. Emits the return of an error of one of them."""
-    failure = fn.call("await_arguments", PTR, given, call)
+    failure = fn.call("await_arguments", PTR, struct, call)
     with fn.if_(failure.ne(fn.null()), likely=False):
         fn.call("give_up", VOID, call)
         fn.ret(failure)
 
 
 def _emit_execute(module: Module) -> None:
-    """The function itself, and ``execute_later(given, call) -> ptr``, its way into the queue."""
+    """The function itself, and ``execute_later(struct, call) -> ptr``, its way into the queue."""
     fn = module.function("execute_later", PTR, [PTR, PTR], attributes=(NO_INLINE,))
-    given, call = fn.parameters
+    struct, call = fn.parameters
     with fn.if_(fn.call("await_queue", I1, CALL.load(fn, call, "weight")), likely=False):
         fn.call("give_up", VOID, call)
         fn.ret(fn.call("interrupted", PTR))
-    owned = fn.call("own_foreign", I1, given, call)
+    owned = fn.call("own_foreign", I1, struct, call)
     there_is = fn.select(owned, fn.i64(Prepared.WELL), fn.i64(Prepared.NO_MEMORY))
-    _fail_unless_well(fn, given, call, there_is, marked=False)
-    fn.call("mark_donated", VOID, given, fn.i64(1))
-    _fail_unless_well(fn, given, call, fn.call("make_all", I64, given, call))
+    _fail_unless_well(fn, struct, call, there_is, marked=False)
+    fn.call("mark_donated", VOID, struct, fn.i64(1))
+    _fail_unless_well(fn, struct, call, fn.call("make_all", I64, struct, call))
     event = fn.call("make_event", PTR)
     is_there = event.ne(fn.null())
-    _fail_unless_well(fn, given, call, fn.select(is_there, fn.i64(Prepared.WELL), fn.i64(Prepared.NO_MEMORY)))
-    fn.call("enqueue", VOID, given, call, event)
+    _fail_unless_well(fn, struct, call, fn.select(is_there, fn.i64(Prepared.WELL), fn.i64(Prepared.NO_MEMORY)))
+    fn.call("enqueue", VOID, struct, call, event)
     fn.ret(fn.null())
 
     args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("LoadedExecutable_Execute", PTR, [PTR], external=True)
-    (given,) = fn.parameters
-    executable = args.pointer(fn, given, "executable")
-    _check_call(fn, executable, args.load(fn, given, "num_devices"), args.load(fn, given, "num_args"))
-    call = _new_call(fn, given, executable)
-    _fail_unless_well(fn, given, call, fn.call("hold_all", I64, given, call), marked=False)
+    (struct,) = fn.parameters
+    executable = args.pointer(fn, struct, "executable")
+    _check_call(fn, executable, args.load(fn, struct, "num_devices"), args.load(fn, struct, "num_args"))
+    call = _new_call(fn, struct, executable)
+    _fail_unless_well(fn, struct, call, fn.call("hold_all", I64, struct, call), marked=False)
     # A call in the queue never waits, so transfers from the host are waited for here.
     with fn.if_(CALL.load(fn, call, "is_from_host").ne(0), likely=False):
-        _await_arguments(fn, given, call)
-    with fn.if_(fn.call("call_way", I64, given, call).ne(Way.HERE), likely=False):
-        fn.ret(fn.call("execute_later", PTR, given, call))
+        _await_arguments(fn, struct, call)
+    with fn.if_(fn.call("call_way", I64, struct, call).ne(Way.HERE), likely=False):
+        fn.ret(fn.call("execute_later", PTR, struct, call))
     with fn.if_(CALL.load(fn, call, "num_pending").ne(0) | fn.call("queue_weight", I64).ne(0)):
-        _await_arguments(fn, given, call)
-    fn.call("mark_donated", VOID, given, fn.i64(1))
-    _fail_unless_well(fn, given, call, fn.call("make_all", I64, given, call))
-    fn.ret(fn.call("run_here", PTR, given, call))
+        _await_arguments(fn, struct, call)
+    fn.call("mark_donated", VOID, struct, fn.i64(1))
+    _fail_unless_well(fn, struct, call, fn.call("make_all", I64, struct, call))
+    fn.ret(fn.call("run_here", PTR, struct, call))

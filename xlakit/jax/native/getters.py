@@ -34,8 +34,8 @@ def emit_getters(module: Module) -> None:
         for slot in slots.split():
             args = arguments_of(slot)
             fn = module.function(slot, PTR, [PTR], external=True)
-            (given,) = fn.parameters
-            held = args.pointer(fn, given, args.first)
+            (struct,) = fn.parameters
+            held = args.pointer(fn, struct, args.first)
             for name in args.results:
-                args.store(fn, given, name, record.load(fn, held, name))
+                args.store(fn, struct, name, record.load(fn, held, name))
             fn.ret(fn.null())

@@ -178,32 +178,32 @@ def emit_extension(module: Module) -> None:
     fn.ret()
     args = arguments_of("Layouts_MemoryLayout_Serialize")
     fn = module.function("Layouts_MemoryLayout_Serialize", PTR, [PTR], external=True)
-    (given,) = fn.parameters
-    layout = args.pointer(fn, given, "layout")
-    fn.store(fn.at(layout, I64, 1), args.at(fn, given, "bytes"))
-    args.store(fn, given, "bytes_size", fn.load(I64, layout))
-    fn.store(layout, args.at(fn, given, "holder"))
-    fn.store(fn.address("keep_text"), args.at(fn, given, "deleter"))
+    (struct,) = fn.parameters
+    layout = args.pointer(fn, struct, "layout")
+    fn.store(fn.at(layout, I64, 1), args.at(fn, struct, "bytes"))
+    args.store(fn, struct, "bytes_size", fn.load(I64, layout))
+    fn.store(layout, args.at(fn, struct, "holder"))
+    fn.store(fn.address("keep_text"), args.at(fn, struct, "deleter"))
     fn.ret(fn.null())
 
     args = arguments_of("Layouts_Buffer_MemoryLayout")
     fn = module.function("Layouts_Buffer_MemoryLayout", PTR, [PTR], external=True)
-    (given,) = fn.parameters
-    buffer = args.pointer(fn, given, "buffer")
+    (struct,) = fn.parameters
+    buffer = args.pointer(fn, struct, "buffer")
     rank = BUFFER.load(fn, buffer, "num_dims")
-    _give_layout(fn, args, given, order_of(fn, buffer, rank), rank)
+    _give_layout(fn, args, struct, order_of(fn, buffer, rank), rank)
 
     for slot in ("Layouts_Client_GetDefaultLayout", "Layouts_Topology_GetDefaultLayout"):
         args = arguments_of(slot)
         fn = module.function(slot, PTR, [PTR], external=True)
-        (given,) = fn.parameters
-        _give_layout(fn, args, given, fn.null(), args.load(fn, given, "num_dims"))
+        (struct,) = fn.parameters
+        _give_layout(fn, args, struct, fn.null(), args.load(fn, struct, "num_dims"))
 
 
-def _give_layout(fn: Function, args: Arguments, given: Value, order: Value, rank: Value) -> None:
+def _give_layout(fn: Function, args: Arguments, struct: Value, order: Value, rank: Value) -> None:
     made = fn.call("make_layout", PTR, order, rank)
     fail_if(fn, made.eq(fn.null()), Code.RESOURCE_EXHAUSTED, "there is not enough memory for a layout")
-    fn.store(made, args.at(fn, given, "layout"))
+    fn.store(made, args.at(fn, struct, "layout"))
     fn.ret(fn.null())
 
 

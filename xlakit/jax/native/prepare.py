@@ -24,12 +24,12 @@ class Prepared(IntEnum):
 
 
 def emit_prepare(module: Module) -> None:
-    """``hold_all(given, call) -> i64`` and ``make_all(given, call) -> i64``: the two steps; both give a Prepared.
+    """``hold_all(struct, call) -> i64`` and ``make_all(struct, call) -> i64``: the two steps; both give a Prepared.
 
-    given: the arguments of LoadedExecutable_Execute. call: a CALL, whose tables are zero. Between the steps
-    ``mark_donated(given, i64 1)`` marks donated buffers as deleted, so that other threads do not see the program's
+    struct: the arguments of LoadedExecutable_Execute. call: a CALL, whose tables are zero. Between the steps
+    ``mark_donated(struct, i64 1)`` marks donated buffers as deleted, so that other threads do not see the program's
     writes; with 0 it undoes that. ``give_up(call)`` releases the references of a call, and the call. For the queue
-    there are ``has_view(given, call) -> i1`` and ``own_foreign(given, call) -> i1``.
+    there are ``has_view(struct, call) -> i1`` and ``own_foreign(struct, call) -> i1``.
     """
     _emit_is_donatable(module)
     _emit_clashes(module)
@@ -106,12 +106,12 @@ def _emit_hold(module: Module) -> None:
 def _emit_mark_donated(module: Module) -> None:
     args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("mark_donated", VOID, [PTR, I64])
-    given, deleted = fn.parameters
-    executable, options = args.pointer(fn, given, "executable"), args.pointer(fn, given, "options")
-    lists = args.pointer(fn, given, "argument_lists")
-    with fn.loop(0, args.load(fn, given, "num_devices")) as devices:
+    struct, deleted = fn.parameters
+    executable, options = args.pointer(fn, struct, "executable"), args.pointer(fn, struct, "options")
+    lists = args.pointer(fn, struct, "argument_lists")
+    with fn.loop(0, args.load(fn, struct, "num_devices")) as devices:
         buffers = word(fn, lists, devices.index)
-        with fn.loop(0, args.load(fn, given, "num_args")) as iteration:
+        with fn.loop(0, args.load(fn, struct, "num_args")) as iteration:
             with fn.if_(is_donated(fn, executable, options, iteration.index)):
                 buffer = word(fn, buffers, iteration.index)
                 lock_buffer(fn, buffer)
@@ -188,7 +188,7 @@ def _emit_make_results(module: Module) -> None:
         result = result_of(fn, results, number)
         donor = RESULT.load(fn, result, "donor")
 
-        def given(donor: Value = donor) -> tuple[Value]:
+        def donated(donor: Value = donor) -> tuple[Value]:
             block = word(fn, blocks, donor)
             share(fn, block)
             return (block,)
@@ -196,7 +196,7 @@ def _emit_make_results(module: Module) -> None:
         def fresh(result: Value = result) -> tuple[Value]:
             return (fn.call("make_block", PTR, RESULT.load(fn, result, "size")),)
 
-        (block,) = fn.if_else(fn.call("can_donate", I1, options, donor, buffers, blocks, later), given, fresh)
+        (block,) = fn.if_else(fn.call("can_donate", I1, options, donor, buffers, blocks, later), donated, fresh)
         fn.store(block, fn.at(made, PTR, number))
         is_there = block.ne(fn.null())
         with fn.if_(is_there):
@@ -206,32 +206,32 @@ def _emit_make_results(module: Module) -> None:
 
 
 def _for_devices(module: Module, name: str, step: Callable[[Function, Value, Value, Value], Value]) -> None:
-    """Emit a function of (given, call) that does a step for each device, until a step fails; it gives a Prepared.
+    """Emit a function of (struct, call) that does a step for each device, until a step fails; it gives a Prepared.
 
     step: emits the step of one device, given these two and the number of the device; gives its Prepared.
     """
     fn = module.function(name, I64, [PTR, PTR])
-    given, call = fn.parameters
-    count = arguments_of("LoadedExecutable_Execute").load(fn, given, "num_devices")
+    struct, call = fn.parameters
+    count = arguments_of("LoadedExecutable_Execute").load(fn, struct, "num_devices")
     start = (fn.i64(0), fn.i64(Prepared.WELL))
     with fn.while_(start, lambda t: (t.carried[0] < count) & t.carried[1].eq(Prepared.WELL)) as iteration:
         device = iteration.carried[0]
-        iteration.next(device + 1, step(fn, given, call, device))
+        iteration.next(device + 1, step(fn, struct, call, device))
     fn.ret(iteration.results[1])
 
 
 def _emit_steps(module: Module) -> None:
     args = arguments_of("LoadedExecutable_Execute")
 
-    def parts(fn: Function, given: Value, call: Value, device: Value) -> tuple[Value, Value, Value, Value, Value]:
+    def parts(fn: Function, struct: Value, call: Value, device: Value) -> tuple[Value, Value, Value, Value, Value]:
         """The program, the options of the call, a device's buffers, the number of the first, and its blocks."""
-        executable, options = args.pointer(fn, given, "executable"), args.pointer(fn, given, "options")
-        first = device * args.load(fn, given, "num_args")
-        buffers = word(fn, args.pointer(fn, given, "argument_lists"), device)
+        executable, options = args.pointer(fn, struct, "executable"), args.pointer(fn, struct, "options")
+        first = device * args.load(fn, struct, "num_args")
+        buffers = word(fn, args.pointer(fn, struct, "argument_lists"), device)
         return executable, options, buffers, first, fn.at(blocks_of(fn, call), PTR, first)
 
-    def hold(fn: Function, given: Value, call: Value, device: Value) -> Value:
-        executable, options, buffers, first, blocks = parts(fn, given, call, device)
+    def hold(fn: Function, struct: Value, call: Value, device: Value) -> Value:
+        executable, options, buffers, first, blocks = parts(fn, struct, call, device)
 
         def check() -> tuple[Value]:
             clash = fn.call("clashes", I1, executable, options, buffers, blocks)
@@ -240,11 +240,11 @@ def _emit_steps(module: Module) -> None:
             )
             return (fn.select(clash, fn.i64(Prepared.CLASH), fits),)
 
-        held = fn.call("hold_arguments", I1, call, buffers, args.load(fn, given, "num_args"), first)
+        held = fn.call("hold_arguments", I1, call, buffers, args.load(fn, struct, "num_args"), first)
         return fn.if_else(held, check, lambda: (fn.i64(Prepared.GONE),))[0]
 
-    def make(fn: Function, given: Value, call: Value, device: Value) -> Value:
-        executable, options, buffers, _, blocks = parts(fn, given, call, device)
+    def make(fn: Function, struct: Value, call: Value, device: Value) -> Value:
+        executable, options, buffers, _, blocks = parts(fn, struct, call, device)
         begin = CALL.load(fn, call, "num_given") + device * EXECUTABLE.load(fn, executable, "num_outputs")
         targets = (fn.at(table(fn, call), PTR, begin) for table in (blocks_of, data_of))
         # Only calls for the queue have a weight.
@@ -277,29 +277,29 @@ def _emit_give_up(module: Module) -> None:
 def _emit_foreign(module: Module) -> None:
     """Foreign memory (NumPy arrays): a caller may write to it after the call returns, so calls in the queue use copies.
 
-    ``has_view(given, call) -> i1``: whether the memory of an argument cannot be replaced by a copy, since it belongs to
-    another library, or NumPy has a view of it. ``own_foreign(given, call) -> i1``: replace foreign memory of arguments
-    by copies, in their buffers, too; false without memory.
+    ``has_view(struct, call) -> i1``: whether the memory of an argument cannot be replaced by a copy, since it belongs
+    to another library, or NumPy has a view of it. ``own_foreign(struct, call) -> i1``: replace foreign memory of
+    arguments by copies, in their buffers, too; false without memory.
     """
     _emit_has_view(module)
     _emit_own_copy(module)
     _emit_own_foreign(module)
 
 
-def _argument(fn: Function, given: Value, num_args: Value, number: Value) -> Value:
+def _argument(fn: Function, struct: Value, num_args: Value, number: Value) -> Value:
     """The buffer of an argument, by its number among those of all devices."""
-    lists = arguments_of("LoadedExecutable_Execute").pointer(fn, given, "argument_lists")
+    lists = arguments_of("LoadedExecutable_Execute").pointer(fn, struct, "argument_lists")
     return word(fn, word(fn, lists, number // num_args), number % num_args)
 
 
 def _emit_has_view(module: Module) -> None:
     args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("has_view", I1, [PTR, PTR])
-    given, call = fn.parameters
-    blocks, num_args = blocks_of(fn, call), args.load(fn, given, "num_args")
+    struct, call = fn.parameters
+    blocks, num_args = blocks_of(fn, call), args.load(fn, struct, "num_args")
     no = fn.constant(I1, 0)
     with fn.loop(0, CALL.load(fn, call, "num_given"), carried=[no]) as iteration:
-        block, buffer = word(fn, blocks, iteration.index), _argument(fn, given, num_args, iteration.index)
+        block, buffer = word(fn, blocks, iteration.index), _argument(fn, struct, num_args, iteration.index)
 
         def is_view(block: Value = block, buffer: Value = buffer) -> tuple[Value]:
             return (BLOCK.load(fn, block, "event").eq(0) | BUFFER.load(fn, buffer, "external").ne(0),)
@@ -335,13 +335,13 @@ def _emit_own_copy(module: Module) -> None:
 def _emit_own_foreign(module: Module) -> None:
     args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("own_foreign", I1, [PTR, PTR])
-    given, call = fn.parameters
+    struct, call = fn.parameters
     blocks, data = blocks_of(fn, call), data_of(fn, call)
-    num_args = args.load(fn, given, "num_args")
+    num_args = args.load(fn, struct, "num_args")
     with fn.loop(0, CALL.load(fn, call, "num_given")) as iteration:
         block = word(fn, blocks, iteration.index)
         with fn.if_(~is_ours(fn, block), likely=False):
-            own = fn.call("own_copy", PTR, _argument(fn, given, num_args, iteration.index), block)
+            own = fn.call("own_copy", PTR, _argument(fn, struct, num_args, iteration.index), block)
             fn.return_if(own.eq(fn.null()), fn.constant(I1, 0))
             fn.store(own, fn.at(blocks, PTR, iteration.index))
             fn.store(fn.load(PTR, BLOCK.at(fn, own, "data")), fn.at(data, PTR, iteration.index))

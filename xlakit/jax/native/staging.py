@@ -116,13 +116,13 @@ def _emit_stage(module: Module) -> None:
 def _emit_create(module: Module) -> None:
     args = arguments_of("Client_CreateBuffersForAsyncHostToDevice")
     fn = module.function("Client_CreateBuffersForAsyncHostToDevice", PTR, [PTR], external=True)
-    (given,) = fn.parameters
-    count, specs = args.load(fn, given, "num_shape_specs"), args.pointer(fn, given, "shape_specs")
-    layouts, num_layouts = args.pointer(fn, given, "device_layouts"), args.load(fn, given, "num_device_layouts")
+    (struct,) = fn.parameters
+    count, specs = args.load(fn, struct, "num_shape_specs"), args.pointer(fn, struct, "shape_specs")
+    layouts, num_layouts = args.pointer(fn, struct, "device_layouts"), args.load(fn, struct, "num_device_layouts")
     fail_if(
         fn, num_layouts.ne(0) & num_layouts.ne(count), Code.INVALID_ARGUMENT, "there is not one layout for each shape"
     )
-    memory = args.pointer(fn, given, "memory")
+    memory = args.pointer(fn, struct, "memory")
     device = memory_device(fn, memory)
     bytes = count * _STAGED.size + _MANAGER.size
     manager = fn.call("xlakit_allocate", PTR, bytes)
@@ -141,7 +141,7 @@ def _emit_create(module: Module) -> None:
         with fn.if_(failure.ne(fn.null()), likely=False):
             fn.call("destroy_manager", VOID, manager)
             fn.ret(failure)
-    fn.store(manager, args.at(fn, given, "manager"))
+    fn.store(manager, args.at(fn, struct, "manager"))
     fn.ret(fn.null())
 
 
@@ -149,11 +149,11 @@ def _one_of(module: Module, name: str) -> tuple[Function, Value, Value]:
     """A function about one buffer of a manager: the function, its arguments, and the buffer's record."""
     args = arguments_of(name)
     fn = module.function(name, PTR, [PTR], external=True)
-    (given,) = fn.parameters
-    manager, index = args.pointer(fn, given, "manager"), args.load(fn, given, "buffer_index")
+    (struct,) = fn.parameters
+    manager, index = args.pointer(fn, struct, "manager"), args.load(fn, struct, "buffer_index")
     is_none = index.compare("uge", _MANAGER.load(fn, manager, "count"))
     fail_if(fn, is_none, Code.INVALID_ARGUMENT, "the transfer manager has no buffer of this number")
-    return fn, given, _staged(fn, manager, index)
+    return fn, struct, _staged(fn, manager, index)
 
 
 def _begin(fn: Function, staged: Value) -> None:
@@ -178,36 +178,36 @@ def _end(fn: Function, staged: Value, is_last: Value) -> None:
 def _emit_transfer(module: Module) -> None:
     name = "AsyncHostToDeviceTransferManager_TransferData"
     args = arguments_of(name)
-    fn, given, staged = _one_of(module, name)
-    offset, size = checked_range(fn, args, given, _STAGED.load(fn, staged, "size"))
+    fn, struct, staged = _one_of(module, name)
+    offset, size = checked_range(fn, args, struct, _STAGED.load(fn, staged, "size"))
     _begin(fn, staged)
     data = fn.load(PTR, BLOCK.at(fn, fn.load(PTR, _STAGED.at(fn, staged, "block")), "data"))
-    fn.copy(fn.at(data, I8, offset), args.pointer(fn, given, "data"), size)
-    _end(fn, staged, args.load(fn, given, "is_last").ne(0))
-    fn.store(ready_event(fn), args.at(fn, given, "event"))
+    fn.copy(fn.at(data, I8, offset), args.pointer(fn, struct, "data"), size)
+    _end(fn, staged, args.load(fn, struct, "is_last").ne(0))
+    fn.store(ready_event(fn), args.at(fn, struct, "event"))
     fn.ret(fn.null())
 
 
 def _emit_set_error(module: Module) -> None:
     name = "AsyncHostToDeviceTransferManager_SetBufferError"
     args = arguments_of(name)
-    fn, given, staged = _one_of(module, name)
-    text, size = args.pointer(fn, given, "message"), args.load(fn, given, "message_size")
-    fn.call("settle", VOID, staged, fn.call("make_error", PTR, args.load(fn, given, "code"), text, size))
+    fn, struct, staged = _one_of(module, name)
+    text, size = args.pointer(fn, struct, "message"), args.load(fn, struct, "message_size")
+    fn.call("settle", VOID, staged, fn.call("make_error", PTR, args.load(fn, struct, "code"), text, size))
     fn.ret(fn.null())
 
 
 def _emit_getters(module: Module) -> None:
     name = "AsyncHostToDeviceTransferManager_RetrieveBuffer"
-    fn, given, staged = _one_of(module, name)
+    fn, struct, staged = _one_of(module, name)
     buffer = fn.atomic_update("xchg", _STAGED.at(fn, staged, "buffer"), fn.i64(0)).cast("inttoptr", PTR)
     fail_if(fn, buffer.eq(fn.null()), Code.FAILED_PRECONDITION, "the buffer has been taken already")
-    fn.store(buffer, arguments_of(name).at(fn, given, "buffer"))
+    fn.store(buffer, arguments_of(name).at(fn, struct, "buffer"))
     fn.ret(fn.null())
 
     name = "AsyncHostToDeviceTransferManager_BufferSize"
-    fn, given, staged = _one_of(module, name)
-    arguments_of(name).store(fn, given, "size", _STAGED.load(fn, staged, "size"))
+    fn, struct, staged = _one_of(module, name)
+    arguments_of(name).store(fn, struct, "size", _STAGED.load(fn, staged, "size"))
     fn.ret(fn.null())
 
     for name, field in (
@@ -216,8 +216,8 @@ def _emit_getters(module: Module) -> None:
     ):
         args = arguments_of(name)
         fn = module.function(name, PTR, [PTR], external=True)
-        (given,) = fn.parameters
-        args.store(fn, given, field, _MANAGER.load(fn, args.pointer(fn, given, "manager"), field))
+        (struct,) = fn.parameters
+        args.store(fn, struct, field, _MANAGER.load(fn, args.pointer(fn, struct, "manager"), field))
         fn.ret(fn.null())
 
 
@@ -244,14 +244,14 @@ def _emit_raw_copy(module: Module) -> None:
 
     args = arguments_of("CopyRawToHostFuture_Callback")
     fn = module.function("begin_raw_copy", VOID, [PTR])
-    (given,) = fn.parameters
+    (struct,) = fn.parameters
     # This structure has no extensions; the second word is what the caller was given for the function.
-    copy, code = args.pointer(fn, given, "extension_start"), args.load(fn, given, "code")
+    copy, code = args.pointer(fn, struct, "extension_start"), args.load(fn, struct, "code")
     with fn.if_(code.ne(0), likely=False):
-        text, size = args.pointer(fn, given, "message"), args.load(fn, given, "message_size")
+        text, size = args.pointer(fn, struct, "message"), args.load(fn, struct, "message_size")
         fn.call("end_raw_copy", VOID, fn.call("make_error", PTR, code, text, size), copy)
         fn.ret()
-    fn.store(args.pointer(fn, given, "target"), _RAW_COPY.at(fn, copy, "target"))
+    fn.store(args.pointer(fn, struct, "target"), _RAW_COPY.at(fn, copy, "target"))
     pending = fn.load(PTR, _RAW_COPY.at(fn, copy, "pending"))
     with fn.if_(pending.eq(fn.null())):
         fn.call("end_raw_copy", VOID, fn.null(), copy)
@@ -268,9 +268,9 @@ def _emit_future(module: Module) -> None:
     name = "Buffer_CopyRawToHostFuture"
     args = arguments_of(name)
     fn = module.function(name, PTR, [PTR], external=True)
-    (given,) = fn.parameters
-    buffer = args.pointer(fn, given, "buffer")
-    offset, size = checked_range(fn, args, given, BUFFER.load(fn, buffer, "size"))
+    (struct,) = fn.parameters
+    buffer = args.pointer(fn, struct, "buffer")
+    offset, size = checked_range(fn, args, struct, BUFFER.load(fn, buffer, "size"))
     copy, event = fn.call("xlakit_allocate", PTR, fn.i64(_RAW_COPY.size)), fn.call("make_event", PTR)
     block = fn.call("hold", PTR, buffer)
     is_missing = copy.eq(fn.null()) | event.eq(fn.null()) | block.eq(fn.null())
@@ -287,5 +287,5 @@ def _emit_future(module: Module) -> None:
     for field, value in (("offset", offset), ("size", size)):
         _RAW_COPY.store(fn, copy, field, value)
     for field, value in (("event", event), ("callback_data", copy), ("callback", fn.address("begin_raw_copy"))):
-        fn.store(value, args.at(fn, given, field))
+        fn.store(value, args.at(fn, struct, field))
     fn.ret(fn.null())

@@ -49,11 +49,11 @@ class _BufferMaker:
     def __init__(self, module: Module, name: str, layout: str) -> None:
         self.args = args = arguments_of(name)
         self.fn = fn = module.function(name, PTR, [PTR], external=True)
-        (given,) = fn.parameters
-        self.given = given
+        (struct,) = fn.parameters
+        self.struct = struct
         self._owners = device_and_memory(fn, self.pointer("device"), self.pointer("memory"))
-        self._type = args.load(fn, given, "type")
-        self.dims, self.rank = self.pointer("dims"), args.load(fn, given, "num_dims")
+        self._type = args.load(fn, struct, "type")
+        self.dims, self.rank = self.pointer("dims"), args.load(fn, struct, "num_dims")
         # The bytes of an element.
         self.element = element_bytes(fn, self._type)
         fail_if(fn, self.element.eq(0), Code.UNIMPLEMENTED, "xlakit has no buffers of this element type")
@@ -61,7 +61,7 @@ class _BufferMaker:
 
     def pointer(self, name: str) -> Value:
         """A pointer among the arguments."""
-        return self.args.pointer(self.fn, self.given, name)
+        return self.args.pointer(self.fn, self.struct, name)
 
     def count(self) -> Value:
         """The number of elements."""
@@ -76,7 +76,7 @@ class _BufferMaker:
         """Give the buffer with a block of ``size`` bytes."""
         fn = self.fn
         made = fn.call("make_buffer", PTR, *self._owners, block, self._type, self.rank, size, self.dims, self.order)
-        fn.store(made, self.args.at(fn, self.given, "buffer"))
+        fn.store(made, self.args.at(fn, self.struct, "buffer"))
         fn.ret(fn.null())
 
 
@@ -88,9 +88,9 @@ def _is_aligned(fn: Function, data: Value, element: Value) -> Value:
 
 def _emit_from_host(module: Module) -> None:
     maker = _BufferMaker(module, "Client_BufferFromHostBuffer", "device_layout")
-    fn, args, given, order = maker.fn, maker.args, maker.given, maker.order
+    fn, args, struct, order = maker.fn, maker.args, maker.struct, maker.order
     source, strides = maker.pointer("data"), maker.pointer("byte_strides")
-    has_strides = strides.ne(fn.null()) & args.load(fn, given, "num_byte_strides").ne(0)
+    has_strides = strides.ne(fn.null()) & args.load(fn, struct, "num_byte_strides").ne(0)
 
     def is_dense() -> tuple[Value]:
         return (fn.call("is_dense", I1, maker.dims, strides, maker.rank, maker.element),)
@@ -106,7 +106,7 @@ def _emit_from_host(module: Module) -> None:
     count = maker.count()
     size = count * maker.element
     aligned = (source.cast("ptrtoint", I64) & (_ZERO_COPY_ALIGNMENT - 1)).eq(0)
-    uses_host_memory = (args.load(fn, given, "semantics") >= _ZERO_COPY) & dense & aligned & is_plain
+    uses_host_memory = (args.load(fn, struct, "semantics") >= _ZERO_COPY) & dense & aligned & is_plain
 
     def wrapped() -> tuple[Value, Value]:
         event = fn.call("make_event", PTR)
@@ -131,7 +131,7 @@ def _emit_from_host(module: Module) -> None:
             with fn.if_(~done):
                 fn.call("release_block", VOID, block)
             fail_if(fn, ~done, Code.RESOURCE_EXHAUSTED, _NO_MEMORY)
-    fn.store(event, args.at(fn, given, "done_with_host_buffer"))
+    fn.store(event, args.at(fn, struct, "done_with_host_buffer"))
     maker.ret(block, size)
 
 
