@@ -56,28 +56,28 @@ class BufferSlice:
 
 def assign(sets: Sequence[ValueSet], results: Sequence[ValueSet]) -> tuple[list[BufferSlice], int]:
     """A slice for each set, and the size of the arena; ``results`` are the sets that are results, in order."""
-    found: list[BufferSlice] = []
-    numbers = {own: number for number, own in enumerate(results)}
+    slices: list[BufferSlice] = []
+    numbers = {value_set: number for number, value_set in enumerate(results)}
     temporary: list[ValueSet] = []
-    for own in sets:
-        if own.preassigned is not None:
-            space = Space.ARGUMENT if own.preassigned.kind is ValueKind.ARGUMENT else Space.CONSTANT
-            found.append(_slice(own, space, own.preassigned.number))
-        elif own in numbers:
-            found.append(_slice(own, Space.RESULT, numbers[own]))
+    for value_set in sets:
+        if value_set.preassigned is not None:
+            space = Space.ARGUMENT if value_set.preassigned.kind is ValueKind.ARGUMENT else Space.CONSTANT
+            slices.append(_slice(value_set, space, value_set.preassigned.number))
+        elif value_set in numbers:
+            slices.append(_slice(value_set, Space.RESULT, numbers[value_set]))
         else:
-            temporary.append(own)
-    small = [own for own in temporary if own.bytes <= SMALL_BYTES.value]
+            temporary.append(value_set)
+    small = [value_set for value_set in temporary if value_set.bytes <= SMALL_BYTES.value]
     if len(small) > _MOST_SMALL.value or is_plain("memory"):
         small = []
-    found += [_slice(own, Space.VARIABLE, number) for number, own in enumerate(small)]
+    slices += [_slice(value_set, Space.VARIABLE, number) for number, value_set in enumerate(small)]
     variables = set(small)
-    in_arena, size = _in_arena([own for own in temporary if own not in variables])
-    return found + in_arena, size
+    in_arena, size = _in_arena([value_set for value_set in temporary if value_set not in variables])
+    return slices + in_arena, size
 
 
-def _slice(own: ValueSet, space: Space, number: int, offset: int = -1) -> BufferSlice:
-    return BufferSlice(space, number, offset, own.bytes, tuple(own.values), own.first, own.last)
+def _slice(value_set: ValueSet, space: Space, number: int, offset: int = -1) -> BufferSlice:
+    return BufferSlice(space, number, offset, value_set.bytes, tuple(value_set.values), value_set.first, value_set.last)
 
 
 def _in_arena(sets: Sequence[ValueSet]) -> tuple[list[BufferSlice], int]:
@@ -89,27 +89,27 @@ def _in_arena(sets: Sequence[ValueSet]) -> tuple[list[BufferSlice], int]:
     reuses = not is_plain("memory")
     guard = GUARD_BYTES if current().sanitize else 0
     alive: list[tuple[int, int, int]] = []
-    free = _Holes()
-    found: list[BufferSlice] = []
-    for own in sorted(sets, key=lambda s: (s.first, -s.bytes, -s.last)):
-        while reuses and alive and alive[0][0] < own.first:
+    free_list = _FreeList()
+    slices: list[BufferSlice] = []
+    for value_set in sorted(sets, key=lambda s: (s.first, -s.bytes, -s.last)):
+        while reuses and alive and alive[0][0] < value_set.first:
             _, offset, size = heapq.heappop(alive)
-            free.give(offset, size)
-        size = -(-max(1, own.bytes) // ALIGNMENT) * ALIGNMENT + guard
-        offset = free.take(size)
-        heapq.heappush(alive, (own.last, offset, size))
-        found.append(_slice(own, Space.ARENA, -1, offset))
-    return found, free.end
+            free_list.free(offset, size)
+        size = -(-max(1, value_set.bytes) // ALIGNMENT) * ALIGNMENT + guard
+        offset = free_list.allocate(size)
+        heapq.heappush(alive, (value_set.last, offset, size))
+        slices.append(_slice(value_set, Space.ARENA, -1, offset))
+    return slices, free_list.end
 
 
-class _Holes:
+class _FreeList:
     """The free parts of an arena that grows at its end."""
 
     def __init__(self) -> None:
         self.end = 0
         self._holes: list[tuple[int, int]] = []  # offset and size, by offset
 
-    def take(self, size: int) -> int:
+    def allocate(self, size: int) -> int:
         best = min((hole for hole in self._holes if hole[1] >= size), key=lambda hole: hole[1], default=None)
         if best is None:
             if self._holes and sum(self._holes[-1]) == self.end:
@@ -123,7 +123,7 @@ class _Holes:
         self._holes[position : position + 1] = [(offset + size, free - size)] if free > size else []
         return offset
 
-    def give(self, offset: int, size: int) -> None:
+    def free(self, offset: int, size: int) -> None:
         position = bisect_left(self._holes, (offset, 0))
         self._holes.insert(position, (offset, size))
         for left in (position, position - 1):

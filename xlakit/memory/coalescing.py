@@ -75,8 +75,8 @@ class Coalescing:
     def add(self, value: HloValue, intervals: Sequence[Interval]) -> ValueSet:
         """A set for a new value."""
         self.intervals[value] = intervals
-        made = self._sets[value] = ValueSet(value, intervals)
-        return made
+        value_set = self._sets[value] = ValueSet(value, intervals)
+        return value_set
 
     def allow(self, source: HloValue, target: HloValue, point: int) -> None:
         """Permit two values to be live at the point at which the first is copied to the second."""

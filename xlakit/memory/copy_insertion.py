@@ -24,16 +24,16 @@ class CopyInsertion:
 
     def steps(self, steps: Iterable[Step]) -> tuple[Step, ...]:
         """The steps with copies: before updates, before loops, at the end of iterations and of branches."""
-        found: list[Step] = []
+        with_copies: list[Step] = []
         for step in steps:
             numbers = self._ranges.numbers[step]
             if isinstance(step, KernelStep):
                 updated = [(step.operands[o], step.results[r]) for r, o in step.updates.items()]
-                found += self._copies(updated)
+                with_copies += self._copies(updated)
                 new = step
             elif isinstance(step, WhileStep):
                 _, back, _ = numbers.inner
-                found += self._copies(zip(step.initial, step.carried, strict=True))
+                with_copies += self._copies(zip(step.initial, step.carried, strict=True))
                 body = self.steps(step.body) + self._parallel_copy(
                     zip(step.next_values, step.carried, strict=True), back
                 )
@@ -47,8 +47,8 @@ class CopyInsertion:
             else:
                 new = step
             self.numbers[new] = numbers
-            found.append(new)
-        return tuple(found)
+            with_copies.append(new)
+        return tuple(with_copies)
 
     def _copies(self, pairs: Iterable[tuple[HloValue, HloValue]]) -> tuple[Step, ...]:
         """Sequential copies, for pairs whose sources are all live here: no target has the memory of another source."""
@@ -63,39 +63,39 @@ class CopyInsertion:
         left = {t: s for s, t in pairs if self._sets.set_of(s) is not self._sets.set_of(t)}
         readers = Counter(self._sets.set_of(source) for source in left.values())
         targets = {self._sets.set_of(target): target for target in left}
-        free = [target for own, target in targets.items() if not readers[own]]
-        found: list[Step] = []
+        free = [target for value_set, target in targets.items() if not readers[value_set]]
+        copies: list[Step] = []
         while left:
             if not free:
                 first = next(iter(left))
-                held = HloValue(ValueKind.COPY, first.bytes, first.instruction, first.index, suffix=".held")
-                own = self._sets.set_of(first)
-                readers[self._sets.add(held, [(2 * number, 2 * number + 1)])] = readers.pop(own)
-                found.append(CopyStep(first, held))
-                left = {t: held if self._sets.set_of(s) is own else s for t, s in left.items()}
+                temporary = HloValue(ValueKind.COPY, first.bytes, first.instruction, first.index, suffix=".held")
+                value_set = self._sets.set_of(first)
+                readers[self._sets.add(temporary, [(2 * number, 2 * number + 1)])] = readers.pop(value_set)
+                copies.append(CopyStep(first, temporary))
+                left = {t: temporary if self._sets.set_of(s) is value_set else s for t, s in left.items()}
                 free.append(first)
             target = free.pop()
             source = left.pop(target)
-            found.append(CopyStep(source, target))
-            own = self._sets.set_of(source)
-            readers[own] -= 1
-            if not readers[own] and own in targets:
-                free.append(targets[own])
-        return tuple(found)
+            copies.append(CopyStep(source, target))
+            value_set = self._sets.set_of(source)
+            readers[value_set] -= 1
+            if not readers[value_set] and value_set in targets:
+                free.append(targets[value_set])
+        return tuple(copies)
 
     def results(self, *, shares: bool) -> tuple[tuple[Step, ...], list[ValueSet]]:
         """Copies into results that have no memory of their own, and the set of each result.
 
         A set is the memory of at most one result, and then of no argument or constant.
         """
-        found: list[Step] = []
+        copies: list[Step] = []
         sets: dict[ValueSet, None] = {}
         for number, value in zip(self._ranges.results, self._program.results, strict=True):
-            own = self._sets.set_of(value)
-            if own.preassigned is not None or own in sets or not shares:
+            value_set = self._sets.set_of(value)
+            if value_set.preassigned is not None or value_set in sets or not shares:
                 copy = HloValue(ValueKind.COPY, value.bytes, value.instruction, value.index, suffix=".result")
-                own = self._sets.add(copy, [(2 * number, 2 * self._ranges.end)])
+                value_set = self._sets.add(copy, [(2 * number, 2 * self._ranges.end)])
                 self._sets.allow(value, copy, 2 * number)
-                found.append(CopyStep(value, copy))
-            sets[own] = None
-        return tuple(found), list(sets)
+                copies.append(CopyStep(value, copy))
+            sets[value_set] = None
+        return tuple(copies), list(sets)

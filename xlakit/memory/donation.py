@@ -22,31 +22,31 @@ def donations(
     module: HloModule, program: StepProgram, sets: Coalescing, results: Sequence[ValueSet]
 ) -> tuple[tuple[int, int], ...]:
     """The pairs of a result's and an argument's number, among arrays, that may have the same address."""
-    numbers = _numbers([module.entry.root.shape])
-    given = _numbers([p.shape for p in module.entry.parameters])
+    result_numbers = _numbers([module.entry.root.shape])
+    argument_numbers = _numbers([p.shape for p in module.entry.parameters])
 
     def may_share(result: int, argument: int) -> bool:
-        own, taken = results[result], sets.set_of(program.arguments[argument])
-        return own.bytes == taken.bytes and not sets.interfere(own, taken)
+        result_set, argument_set = results[result], sets.set_of(program.arguments[argument])
+        return result_set.bytes == argument_set.bytes and not sets.interfere(result_set, argument_set)
 
-    paired: dict[int, int] = {}
+    alias_pairs: dict[int, int] = {}
     for alias in module.input_output_alias:
-        result = numbers.get((0, *alias.output_index))
-        argument = given.get((alias.parameter_number, *alias.parameter_index))
+        result = result_numbers.get((0, *alias.output_index))
+        argument = argument_numbers.get((alias.parameter_number, *alias.parameter_index))
         if result is not None and argument is not None:
-            paired[result] = argument
-    aliased = set(paired.values())
-    found = {result: argument for result, argument in paired.items() if may_share(result, argument)}
+            alias_pairs[result] = argument
+    aliased = set(alias_pairs.values())
+    pairs = {result: argument for result, argument in alias_pairs.items() if may_share(result, argument)}
     for donor in module.buffer_donor:
-        argument = given.get((donor.parameter_number, *donor.parameter_index))
+        argument = argument_numbers.get((donor.parameter_number, *donor.parameter_index))
         if argument is None or argument in aliased:
             continue
         aliased.add(argument)
-        free = (r for r in range(len(results)) if r not in paired and r not in found)
+        free = (r for r in range(len(results)) if r not in alias_pairs and r not in pairs)
         result = next((r for r in free if may_share(r, argument)), None)
         if result is not None:
-            found[result] = argument
-    return tuple(found.items())
+            pairs[result] = argument
+    return tuple(pairs.items())
 
 
 def _numbers(shapes: Sequence[Shape]) -> dict[tuple[int, ...], int]:

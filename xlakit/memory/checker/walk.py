@@ -171,9 +171,9 @@ class Walk:
             return self._computation(op.to_apply, operands, cursor)
         if isinstance(op, Fusion):
             return self._computation(op.calls, operands, cursor)
-        collective, given = _collective(instruction, operands)
+        collective, inputs = _collective(instruction, operands)
         if self._is_identity(collective):
-            return _started(instruction, operands, tuple(given) if _result_of(collective).is_tuple else given[0])
+            return _started(instruction, operands, tuple(inputs) if _result_of(collective).is_tuple else inputs[0])
         step = cursor.step()
         rule = f"stands where HLO has {op.opcode} %{instruction.name}, which has no step"
         raise MemoryPlanError(rule, step=str(_actor(step)) if step else "the end", instruction=instruction)
@@ -262,19 +262,22 @@ class Walk:
     def _kernel(
         self, step: KernelStep, operands: Sequence[Tree], value: Tree, state: Value | None, actor: Actor
     ) -> None:
-        given, made = list(arrays(tuple(operands))), list(arrays(value))
-        if (len(step.operands), len(step.results)) != (len(given), len(made)):
-            raise _fault(f"has slices for other arrays than {len(given)} operands and {len(made)} results", actor)
-        sources = [self._slice_of(own, value.bytes) for own, value in zip(step.operands, given, strict=True)]
-        targets = [self._slice_of(own, value.bytes) for own, value in zip(step.results, made, strict=True)]
+        operand_values, result_values = list(arrays(tuple(operands))), list(arrays(value))
+        if (len(step.operands), len(step.results)) != (len(operand_values), len(result_values)):
+            raise _fault(
+                f"has slices for other arrays than {len(operand_values)} operands and {len(result_values)} results",
+                actor,
+            )
+        sources = [self._slice_of(own, value.bytes) for own, value in zip(step.operands, operand_values, strict=True)]
+        targets = [self._slice_of(own, value.bytes) for own, value in zip(step.results, result_values, strict=True)]
         spare = self._slices(step.scratch)
         runs = any(p.tasks for p in step.phases)
-        for own, read in zip(sources, given, strict=True) if runs else ():
+        for own, read in zip(sources, operand_values, strict=True) if runs else ():
             self.memory.read(own, read, actor)
-        if not runs and any(v.bytes for n, v in enumerate(made) if n not in step.updates):
+        if not runs and any(v.bytes for n, v in enumerate(result_values) if n not in step.updates):
             raise _fault("has no code that writes its results", actor)
         for result, operand in step.updates.items():
-            self.memory.read(targets[result], given[operand], actor, "changes a part of")
+            self.memory.read(targets[result], operand_values[operand], actor, "changes a part of")
         if spare and isinstance(step.instruction.op, Rng):
             if state is None:
                 raise _fault("draws without a state", actor)
@@ -282,7 +285,7 @@ class Walk:
         self._check_sharing(step, sources, targets, spare, actor)
         for own in (*spare, *targets):
             self.memory.write(own, NOTHING, actor)
-        for own, written in zip(targets, made, strict=True):
+        for own, written in zip(targets, result_values, strict=True):
             self.memory.write(own, frozenset((written,)), actor)
 
     def _check_sharing(
@@ -315,8 +318,8 @@ class Walk:
         instruction = step.instruction
         if step.part == "done":
             return self._await(step, frame, actor)
-        collective, given = _collective(instruction, operands)
-        self._each(step.operands, given, actor, self._read)
+        collective, inputs = _collective(instruction, operands)
+        self._each(step.operands, inputs, actor, self._read)
         result = new_tree(_result_of(collective), instruction)
         self._check_sharing(step, self._slices(step.operands), self._slices(step.results), (), actor)
         if step.part == "start":
@@ -368,8 +371,8 @@ class Walk:
             holds = self.run(op.condition, [carried], step.condition)
             self._each((step.predicate,), [holds], actor, self._read)
             after = memory.contents.copy()
-            given = self.run(op.body, [carried], step.body)
-            memory.contents.also(_names(arrays(given), state), without=state)
+            result = self.run(op.body, [carried], step.body)
+            memory.contents.also(_names(arrays(result), state), without=state)
             if not head.meet(memory.contents):
                 break
         memory.contents = after
@@ -385,8 +388,8 @@ class Walk:
         before, ends = self.memory.contents, list[Contents]()
         for computation, argument, steps in zip(computations, arguments, step.branches, strict=True):
             self.memory.contents = before.copy()
-            given = self.run(computation, [argument], steps)
-            self.memory.contents.also(_names(arrays(given), list(arrays(value))))
+            result = self.run(computation, [argument], steps)
+            self.memory.contents.also(_names(arrays(result), list(arrays(value))))
             ends.append(self.memory.contents)
         self.memory.contents, *others = ends
         for other in others:
