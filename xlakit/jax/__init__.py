@@ -41,16 +41,16 @@ def initialize() -> None:
     from xlakit.jax import identity
 
     config: Any = jax.config
-    listed = (config.jax_platforms or "").split(",")
-    if identity.OWN not in listed and not identity.is_asked_for():
+    platforms = (config.jax_platforms or "").split(",")
+    if identity.OWN not in platforms and not identity.is_asked_for():
         return
     from xlakit.collector import collecting_less
 
     with collecting_less():
-        _register(listed)
+        _register(platforms)
 
 
-def _register(listed: Sequence[str]) -> None:
+def _register(platforms: Sequence[str]) -> None:
     """Register the requested platform; if that fails, register a platform whose client raises the error."""
     import jax
 
@@ -59,16 +59,16 @@ def _register(listed: Sequence[str]) -> None:
     from xlakit.jax.plugin import refuse, register
 
     try:
-        platform = identity.asked_for(listed)
+        platform = identity.asked_for(platforms)
     except XlakitError as error:
         for name in (identity.OWN, identity.CPU):
             refuse(name, error)
         return
-    register(platform, is_default=listed[0] == platform)
-    if platform == identity.OWN and identity.CPU not in listed:
+    register(platform, is_default=platforms[0] == platform)
+    if platform == identity.OWN and identity.CPU not in platforms:
         # JAX's callbacks put their arguments on a device of JAX's platform cpu, so that must be available, too.
         config: Any = jax.config
-        config.update("jax_platforms", ",".join([*listed, identity.CPU]))
+        config.update("jax_platforms", ",".join([*platforms, identity.CPU]))
 
 
 def take_over() -> None:

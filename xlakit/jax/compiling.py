@@ -30,8 +30,8 @@ _SMALLEST: Final = "func.func @main(%x: tensor<f32>) -> tensor<f32> { return %x 
 @contextmanager
 def _options() -> Generator[None]:
     """Set the default options of JAX's programs: subnormal numbers are flushed to zero, as on XLA's CPU backend."""
-    given = options.current().flush_subnormals
-    with options.compiling(flush_subnormals=True if given is None else given):
+    flush = options.current().flush_subnormals
+    with options.compiling(flush_subnormals=True if flush is None else flush):
         yield
 
 
@@ -41,12 +41,12 @@ def compile_program(devices: Devices, code: bytes, format: str, serialized_optio
     """Compile a program given in one of PJRT's formats. Raises what :meth:`Client.compile` does."""
     from jaxlib import xla_client
 
-    wanted: Any = xla_client.CompileOptions.ParseFromString(serialized_options)
-    _check_overrides(list(wanted.env_option_overrides))
-    build = wanted.executable_build_options
+    compile_options: Any = xla_client.CompileOptions.ParseFromString(serialized_options)
+    _check_overrides(list(compile_options.env_option_overrides))
+    build = compile_options.executable_build_options
     grid = build.num_replicas, build.num_partitions
-    given = build.device_assignment or wanted.device_assignment
-    placed = _placed(devices, grid, b"" if given is None else given.serialize())
+    device_assignment = build.device_assignment or compile_options.device_assignment
+    placed = _placed(devices, grid, b"" if device_assignment is None else device_assignment.serialize())
 
     def on_devices(module: HloModule) -> LoadedExecutable:
         return _compiled_for(devices, module, grid, placed.local)

@@ -86,15 +86,15 @@ class ExecutableMetadata:
     def from_fields(fields: Mapping[str, Any]) -> ExecutableMetadata:
         """The inverse of :meth:`fields`. Raises FormatError for anything else."""
         try:
-            made: dict[str, Any] = dict(fields)
-            made["results"] = tuple(
+            values: dict[str, Any] = dict(fields)
+            values["results"] = tuple(
                 Result(r["type"], tuple(r["dimensions"]), r["bytes"], r["memory"], tuple(r["order"]))
                 for r in fields["results"]
             )
-            made["orders"] = tuple(map(tuple, fields["orders"]))
-            made["in_place"] = tuple((result, argument) for result, argument in fields["in_place"])
-            made["donated"], made["devices"] = tuple(fields["donated"]), tuple(fields["devices"])
-            return ExecutableMetadata(**made)
+            values["orders"] = tuple(map(tuple, fields["orders"]))
+            values["in_place"] = tuple((result, argument) for result, argument in fields["in_place"])
+            values["donated"], values["devices"] = tuple(fields["donated"]), tuple(fields["devices"])
+            return ExecutableMetadata(**values)
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(f"this is not the metadata of a program: {error}") from error
 

@@ -49,10 +49,10 @@ def join(platform: str, count: int) -> Cluster:
     state: Any = distributed.global_state
     if state.client is None or state.num_processes == 1:
         return Cluster(0, (count,))
-    found = _joined.get((platform, count))
-    if found is None:
-        found = _joined[platform, count] = _exchange(state, f"xlakit/{platform}/{len(_joined)}", count)
-    return found
+    cluster = _joined.get((platform, count))
+    if cluster is None:
+        cluster = _joined[platform, count] = _exchange(state, f"xlakit/{platform}/{len(_joined)}", count)
+    return cluster
 
 
 def _exchange(state: Any, key: str, count: int) -> Cluster:
@@ -169,12 +169,12 @@ def _published(client: Any, key: str, rank: int) -> Any:
 
 def _address(coordinator: str) -> str:
     """The address of this machine towards the coordinator of jax.distributed, where the others reach it."""
-    given = os.environ.get(_ADDRESS)
-    if given:
-        return given
+    address = os.environ.get(_ADDRESS)
+    if address:
+        return address
     host = coordinator.rpartition(":")[0].strip("[]")
-    family, kind, _, _, place = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+    family, kind, _, _, target = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
     # Connecting a datagram socket sends nothing: the system only chooses the local address of the route.
     with socket.socket(family, kind) as probe:
-        probe.connect(place)
+        probe.connect(target)
         return probe.getsockname()[0]

@@ -161,30 +161,32 @@ class Program:
         if self._count and isinstance(loaded, SpanningExecutable) and loaded.run_at is not None:
             loaded.run_at(arguments, results)
             return
-        given = _arrays(arguments, self._parameters * self._count)
-        made = _arrays(results, self._results * self._count)
+        argument_arrays = _arrays(arguments, self._parameters * self._count)
+        result_arrays = _arrays(results, self._results * self._count)
         if isinstance(loaded, SpanningExecutable):
-            values = self._run_with_others(loaded, given)
+            values = self._run_with_others(loaded, argument_arrays)
         else:
-            values = self._run_on_one(given) if self._count == 1 else self._run_on_all(loaded, given)
-        for target, value in zip(made, values, strict=True):
+            values = (
+                self._run_on_one(argument_arrays) if self._count == 1 else self._run_on_all(loaded, argument_arrays)
+            )
+        for target, value in zip(result_arrays, values, strict=True):
             if target is not None:
                 np.copyto(target, np.asarray(value))
 
-    def _run_on_one(self, given: Sequence[Array | None]) -> list[Any]:
+    def _run_on_one(self, argument_arrays: Sequence[Array | None]) -> list[Any]:
         # On this thread, and not in a device's order: a callback may call the next program.
-        return _leaves(self.loaded.compiled(*given))
+        return _leaves(self.loaded.compiled(*argument_arrays))
 
-    def _run_with_others(self, loaded: SpanningExecutable, given: Sequence[Array | None]) -> list[Any]:
+    def _run_with_others(self, loaded: SpanningExecutable, argument_arrays: Sequence[Array | None]) -> list[Any]:
         if not self._count:
             # JAX also compiles and calls programs without a device in this process, for the shapes of results.
             return []
         size = len(self._parameters)
-        arguments = [given[n * size : (n + 1) * size] for n in range(self._count)]
+        arguments = [argument_arrays[n * size : (n + 1) * size] for n in range(self._count)]
         return [leaf for value in loaded.execute(arguments) for leaf in _leaves(value)]
 
-    def _run_on_all(self, loaded: LoadedExecutable, given: Sequence[Array | None]) -> list[Any]:
-        remaining = iter(given)
+    def _run_on_all(self, loaded: LoadedExecutable, argument_arrays: Sequence[Array | None]) -> list[Any]:
+        remaining = iter(argument_arrays)
         devices = loaded.local_devices()
         buffers = [[_put(device, next(remaining)) for _ in self._parameters] for device in devices]
         values = loaded.execute_sharded(buffers, donate=())

@@ -93,15 +93,15 @@ class BufferCallback(Callback):
 
     def __call__(self, *arguments: Array) -> tuple[Array, ...]:
         """Call it with the memory of arguments and results."""
-        given = list(arguments)
+        argument_arrays = list(arguments)
         results = [np.zeros(shape, dtype) for shape, dtype in self.results]
         for number, argument in self._aliases.items():
             # An aliased argument and result share one array.
-            results[number] = given[argument] = given[argument].copy()
+            results[number] = argument_arrays[argument] = argument_arrays[argument].copy()
         self.function(
             _CONTEXT,
             [Buffer(result, is_result=True) for result in results],
-            [Buffer(argument, is_result=False) for argument in given],
+            [Buffer(argument, is_result=False) for argument in argument_arrays],
         )
         return tuple(results)
 

@@ -40,12 +40,12 @@ class Callback:
         from jax._src import dtypes
 
         # Copies, as the function may keep its arguments after the program's memory is freed.
-        given = self.function(*(argument.copy() for argument in arguments))
-        if len(given) != len(self.results):
+        returned = self.function(*(argument.copy() for argument in arguments))
+        if len(returned) != len(self.results):
             raise RuntimeError(
-                f"Mismatched number of outputs from callback. Expected: {len(self.results)}, Actual: {len(given)}"
+                f"Mismatched number of outputs from callback. Expected: {len(self.results)}, Actual: {len(returned)}"
             )
-        arrays = [np.asarray(dtypes.canonicalize_value(np.asarray(value))) for value in given]
+        arrays = [np.asarray(dtypes.canonicalize_value(np.asarray(value))) for value in returned]
         for number, (array, (shape, dtype)) in enumerate(zip(arrays, self.results, strict=True)):
             for what, actual, expected in (("shape", array.shape, shape), ("dtype", array.dtype, dtype)):
                 if actual != expected:
@@ -87,13 +87,13 @@ def emit_call(
     # Registered with JAX, which then does not cache the program in files: the number is meaningless in other processes.
     ctx.module_context.add_host_callback(callback)
     types = [type for aval in result_avals for type in of_jax().mlir_types(ctx.module_context, aval)]
-    given = list(operands)
+    values = list(operands)
     if token is not None:
-        types, given = [stablehlo.TokenType.get(), *types], [token, *given]
+        types, values = [stablehlo.TokenType.get(), *types], [token, *values]
     return mlir.custom_call(
         target,
         result_types=types,
-        operands=given,
+        operands=values,
         backend_config=str(callback.number),
         has_side_effect=has_side_effect,
         api_version=2,

@@ -65,9 +65,9 @@ def _take_type(name: str, registration: Any, platform: str = "") -> None:
     from xlakit.execution.calls.c_calls import address_of
     from xlakit.execution.calls.ffi.interface import register_type
 
-    given = registration if isinstance(registration, dict) else {"type_id": registration}
-    info: Any = given.get("type_info")
-    register_type(str(name), address_of(given["type_id"]), 0 if info is None else address_of(info))
+    fields = registration if isinstance(registration, dict) else {"type_id": registration}
+    info: Any = fields.get("type_info")
+    register_type(str(name), address_of(fields["type_id"]), 0 if info is None else address_of(info))
 
 
 def _sink(*_: Any) -> tuple[()]:

@@ -101,7 +101,7 @@ def _emit_give_results(module: Module) -> None:
             "executable", "options", "argument_lists", "output_lists", "device_complete_events", "execute_device"
         )
     )  # fmt: skip
-    made = fn.at(blocks_of(fn, call), PTR, CALL.load(fn, call, "num_given"))
+    made = fn.at(blocks_of(fn, call), PTR, CALL.load(fn, call, "total_args"))
     num_outputs = EXECUTABLE.load(fn, executable, "num_outputs")
     devices = fn.load(PTR, EXECUTABLE.at(fn, executable, "devices"))
     ended = fn.select(event.eq(fn.null()), ready_event(fn), event)
@@ -125,7 +125,7 @@ def _emit_await_arguments(module: Module) -> None:
     struct, call = fn.parameters
     executable, options = args.pointer(fn, struct, "executable"), args.pointer(fn, struct, "options")
     num_args, blocks, events = args.load(fn, struct, "num_args"), blocks_of(fn, call), events_of(fn, call)
-    with fn.loop(0, CALL.load(fn, call, "num_given")) as iteration:
+    with fn.loop(0, CALL.load(fn, call, "total_args")) as iteration:
         event = word(fn, events, iteration.index)
         with fn.if_(event.ne(fn.null()), likely=False):
             with fn.if_(fn.call("await_event", I1, event), likely=False):
@@ -171,7 +171,7 @@ def _emit_run_here(module: Module) -> None:
     executable = args.pointer(fn, struct, "executable")
     data = data_of(fn, call)
     run, context = (fn.load(PTR, EXECUTABLE.at(fn, executable, name)) for name in ("run", "context"))
-    results = fn.at(data, PTR, CALL.load(fn, call, "num_given"))
+    results = fn.at(data, PTR, CALL.load(fn, call, "total_args"))
     measured = EXECUTABLE.load(fn, executable, "is_pure").ne(0) & fn.call("is_measured", I1, executable)
 
     def now() -> Value:
@@ -203,13 +203,13 @@ def _emit_enqueue(module: Module) -> None:
     fn = module.function("enqueue", VOID, [PTR, PTR, PTR], attributes=(NO_INLINE,))
     struct, call, event = fn.parameters
     executable = args.pointer(fn, struct, "executable")
-    blocks, num_given = blocks_of(fn, call), CALL.load(fn, call, "num_given")
+    blocks, total_args = blocks_of(fn, call), CALL.load(fn, call, "total_args")
     fn.store(event, CALL.at(fn, call, "event"))
     keep(fn, executable)
     # Buffers take the references of the results' blocks.
-    with fn.loop(num_given, CALL.load(fn, call, "count")) as iteration:
+    with fn.loop(total_args, CALL.load(fn, call, "count")) as iteration:
         share_with_queue(fn, word(fn, blocks, iteration.index))
-    with fn.loop(0, num_given) as iteration:
+    with fn.loop(0, total_args) as iteration:
         leave_to_queue(fn, word(fn, blocks, iteration.index))
     fn.call("give_results", VOID, struct, call, event)
     fn.call("note_return", VOID, executable)
@@ -242,14 +242,14 @@ def _new_call(fn: Function, struct: Value, executable: Value) -> Value:
     """A call with empty tables. Emits the return of an error where there is no memory."""
     args = arguments_of("LoadedExecutable_Execute")
     num_devices = args.load(fn, struct, "num_devices")
-    num_given = num_devices * args.load(fn, struct, "num_args")
-    count = num_given + num_devices * EXECUTABLE.load(fn, executable, "num_outputs")
-    bytes = (count * 2 + num_given) * 8 + CALL.size
+    total_args = num_devices * args.load(fn, struct, "num_args")
+    count = total_args + num_devices * EXECUTABLE.load(fn, executable, "num_outputs")
+    bytes = (count * 2 + total_args) * 8 + CALL.size
     call = fn.call("xlakit_allocate", PTR, bytes)
     fail_if(fn, call.eq(fn.null()), Code.RESOURCE_EXHAUSTED, "there is not enough memory to call the program")
     fn.fill(call, 0, bytes)
     fn.store(executable, CALL.at(fn, call, "executable"))
-    CALL.store(fn, call, "num_given", num_given)
+    CALL.store(fn, call, "total_args", total_args)
     CALL.store(fn, call, "count", count)
     return call
 

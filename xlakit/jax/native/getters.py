@@ -35,7 +35,7 @@ def emit_getters(module: Module) -> None:
             args = arguments_of(slot)
             fn = module.function(slot, PTR, [PTR], external=True)
             (struct,) = fn.parameters
-            held = args.pointer(fn, struct, args.first)
+            handle = args.pointer(fn, struct, args.first)
             for name in args.results:
-                args.store(fn, struct, name, record.load(fn, held, name))
+                args.store(fn, struct, name, record.load(fn, handle, name))
             fn.ret(fn.null())

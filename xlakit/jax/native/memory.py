@@ -30,16 +30,16 @@ def emit_blocks(module: Module) -> None:
 
     fn = module.function("make_block", PTR, [I64])
     (bytes,) = fn.parameters
-    small = fn.call("xlakit_allocate", PTR, fn.select(bytes <= _SMALL_BYTES, bytes, fn.i64(0)) + BLOCK.size)
-    fn.return_if(small.eq(fn.null()), small)
-    _prepare(fn, small, fn.at(small, I8, BLOCK.size))
-    fn.return_if(bytes <= _SMALL_BYTES, small)
+    block = fn.call("xlakit_allocate", PTR, fn.select(bytes <= _SMALL_BYTES, bytes, fn.i64(0)) + BLOCK.size)
+    fn.return_if(block.eq(fn.null()), block)
+    _prepare(fn, block, fn.at(block, I8, BLOCK.size))
+    fn.return_if(bytes <= _SMALL_BYTES, block)
     data = fn.call("xlakit_allocate", PTR, bytes)
     with fn.if_(data.eq(fn.null()), likely=False):
-        fn.call("xlakit_release", VOID, small)
+        fn.call("xlakit_release", VOID, block)
         fn.ret(fn.null())
-    fn.store(data, BLOCK.at(fn, small, "data"))
-    fn.ret(small)
+    fn.store(data, BLOCK.at(fn, block, "data"))
+    fn.ret(block)
     _emit_free(module)
     _emit_release(module)
 

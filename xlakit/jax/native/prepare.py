@@ -245,7 +245,7 @@ def _emit_steps(module: Module) -> None:
 
     def make(fn: Function, struct: Value, call: Value, device: Value) -> Value:
         executable, options, buffers, _, blocks = parts(fn, struct, call, device)
-        begin = CALL.load(fn, call, "num_given") + device * EXECUTABLE.load(fn, executable, "num_outputs")
+        begin = CALL.load(fn, call, "total_args") + device * EXECUTABLE.load(fn, executable, "num_outputs")
         targets = (fn.at(table(fn, call), PTR, begin) for table in (blocks_of, data_of))
         # Only calls for the queue have a weight.
         later = CALL.load(fn, call, "weight").ne(0)
@@ -258,7 +258,7 @@ def _emit_steps(module: Module) -> None:
 
 def _emit_give_up(module: Module) -> None:
     """``give_up(ptr call)``, and ``release_arguments(ptr call)``, which does not release the blocks of results."""
-    for name, kept in (("give_up", "count"), ("release_arguments", "num_given")):
+    for name, kept in (("give_up", "count"), ("release_arguments", "total_args")):
         fn = module.function(name, VOID, [PTR])
         (call,) = fn.parameters
         blocks, events = blocks_of(fn, call), events_of(fn, call)
@@ -266,7 +266,7 @@ def _emit_give_up(module: Module) -> None:
             block = word(fn, blocks, iteration.index)
             with fn.if_(block.ne(fn.null())):
                 fn.call("release_block", VOID, block)
-        with fn.loop(0, CALL.load(fn, call, "num_given")) as iteration:
+        with fn.loop(0, CALL.load(fn, call, "total_args")) as iteration:
             event = word(fn, events, iteration.index)
             with fn.if_(event.ne(fn.null()), likely=False):
                 fn.call("release_event", VOID, event)
@@ -298,7 +298,7 @@ def _emit_has_view(module: Module) -> None:
     struct, call = fn.parameters
     blocks, num_args = blocks_of(fn, call), args.load(fn, struct, "num_args")
     no = fn.constant(I1, 0)
-    with fn.loop(0, CALL.load(fn, call, "num_given"), carried=[no]) as iteration:
+    with fn.loop(0, CALL.load(fn, call, "total_args"), carried=[no]) as iteration:
         block, buffer = word(fn, blocks, iteration.index), _argument(fn, struct, num_args, iteration.index)
 
         def is_view(block: Value = block, buffer: Value = buffer) -> tuple[Value]:
@@ -338,7 +338,7 @@ def _emit_own_foreign(module: Module) -> None:
     struct, call = fn.parameters
     blocks, data = blocks_of(fn, call), data_of(fn, call)
     num_args = args.load(fn, struct, "num_args")
-    with fn.loop(0, CALL.load(fn, call, "num_given")) as iteration:
+    with fn.loop(0, CALL.load(fn, call, "total_args")) as iteration:
         block = word(fn, blocks, iteration.index)
         with fn.if_(~is_ours(fn, block), likely=False):
             own = fn.call("own_copy", PTR, _argument(fn, struct, num_args, iteration.index), block)

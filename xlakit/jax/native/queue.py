@@ -214,7 +214,7 @@ def _emit_run(module: Module) -> None:
     fn = module.function("inherited_error", PTR, [PTR])
     (call,) = fn.parameters
     events = events_of(fn, call)
-    with fn.loop(0, CALL.load(fn, call, "num_given"), carried=[fn.null()]) as iteration:
+    with fn.loop(0, CALL.load(fn, call, "total_args"), carried=[fn.null()]) as iteration:
         event = fn.load(PTR, fn.at(events, PTR, iteration.index))
 
         def its_error(event: Value = event) -> tuple[Value]:
@@ -236,7 +236,7 @@ def _emit_run(module: Module) -> None:
         fn.call("move_away", VOID, CALL.load(fn, call, "processor"))
     fn.call("xlakit_limit_threads", I64, CALL.load(fn, call, "threads"))
     data = data_of(fn, call)
-    results = fn.at(data, PTR, CALL.load(fn, call, "num_given"))
+    results = fn.at(data, PTR, CALL.load(fn, call, "total_args"))
     status = fn.call_pointer(run, I64, context, data, results)
     with fn.if_(status.ne(0), likely=False):
         fn.ret(fn.call("fault_of", PTR, status))
@@ -249,7 +249,7 @@ def _emit_serve(module: Module) -> None:
     call, failure = fn.parameters
     blocks, events = blocks_of(fn, call), events_of(fn, call)
     executable, event = (fn.load(PTR, CALL.at(fn, call, name)) for name in ("executable", "event"))
-    with fn.loop(0, CALL.load(fn, call, "num_given")) as iteration:
+    with fn.loop(0, CALL.load(fn, call, "total_args")) as iteration:
         fn.call("release_event", VOID, fn.load(PTR, fn.at(events, PTR, iteration.index)))
     with fn.loop(0, CALL.load(fn, call, "count")) as iteration:
         fn.call("release_queued", VOID, fn.load(PTR, fn.at(blocks, PTR, iteration.index)))

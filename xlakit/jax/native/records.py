@@ -85,13 +85,13 @@ EXECUTABLE: Final = Record(
 # kind. order: its dimensions from the minor to the major one, or null for major to minor.
 RESULT: Final = Record(type=1, num_dims=1, size=1, dims=1, donor=1, memory=1, order=1)
 
-# A call of a program. num_given: the number of arguments, of all devices; count: of arguments and results. Three tables
-# follow: the blocks of all arguments and then of all results; the addresses of their data, as programs take them; and
-# for each argument the event of the program that computes it, or null. num_pending: the number of these events;
-# is_from_host: whether one of them is. For the queue: next; event: the call's own; weight: its share of the queue's
-# limit; threads: the most that it may use; and the processor on which its caller ran.
+# A call of a program. total_args: the number of arguments, of all devices; count: of arguments and results. Three
+# tables follow: the blocks of all arguments and then of all results; the addresses of their data, as programs take
+# them; and for each argument the event of the program that computes it, or null. num_pending: the number of these
+# events; is_from_host: whether one of them is. For the queue: next; event: the call's own; weight: its share of the
+# queue's limit; threads: the most that it may use; and the processor on which its caller ran.
 CALL: Final = Record(
-    next=1, executable=1, event=1, weight=1, num_given=1, count=1, num_pending=1, is_from_host=1,
+    next=1, executable=1, event=1, weight=1, total_args=1, count=1, num_pending=1, is_from_host=1,
     threads=1, processor=1, _fill=6
 )  # fmt: skip
 
