@@ -53,14 +53,14 @@ class Fingerprint:
         instruction = rendezvous.instruction
         # Keyed by id(instruction), which is unique, as instructions live as long as the program.
         key = id(instruction), kind, rendezvous.channel_id, rendezvous.members
-        found = self.locations.get(key)
-        if found is None:
+        number_and_name = self.locations.get(key)
+        if number_and_name is None:
             # Without layouts: a program from the compile cache may have layouts where a newly compiled one has none.
             shapes = [operand.shape.to_string(with_layout=False) for operand in instruction.operands]
             text = f"{kind} {instruction.opcode} {instruction.name} {rendezvous.channel_id} {rendezvous.members}"
             name = f"{name_of(program, rendezvous)} with {', '.join(shapes)}"
-            found = self.locations[key] = digest(text + " ".join(shapes)), name
-        return found
+            number_and_name = self.locations[key] = digest(text + " ".join(shapes)), name
+        return number_and_name
 
 
 def _attributes(op: Op) -> str:

@@ -56,10 +56,10 @@ class MpiTransport:
         self._lost = lost
         self.endpoint = f"mpi:{mpi.world.rank}"
         self._communicator, request = mpi.call(mpi.world.Idup)
-        begun = time.monotonic()
+        start = time.monotonic()
 
         def check() -> None:
-            if time.monotonic() - begun > _JOIN_SECONDS:
+            if time.monotonic() - start > _JOIN_SECONDS:
                 raise RankError(
                     f"MPI made no communicator in {_JOIN_SECONDS:g} seconds",
                     hint="all processes that MPI has started must call xlakit.distributed.initialize(), or "
@@ -69,11 +69,11 @@ class MpiTransport:
         mpi.finish(request, check)
         self._lock = threading.Lock()
         # MPI's rank of each process.
-        self._places: dict[int, int] = {}
+        self._mpi_ranks: dict[int, int] = {}
         # Sends that are under way, with the memory that they use.
         self._sending: deque[tuple[int, Any, Bytes]] = deque()
         self._packets = deque(self._new_packet() for _ in range(_WAITING))
-        self._last_came = time.monotonic()
+        self._last_arrival = time.monotonic()
         # Processes to which MPI has refused to send.
         self._refused: set[int] = set()
 
@@ -86,11 +86,11 @@ class MpiTransport:
 
     def connect(self, rank: int, endpoint: str) -> None:
         """Record the MPI rank of a process."""
-        self._places[rank] = int(endpoint.removeprefix("mpi:"))
+        self._mpi_ranks[rank] = int(endpoint.removeprefix("mpi:"))
 
     def send(self, rank: int, head: bytes, body: Bytes | None = None) -> None:
         """Send a message, without waiting."""
-        if rank in self._refused or rank not in self._places:
+        if rank in self._refused or rank not in self._mpi_ranks:
             return
         size = 0 if body is None else len(body)
         room = _PACKET - _SIZES.size - len(head)
@@ -111,27 +111,27 @@ class MpiTransport:
         return np.empty(size, np.uint8)
 
     def _start(self, rank: int, data: Bytes, tag: int) -> None:
-        api, place = self._mpi.api, self._places[rank]
-        request = self._mpi.call(lambda: self._communicator.Isend([data, api.BYTE], place, tag))
+        api, mpi_rank = self._mpi.api, self._mpi_ranks[rank]
+        request = self._mpi.call(lambda: self._communicator.Isend([data, api.BYTE], mpi_rank, tag))
         self._sending.append((rank, request, data))
 
     def connected(self) -> list[int]:
         """The processes to which this one has connected."""
-        return [rank for rank in list(self._places) if rank not in self._refused]
+        return [rank for rank in list(self._mpi_ranks) if rank not in self._refused]
 
     def pump(self, seconds: float) -> None:
         """Receive the messages that have arrived; if there is none, wait for one, at most so many seconds."""
-        pause, begun = Pause(), time.monotonic()
+        pause, start = Pause(), time.monotonic()
         while not self._take():
             now = time.monotonic()
-            if now - begun > seconds:
+            if now - start > seconds:
                 break
-            if now - self._last_came > _IDLE_AFTER and not self._sending:
+            if now - self._last_arrival > _IDLE_AFTER and not self._sending:
                 time.sleep(_IDLE)
             else:
                 pause()
         else:
-            self._last_came = time.monotonic()
+            self._last_arrival = time.monotonic()
         self._forget_sent()
 
     def _take(self) -> bool:
@@ -172,8 +172,8 @@ class MpiTransport:
 
     def look(self) -> None:
         """Notice processes to which MPI refuses to send."""
-        for rank in [rank for rank in self._refused if rank in self._places]:
-            del self._places[rank]
+        for rank in [rank for rank in self._refused if rank in self._mpi_ranks]:
+            del self._mpi_ranks[rank]
             self._lost(rank)
 
     def close(self, *, deserted: bool) -> None:

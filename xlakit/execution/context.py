@@ -206,18 +206,18 @@ class ExecutionContext:
         with self.condition:
             if not queue.has_room(size):
 
-                def empty(limit: str) -> DeadlockError:
+                def failure(limit: str) -> DeadlockError:
                     rule = f"there is no {what}{limit}, and no program runs that could take from it"
                     if limit:
                         rule = f"there was no {what}{limit}"
                     return DeadlockError(f"{rule}: it holds {queue}", hint=_FULL_HINT)
 
-                self._host_wait(lambda: queue.has_room(size), empty, timeout)
+                self._host_wait(lambda: queue.has_room(size), failure, timeout)
             queue.append(item, size)
             self.changed()
 
     def _take(self, queue: Feed[Any], what: str, timeout: float | None) -> Any:
-        def empty(limit: str) -> DeadlockError:
+        def failure(limit: str) -> DeadlockError:
             if limit:
                 return DeadlockError(f"nothing came from {what}{limit}", hint=TIMEOUT_HINT)
             return DeadlockError(
@@ -226,7 +226,7 @@ class ExecutionContext:
             )
 
         with self.condition:
-            self._host_wait(lambda: len(queue) > 0, empty, timeout)
+            self._host_wait(lambda: len(queue) > 0, failure, timeout)
             item = queue.popleft()
             self.changed()
             return item

@@ -102,14 +102,14 @@ def imported(tensor: Any) -> Array:
     except TypeError:
         capsule = tensor.__dlpack__()
     address = _dtype_address(capsule)
-    found = {code: dtype for dtype, code in _codes().items()}.get(ctypes.c_uint8.from_address(address).value)
-    if found is not None:
+    custom_dtype = {code: dtype for dtype, code in _codes().items()}.get(ctypes.c_uint8.from_address(address).value)
+    if custom_dtype is not None:
         ctypes.c_uint8.from_address(address).value = _UNSIGNED
     try:
         array = np.from_dlpack(cast("Any", _Holder(capsule)))
     except (BufferError, RuntimeError) as error:
         raise UnsupportedError(f"NumPy cannot read this tensor's memory: {error}") from None
-    return array if found is None else array.view(found)
+    return array if custom_dtype is None else array.view(custom_dtype)
 
 
 class _Holder:

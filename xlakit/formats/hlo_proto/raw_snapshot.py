@@ -41,8 +41,8 @@ def find_raw_snapshot(data: bytes) -> RawSnapshot | None:
         return None
     raw = data[start + length :]
     sizes = [d.argument_size_bytes for device in message.partitions for d in device.arguments_descriptors]
-    is_one = bool(message.hlo_module.computations) and min(sizes, default=0) >= 0 and sum(sizes) == len(raw)
-    return RawSnapshot(message, raw) if is_one else None
+    is_snapshot = bool(message.hlo_module.computations) and min(sizes, default=0) >= 0 and sum(sizes) == len(raw)
+    return RawSnapshot(message, raw) if is_snapshot else None
 
 
 def _varint(data: bytes) -> tuple[int, int]:
@@ -57,7 +57,7 @@ def _varint(data: bytes) -> tuple[int, int]:
 
 def raw_arguments(snapshot: RawSnapshot) -> tuple[tuple[Literal, ...], ...]:
     """The arguments of each device. Raises FormatError, UnsupportedError for arguments with dynamic dimensions."""
-    made: list[tuple[Literal, ...]] = []
+    arguments: list[tuple[Literal, ...]] = []
     start = 0
     for device in snapshot.message.partitions:
         literals: list[Literal] = []
@@ -65,8 +65,8 @@ def raw_arguments(snapshot: RawSnapshot) -> tuple[tuple[Literal, ...], ...]:
             size = descriptor.argument_size_bytes
             literals.append(_argument(snapshot.raw[start : start + size]))
             start += size
-        made.append(tuple(literals))
-    return tuple(made)
+        arguments.append(tuple(literals))
+    return tuple(arguments)
 
 
 def _argument(data: bytes) -> Literal:
@@ -84,8 +84,8 @@ def _literal(data: bytes, start: int, shape: Shape) -> tuple[Literal, int]:
     """The literal that begins at a byte, and where it ends."""
     if shape.is_tuple:
         parts: list[Literal] = []
-        for own in shape.tuple_shapes:
-            part, start = _literal(data, start, own)
+        for element_shape in shape.tuple_shapes:
+            part, start = _literal(data, start, element_shape)
             parts.append(part)
         return Literal(shape, None, parts), start
     if not shape.is_array:
@@ -98,10 +98,10 @@ def _literal(data: bytes, start: int, shape: Shape) -> tuple[Literal, int]:
     kind = shape.element_type
     bits = 1 if kind is PrimitiveType.PRED else kind.bit_width
     size = (shape.num_elements * bits + 7) // 8
-    found = data[start : start + size]
-    if len(found) < size:
-        raise FormatError(f"an argument of shape {shape} has {len(found)} of its {size} bytes")
-    flat = decode_plain(_unpacked(found, bits, shape.num_elements), kind)
+    packed = data[start : start + size]
+    if len(packed) < size:
+        raise FormatError(f"an argument of shape {shape} has {len(packed)} of its {size} bytes")
+    flat = decode_plain(_unpacked(packed, bits, shape.num_elements), kind)
     return shaped(flat, shape, ()), start + size
 
 

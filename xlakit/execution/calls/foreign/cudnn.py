@@ -217,21 +217,23 @@ def _scaled(foreign: Foreign, value: XlaOp) -> XlaOp:
     return mul(value, foreign.scalar(factor, value))
 
 
-def _regrouped(kernel: XlaOp, into: int, out: int, groups: int) -> XlaOp:
+def _regrouped(kernel: XlaOp, input_feature: int, output_feature: int, groups: int) -> XlaOp:
     """The kernel with its feature groups moved from the output features (which shrink) to the input features."""
     sizes = list(kernel.shape.dimensions)
     if groups == 1:
         return kernel
-    if not (0 <= out < len(sizes) and 0 <= into < len(sizes)) or sizes[out] % groups:
+    if not (0 <= output_feature < len(sizes) and 0 <= input_feature < len(sizes)) or sizes[output_feature] % groups:
         raise ShapeError(
             f"{groups} groups do not divide the output features of the kernel {kernel.shape}",
             hint="feature_group_count divides the output features",
         )
-    split = reshape(kernel, [*sizes[:out], groups, sizes[out] // groups, *sizes[out + 1 :]])
+    split = reshape(
+        kernel, [*sizes[:output_feature], groups, sizes[output_feature] // groups, *sizes[output_feature + 1 :]]
+    )
     # The dimensions after the split, in the order that puts the groups directly before the input features.
-    order = [d for d in range(len(sizes) + 1) if d != out]
-    place = order.index(into if into < out else into + 1)
-    split = transpose(split, [*order[:place], out, *order[place:]])
-    sizes[out] //= groups
-    sizes[into] *= groups
+    order = [d for d in range(len(sizes) + 1) if d != output_feature]
+    position = order.index(input_feature if input_feature < output_feature else input_feature + 1)
+    split = transpose(split, [*order[:position], output_feature, *order[position:]])
+    sizes[output_feature] //= groups
+    sizes[input_feature] *= groups
     return reshape(split, sizes)
