@@ -45,7 +45,7 @@ class RunResult:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: outputs by what their numbers are, since they may be large."""
-        made: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "outputs": [
                 {"name": name, "type": PrimitiveType.from_dtype(array.dtype).hlo_name, "dimensions": list(array.shape)}
                 | statistics_of(array).as_dict()
@@ -55,8 +55,8 @@ class RunResult:
             "seconds": statistics.median(self.seconds),
         }
         if self.comparison is not None:
-            made["comparison"] = [leaf.as_dict() for leaf in self.comparison]
-        return made
+            fields["comparison"] = [leaf.as_dict() for leaf in self.comparison]
+        return fields
 
 
 class ComparedWith(NamedTuple):
@@ -116,11 +116,11 @@ def run(
     return RunResult(result, tuple(times), tuple(compare(result, _reference(devices, values, reference, seed))))
 
 
-def format_run(done: RunResult, *, is_saved: bool) -> str:
+def format_run(result: RunResult, *, is_saved: bool) -> str:
     """The result, unless it is saved or compared, and the comparison."""
-    if done.comparison is not None:
-        return format_table(list(done.comparison))
-    return "" if is_saved else format_result(done.result)
+    if result.comparison is not None:
+        return format_table(list(result.comparison))
+    return "" if is_saved else format_result(result.result)
 
 
 def check_writable(path: Path) -> None:

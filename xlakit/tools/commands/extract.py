@@ -68,7 +68,7 @@ def _run(options: argparse.Namespace) -> int:
 
     def work(program: Program) -> tuple[int, dict[str, Any]]:
         module = load_filled(program.path, options)
-        given = argument_source(program.path, options)
+        source = argument_source(program.path, options)
         output = str(program.output(options.output, ""))
         part = extract_file(
             with_partitions(module),
@@ -78,8 +78,8 @@ def _run(options: argparse.Namespace) -> int:
             depth=options.depth or 0,
             iteration=options.iteration,
             device=options.device,
-            input_path=given.input,
-            seed=given.seed,
+            input_path=source.input,
+            seed=source.seed,
         )
         count = len(part.module.entry.instructions)
         parameters = len(part.arguments)

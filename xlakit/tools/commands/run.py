@@ -187,7 +187,7 @@ def _executed(
         recorded = _recorded(program.path, module) if options.compare == "snapshot" else None
         limits = Limits(options.compare_timeout, options.compare_memory)
         compared_with = ComparedWith(options.compare, recorded, limits)
-    done = run(
+    result = run(
         module,
         input_path=source.input,
         seed=source.seed,
@@ -196,14 +196,14 @@ def _executed(
         backend=options.backend,
         compared_with=compared_with,
     )
-    status = 0 if done.agrees else 1
+    status = 0 if result.agrees else 1
     if options.json:
-        return status, done.as_dict() | ({} if output is None else {"output": output})
-    text = format_run(done, is_saved=output is not None)
+        return status, result.as_dict() | ({} if output is None else {"output": output})
+    text = format_run(result, is_saved=output is not None)
     if text:
         write(text + "\n")
-    if len(done.seconds) > 1:
-        print_error_line(f"median of {len(done.seconds)} runs: {duration(statistics.median(done.seconds) * 1e9)}")
+    if len(result.seconds) > 1:
+        print_error_line(f"median of {len(result.seconds)} runs: {duration(statistics.median(result.seconds) * 1e9)}")
     return status, {}
 
 

@@ -38,17 +38,17 @@ def _computation(diff: ComputationDiff, context: int, options: hlo_text.PrintOpt
     yield f"@@ {diff.name}{what}"
     shown = {
         near
-        for place, i in enumerate(diff.instructions)
+        for index, i in enumerate(diff.instructions)
         if i.status != "same"
-        for near in range(place - context, place + context + 1)
+        for near in range(index - context, index + context + 1)
     }
     skipped = False
-    for place, i in enumerate(diff.instructions):
-        if place in shown:
+    for index, i in enumerate(diff.instructions):
+        if index in shown:
             if skipped:
                 yield "  ..."
             yield from _instruction(i, options)
-        skipped = place not in shown
+        skipped = index not in shown
 
 
 def _instruction(diff: InstructionDiff, options: hlo_text.PrintOptions) -> Iterator[str]:

@@ -142,8 +142,8 @@ def _rename(server: HloServer, parameters: types.RenameParams) -> types.Workspac
 
 def _complete(server: HloServer, parameters: types.CompletionParams) -> types.CompletionList:
     document, offset = _at(server, parameters)
-    span, found = features.complete(document, offset)
-    where = range_of(document, span)
+    span, completions = features.complete(document, offset)
+    replaced_range = range_of(document, span)
     items = [
         types.CompletionItem(
             c.text,
@@ -151,9 +151,9 @@ def _complete(server: HloServer, parameters: types.CompletionParams) -> types.Co
             detail=c.detail or None,
             sort_text=f"{number:04}",
             filter_text=c.text,
-            text_edit=types.TextEdit(where, c.text),
+            text_edit=types.TextEdit(replaced_range, c.text),
         )
-        for number, c in enumerate(found)
+        for number, c in enumerate(completions)
     ]
     # What is typed next is asked for again: names that were left out may come in.
     return types.CompletionList(is_incomplete=True, items=items)

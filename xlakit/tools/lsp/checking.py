@@ -75,20 +75,20 @@ def check(text: str, name: str, lints: Lints = Lints()) -> Checked:
 def _check(text: str, name: str, lints: Lints) -> Checked:
     try:
         refuse_other_texts(text)
-        found = check_text(text, name)
+        checked = check_text(text, name)
     except XlakitError as error:
         return Checked([fault_of(error, text)])
-    if found.module is None:
-        return Checked([fault_of(error, text) for error in found.faults])
+    if checked.module is None:
+        return Checked([fault_of(error, text) for error in checked.faults])
     warnings: list[Fault] = []
-    for warning in lint(found.module, enable=lints.enable, disable=lints.disable):
-        offset = found.offsets.get(warning.instruction)
+    for warning in lint(checked.module, enable=lints.enable, disable=lints.disable):
+        offset = checked.offsets.get(warning.instruction)
         if offset is not None:
             span = _marked(text, offset)
             message = f"{warning.message}\nhint: {warning.hint}"
             instead = () if warning.instead is None else (warning.instead.name,)
             warnings.append(Fault(span, message, text[span.start : span.end], warning.name, instead))
-    return Checked(warnings, _estimates(found.module))
+    return Checked(warnings, _estimates(checked.module))
 
 
 def fault_of(error: XlakitError, text: str) -> Fault:

@@ -47,12 +47,12 @@ def describe(document: Document, symbol: Symbol) -> str:
     if definition is None:
         head = document.text[scope.start : document.lines.span(document.lines.position(scope.start).line).end]
         return f"```hlo\n{head.strip()[:400]}\n```\n{len(scope.definitions)} instructions"
-    known = document.estimate(scope, definition)
+    estimate = document.estimate(scope, definition)
     opcode = document.opcode(definition)
-    shape = document.written_shape(definition) or ("" if known is None else known.shape)
+    shape = document.written_shape(definition) or ("" if estimate is None else estimate.shape)
     parts = [f"```hlo\n{definition.name} = {shape} {opcode}\n```"]
-    if known is not None:
-        parts.append(cost_text(known.cost) or "no operations")
+    if estimate is not None:
+        parts.append(cost_text(estimate.cost) or "no operations")
     page = _page(opcode)
     return "\n\n".join([*parts, page] if page else parts)
 
