@@ -219,11 +219,11 @@ class _OtherMeaning(Oracle):
     def observe(self, module: HloModule) -> list[LeafComparison]:
         modules = module, HloModule.from_proto(self.other)
         # Of a split program these are the programs of a device, which say how whole arrays are split.
-        found, expected = (
+        actual, expected = (
             results_of(own, self.arguments.values(named_shapes(own)), "interpreter", self.arguments.seed)
             for own in map(on_devices, modules)
         )
-        return compare(found, expected, self.tolerance)
+        return compare(actual, expected, self.tolerance)
 
     def judge(self, report: Report) -> Verdict:
         return Verdict(False, report.detail)

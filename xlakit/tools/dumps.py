@@ -87,23 +87,23 @@ def given_values(devices: Devices, input_path: str | None, seed: int) -> tuple[D
         return devices, make_inputs(devices.program, seed)
     snapshot = snapshot_in(input_path)
     if snapshot is not None:
-        given = [[argument.to_numpy() for argument in arguments] for arguments in snapshot.arguments]
+        device_arguments = [[argument.to_numpy() for argument in arguments] for arguments in snapshot.arguments]
     elif not Path(input_path).is_dir():
         return devices, read_inputs(input_path, devices.program)
     else:
         shape = replace(devices.module.entry.program_shape, parameter_names=())
-        given = [read_inputs(str(file), shape) for file in sorted(Path(input_path).glob("device_*.npz"))]
-        if not given:
+        device_arguments = [read_inputs(str(file), shape) for file in sorted(Path(input_path).glob("device_*.npz"))]
+        if not device_arguments:
             raise ArgumentError(
                 f"{input_path} is a folder without arguments: it has no device_0000.npz",
                 hint="give the folder 'arguments' of one that XLAKIT_DUMP_TO wrote, or a file of NumPy arrays",
             )
-    if len(given) != devices.count:
+    if len(device_arguments) != devices.count:
         raise ArgumentError(
-            f"{input_path} has the arguments of {len(given)} devices, {devices.count} run the program",
+            f"{input_path} has the arguments of {len(device_arguments)} devices, {devices.count} run the program",
             hint="give those of a program that was called on all of its devices",
         )
-    return (devices, given[0]) if devices.count == 1 else (devices.with_arguments(given), [])
+    return (devices, device_arguments[0]) if devices.count == 1 else (devices.with_arguments(device_arguments), [])
 
 
 def snapshot_in(path: str) -> Snapshot | None:

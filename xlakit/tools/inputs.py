@@ -50,9 +50,9 @@ def _read(arrays: dict[str, Array], keys: list[str], shape: Shape, file: str) ->
     for key in keys:
         if key in arrays:
             array = arrays[key]
-            wanted = shape.element_type.dtype
+            dtype = shape.element_type.dtype
             # NumPy writes types that it does not know (bf16, f8, s4) as raw bytes.
-            return array.view(wanted) if array.dtype.kind == "V" and array.itemsize == wanted.itemsize else array
+            return array.view(dtype) if array.dtype.kind == "V" and array.itemsize == dtype.itemsize else array
     raise ArgumentError(
         f"{file} has no array for parameter {' or '.join(keys)}",
         hint=f"it has: {', '.join(sorted(arrays)) or 'nothing'}",

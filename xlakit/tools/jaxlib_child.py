@@ -72,8 +72,8 @@ def run_on_jaxlib(module: HloModule, arguments: Sequence[Sequence[Any]], limits:
 def child_environment() -> dict[str, str]:
     """The environment variables of a process that imports this package from the same folder."""
     own = str(Path(__file__).resolve().parents[2])
-    given = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([own, given] if given else [own])}
+    search_path = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([own, search_path] if search_path else [own])}
 
 
 def _wait(process: subprocess.Popen[bytes], limits: Limits) -> None:
@@ -83,10 +83,10 @@ def _wait(process: subprocess.Popen[bytes], limits: Limits) -> None:
             raise NothingToCompareError(
                 f"jaxlib gave no result in {limits.seconds:g} s", hint="allow more with --compare-timeout"
             )
-        held = memory_of(process.pid)
-        if held > limits.memory:
+        memory = memory_of(process.pid)
+        if memory > limits.memory:
             raise NothingToCompareError(
-                f"jaxlib took {held:,} bytes of memory, more than the {limits.memory:,} that it may have",
+                f"jaxlib took {memory:,} bytes of memory, more than the {limits.memory:,} that it may have",
                 hint="allow more with --compare-memory",
             )
         time.sleep(_POLL_SECONDS)
@@ -105,12 +105,12 @@ def _death(status: int, messages: str) -> NothingToCompareError:
     lines = [line.strip() for line in messages.splitlines() if line.strip()]
     # A fatal log message is a line that begins with F and the date; the last line of a traceback is the error.
     fatal = [line for line in lines if line.startswith("F") and "] " in line]
-    said = (fatal or lines or ["it said nothing"])[0 if fatal else -1][:_LONGEST_MESSAGE]
+    message = (fatal or lines or ["it said nothing"])[0 if fatal else -1][:_LONGEST_MESSAGE]
     how = f"ended with status {status}"
     if status < 0:
         names = {s.value: s.name for s in signal.Signals}
         how = f"died of {names.get(-status, f'signal {-status}')}"
-    return NothingToCompareError(f"jaxlib {how} on this program: {said}", hint="run it with xlakit alone")
+    return NothingToCompareError(f"jaxlib {how} on this program: {message}", hint="run it with xlakit alone")
 
 
 def _flat(value: Any) -> list[Any]:

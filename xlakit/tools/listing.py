@@ -61,7 +61,7 @@ def records(pattern: str = "") -> list[dict[str, Any]]:
 
     ``operands`` is None for any number of them.
     """
-    found = [
+    operations = [
         {
             "opcode": opcode,
             "documents": list(op.documents),
@@ -73,9 +73,9 @@ def records(pattern: str = "") -> list[dict[str, Any]]:
         for opcode, op in sorted(OPERATIONS.items())
         if pattern.lower() in f"{opcode} {' '.join(op.documents)}".lower()
     ]
-    if not found:
+    if not operations:
         raise ArgumentError(f"no operation's name contains '{pattern}'", hint="'xlakit ops' lists all")
-    return found
+    return operations
 
 
 def table(pattern: str = "") -> str:

@@ -59,7 +59,7 @@ class Devices:
         if self.given is not None:
             return [list(arguments) for arguments in self.given]
         partitions = self.module.num_partitions
-        given: list[list[Any]] = [[] for _ in range(partitions)]
+        by_partition: list[list[Any]] = [[] for _ in range(partitions)]
         shapes = zip(self.program.parameters, self.module.entry.parameters, self.parameters, values, strict=True)
         for whole, own, splits, value in shapes:
             leaves = [
@@ -68,13 +68,13 @@ class Devices:
                     _leaves(value, whole), leaf_shapes(whole), leaf_shapes(own.shape), splits, strict=True
                 )
             ]
-            for partition, arguments in enumerate(given):
+            for partition, arguments in enumerate(by_partition):
                 arguments.append(_nested(whole, iter([leaf[partition] for leaf in leaves])))
-        return [list(arguments) for _ in range(self.module.replica_count) for arguments in given]
+        return [list(arguments) for _ in range(self.module.replica_count) for arguments in by_partition]
 
-    def with_arguments(self, given: Sequence[Sequence[Any]]) -> Devices:
+    def with_arguments(self, device_arguments: Sequence[Sequence[Any]]) -> Devices:
         """The same devices, each of which gets its own arguments, whatever whole ones would be."""
-        return replace(self, whole=None, given=tuple(map(tuple, given)))
+        return replace(self, whole=None, given=tuple(map(tuple, device_arguments)))
 
     def _cut(self, array: Any, whole: Shape, local: Shape, parts_of: _Parts, name: str) -> list[Any]:
         partitions = self.module.num_partitions
@@ -90,8 +90,8 @@ class Devices:
                 f"parameter '{name}' takes {whole.to_string(with_layout=False)}, got an array {list(array.shape)}",
                 hint="give the whole array: it is cut as the program's sharding says",
             )
-        found = [_part(array, splits, local.dimensions, p) for p in range(partitions)]
-        return [f if unreduced is None or not unreduced[p] else np.zeros_like(f) for p, f in enumerate(found)]
+        parts = [_part(array, splits, local.dimensions, p) for p in range(partitions)]
+        return [f if unreduced is None or not unreduced[p] else np.zeros_like(f) for p, f in enumerate(parts)]
 
     # -- results -----------------------------------------------------------------------------------
 
@@ -105,15 +105,15 @@ class Devices:
         if self.result is None or partitions == 1:
             return results[0] if len(results) == 1 else tuple(results)
         own, whole = self.module.entry.root.shape, self.program.result
-        found: list[Any] = []
+        wholes: list[Any] = []
         for start in range(0, len(results), partitions):
             flat = [list(_leaves(r, own)) for r in results[start : start + partitions]]
             joined = [
                 _join([row[n] for row in flat], parts_of, leaf)
                 for n, (parts_of, leaf) in enumerate(zip(self.result, leaf_shapes(whole), strict=True))
             ]
-            found.append(_nested(whole, iter(joined)))
-        return found[0] if len(found) == 1 else tuple(found)
+            wholes.append(_nested(whole, iter(joined)))
+        return wholes[0] if len(wholes) == 1 else tuple(wholes)
 
 
 def run_each(executable: Executable, arguments: Sequence[Sequence[Any]]) -> list[Any]:
@@ -128,10 +128,10 @@ def on_devices(module: HloModule) -> Devices:
         split = split_over(module, count)
         shardings, result = split.spmd_parameters_shardings, split.spmd_output_sharding
         parameters = [_leaf_parts(s, p.shape, split) for s, p in zip(shardings, split.entry.parameters, strict=True)]
-        found = None if result is None else _leaf_parts(result, split.entry.root.shape, split)
+        result_parts = None if result is None else _leaf_parts(result, split.entry.root.shape, split)
         # Without manual computations the values do not depend on shardings: one device can run the whole program.
         whole = on_one_device(module) if not _has_manual(module) else None
-        return Devices(split, module.entry.program_shape, whole, tuple(parameters), found)
+        return Devices(split, module.entry.program_shape, whole, tuple(parameters), result_parts)
     own = module.entry.program_shape
     if count == 1 or not is_split(module):
         nothing = tuple(((None, None),) * len(leaf_shapes(s)) for s in own.parameters)
@@ -202,10 +202,12 @@ def _is_hint(op: CustomCall) -> bool:
 
 def _leaf_parts(sharding: Sharding | None, shape: Shape, module: HloModule) -> tuple[_Parts, ...]:
     annotations, leaves = Annotations(module, module.num_partitions), leaf_shapes(shape)
-    given = sharding.elements if sharding is not None and sharding.kind == "TUPLE" else (sharding,) * len(leaves)
+    leaf_shardings = (
+        sharding.elements if sharding is not None and sharding.kind == "TUPLE" else (sharding,) * len(leaves)
+    )
     return tuple(
         (annotations.splits(one, leaf.rank) if leaf.is_array else None, annotations.unreduced(one))
-        for one, leaf in zip(given, leaves, strict=bool(leaves))
+        for one, leaf in zip(leaf_shardings, leaves, strict=bool(leaves))
     )
 
 
@@ -254,11 +256,11 @@ def _part(array: Array, splits: Sequence[Split | None], local: Sequence[int], pa
     return made
 
 
-def _join(found: Sequence[Any], parts_of: _Parts, whole: Shape) -> Any:
+def _join(device_parts: Sequence[Any], parts_of: _Parts, whole: Shape) -> Any:
     splits, unreduced = parts_of
     if splits is None or not whole.is_array:
-        return found[0]
-    arrays = [np.asarray(f) for f in found]
+        return device_parts[0]
+    arrays = [np.asarray(f) for f in device_parts]
     if unreduced is not None:
         arrays = [_total(arrays, splits, unreduced, p) for p in range(len(arrays))]
     local = arrays[0].shape

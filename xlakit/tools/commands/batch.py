@@ -52,11 +52,11 @@ class Program:
     name: str
     is_alone: bool
 
-    def output(self, given: str, suffix: str) -> Path:
+    def output(self, destination: str, suffix: str) -> Path:
         """Where the output goes: the path that is given, of one of several programs a file in that folder, which is
         made. Raises ArgumentError where that is the program itself.
         """
-        path = Path(given) if self.is_alone else Path(given) / f"{self.name}{suffix}"
+        path = Path(destination) if self.is_alone else Path(destination) / f"{self.name}{suffix}"
         own = selected(self.path)[0]
         if path.exists() and Path(own).exists() and path.samefile(own):
             raise ArgumentError(f"the output would replace the program {path}", hint="give another path")
@@ -203,8 +203,8 @@ def programs_of(files: Sequence[str]) -> list[Program]:
     and a text of several modules by ``FILE#1``, ``FILE#2`` and so on.
     """
     named: dict[str, str] = {}
-    found = [item for file in files for path, name in _within(file) for item in _parts(path, name)]
-    for path, name in found:
+    programs = [item for file in files for path, name in _within(file) for item in _parts(path, name)]
+    for path, name in programs:
         count = 1
         unique = name
         while unique in named:

@@ -44,9 +44,9 @@ def add(commands: Commands, root: argparse.ArgumentParser) -> None:
 def verbs_of(root: argparse.ArgumentParser) -> dict[str, Verb]:
     """The verbs of a parser, in the order of its help."""
     # argparse names neither the actions of a parser nor their classes publicly.
-    found = [a for a in root._actions if isinstance(a, argparse._SubParsersAction)]  # pyright: ignore
-    lines = {choice.dest: choice.help or "" for action in found for choice in action._choices_actions}  # pyright: ignore
-    parsers: Mapping[str, argparse.ArgumentParser] = {name: p for a in found for name, p in a.choices.items()}
+    actions = [a for a in root._actions if isinstance(a, argparse._SubParsersAction)]  # pyright: ignore
+    lines = {choice.dest: choice.help or "" for action in actions for choice in action._choices_actions}  # pyright: ignore
+    parsers: Mapping[str, argparse.ArgumentParser] = {name: p for a in actions for name, p in a.choices.items()}
     return {name: _verb(parser, lines.get(name, "")) for name, parser in parsers.items()}
 
 

@@ -272,7 +272,7 @@ def _divergence(module: HloModule, source: ArgumentSource, options: argparse.Nam
             other.verify()
         except XlakitError as error:
             raise error.at(location=Location(options.against, 1)) from None
-    found = reports.against(
+    divergence = reports.against(
         module,
         other,
         input_path=source.input,
@@ -281,8 +281,8 @@ def _divergence(module: HloModule, source: ArgumentSource, options: argparse.Nam
         limits=Limits(options.compare_timeout, options.compare_memory),
     )
     if not options.json:
-        write("no instruction differs\n" if found is None else f"{found}\n")
-    return int(found is not None), {"divergence": None if found is None else found.as_dict()}
+        write("no instruction differs\n" if divergence is None else f"{divergence}\n")
+    return int(divergence is not None), {"divergence": None if divergence is None else divergence.as_dict()}
 
 
 def _profile(module: HloModule, source: ArgumentSource, options: argparse.Namespace) -> Profile:

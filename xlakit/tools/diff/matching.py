@@ -164,9 +164,9 @@ def in_order(positions: Sequence[int]) -> set[int]:
         before.append(ends_at[at - 1] if at else -1)
         ends[at : at + 1] = [position]
         ends_at[at : at + 1] = [place]
-    found: set[int] = set()
+    increasing: set[int] = set()
     place = ends_at[-1] if ends_at else -1
     while place >= 0:
-        found.add(place)
+        increasing.add(place)
         place = before[place]
-    return found
+    return increasing

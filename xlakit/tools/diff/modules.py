@@ -111,8 +111,8 @@ def diff_modules(first: HloModule, second: HloModule, *, ignore: Iterable[str] =
     for number, (one, other) in enumerate(pairs):
         if one is not None and other is not None:
             numbers[one] = numbers[other] = number
-    found = [_compared(one, other, numbers, ignored) for one, other in pairs]
-    return ModuleDiff(first, second, tuple(_header(first, second, ignored)), tuple(found))
+    computations = [_compared(one, other, numbers, ignored) for one, other in pairs]
+    return ModuleDiff(first, second, tuple(_header(first, second, ignored)), tuple(computations))
 
 
 def _header(first: HloModule, second: HloModule, ignored: Collection[str]) -> Iterator[str]:
@@ -131,13 +131,13 @@ def _header(first: HloModule, second: HloModule, ignored: Collection[str]) -> It
 
 def _computations(first: HloModule, second: HloModule) -> list[tuple[Computation | None, Computation | None]]:
     """The computations that correspond: entries, what corresponding callers call, then those of one name."""
-    found: dict[Computation, Computation] = {}
+    partner_of: dict[Computation, Computation] = {}
     taken: set[Computation] = set()
 
     def add(one: Computation, other: Computation) -> bool:
-        if one in found or other in taken:
+        if one in partner_of or other in taken:
             return False
-        found[one] = other
+        partner_of[one] = other
         taken.add(other)
         return True
 
@@ -153,10 +153,10 @@ def _computations(first: HloModule, second: HloModule) -> list[tuple[Computation
                 stack.extend((a, b) for a, b in called if add(a, b))
     by_name = {c.name: c for c in second.computations if c not in taken}
     for one in first.computations:
-        if one not in found and one.name in by_name:
+        if one not in partner_of and one.name in by_name:
             add(one, by_name[one.name])
-    partners = {other: one for one, other in found.items()}
-    only_first = [(c, None) for c in first.computations if c not in found]
+    partners = {other: one for one, other in partner_of.items()}
+    only_first = [(c, None) for c in first.computations if c not in partner_of]
     return [*only_first, *((partners.get(c), c) for c in second.computations)]
 
 

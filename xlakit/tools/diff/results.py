@@ -24,5 +24,5 @@ def compare_results(
     check_parameters(first.name, program, second.name, other)
     arguments = Arguments(seed) if input_path is None else Arguments.from_file(input_path, program, seed)
     values = arguments.values(program)
-    wanted, found = (device.run(compile(device.module, backend=backend, seed=seed), values) for device in devices)
-    return compare(found, wanted)
+    expected, actual = (device.run(compile(device.module, backend=backend, seed=seed), values) for device in devices)
+    return compare(actual, expected)

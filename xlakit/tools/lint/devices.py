@@ -57,8 +57,8 @@ def _unsharded_large_array(program: Program) -> Iterator[Found]:
 @lint("sharding-of-other-devices", "a sharding over other devices than the program has partitions")
 def _sharding_of_other_devices(program: Program) -> Iterator[Found]:
     # Of a program that does not say its partitions they are those of its shardings.
-    said = program.module.num_partitions
-    partitions = annotated_partitions(program.module) if said == 1 else said
+    declared = program.module.num_partitions
+    partitions = annotated_partitions(program.module) if declared == 1 else declared
     if partitions == 1:
         return
     annotations = Annotations(program.module, partitions)

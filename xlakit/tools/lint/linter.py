@@ -55,13 +55,13 @@ def lint(module: HloModule, *, enable: Collection[str] = (), disable: Collection
     program = Program(module)
     places = {(c, i): n for n, (c, i) in enumerate(program.instructions())}
     # Keyed by instruction, as a computation that two loops call is linted twice.
-    found: dict[tuple[str, Instruction, str], tuple[int, LintWarning]] = {}
+    warnings: dict[tuple[str, Instruction, str], tuple[int, LintWarning]] = {}
     for one in chosen(enable, disable):
         for computation, instruction, message, hint, instead in one.check(program):
             place = module.location_of(instruction)
             warning = LintWarning(one.name, message, hint, computation, instruction, place, instead)
-            found[one.name, instruction, message] = places[computation, instruction], warning
-    return [warning for _, warning in sorted(found.values(), key=lambda pair: pair[0])]
+            warnings[one.name, instruction, message] = places[computation, instruction], warning
+    return [warning for _, warning in sorted(warnings.values(), key=lambda pair: pair[0])]
 
 
 def chosen(enable: Collection[str] = (), disable: Collection[str] = ()) -> list[Lint]:

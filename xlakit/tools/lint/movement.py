@@ -137,7 +137,7 @@ def _constant(start: Instruction) -> tuple[int | None, int | None]:
 
 def _counters(program: Program) -> dict[Instruction, tuple[int, int]]:
     """The least and the greatest value of what bodies of loops read of their counters."""
-    found: dict[Instruction, tuple[int, int]] = {}
+    ranges: dict[Instruction, tuple[int, int]] = {}
     for _, instruction in program.instructions():
         loop = loop_of(instruction)
         if loop is None:
@@ -146,5 +146,5 @@ def _counters(program: Program) -> dict[Instruction, tuple[int, int]]:
         for inner in loop.body.instructions:
             number = loop.element(inner)
             if number is not None and number in counted:
-                found[inner] = counted[number]
-    return found
+                ranges[inner] = counted[number]
+    return ranges

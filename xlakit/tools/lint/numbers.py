@@ -29,8 +29,8 @@ _MANY: Final = 1024
 @lint("f64-by-accident", "a conversion to f64 or c128 in a program whose floating point arguments are all narrower")
 def _f64_by_accident(program: Program) -> Iterator[Found]:
     leaves = (leaf for p in program.module.entry.parameters for _, leaf in p.shape.leaves())
-    given = {leaf.element_type for leaf in leaves if _is_inexact(leaf.element_type)}
-    if not given or not given.isdisjoint(_DOUBLE):
+    argument_types = {leaf.element_type for leaf in leaves if _is_inexact(leaf.element_type)}
+    if not argument_types or not argument_types.isdisjoint(_DOUBLE):
         return
     for computation, instruction in program.instructions(Convert):
         kind = instruction.shape.element_type

@@ -73,16 +73,18 @@ def _offset(document: Document, position: Any) -> int:
     return document.lines.offset(Position(position.line, position.character))
 
 
-def _span(document: Document, given: Any) -> Span:
-    return Span(_offset(document, given.start), _offset(document, given.end))
+def _span(document: Document, text_range: Any) -> Span:
+    return Span(_offset(document, text_range.start), _offset(document, text_range.end))
 
 
 def _hover(server: HloServer, parameters: types.HoverParams) -> types.Hover | None:
     document, offset = _at(server, parameters)
-    found = features.hover(document, offset)
-    if found is None:
+    span_and_text = features.hover(document, offset)
+    if span_and_text is None:
         return None
-    return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, found[1]), range_of(document, found[0]))
+    return types.Hover(
+        types.MarkupContent(types.MarkupKind.Markdown, span_and_text[1]), range_of(document, span_and_text[0])
+    )
 
 
 def _definition(server: HloServer, parameters: types.DefinitionParams) -> types.Location | None:
@@ -182,8 +184,8 @@ def _folds(server: HloServer, parameters: types.FoldingRangeParams) -> list[type
 
 def _hints(server: HloServer, parameters: types.InlayHintParams) -> list[types.InlayHint]:
     document = server.document(parameters.text_document.uri)
-    found = features.hints(document, _span(document, parameters.range))
-    return [types.InlayHint(types.Position(*document.lines.position(offset)), text) for offset, text in found]
+    hints = features.hints(document, _span(document, parameters.range))
+    return [types.InlayHint(types.Position(*document.lines.position(offset)), text) for offset, text in hints]
 
 
 def _tokens(server: HloServer, parameters: types.SemanticTokensRangeParams) -> types.SemanticTokens:

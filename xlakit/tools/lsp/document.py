@@ -65,10 +65,10 @@ class Document:
         for scope in self.index.scopes:
             if scope.name and scope.span.start <= offset <= scope.span.end:
                 return Symbol(scope)
-        found = self.word_at(offset)
-        if found is None:
+        word_with_scope = self.word_at(offset)
+        if word_with_scope is None:
             return None
-        scope, definition, word = found
+        scope, definition, word = word_with_scope
         if word.role is Role.DEFINITION:
             return Symbol(scope, definition)
         if word.role is Role.OPERAND:

@@ -30,14 +30,14 @@ _MOST_COMPLETIONS = 500
 
 def hover(document: Document, offset: int) -> tuple[Span, str] | None:
     """Markdown about the word at an offset: an instruction, a computation, an opcode."""
-    found = document.word_at(offset)
-    if found is not None and found[2].role is Role.OPCODE:
-        page = _page(found[2].name)
-        return (found[2].span, page) if page else None
+    word_with_scope = document.word_at(offset)
+    if word_with_scope is not None and word_with_scope[2].role is Role.OPCODE:
+        page = _page(word_with_scope[2].name)
+        return (word_with_scope[2].span, page) if page else None
     symbol = document.symbol_at(offset)
     if symbol is None:
         return None
-    span = symbol.span if found is None else found[2].span
+    span = symbol.span if word_with_scope is None else word_with_scope[2].span
     return span, describe(document, symbol)
 
 
@@ -67,11 +67,11 @@ def _page(opcode: str) -> str:
 
 def _operation(opcode: str) -> type[Op] | None:
     """The operation of an opcode; the wrapped one of ``cosine-start`` and its kin."""
-    found = OPERATIONS.get(opcode)
-    if found is None:
+    operation = OPERATIONS.get(opcode)
+    if operation is None:
         wrapped = read_sugar(opcode)
-        found = None if wrapped is None else wrapped[1]
-    return found
+        operation = None if wrapped is None else wrapped[1]
+    return operation
 
 
 # -- completion --------------------------------------------------------------------------------------
@@ -92,25 +92,25 @@ def complete(document: Document, offset: int) -> tuple[Span, list[Completion]]:
     if expected is None:
         return Span(offset, offset), []
     span, scope = Span(expected.start, offset), expected.scope
-    found: Iterator[Completion] = iter(())
+    completions: Iterator[Completion] = iter(())
     if expected.role is Role.OPCODE:
-        found = (Completion(name, Role.OPCODE, _summary(op)) for name, op in sorted(OPERATIONS.items()))
+        completions = (Completion(name, Role.OPCODE, _summary(op)) for name, op in sorted(OPERATIONS.items()))
     elif expected.role is Role.OPERAND and scope is not None:
-        found = _operands(document, scope, expected.start, expected.prefix.startswith("%"))
+        completions = _operands(document, scope, expected.start, expected.prefix.startswith("%"))
     elif expected.role is Role.COMPUTATION:
         sign = "%" if _has_signs(document) else ""
         here = "" if scope is None else scope.name
-        found = (
+        completions = (
             Completion(sign + s.name, Role.COMPUTATION, f"{len(s.definitions)} instructions")
             for s in document.index.scopes
             if s.name and s.name != here and not s.is_entry
         )
     elif expected.role is Role.ATTRIBUTE:
-        found = _attributes(expected.opcode)
+        completions = _attributes(expected.opcode)
     elif expected.role is Role.WORD:
-        found = _values(expected.opcode, expected.attribute)
+        completions = _values(expected.opcode, expected.attribute)
     typed = expected.prefix.removeprefix("%").lower()
-    kept = [c for c in found if typed in c.text.lower()]
+    kept = [c for c in completions if typed in c.text.lower()]
     kept.sort(key=lambda c: not c.text.lower().removeprefix("%").startswith(typed))
     return span, kept[:_MOST_COMPLETIONS]
 
@@ -219,16 +219,16 @@ def outline(document: Document) -> list[Entry]:
 def folds(document: Document) -> list[tuple[int, int]]:
     """The lines (from 0) of computations, and of instructions with several lines."""
     lines = document.lines
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for scope in document.index.scopes:
         first, last = lines.position(scope.start).line, lines.position(scope.end).line
         if scope.name and last > first:
-            found.append((first, last))
+            ranges.append((first, last))
         for definition in scope.definitions:
             begin, end = lines.position(definition.span.start).line, lines.position(definition.end).line
             if end > begin:
-                found.append((begin, end))
-    return found
+                ranges.append((begin, end))
+    return ranges
 
 
 def hints(document: Document, span: Span) -> Iterator[tuple[int, str]]:

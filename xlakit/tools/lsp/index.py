@@ -173,8 +173,8 @@ class Index:
                 low = middle + 1
             else:
                 high = middle
-        found = scope.definitions[low - 1] if low else None
-        return found if found is not None and offset <= found.end else None
+        definition = scope.definitions[low - 1] if low else None
+        return definition if definition is not None and offset <= definition.end else None
 
     def words(self, definition: Definition) -> Iterator[Word]:
         """The words of an instruction."""

@@ -126,11 +126,11 @@ class Divergence:
         line = f" at {self.location}" if self.location is not None else ""
         index = "".join(f"{{{i}}}" for i in self.index)
         element = f"element [{','.join(map(str, self.element))}]" if self.element else "the value"
-        found = self.comparison
+        leaf = self.comparison
         lines = [
             f"first difference: %{self.instruction.name}{index}{where}{line}",
             f"  {repr(self.instruction)[1:-1].strip()}",
-            f"  {found.mismatches} of {found.count} elements differ, by up to {found.max_relative:.3g} relative",
+            f"  {leaf.mismatches} of {leaf.count} elements differ, by up to {leaf.max_relative:.3g} relative",
             f"  {element} is {self.actual}, expected {self.expected}",
         ]
         if self.operands:
@@ -162,24 +162,27 @@ def first_divergence(
     """
     same = actual.module is expected.module
     search = _Search(actual, expected)
-    given = [list(a) for a in arguments]
-    expected_given = given if expected_arguments is None else [list(a) for a in expected_arguments]
-    got, wanted = actual.prepare(actual.module)(given), expected.prepare(expected.module)(expected_given)
-    devices = range(len(given))
-    agree = _agree(got, wanted, devices)
+    actual_arguments = [list(a) for a in arguments]
+    other_arguments = actual_arguments if expected_arguments is None else [list(a) for a in expected_arguments]
+    got, expected_results = (
+        actual.prepare(actual.module)(actual_arguments),
+        expected.prepare(expected.module)(other_arguments),
+    )
+    devices = range(len(actual_arguments))
+    agree = _agree(got, expected_results, devices)
     if agree and not same:
         return None
     entries = (actual.module.entry, expected.module.entry)
-    found = search.within(entries, given, (), devices, expected_given)
-    if found is not None or agree:
-        return found
+    divergence = search.within(entries, actual_arguments, (), devices, other_arguments)
+    if divergence is not None or agree:
+        return divergence
     note = (
         "no instruction differs when all of them are results: the fault is in what is made of several together; "
         "see xlakit bisect"
         if same
         else "no corresponding instruction differs before it"
     )
-    return search.report(actual.module.entry.root, (), got, wanted, None, devices, note)
+    return search.report(actual.module.entry.root, (), got, expected_results, None, devices, note)
 
 
 # A computation of each side.
@@ -188,9 +191,9 @@ _Pair = tuple[Computation, Computation]
 _Values = Sequence[Any]
 
 
-def _agree(got: _Values, wanted: _Values, devices: Sequence[int]) -> bool:
+def _agree(got: _Values, expected: _Values, devices: Sequence[int]) -> bool:
     """Whether the values of these devices agree."""
-    return all(leaf.agrees for device in devices for leaf in compare(got[device], wanted[device]))
+    return all(leaf.agrees for device in devices for leaf in compare(got[device], expected[device]))
 
 
 class _Search:
@@ -233,13 +236,13 @@ class _Search:
         return None
 
     def _differs_alone(
-        self, instruction: Instruction, operands: Sequence[list[Any]], wanted: _Values, devices: Sequence[int]
+        self, instruction: Instruction, operands: Sequence[list[Any]], expected: _Values, devices: Sequence[int]
     ) -> bool:
         """Whether the actual instruction gives another value for the expected operands, not only for its own ones."""
         if isinstance(instruction.op, While):
             return True
         alone = self._actual.ready(_alone(instruction))(operands)
-        return not all(_is_same(instruction, operands[d], alone[d], wanted[d]) for d in devices)
+        return not all(_is_same(instruction, operands[d], alone[d], expected[d]) for d in devices)
 
     def _inside(
         self,
@@ -277,16 +280,16 @@ class _Search:
         ours, theirs = self._actual.ready(body[0]), self._expected.ready(body[1])
         for iteration in range(_MOST_LOOP_ITERATIONS):
             here = (*outer, f"iteration {iteration} of %{name}")
-            given = [[of_one] for of_one in state]
-            wanted, found = went_on(given), goes_on(given)
-            if any(bool(found[d]) != bool(wanted[d]) for d in devices):
-                return self.within(condition, given, here, devices)
-            devices = [d for d in devices if bool(wanted[d])]
+            states = [[of_one] for of_one in state]
+            expected, actual = went_on(states), goes_on(states)
+            if any(bool(actual[d]) != bool(expected[d]) for d in devices):
+                return self.within(condition, states, here, devices)
+            devices = [d for d in devices if bool(expected[d])]
             if not devices:
                 return None
-            got, following = ours(given), theirs(given)
+            got, following = ours(states), theirs(states)
             if not _agree(got, following, devices):
-                return self.within(body, given, here, devices) or self.report(
+                return self.within(body, states, here, devices) or self.report(
                     body[0].root, here, got, following, None, devices
                 )
             # Devices whose loop has ended keep their state, which is not compared any more.
@@ -298,19 +301,19 @@ class _Search:
         instruction: Instruction,
         path: tuple[str, ...],
         got: _Values,
-        wanted: _Values,
+        expected: _Values,
         operands: Sequence[list[Any]] | None,
         devices: Sequence[int],
         note: str = "",
     ) -> Divergence:
         """The difference of one instruction's values, on the first of these devices that has one."""
-        device, leaf = next((d, x) for d in devices for x in compare(got[d], wanted[d]) if not x.agrees)
+        device, leaf = next((d, x) for d in devices for x in compare(got[d], expected[d]) if not x.agrees)
         index = () if leaf.name == "result" else tuple(int(part) for part in leaf.name.split("."))
-        ours, theirs = (_element_of(value[device], index) for value in (got, wanted))
+        ours, theirs = (_element_of(value[device], index) for value in (got, expected))
         element = _first_difference(ours, theirs)
         if not note and isinstance(instruction.op, While):
             note = "each iteration alone agrees: the difference comes together over iterations"
-        given = () if operands is None else operands[device]
+        operand_values = () if operands is None else operands[device]
         return Divergence(
             instruction,
             path,
@@ -320,7 +323,7 @@ class _Search:
             element,
             _shown_element(ours, element),
             _shown_element(theirs, element),
-            _operand_elements(_steps_of(instruction)[0], given, theirs.shape, element),
+            _operand_elements(_steps_of(instruction)[0], operand_values, theirs.shape, element),
             self._actual.module.location_of(instruction),
             note,
         )
@@ -336,8 +339,8 @@ def _partners(pair: _Pair) -> list[tuple[Instruction, Instruction]]:
     ours, theirs = pair
     if ours is theirs:
         return [(i, i) for i in ours.instructions if _is_shown(i)]
-    found = matched(ours, theirs, {})
-    pairs = [(i, found[i]) for i in ours.instructions if i in found and _is_shown(i) and _is_shown(found[i])]
+    partners = matched(ours, theirs, {})
+    pairs = [(i, partners[i]) for i in ours.instructions if i in partners and _is_shown(i) and _is_shown(partners[i])]
     return [(i, j) for i, j in pairs if i.shape.without_layout() == j.shape.without_layout()]
 
 
@@ -446,12 +449,12 @@ def _shown_element(array: Array, element: tuple[int, ...]) -> str:
 def _operand_elements(
     instruction: Instruction, operands: Sequence[Any], sizes: tuple[int, ...], element: tuple[int, ...]
 ) -> tuple[tuple[str, str], ...]:
-    found: list[tuple[str, str]] = []
+    elements: list[tuple[str, str]] = []
     for operand, value in zip(instruction.operands, operands, strict=False):
         if value is TOKEN or isinstance(value, tuple) or not operand.shape.is_array:
             return ()
         array = np.asarray(value)
         if array.shape not in ((), sizes):
             return ()
-        found.append((operand.name, _shown_element(array, element if array.shape else ())))
-    return tuple(found)
+        elements.append((operand.name, _shown_element(array, element if array.shape else ())))
+    return tuple(elements)

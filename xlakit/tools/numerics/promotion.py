@@ -23,10 +23,10 @@ class Promotion:
 
     def computation(self, computation: Computation) -> Computation:
         """The computation in F64, as all that it calls."""
-        found = self._computations.get(computation)
-        if found is None:
-            found = self._computations[computation] = computation.rebuild(self._changed)
-        return found
+        promoted = self._computations.get(computation)
+        if promoted is None:
+            promoted = self._computations[computation] = computation.rebuild(self._changed)
+        return promoted
 
     def instruction(self, instruction: Instruction) -> Instruction:
         """An instruction of a computation that :meth:`computation` was asked for."""

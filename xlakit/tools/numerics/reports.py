@@ -57,17 +57,21 @@ def against(
     others = on_devices(other)
     if devices.whole is not None and (others.whole is not None or others.count == 1):
         # The programs are compared as they are written: all that the partitioner makes of them is the same.
-        mine, theirs, given = devices.whole, others.whole or others.module, [values] * devices.whole.replica_count
-        return _divergence(way, mine, theirs, given, given)
+        mine, theirs, device_arguments = (
+            devices.whole,
+            others.whole or others.module,
+            [values] * devices.whole.replica_count,
+        )
+        return _divergence(way, mine, theirs, device_arguments, device_arguments)
     check_parameters(devices.module.name, devices.program, other.name, others.program)
     if others.count != devices.count:
         raise ArgumentError(
             f"{other.name} runs on {others.count} devices, {module.name} on {devices.count}",
             hint="compare programs of as many devices",
         )
-    given = devices.arguments(values)
+    device_arguments = devices.arguments(values)
     mine, theirs = _unsplit(devices.module), _unsplit(others.module)
-    return _divergence(way, mine, theirs, given, others.arguments(values) if values else given)
+    return _divergence(way, mine, theirs, device_arguments, others.arguments(values) if values else device_arguments)
 
 
 def _unsplit(module: HloModule) -> HloModule:
@@ -103,28 +107,28 @@ def find_divergence(
     count = module.replica_count * module.num_partitions
     if isinstance(against, str) and against not in WAYS:
         raise ArgumentError(f"there is no against={against!r}", hint=f"give a module, or one of {', '.join(WAYS)}")
-    way, given = _Way(backend, seed, Limits()), [arguments] * count
+    way, device_arguments = _Way(backend, seed, Limits()), [arguments] * count
     if isinstance(against, str):
-        return first_divergence(Side(module, way.prepare), Side(module, way.of(against).prepare), given)
+        return first_divergence(Side(module, way.prepare), Side(module, way.of(against).prepare), device_arguments)
     others = against.replica_count * against.num_partitions
     if others != count:
         raise ArgumentError(
             f"{against.name} runs on {others} devices, {module.name} on {count}",
             hint="compare programs of as many devices",
         )
-    return _divergence(way, module, against, given, given)
+    return _divergence(way, module, against, device_arguments, device_arguments)
 
 
 def _divergence(
     way: _Way,
     program: HloModule,
     other: HloModule,
-    given: Sequence[Sequence[Any]],
+    device_arguments: Sequence[Sequence[Any]],
     others: Sequence[Sequence[Any]],
 ) -> Divergence | None:
     """The first instruction of two programs that differs, each given its own arguments for each device."""
     check_parameters(program.name, program.entry.program_shape, other.name, other.entry.program_shape)
-    return first_divergence(Side(program, way.prepare), Side(other, way.prepare), given, others)
+    return first_divergence(Side(program, way.prepare), Side(other, way.prepare), device_arguments, others)
 
 
 class _Way(NamedTuple):

@@ -100,13 +100,13 @@ class ShadowReport:
 
     def most_born(self, count: int = 5) -> list[ShadowRow]:
         """The instructions that add most themselves, beginning with the largest; at least 2 units in the last place."""
-        found = [row for row in self.rows if row.born is not None and row.born >= 2]
-        return sorted(found, key=lambda row: -(row.born or 0.0))[:count]
+        rows = [row for row in self.rows if row.born is not None and row.born >= 2]
+        return sorted(rows, key=lambda row: -(row.born or 0.0))[:count]
 
     def most_amplified(self, count: int = 5) -> list[ShadowRow]:
         """The instructions that make their operands' errors at least twice as large, beginning with the largest."""
-        found = [row for row in self.rows if row.amplification >= 2]
-        return sorted(found, key=lambda row: -row.amplification)[:count]
+        rows = [row for row in self.rows if row.amplification >= 2]
+        return sorted(rows, key=lambda row: -row.amplification)[:count]
 
     def __str__(self) -> str:
         """Tables: the largest errors, where errors are born, where they are amplified, and those of the results."""
@@ -236,9 +236,9 @@ class _Shadow:
 
     def shadow_of(self, array: Array) -> Array:
         """What the array would be in F64; itself where nothing is known."""
-        found = self._shadows.get(id(array))
-        if found is not None and found[0]() is array:
-            return found[1]
+        entry = self._shadows.get(id(array))
+        if entry is not None and entry[0]() is array:
+            return entry[1]
         return _promoted(array)
 
     def _compare(self, context: Context, instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
@@ -250,8 +250,10 @@ class _Shadow:
         arrays = list(leaves_of(value))
         unrounded: list[Array] | None = None
         if _is_computed(instruction):
-            given = [_map_leaves(operand, _promoted) for operand in operands]
-            unrounded = [leaf for _, leaf in leaves_of(self._evaluated(context, instruction, operands, given))]
+            operand_shadows = [_map_leaves(operand, _promoted) for operand in operands]
+            unrounded = [
+                leaf for _, leaf in leaves_of(self._evaluated(context, instruction, operands, operand_shadows))
+            ]
             exact = [_map_leaves(operand, self.shadow_of) for operand in operands]
             shadows = leaves_of(self._evaluated(context, instruction, operands, exact))
             for (_, array), (_, shadow) in zip(arrays, shadows, strict=True):

@@ -94,12 +94,12 @@ class Origin:
         where = f", {self.path}" if self.path else ""
         line = f" at {self.location}" if self.location is not None else ""
         element = f"element [{','.join(map(str, self.element))}]" if self.element else "the scalar"
-        given = ""
+        operands_text = ""
         if self.operands:
             named = zip(self.instruction.operands, self.operands, strict=True)
-            given = " of " + ", ".join(f"%{operand.name} = {value}" for operand, value in named)
+            operands_text = " of " + ", ".join(f"%{operand.name} = {value}" for operand, value in named)
         what = f"first {self.what}: %{self.instruction.name} ({self.instruction.opcode}){where}{line}"
-        return f"{what}\n  {element}{given}"
+        return f"{what}\n  {element}{operands_text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,26 +228,26 @@ class _Tracer:
         loops = tuple(frame.iteration for frame in path if frame.is_loop)
         is_constant = isinstance(instruction.op, Constant)
         for index, array in leaves_of(value):
-            found = statistics_of(array)
-            self._add(instruction, index, found, loops if self._iterations and not is_constant and loops else None)
+            statistics = statistics_of(array)
+            self._add(instruction, index, statistics, loops if self._iterations and not is_constant and loops else None)
             # NaNs and infinities in constants are intended: an empty mean, the initial value of a maximum.
-            if found.nans and not is_constant:
+            if statistics.nans and not is_constant:
                 self._origin("NaN", np.isnan, instruction, array, operands)
-            if found.infinities and not is_constant:
+            if statistics.infinities and not is_constant:
                 self._origin("infinity", np.isinf, instruction, array, operands)
         return value
 
     def _add(
-        self, instruction: Instruction, index: tuple[int, ...], found: Statistics, loops: tuple[int, ...] | None
+        self, instruction: Instruction, index: tuple[int, ...], statistics: Statistics, loops: tuple[int, ...] | None
     ) -> None:
         callers = self._frames.callers
         key = (callers, instruction, index)
         row = self.rows.get(key)
         if row is not None:
-            row.add(found, loops)
+            row.add(statistics, loops)
             return
-        row = TraceRow(instruction, index, callers, self._module.location_of(instruction), 1, found)
-        row.note(found, loops)
+        row = TraceRow(instruction, index, callers, self._module.location_of(instruction), 1, statistics)
+        row.note(statistics, loops)
         self.rows[key] = row
 
     def _origin(
@@ -291,12 +291,12 @@ def _exact(array: Array) -> Array:
 
 def _elements(operands: Sequence[Value], sizes: tuple[int, ...], element: tuple[int, ...]) -> tuple[Any, ...] | None:
     """The elements of the operands at an index, where all are arrays of these sizes or scalars."""
-    found: list[Any] = []
+    elements: list[Any] = []
     for operand in operands:
         if not isinstance(operand, (np.ndarray, np.generic)):
             return None
         array = np.asarray(operand)
         if array.shape not in ((), sizes):
             return None
-        found.append(_exact(array)[element if array.shape else ()].item())
-    return tuple(found)
+        elements.append(_exact(array)[element if array.shape else ()].item())
+    return tuple(elements)

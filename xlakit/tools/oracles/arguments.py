@@ -75,7 +75,7 @@ def names_of(program: ProgramShape) -> tuple[str, ...]:
 
 
 def _flat(names: Sequence[str], values: Sequence[Any]) -> dict[str, Array]:
-    found: dict[str, Array] = {}
+    leaves: dict[str, Array] = {}
     for name, value in zip(names, values, strict=True):
-        found |= flatten(value, name)
-    return found
+        leaves |= flatten(value, name)
+    return leaves

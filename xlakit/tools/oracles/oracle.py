@@ -338,8 +338,10 @@ def results_of(devices: Devices, values: Sequence[Any], backend: str, seed: int)
         from xlakit.tools.jaxlib_backend import JaxlibBackend
 
         module = devices.whole if devices.whole is not None else as_replicas(devices.module)
-        given = [list(values)] * module.replica_count if devices.whole is not None else devices.arguments(values)
-        results = JaxlibBackend(len(given)).run_replicas(module, given)
+        device_arguments = (
+            [list(values)] * module.replica_count if devices.whole is not None else devices.arguments(values)
+        )
+        results = JaxlibBackend(len(device_arguments)).run_replicas(module, device_arguments)
         if devices.whole is None:
             return devices.joined(results)
         return results[0] if len(results) == 1 else tuple(results)

@@ -89,11 +89,11 @@ class OraclePool:
 
     def _server(self) -> _Server:
         """The server of this thread."""
-        found: _Server | None = getattr(self._own, "server", None)
-        if found is None or not found.is_alive:
-            found = self._own.server = _Server(self.oracle, self._files)
-            self._servers.append(found)
-        return found
+        server: _Server | None = getattr(self._own, "server", None)
+        if server is None or not server.is_alive:
+            server = self._own.server = _Server(self.oracle, self._files)
+            self._servers.append(server)
+        return server
 
 
 class _Server:

@@ -131,8 +131,8 @@ def edited(
     made: dict[Computation, Computation] = {}
     for old in module.computations:
         new_root = (inner_roots or {}).get(old.name)
-        given = results if old is module.entry else None if new_root is None else [new_root]
-        made[old] = _edited(old, made, change, is_entry=old is module.entry, results=given)
+        entry_results = results if old is module.entry else None if new_root is None else [new_root]
+        made[old] = _edited(old, made, change, is_entry=old is module.entry, results=entry_results)
     return cleaned(module, made[module.entry])
 
 

@@ -59,7 +59,7 @@ class Extraction:
     @property
     def arrays(self) -> list[list[Array]]:
         """For each device the arrays of its arguments, in order."""
-        return [[array for value in given for _, array in leaves_of(value)] for given in self.device_arguments]
+        return [[array for value in values for _, array in leaves_of(value)] for values in self.device_arguments]
 
 
 @converting
@@ -178,8 +178,8 @@ def _extract_instruction(module: HloModule, name: str, depth: int, run: _Run) ->
             f"%{target.name} does not run: nothing that the program gives needs it",
             hint="name an instruction that the root of its computation needs",
         )
-    given = [[values[source] for source in sources] for values in captured]
-    return _extraction(module, entry, given, [values[target] for values in captured], run)
+    device_arguments = [[values[source] for source in sources] for values in captured]
+    return _extraction(module, entry, device_arguments, [values[target] for values in captured], run)
 
 
 def _extract_computation(module: HloModule, name: str, run: _Run) -> Extraction:
@@ -191,38 +191,40 @@ def _extract_computation(module: HloModule, name: str, run: _Run) -> Extraction:
             hint="extract the instruction that calls it",
         )
     # Parameters that no instruction reads were not captured; any value will do.
-    given = [[values[p] if p in values else _unread(p) for p in computation.parameters] for values in captured]
-    return _extraction(module, computation, given, [values[computation.root] for values in captured], run)
+    device_arguments = [
+        [values[p] if p in values else _unread(p) for p in computation.parameters] for values in captured
+    ]
+    return _extraction(module, computation, device_arguments, [values[computation.root] for values in captured], run)
 
 
 # -- what is extracted -------------------------------------------------------------------------------
 
 
 def _find(module: HloModule, name: str) -> tuple[Computation, Instruction]:
-    wanted = name.removeprefix("%")
+    target = name.removeprefix("%")
     for computation in reversed(module.computations):
         for instruction in computation.instructions:
-            if instruction.name == wanted:
+            if instruction.name == target:
                 if isinstance(instruction.op, Parameter):
-                    raise ArgumentError(f"%{wanted} is a parameter", hint="name an instruction that computes something")
+                    raise ArgumentError(f"%{target} is a parameter", hint="name an instruction that computes something")
                 return computation, instruction
     names = (i.name for computation in module.computations for i in computation.instructions)
-    raise ArgumentError(f"{module.name} has no instruction %{wanted}", hint=meant(wanted, names, _ALL_NAMES))
+    raise ArgumentError(f"{module.name} has no instruction %{target}", hint=meant(target, names, _ALL_NAMES))
 
 
 def _computation(module: HloModule, name: str) -> Computation:
-    wanted = name.removeprefix("%")
+    target = name.removeprefix("%")
     for computation in module.computations:
-        if computation.name == wanted:
+        if computation.name == target:
             return computation
     for computation in module.computations:
         for instruction in computation.instructions:
-            if instruction.name == wanted and isinstance(instruction.op, While):
+            if instruction.name == target and isinstance(instruction.op, While):
                 return instruction.op.body
     loops = [i.name for c in module.computations for i in c.instructions if isinstance(i.op, While)]
     names = [*(computation.name for computation in module.computations), *loops]
     shown = f"its loops: {', '.join(loops[:10])}{', ..' if len(loops) > 10 else ''}" if loops else _ALL_NAMES
-    raise ArgumentError(f"{module.name} has no computation and no loop %{wanted}", hint=meant(wanted, names, shown))
+    raise ArgumentError(f"{module.name} has no computation and no loop %{target}", hint=meant(target, names, shown))
 
 
 def _before(target: Instruction, depth: int) -> set[Instruction]:
@@ -263,13 +265,13 @@ def _cut(
 
 
 def _extraction(
-    module: HloModule, entry: Computation, given: Sequence[Sequence[Any]], results: Sequence[Any], run: _Run
+    module: HloModule, entry: Computation, device_arguments: Sequence[Sequence[Any]], results: Sequence[Any], run: _Run
 ) -> Extraction:
     made = with_entry(module.replace(name=f"{module.name}.{entry.root.name}"), entry)
     if len(run.arguments) > 1:
         made = _of_parts(made, run.device)
     made.verify()
-    return Extraction(made, tuple(map(tuple, given)), tuple(results))
+    return Extraction(made, tuple(map(tuple, device_arguments)), tuple(results))
 
 
 def _of_parts(module: HloModule, device: int | None) -> HloModule:

@@ -84,8 +84,8 @@ def _unpacked(module: HloModule, loop: Instruction) -> HloModule:
 
 def _loops(module: HloModule) -> list[tuple[Instruction, int]]:
     """The loops over tuples whose body ends with one, and how many elements that has."""
-    found = [i for c in module.computations for i in c.callers if isinstance(i.op, While)]
-    return [(i, len(i.shape.tuple_shapes)) for i in found if i.shape.is_tuple and _is_plain(i.op_as(While).body)]
+    loops = [i for c in module.computations for i in c.callers if isinstance(i.op, While)]
+    return [(i, len(i.shape.tuple_shapes)) for i in loops if i.shape.is_tuple and _is_plain(i.op_as(While).body)]
 
 
 def _is_plain(body: Computation) -> bool:

@@ -148,14 +148,14 @@ class Search:
             while end > 0:
                 chunks = [left[max(0, stop - size) : stop] for stop in range(end, 0, -size)]
                 best = self.best
-                found = self.first([partial(remove, best, chunk) for chunk in chunks])
-                if found is None:
+                number = self.first([partial(remove, best, chunk) for chunk in chunks])
+                if number is None:
                     break
-                end = max(0, end - size * (found + 1))
+                end = max(0, end - size * (number + 1))
                 there = set(items(self.best))
-                gone = set(chunks[found])
-                before = sum(1 for name in left[:end] if name in there and name not in gone)
-                left = [name for name in left if name in there and name not in gone]
+                removed = set(chunks[number])
+                before = sum(1 for name in left[:end] if name in there and name not in removed)
+                left = [name for name in left if name in there and name not in removed]
                 end = before
             size = min(size, len(left) + 1) // 2
 

@@ -159,10 +159,10 @@ def move_inner_root(search: Search) -> None:
 
 def replaced_by_parameters(module: HloModule, names: Sequence[str]) -> HloModule:
     """The module with parameters in place of instructions of the entry."""
-    wanted = set(names)
+    chosen = set(names)
 
     def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if draft.is_entry and i.name in wanted and not isinstance(op, Parameter):
+        if draft.is_entry and i.name in chosen and not isinstance(op, Parameter):
             return draft.parameter(i.shape, i.name)
         return None
 
@@ -239,10 +239,10 @@ def _most_branches(module: HloModule) -> int:
 
 
 def _inlined(module: HloModule, paths: Sequence[str], branch: int = 0) -> HloModule:
-    wanted = set(paths)
+    chosen_paths = set(paths)
 
     def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if _path(draft.old, i) not in wanted:
+        if _path(draft.old, i) not in chosen_paths:
             return None
         if isinstance(op, While):
             return draft.inline(op.body, operands)
@@ -275,10 +275,10 @@ def _passing(module: HloModule, number: int) -> list[str]:
 
 
 def _passed(module: HloModule, paths: Sequence[str], number: int) -> HloModule:
-    wanted = set(paths)
+    chosen = set(paths)
 
     def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
-        return operands[number] if _path(draft.old, i) in wanted else None
+        return operands[number] if _path(draft.old, i) in chosen else None
 
     return edited(module, change)
 

@@ -63,14 +63,14 @@ def shrink_dimensions(search: Search) -> None:
 
 def _sizes(module: HloModule) -> list[int]:
     """The sizes of dimensions from 2, those with which the most elements would go first."""
-    found: Counter[int] = Counter()
+    elements_of_size: Counter[int] = Counter()
     for computation in module.computations:
         for i in computation.instructions:
             for _, leaf in i.shape.leaves():
                 if leaf.is_array:
                     for size in leaf.dimensions:
-                        found[size] += leaf.num_elements
-    return [size for size, _ in found.most_common() if size > 1]
+                        elements_of_size[size] += leaf.num_elements
+    return [size for size, _ in elements_of_size.most_common() if size > 1]
 
 
 def resized(module: HloModule, size: int, smaller: int, *, multiples: bool = True) -> HloModule:
@@ -237,10 +237,10 @@ def _inner_values(module: HloModule) -> list[str]:
 
 
 def _constants(module: HloModule, paths: Sequence[str], number: int) -> HloModule:
-    wanted = set(paths)
+    chosen = set(paths)
 
     def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if f"{draft.old.name}\n{i.name}" not in wanted:
+        if f"{draft.old.name}\n{i.name}" not in chosen:
             return None
         shape = i.shape.without_layout()
         array = np.full(shape.dimensions, number, shape.element_type.dtype)
@@ -260,8 +260,8 @@ def simplify_attributes(search: Search) -> None:
                     if spec.kind is Kind.WINDOW:
                         for plainer in _plainer(getattr(i.op, spec.name)):
                             yield partial(_with_default, best, (computation.name, i.name), spec.name, plainer)
-                    said = not spec.required and spec.kind not in (Kind.COMPUTATION, Kind.COMPUTATION_LIST)
-                    if said and getattr(i.op, spec.name) != spec.default:
+                    has_default = not spec.required and spec.kind not in (Kind.COMPUTATION, Kind.COMPUTATION_LIST)
+                    if has_default and getattr(i.op, spec.name) != spec.default:
                         yield partial(_with_default, best, (computation.name, i.name), spec.name, spec.default)
 
     while search.first(candidates()) is not None:

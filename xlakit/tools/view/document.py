@@ -127,20 +127,20 @@ class Document:
         return found
 
     def _computation(self, computation: Computation, module: HloModule) -> int:
-        found = self._computation_of.get(computation)
-        if found is None:
+        number = self._computation_of.get(computation)
+        if number is None:
             lines = [self._line(instruction, module) for instruction in computation.instructions]
             root = computation.instructions.index(computation.root)
             thread = "" if computation.execution_thread == "main" else computation.execution_thread
             key = (self._string(computation.name), root, self._string(thread), tuple(runs_of(lines)))
-            found = self._computations.setdefault(key, len(self._computations))
-            self._computation_of[computation] = found
-        return found
+            number = self._computations.setdefault(key, len(self._computations))
+            self._computation_of[computation] = number
+        return number
 
     def _line(self, instruction: Instruction, module: HloModule) -> int:
-        found = self._line_of.get(instruction)
-        if found is not None:
-            return found
+        number = self._line_of.get(instruction)
+        if number is not None:
+            return number
         location = module.location_of(instruction)
         metadata = instruction.annotations.metadata
         cost = self._costs.instruction(instruction) if self._has_costs else Cost()
@@ -155,20 +155,20 @@ class Document:
         )
         numbers = (round(cost.flops), round(cost.transcendentals), round(cost.bytes_accessed))
         operands = tuple(self._string(operand.name) for operand in instruction.operands)
-        found = self._lines.setdefault((*map(self._string, texts), *numbers, operands), len(self._lines))
-        self._line_of[instruction] = found
+        number = self._lines.setdefault((*map(self._string, texts), *numbers, operands), len(self._lines))
+        self._line_of[instruction] = number
         called = instruction.op.called_computations if instruction.op.can_call else ()
         if called:
-            self._calls[found] = [self._string(computation.name) for computation in called]
+            self._calls[number] = [self._string(computation.name) for computation in called]
         if instruction.control_predecessors:
-            self._predecessors[found] = [self._string(p.name) for p in instruction.control_predecessors]
-        return found
+            self._predecessors[number] = [self._string(p.name) for p in instruction.control_predecessors]
+        return number
 
     def _shape(self, shape: Shape) -> str:
-        found = self._shapes.get(id(shape))
-        if found is None:
-            found = self._shapes[id(shape)] = (shape, shape.to_string(with_layout=True))
-        return found[1]
+        entry = self._shapes.get(id(shape))
+        if entry is None:
+            entry = self._shapes[id(shape)] = (shape, shape.to_string(with_layout=True))
+        return entry[1]
 
     def _split(self, instruction: Instruction) -> tuple[str, str]:
         """The opcode as it is printed, and what follows: from ``)`` on where there are operands before it that the

@@ -43,17 +43,17 @@ def errors_of(report: str, name: str) -> dict[str, float]:
     """The largest relative error of each instruction, by name, of a report of rounding errors. Raises ArgumentError for
     what is no such report; ``name`` is the file's.
     """
-    found: dict[str, float] = {}
+    errors: dict[str, float] = {}
     try:
         for row in json.loads(report)["rows"]:
             # Infinities are texts; JSON has no numbers for them.
             error = min(float(row["relative_error"]), _LARGEST)
-            found[str(row["instruction"])] = max(error, found.get(str(row["instruction"]), 0.0))
+            errors[str(row["instruction"])] = max(error, errors.get(str(row["instruction"]), 0.0))
     except (ValueError, KeyError, TypeError):
         raise ArgumentError(
             f"{name} is no report of rounding errors", hint="xlakit run FILE --shadow f64 --json prints one"
         ) from None
-    return found
+    return errors
 
 
 def roofline_of(report: str, name: str) -> dict[str, Any] | None:
@@ -68,11 +68,11 @@ def roofline_of(report: str, name: str) -> dict[str, Any] | None:
         if data.get("steps") is None:
             return None
         steps = [_step(own) for own in data["steps"]]
-        found = [
+        step_rows = [
             own for own in steps if own["nanoseconds"] and (own["flops"] or own["transcendentals"] or own["bytes"])
         ]
         roofs = data.get("machine", {}).get("roofs")
-        return {"steps": found} | ({} if roofs is None else {"roofs": _roofs(roofs)})
+        return {"steps": step_rows} | ({} if roofs is None else {"roofs": _roofs(roofs)})
     except (ValueError, KeyError, TypeError, AttributeError):
         raise _no_report(name) from None
 
@@ -87,13 +87,13 @@ def _step(own: Mapping[str, Any]) -> dict[str, Any]:
 
 def _roofs(roofs: Mapping[str, Any]) -> dict[str, Any]:
     """The roofs of a report, all of them above zero."""
-    found: dict[str, Any] = {
+    roof_values: dict[str, Any] = {
         part: {str(key): _number(value, least=math.ulp(0.0)) for key, value in roofs[part].items()}
         for part in ("flops_per_nanosecond", "bytes_per_nanosecond")
     }
-    if not all(found.values()):
+    if not all(roof_values.values()):
         raise ValueError("no roofs")
-    return found | {"flops_per_transcendental": _number(roofs["flops_per_transcendental"])}
+    return roof_values | {"flops_per_transcendental": _number(roofs["flops_per_transcendental"])}
 
 
 def _number(value: object, least: float = 0.0) -> float:
