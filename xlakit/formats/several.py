@@ -48,9 +48,9 @@ def parts_of_text(text: str) -> list[Part]:
 def part_of(data: bytes, which: str, name: str = "<data>") -> Part:
     """The module that is meant by its number, from 1, or by its name. Raises FormatError where there is none."""
     parts = parts_of(data, name)
-    found = [part for number, part in enumerate(parts, 1) if which in (str(number), part.name)]
-    if found:
-        return found[0]
+    matching = [part for number, part in enumerate(parts, 1) if which in (str(number), part.name)]
+    if matching:
+        return matching[0]
     names = ", ".join(f"{number} ({part.name})" for number, part in enumerate(parts[:10], 1))
     raise FormatError(
         f"{name} has no module '{which}'",
@@ -60,5 +60,5 @@ def part_of(data: bytes, which: str, name: str = "<data>") -> Part:
 
 def _part(text: str, start: int, end: int) -> Part:
     own = text[start:end]
-    found = re.match(r"\s*HloModule\s+([\w.$%-]+)", own)
-    return Part(found[1] if found else "", _NOT_NEW_LINE.sub(" ", text[:start]) + own)
+    match = re.match(r"\s*HloModule\s+([\w.$%-]+)", own)
+    return Part(match[1] if match else "", _NOT_NEW_LINE.sub(" ", text[:start]) + own)

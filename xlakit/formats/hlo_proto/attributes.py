@@ -202,10 +202,10 @@ def _read_enum(holder: Any, slot: _Slot) -> Any:
     value = getattr(holder, slot.leaf)
     if isinstance(value, str):
         return kind.of(value) if value else _OMITTED
-    found = next((member for member in kind if member.value == value), None)
-    if found is None and value:
+    member_of_value = next((member for member in kind if member.value == value), None)
+    if member_of_value is None and value:
         raise FormatError(f"{kind.__name__} has no value {value}")
-    return _OMITTED if found is None else found
+    return _OMITTED if member_of_value is None else member_of_value
 
 
 def _write_enum(holder: Any, slot: _Slot, value: HloEnum) -> None:

@@ -70,8 +70,8 @@ def read_origin(proto: Any) -> OriginalValue:
     elements: list[tuple[tuple[int, ...], OriginalArray | None]] = []
     for element in proto.elements:
         array = element.original_array
-        held = (array.instruction_name, tuple(array.shape_index)) if element.HasField("original_array") else None
-        elements.append((tuple(element.shape_index), held))
+        original = (array.instruction_name, tuple(array.shape_index)) if element.HasField("original_array") else None
+        elements.append((tuple(element.shape_index), original))
     return OriginalValue(tuple(elements), proto.is_synthetic_call)
 
 
@@ -79,8 +79,8 @@ def write_origin(origin: OriginalValue, proto: Any) -> None:
     """Fill an OriginalValueProto."""
     proto.is_synthetic_call = origin.is_synthetic_call
     proto.SetInParent()
-    for index, held in origin.elements:
+    for index, original in origin.elements:
         element = proto.elements.add(shape_index=index)
-        if held is not None:
-            element.original_array.instruction_name = held[0]
-            element.original_array.shape_index.extend(held[1])
+        if original is not None:
+            element.original_array.instruction_name = original[0]
+            element.original_array.shape_index.extend(original[1])

@@ -102,14 +102,14 @@ class _Reading:
             return listed
         ordered: dict[Instruction, None] = {}
         for number in sequence.instruction_ids:
-            found = instructions.find(number)
-            if found is None or found in ordered:
-                problem = "names no instruction" if found is None else "appears twice"
+            instruction = instructions.find(number)
+            if instruction is None or instruction in ordered:
+                problem = "names no instruction" if instruction is None else "appears twice"
                 raise FormatError(f"schedule: instruction id {number} {problem}")
-            for needed in (*found.operands, *found.control_predecessors):
+            for needed in (*instruction.operands, *instruction.control_predecessors):
                 if needed not in ordered:
-                    raise FormatError(f"schedule: {found.name} comes before {needed.name}")
-            ordered[found] = None
+                    raise FormatError(f"schedule: {instruction.name} comes before {needed.name}")
+            ordered[instruction] = None
         if len(ordered) != len(listed):
             raise FormatError(f"schedule has {len(ordered)} of {len(listed)} instructions")
         return tuple(ordered)
@@ -152,12 +152,12 @@ class _Reading:
             raise error.at(operation=label) from None
 
     def called(self, number: int) -> Computation:
-        found = self.computations.get(number)
-        if found is None:
+        computation = self.computations.get(number)
+        if computation is None:
             raise FormatError(
                 f"{number} is not the id of a computation before this one", hint="callees come before their callers"
             )
-        return found
+        return computation
 
 
 class _Instructions:

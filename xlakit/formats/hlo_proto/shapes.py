@@ -24,10 +24,10 @@ _LOWEST, _HIGHEST = 3, 4
 
 def read_primitive(number: int) -> PrimitiveType:
     """The primitive type of a number of the proto's enumeration; raises FormatError."""
-    found = _PRIMITIVES.get(number)
-    if found is None:
+    primitive = _PRIMITIVES.get(number)
+    if primitive is None:
         raise FormatError(f"element_type {number} is not a primitive type")
-    return found
+    return primitive
 
 
 # A module has few shapes and uses each often.

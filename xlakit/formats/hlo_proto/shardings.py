@@ -206,14 +206,14 @@ def write_replica_groups(groups: ReplicaGroups, instruction: Any) -> None:
 
 
 def _enum_name(proto: Any, field: str, number: int) -> str:
-    found = proto.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number.get(number)
-    if found is None:
+    enum_value = proto.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number.get(number)
+    if enum_value is None:
         raise FormatError(f"{field} has no meaning for {number}")
-    return found.name
+    return enum_value.name
 
 
 def _enum_number(proto: Any, field: str, name: str) -> int:
-    found = proto.DESCRIPTOR.fields_by_name[field].enum_type.values_by_name.get(name.upper())
-    if found is None:
+    enum_value = proto.DESCRIPTOR.fields_by_name[field].enum_type.values_by_name.get(name.upper())
+    if enum_value is None:
         raise FormatError(f"{field} cannot be '{name}'")
-    return found.number
+    return enum_value.number

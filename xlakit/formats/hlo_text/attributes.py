@@ -328,8 +328,10 @@ def _accuracy(lexer: Lexer, spec: Attribute) -> Any:
             raise lexer.error(f"unknown mode '{mode.lower()}'", start, hint="known: default, highest")
         result = ResultAccuracy(mode)
     else:
-        given: Any = parse_fields(lexer, _TOLERANCES, "a tolerance")
-        result = ResultAccuracy(tolerance=(given.get("atol", 0.0), given.get("rtol", 0.0), int(given.get("ulps", 0))))
+        tolerances: Any = parse_fields(lexer, _TOLERANCES, "a tolerance")
+        result = ResultAccuracy(
+            tolerance=(tolerances.get("atol", 0.0), tolerances.get("rtol", 0.0), int(tolerances.get("ulps", 0)))
+        )
     lexer.expect("}", "after a result accuracy")
     # An explicit default accuracy is the same as an omitted one.
     return spec.default if result == ResultAccuracy() else result

@@ -60,8 +60,8 @@ def check_text(text: str, name: str = "<text>") -> Checked:
     if module is None:
         return Checked(None, sorted(reader.faults, key=_offset))
     is_read = not reader.faults
-    found = findings(module) if is_read else linker.plain(shape_findings(module))
-    faults = [*reader.faults, *(_with_position(f, linker, lexer) for f in found)]
+    semantic_findings = findings(module) if is_read else linker.plain(shape_findings(module))
+    faults = [*reader.faults, *(_with_position(f, linker, lexer) for f in semantic_findings)]
     return Checked(module if not faults else None, sorted(faults, key=_offset), linker.offsets)
 
 
@@ -146,8 +146,8 @@ class _Reader(Reader):
     def _skip_to_computation(self, error: ParseError, start: int) -> None:
         """Record the fault and go to the next computation after both ``start`` and the fault."""
         self.faults.append(error)
-        found = _NEXT_COMPUTATION.search(self.lexer.source, max(start, error.offset - 1))
-        self._go_to(found.end() if found else len(self.lexer.source), 0)
+        match = _NEXT_COMPUTATION.search(self.lexer.source, max(start, error.offset - 1))
+        self._go_to(match.end() if match else len(self.lexer.source), 0)
 
     def read_instruction(self, body: Body) -> None:
         lexer = self.lexer
@@ -159,12 +159,12 @@ class _Reader(Reader):
         try:
             super().read_instruction(body)
         except ParseError as error:
-            found = _NEXT.search(lexer.source, error.offset)
-            if found is None:
+            match = _NEXT.search(lexer.source, error.offset)
+            if match is None:
                 raise
             self.faults.append(error)
             self._put_unread(body, start)
-            self._go_to(found.end(), depth)
+            self._go_to(match.end(), depth)
 
     def _go_to(self, offset: int, depth: int) -> None:
         self.lexer.depth = depth
@@ -264,11 +264,11 @@ class _Linker(Linker):
             self._shapeless.add(made)
         return made
 
-    def plain(self, found: Any) -> list[Finding]:
+    def plain(self, findings: Any) -> list[Finding]:
         """The findings that do not result from unreadable parts."""
         broken = {c for c in self._made_computations() if not self._unread.isdisjoint(c.instructions)}
         kept: list[Finding] = []
-        for finding in found:
+        for finding in findings:
             instruction = finding.instruction
             calls = () if instruction is None else instruction.op.called_computations
             if instruction not in self._unread and broken.isdisjoint(calls):

@@ -71,11 +71,11 @@ class Linker:
     def _find(self, callee: Callee, open_bodies: set[str]) -> Body:
         if callee.name in open_bodies:
             raise self.lexer.error(f"computation '{callee.name}' calls itself", callee.offset)
-        found = self.bodies.get(callee.name)
-        if found is None:
+        body = self.bodies.get(callee.name)
+        if body is None:
             rule, hint = unknown(callee.name, list(self.bodies), "computation")
             raise self.lexer.error(rule, callee.offset, hint=hint)
-        return found
+        return body
 
     def _make(self, body: Body, made: dict[str, Computation]) -> Computation:
         instructions: list[Instruction] = []
@@ -164,11 +164,13 @@ class Linker:
         )
 
 
-def _same_bounds(said: Shape, actual: Shape) -> bool:
+def _same_bounds(declared: Shape, actual: Shape) -> bool:
     """Whether two shapes differ at most in which dimensions are dynamic; operands may be written without the marks."""
-    if said.is_tuple and actual.is_tuple and len(said.tuple_shapes) == len(actual.tuple_shapes):
-        return all(map(_same_bounds, said.tuple_shapes, actual.tuple_shapes))
-    return said.compatible(actual) or (said.same_dimensions(actual) and said.element_type is actual.element_type)
+    if declared.is_tuple and actual.is_tuple and len(declared.tuple_shapes) == len(actual.tuple_shapes):
+        return all(map(_same_bounds, declared.tuple_shapes, actual.tuple_shapes))
+    return declared.compatible(actual) or (
+        declared.same_dimensions(actual) and declared.element_type is actual.element_type
+    )
 
 
 @cache

@@ -11,9 +11,9 @@ from xlakit.ir.names import unused_name
 
 def _plain(name: str, taken: set[str]) -> str:
     """The name sanitized for HLO text and made unique among ``taken``, to which it is added."""
-    found = unused_name(sanitized(name or "unnamed"), taken)
-    taken.add(found)
-    return found
+    unique = unused_name(sanitized(name or "unnamed"), taken)
+    taken.add(unique)
+    return unique
 
 
 def with_plain_names(module: HloModule) -> HloModule:

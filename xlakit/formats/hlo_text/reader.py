@@ -243,10 +243,10 @@ class Reader(Bodies):
             if at_shape(lexer):
                 shape = parse_shape(lexer)
             if lexer.kind != "name":
-                found = self._unnamed(body, shape)
-                if found is None:
+                operand_record = self._unnamed(body, shape)
+                if operand_record is None:
                     raise lexer.expected("an operand")
-                record.operands.append(found)
+                record.operands.append(operand_record)
                 return
         start, word = lexer.start, lexer.text
         lexer.advance()
@@ -291,16 +291,16 @@ class Reader(Bodies):
         while self.lexer.accept("#"):
             index = self.lexer.expect_integer("an element's number")
             name = f"{name}#{index}"
-            found = body.names.get(name)
-            if found is None:
-                found = Record(
+            element = body.names.get(name)
+            if element is None:
+                element = Record(
                     body.unused_name(name.replace("#", "_")), OPERATIONS["get-tuple-element"], operand.offset, None
                 )
-                found.operands.append(operand)
-                found.values["index"] = index
-                body.records.append(found)
-                body.names[name] = body.names[found.name] = found
-            operand = found
+                element.operands.append(operand)
+                element.values["index"] = index
+                body.records.append(element)
+                body.names[name] = body.names[element.name] = element
+            operand = element
         return operand
 
     # -- attributes --------------------------------------------------------------------------------
@@ -352,11 +352,11 @@ class Reader(Bodies):
     def _predecessor(self, body: Body) -> Record:
         start = self.lexer.start
         name = self.lexer.expect_name("an instruction's name")
-        found = body.names.get(name)
-        if found is None:
+        predecessor = body.names.get(name)
+        if predecessor is None:
             rule, hint = unknown(name, list(body.names), "control predecessor")
             raise self.lexer.error(rule, start, hint=hint)
-        return found
+        return predecessor
 
     # -- attributes that are not as their operations declare them ------------------------------------
 

@@ -310,12 +310,12 @@ def _print_named(named: NamedSharding, metadata: str) -> str:
     if not mesh.axes and mesh.device_ids:
         return f"{{{text}{metadata}}}"
     if not named.dim_shardings and not named.replicated_axes:
-        given = [(word, axes) for word, axes in lists if axes]
-        if not given:
+        axis_lists = [(word, axes) for word, axes in lists if axes]
+        if not axis_lists:
             return f"{{{text}, replicated{metadata}}}"
-        if given == [("manual", every)]:
+        if axis_lists == [("manual", every)]:
             return f"{{{text}, manual{metadata}}}"
-        if given == [("unreduced", every)]:
+        if axis_lists == [("unreduced", every)]:
             return f"{{{text}, unreduced{'' if reduction == 'sum' else '=' + reduction}{metadata}}}"
     dimensions = []
     for axes, closed in named.dim_shardings:

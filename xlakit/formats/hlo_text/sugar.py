@@ -118,7 +118,7 @@ def _check_follower(reader: Bodies, record: Record, wrapped: type[Op], values: d
         raise reader.lexer.error(
             f"{wrapped.opcode}{record.cls.opcode.removeprefix('async')} takes what a start gave", offset
         )
-    given = dict(values)
+    attributes = dict(values)
     values.clear()
     start = record.operands[0]
     while start.cls is AsyncUpdate and start.operands:
@@ -136,7 +136,7 @@ def _check_follower(reader: Bodies, record: Record, wrapped: type[Op], values: d
         raise reader.lexer.error(f"{wrapped.opcode}-{record.cls.opcode[6:]} follows {root.cls.opcode}-start", offset)
     # Old texts repeat the attributes of the start, which are dropped here; an update's own attributes are kept.
     own = {spec.name for spec in record.cls.attributes}
-    record.values |= {n: value for n, value in given.items() if n in own and value != root.values.get(n)}
+    record.values |= {n: value for n, value in attributes.items() if n in own and value != root.values.get(n)}
     if inner.is_wrapper:
         _bind_more(inner, root, record)
 

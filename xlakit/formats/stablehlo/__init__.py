@@ -41,10 +41,10 @@ def read_stablehlo(
     try:
         mlir = _mlir()
     except UnsupportedError:
-        found = None if use_tuple_args or return_tuple else _without_jaxlib(program)
-        if found is None:
+        hlo = None if use_tuple_args or return_tuple else _without_jaxlib(program)
+        if hlo is None:
             raise
-        return found
+        return hlo
     if isinstance(program, bytes) and not program.startswith(BYTECODE_MAGIC):
         try:
             program = program.decode()
@@ -183,15 +183,15 @@ def _mlir() -> Any:
 
 def _as_format_error(error: Exception, name: str) -> FormatError:
     """The first fault that MLIR reports, with its line; the rest of its report repeats the program."""
-    found = re.search(_ERROR, str(error))
-    if found is None:
+    match = re.search(_ERROR, str(error))
+    if match is None:
         first = str(error).strip().split("\n")[0]
         return FormatError(
             f"jaxlib does not read it: {first}",
             location=Location(name, 1),
             hint="check it with stablehlo-opt, or give HLO text",
         )
-    file, line, column, fault = found.groups()
+    file, line, column, fault = match.groups()
     # MLIR counts in the file itself, or in the person's source where the program has locations.
     source = name if file in ("-", "<unknown>") else file
     location = Location(source, int(line), int(column)) if int(line) else Location(name, 1)
@@ -207,11 +207,11 @@ def _as_format_error(error: Exception, name: str) -> FormatError:
 
 def _check_constants(text: str, name: str) -> None:
     """Raise UnsupportedError for constants on which jaxlib does not fail, but ends the process."""
-    found = re.search(_FATAL_CONSTANT, text)
-    if found is not None:
-        line = text.count("\n", 0, found.start()) + 1
+    match = re.search(_FATAL_CONSTANT, text)
+    if match is not None:
+        line = text.count("\n", 0, match.start()) + 1
         raise UnsupportedError(
-            f"jaxlib cannot read constants of {found[1].lower()}, a 6-bit float",
+            f"jaxlib cannot read constants of {match[1].lower()}, a 6-bit float",
             location=Location(name, line),
             hint="convert the constant from f32 in the program",
         )
@@ -252,8 +252,8 @@ def main_attributes(program: bytes, name: str) -> tuple[list[str], list[str]]:
 
 
 def _texts(attributes: Any, of: str, count: int, name: str) -> list[str]:
-    given = list(attributes[of]) if of in attributes else [{}] * count
-    return [each[name].value if name in each else "" for each in given]
+    dictionaries = list(attributes[of]) if of in attributes else [{}] * count
+    return [each[name].value if name in each else "" for each in dictionaries]
 
 
 def _bytecode_text(program: bytes) -> str:

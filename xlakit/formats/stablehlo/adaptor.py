@@ -65,8 +65,8 @@ class Adaptor:
 
     def results(self, op: Op, operands: Sequence[Instruction] | None = None) -> Sequence[Instruction]:
         """Emit an instruction and give its results; by default on the operation's operands."""
-        given = self.operands if operands is None else operands
-        return self.draft.results(op, given, self.shapes, self.annotations)
+        used_operands = self.operands if operands is None else operands
+        return self.draft.results(op, used_operands, self.shapes, self.annotations)
 
 
 Rule = Callable[[Adaptor], Sequence[Instruction]]

@@ -251,9 +251,9 @@ class _Conversion:
         annotations = self._locations.annotations(operation.location)
         attributes = operation.attributes
         if _FRONTEND in attributes:
-            given = self.code.attribute(attributes[_FRONTEND])
-            own = tuple(sorted(pair for pair in given.items() if not pair[0].startswith(OF_SHARDY)))
-            if self._shardings is not None and len(own) != len(given):
+            frontend_attributes = self.code.attribute(attributes[_FRONTEND])
+            own = tuple(sorted(pair for pair in frontend_attributes.items() if not pair[0].startswith(OF_SHARDY)))
+            if self._shardings is not None and len(own) != len(frontend_attributes):
                 raise ForeignProgram("shardings in frontend attributes")
             annotations = replace(annotations, frontend_attributes=own)
         if self._shardings is None or SHARDING not in attributes:

@@ -202,9 +202,9 @@ def _compare(kind: int, direction: int) -> Op:
 # -- products ----------------------------------------------------------------------------------------
 
 
-def _precisions(given: tuple[int, ...]) -> tuple[Precision, ...]:
-    found = tuple(map(Precision, given))
-    return found if any(given) else ()
+def _precisions(numbers: tuple[int, ...]) -> tuple[Precision, ...]:
+    precisions = tuple(map(Precision, numbers))
+    return precisions if any(numbers) else ()
 
 
 def _dot(

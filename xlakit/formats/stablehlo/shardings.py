@@ -71,9 +71,9 @@ class Shardings:
         found = [Sharding("REPLICATED") if s is None else self._of_hlo([s], is_tuple=False) for s in shardings]
         if len(values) == 1:
             return self._result(draft, values[0], shardings[0], found[0])
-        given = [self._result(draft, value, sharding) for value, sharding in zip(values, shardings, strict=True)]
-        of_all = None if given == values else Sharding("TUPLE", elements=tuple(found))
-        return draft.bundle(given, Annotations(sharding=of_all))
+        sharded = [self._result(draft, value, sharding) for value, sharding in zip(values, shardings, strict=True)]
+        of_all = None if sharded == values else Sharding("TUPLE", elements=tuple(found))
+        return draft.bundle(sharded, Annotations(sharding=of_all))
 
     def _result(
         self, draft: Draft, value: Instruction, sharding: MeshSharding | None, of_hlo: Sharding | None = None
