@@ -51,13 +51,13 @@ class Wait:
 
 def stuck_runs(waits: Mapping[Participant, Wait], active: Set[object]) -> dict[Run, list[Wait]]:
     """The runs all of whose active devices wait, with their waits."""
-    found: dict[Run, list[Wait]] = {}
+    stuck: dict[Run, list[Wait]] = {}
     for run in sorted({wait.device.run for wait in waits.values()}, key=lambda run: run.number):
         running = [device for device in run.devices if device in active]
-        own = [waits[device] for device in running if device in waits]
-        if run.failure is None and len(own) == len(running) and not any(wait.ready() for wait in own):
-            found[run] = own
-    return found
+        waits_of_run = [waits[device] for device in running if device in waits]
+        if run.failure is None and len(waits_of_run) == len(running) and not any(wait.ready() for wait in waits_of_run):
+            stuck[run] = waits_of_run
+    return stuck
 
 
 def graph_of_waits(stuck: Mapping[Run, list[Wait]], late: Set[Run], *, nothing_runs: bool) -> WaitGraph[object]:

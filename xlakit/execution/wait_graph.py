@@ -46,15 +46,15 @@ class WaitGraph(Generic[Node]):
             missing[node] = len(awaited) if node in self._needs_all else 1
             for other in awaited:
                 waiters[other].append(node)
-        found = set(self._running)
-        reached = list(found)
+        live_nodes = set(self._running)
+        reached = list(live_nodes)
         while reached:
             for waiter in waiters[reached.pop()]:
                 missing[waiter] -= 1
                 if missing[waiter] == 0:
-                    found.add(waiter)
+                    live_nodes.add(waiter)
                     reached.append(waiter)
-        return found
+        return live_nodes
 
     def deadlocked(self) -> list[Node]:
         """The nodes whose waits cannot end, in the order in which they were added."""

@@ -30,12 +30,12 @@ def at_sizes(context: Evaluation, *operands: Value) -> Value:
     values = zip(operands, parameters, strict=False)
     result = context.call(computation, *[_cut(value, p.shape, sizes) for value, p in values])
     shape = computation.root.shape
-    found = list(_sizes(result, shape))
+    result_sizes = list(_sizes(result, shape))
     padded = _padded(result, shape)
-    if not found:
+    if not result_sizes:
         return padded
     parts = cast("tuple[Value, ...]", padded) if shape.is_tuple else (padded,)
-    return (*parts, *found)
+    return (*parts, *result_sizes)
 
 
 def _cut(value: Value, shape: Shape, sizes: Iterator[int]) -> Value:

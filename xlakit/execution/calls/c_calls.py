@@ -111,22 +111,22 @@ def returns_status(instruction: Instruction) -> bool:
 def address_of(pointer: object) -> int:
     """The address that a ctypes function, a number or a PyCapsule holds."""
     if isinstance(pointer, int) and not isinstance(pointer, bool):
-        found = pointer
+        address = pointer
     elif isinstance(pointer, ctypes.c_void_p):
-        found = pointer.value or 0
+        address = pointer.value or 0
     elif type(pointer).__name__ == "PyCapsule":
         api = ctypes.pythonapi
         name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
         get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
-        found = get(pointer, name_of(pointer)) or 0
+        address = get(pointer, name_of(pointer)) or 0
     elif hasattr(pointer, "argtypes"):
-        found = ctypes.cast(cast("Any", pointer), ctypes.c_void_p).value or 0
+        address = ctypes.cast(cast("Any", pointer), ctypes.c_void_p).value or 0
     else:
         raise ArgumentError(f"{pointer!r} is no C function", hint="give a ctypes function, an address or a PyCapsule")
     # The first page contains no code on any system.
-    if not 4096 <= found < 1 << 8 * ctypes.sizeof(ctypes.c_void_p):
-        raise ArgumentError(f"the C function has no address, got {found}", hint="give a function that is loaded")
-    return found
+    if not 4096 <= address < 1 << 8 * ctypes.sizeof(ctypes.c_void_p):
+        raise ArgumentError(f"the C function has no address, got {address}", hint="give a function that is loaded")
+    return address
 
 
 def memory_of(instruction: Instruction, operands: Sequence[Value], shape: Shape) -> tuple[list[Memory], Memory]:
@@ -174,8 +174,8 @@ class Memory:
 
     def share(self, other: Memory) -> None:
         """Use the memory of ``other``, which has an equal shape, instead of this one's."""
-        for own, given in zip(self._elements, other._elements, strict=True):
-            own.share(given)
+        for own_element, element in zip(self._elements, other._elements, strict=True):
+            own_element.share(element)
         if self.shape.is_array:
             self._memory, self.pointer = other._memory, other.pointer
 

@@ -127,8 +127,8 @@ class CustomCalls:
         return target.address if isinstance(target, CTarget) and not target.needs_gil else None
 
     def _target(self, name: str) -> Target:
-        found = self._targets.get(name)
-        if found is None:
+        target = self._targets.get(name)
+        if target is None:
             from xlakit.execution.calls.foreign.opaque import what_is
 
             what = what_is(name)
@@ -142,7 +142,7 @@ class CustomCalls:
                 hint="xlakit.register_custom_call(name, function) adds one, on the command line in a file that "
                 f"--custom-calls names; {known}",
             )
-        return found
+        return target
 
     def call(self, context: Evaluation, target: str, operands: Sequence[Value]) -> Value:
         """The result of a target, checked; what its function raises is the cause of an ExecutionError."""
@@ -172,8 +172,8 @@ def c_functions_of(module: HloModule, own: Mapping[str, object] | None) -> dict[
     names -= {
         i.op_as(CustomCall).custom_call_target for c in module.computations for i in c.instructions if returns_status(i)
     }
-    found = {name: calls.native(name) for name in names}
-    return {name: address for name, address in found.items() if address is not None}
+    addresses = {name: calls.native(name) for name in names}
+    return {name: address for name, address in addresses.items() if address is not None}
 
 
 def lapack_calls_of(module: HloModule, own: Mapping[str, object] | None) -> frozenset[str]:

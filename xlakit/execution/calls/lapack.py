@@ -59,8 +59,8 @@ def split_target(target: str, suffix: str = _TRANSPOSED) -> tuple[str, str] | No
 
 def call_attributes(instruction: Instruction) -> dict[str, int]:
     """The attributes of a call by name; letters are given by their codes."""
-    found = re.findall(_ATTRIBUTE, instruction.annotations.backend_config)
-    return {name: _WORDS[value] if value in _WORDS else int(value) for name, value in found}
+    pairs = re.findall(_ATTRIBUTE, instruction.annotations.backend_config)
+    return {name: _WORDS[value] if value in _WORDS else int(value) for name, value in pairs}
 
 
 def batch_rank(ranks: Iterable[int]) -> int:
@@ -80,13 +80,16 @@ def _batched(routine: Routine, prefix: str, *, transposed: bool) -> Callable[...
         def as_written(array: Array) -> Array:
             return array.swapaxes(-1, -2) if transposed and array.ndim == rank else array
 
-        given, found = [as_written(operand) for operand in operands], [as_written(result) for result in results]
+        operand_arrays, result_arrays = (
+            [as_written(operand) for operand in operands],
+            [as_written(result) for result in results],
+        )
         # Operands of lower rank are vectors: diagonals, pivots, factors of reflections. The last matrix is the one that
         # the routine changes; it decides whether there is anything to do, as others may be empty.
-        changed = next(matrix for matrix in reversed(given) if matrix.ndim == rank)
+        changed = next(matrix for matrix in reversed(operand_arrays) if matrix.ndim == rank)
         for index in np.ndindex(changed.shape[:-2]) if changed.size else ():
-            values = routine(prefix, *(operand[index] for operand in given), **attributes)
-            for result, value in zip(found, values, strict=True):
+            values = routine(prefix, *(operand[index] for operand in operand_arrays), **attributes)
+            for result, value in zip(result_arrays, values, strict=True):
                 result[index] = value
         return tuple(results) if context.shape.is_tuple else results[0]
 

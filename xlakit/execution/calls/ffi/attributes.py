@@ -48,9 +48,9 @@ def parse_attributes(text: str) -> dict[str, Attribute]:
     if not text.strip():
         return {}
     reader = _Reader(text)
-    found = reader.dictionary()
+    attributes = reader.dictionary()
     reader.end()
-    return found
+    return attributes
 
 
 class _Reader:
@@ -73,8 +73,8 @@ class _Reader:
         self._kind = match.lastgroup or ""
         self._token = match[self._kind]
 
-    def _error(self, found: str) -> ParseError:
-        rule = f"the attributes of a typed FFI call have {found}"
+    def _error(self, problem: str) -> ParseError:
+        rule = f"the attributes of a typed FFI call have {problem}"
         return ParseError(rule, source=self._text, offset=self._at, name="backend_config", hint=_HINT)
 
     def _take(self) -> str:
@@ -100,16 +100,16 @@ class _Reader:
 
     def dictionary(self) -> dict[str, Attribute]:
         """``{name = value, ...}``; a name alone is a unit attribute, which is true."""
-        found: dict[str, Attribute] = {}
+        attributes: dict[str, Attribute] = {}
         self._expect("{")
         while not self._accept("}"):
             if self._kind not in ("word", "string"):
                 raise self._error(f"{self._token!r} where a name is wanted")
             name = _string(self._take()) if self._kind == "string" else self._take()
-            found[name] = self._value() if self._accept("=") else np.asarray(True)
+            attributes[name] = self._value() if self._accept("=") else np.asarray(True)
             if self._token != "}":
                 self._expect(",")
-        return dict(sorted(found.items()))
+        return dict(sorted(attributes.items()))
 
     def _value(self) -> Attribute:
         if self._kind == "string":
@@ -127,11 +127,11 @@ class _Reader:
         raise self._error(f"{self._token!r}, which is no number, string, array or dictionary")
 
     def _type(self) -> PrimitiveType:
-        found = _KINDS.get(self._token)
-        if found is None:
+        dtype = _KINDS.get(self._token)
+        if dtype is None:
             raise self._error(f"the type {self._token!r}, which calls have no attributes of")
         self._advance()
-        return found
+        return dtype
 
     def _number(self, text: str, kind: PrimitiveType) -> Any:
         if text in ("true", "false"):

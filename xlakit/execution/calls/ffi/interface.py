@@ -198,13 +198,13 @@ def _state_set(arguments: _Arguments) -> int:
 
 def _state_get(arguments: _Arguments) -> int:
     states, stage = _states_of(arguments[0]), arguments.enum(1)
-    found = states.by_stage.get(stage) if states is not None else None
-    if found is None:
+    state = states.by_stage.get(stage) if states is not None else None
+    if state is None:
         return new_error(_NOT_FOUND, f"stage {stage} has set no state")
     type_id = ctypes.c_int64.from_address(arguments[2]).value
-    if found[0] != type_id:
-        return new_error(_INVALID_ARGUMENT, f"the state of stage {stage} has type {found[0]}, not {type_id}")
-    arguments[3] = found[1]
+    if state[0] != type_id:
+        return new_error(_INVALID_ARGUMENT, f"the state of stage {stage} has type {state[0]}, not {type_id}")
+    arguments[3] = state[1]
     return 0
 
 

@@ -53,15 +53,15 @@ class FfiTarget:
         Each is a PyCapsule, an address or a ctypes function. Raises ArgumentError, UnsupportedError.
         """
         self.name = name
-        given: Mapping[Any, object] = handlers if isinstance(handlers, Mapping) else {"execute": handlers}
-        unknown = [str(stage) for stage in given if stage not in _STAGES]
-        if unknown or "execute" not in given:
+        by_stage: Mapping[Any, object] = handlers if isinstance(handlers, Mapping) else {"execute": handlers}
+        unknown = [str(stage) for stage in by_stage if stage not in _STAGES]
+        if unknown or "execute" not in by_stage:
             raise ArgumentError(
-                f"the handlers of custom call '{name}' are of the stages {', '.join(map(str, given)) or 'none'}",
+                f"the handlers of custom call '{name}' are of the stages {', '.join(map(str, by_stage)) or 'none'}",
                 hint=f"give execute, and of {', '.join(_STAGES[:3])} what there is",
             )
         self._owner = handlers
-        self._addresses = {Stage[str(stage).upper()]: address_of(handler) for stage, handler in given.items()}
+        self._addresses = {Stage[str(stage).upper()]: address_of(handler) for stage, handler in by_stage.items()}
         self._functions = {stage: _HANDLER(address) for stage, address in self._addresses.items()}
         for address in self._addresses.values():
             self._check_version(address)
@@ -257,9 +257,9 @@ def kind_of(value: Attribute) -> AttributeKind:
 
 def data_type(shape: Shape) -> int:
     """The interface's number of a shape's element type. Raises UnsupportedError."""
-    found = structures.DATA_TYPES.get(shape.element_type)
-    if found is None:
+    number = structures.DATA_TYPES.get(shape.element_type)
+    if number is None:
         raise UnsupportedError(
             f"XLA's typed FFI has no number for {shape.element_type.hlo_name}", hint="convert it before the call"
         )
-    return found
+    return number

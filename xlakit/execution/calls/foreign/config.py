@@ -28,12 +28,12 @@ class Config:
         Raises ShapeError for text that is no JSON object.
         """
         try:
-            found = json.loads(text) if text.strip() else {}
+            fields = json.loads(text) if text.strip() else {}
         except (ValueError, RecursionError) as error:
             raise ShapeError(f"backend_config is not JSON: {error}", hint="see docs/workbench.md") from None
-        if not isinstance(found, dict):
+        if not isinstance(fields, dict):
             raise ShapeError(f"backend_config must be a JSON object, got {text[:80]}", hint="see docs/workbench.md")
-        whole = cls(cast("dict[str, object]", found))
+        whole = cls(cast("dict[str, object]", fields))
         return whole.section(section) if section in whole else whole
 
     @classmethod
@@ -59,33 +59,33 @@ class Config:
 
     def section(self, key: str) -> Config:
         """An object inside; empty where the key is absent."""
-        found = self._fields.get(key)
-        if found is None:
+        fields = self._fields.get(key)
+        if fields is None:
             return Config({}, self.name(key))
-        if not isinstance(found, dict):
+        if not isinstance(fields, dict):
             raise self.error(key, "an object")
-        return Config(cast("dict[str, object]", found), self.name(key))
+        return Config(cast("dict[str, object]", fields), self.name(key))
 
     def number(self, key: str, default: float = 0.0) -> float:
         """A floating-point number."""
-        found = self._fields.get(key, default)
-        if isinstance(found, str):
-            if found in _FLOATS:
-                return _FLOATS[found]
+        value = self._fields.get(key, default)
+        if isinstance(value, str):
+            if value in _FLOATS:
+                return _FLOATS[value]
             try:
-                return float(found)
+                return float(value)
             except ValueError:
                 raise self.error(key, "a number") from None
-        if isinstance(found, bool) or not isinstance(found, (int, float)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self.error(key, "a number")
-        return float(found)
+        return float(value)
 
     def integers(self, key: str) -> tuple[int, ...]:
         """A list of integers, which protos write as text."""
-        found = self._fields.get(key, [])
-        if not isinstance(found, list):
+        items = self._fields.get(key, [])
+        if not isinstance(items, list):
             raise self.error(key, "a list of integers")
-        return tuple(self._integer(key, item) for item in cast("list[object]", found))
+        return tuple(self._integer(key, item) for item in cast("list[object]", items))
 
     def integer(self, key: str, default: int = 0) -> int:
         """An integer, which protos write as text."""
@@ -100,17 +100,17 @@ class Config:
 
     def flag(self, key: str) -> bool:
         """A truth value."""
-        found = self._fields.get(key, False)
-        if not isinstance(found, bool):
+        value = self._fields.get(key, False)
+        if not isinstance(value, bool):
             raise self.error(key, "true or false")
-        return found
+        return value
 
     def text(self, key: str) -> str:
         """A text, by default empty."""
-        found = self._fields.get(key, "")
-        if not isinstance(found, str):
+        value = self._fields.get(key, "")
+        if not isinstance(value, str):
             raise self.error(key, "a text")
-        return found
+        return value
 
     def choice(self, key: str, known: Sequence[str]) -> str:
         """One of some names, by default the first. Raises UnsupportedError for others."""
@@ -118,10 +118,10 @@ class Config:
 
     def choices(self, key: str, known: Sequence[str]) -> tuple[str, ...]:
         """A list of names. Raises UnsupportedError for those that are not known."""
-        found = self._fields.get(key, [])
-        if not isinstance(found, list):
+        items = self._fields.get(key, [])
+        if not isinstance(items, list):
             raise self.error(key, "a list of names")
-        return tuple(self._known(key, item, known) for item in cast("list[object]", found))
+        return tuple(self._known(key, item, known) for item in cast("list[object]", items))
 
     def _known(self, key: str, item: object, known: Sequence[str]) -> str:
         if not isinstance(item, str):

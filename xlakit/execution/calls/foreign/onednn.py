@@ -141,10 +141,10 @@ def _bits(config: Config, key: str) -> float:
 def _order(config: Config, key: str, rank: int) -> tuple[int, ...]:
     """The order in which the dimensions of an array are read, which the config counts from 1."""
     tensor = config.section(key).section("tensor")
-    found = tensor.integers("dimensions")
-    if found and sorted(found) != list(range(1, rank + 1)):
+    dimensions = tensor.integers("dimensions")
+    if dimensions and sorted(dimensions) != list(range(1, rank + 1)):
         raise tensor.error("dimensions", f"the numbers 1 to {rank} in some order")
-    return tuple(d - 1 for d in found) or tuple(range(rank))
+    return tuple(d - 1 for d in dimensions) or tuple(range(rank))
 
 
 def _ordered(config: Config, key: str, operand: XlaOp, transposed: str) -> XlaOp:

@@ -65,7 +65,7 @@ def backward(foreign: Foreign) -> XlaOp:
     network = _Network.of(foreign, operands)
     runs = network.run(operands["x"])
     gradient = transpose(operands["dy"], [1, 0, 2])
-    found: list[_Gradients] = []
+    gradients: list[_Gradients] = []
     for layer in reversed(range(network.layers)):
         numbers = range(layer * network.directions, (layer + 1) * network.directions)
         of_layer: list[_Gradients] = []
@@ -74,9 +74,9 @@ def backward(foreign: Foreign) -> XlaOp:
             last = [_at(operands[name], number) for name in ("dh_n", "dc_n")]
             of_layer.append(network.gradients(runs[number], number, own, *last))
         gradient = of_layer[0].inputs if len(of_layer) == 1 else of_layer[0].inputs + of_layer[1].inputs
-        found = [*of_layer, *found]
-    first = [_stacked([g.first_hidden for g in found]), _stacked([g.first_cell for g in found])]
-    parts = [m for g in found for m in g.matrices] + [g.bias for g in found for _ in range(2)]
+        gradients = [*of_layer, *gradients]
+    first = [_stacked([g.first_hidden for g in gradients]), _stacked([g.first_cell for g in gradients])]
+    parts = [m for g in gradients for m in g.matrices] + [g.bias for g in gradients for _ in range(2)]
     weights = concat_in_dim([_flat(network.in_order(part)) for part in parts], 0)
     return foreign.all_finished([transpose(gradient, [1, 0, 2]), *first, operands["dweights"] + weights])
 
@@ -174,23 +174,23 @@ class _Network:
     def _run(self, number: int, inputs: XlaOp) -> _Ran:
         cell, hidden = self.cells[number], self.hidden
         sums = _product(inputs, cell.inputs, 2, 1)
-        given = sums + broadcast_in_dim(cell.bias, sums.shape.dimensions, [2])
+        gate_inputs = sums + broadcast_in_dim(cell.bias, sums.shape.dimensions, [2])
 
-        def step(given: XlaOp, time: XlaOp, h: XlaOp, c: XlaOp, weights: XlaOp, lengths: XlaOp) -> XlaOp:
-            i, f, g, o = _gates(given + _product(h, weights, 1, 1), hidden, 1)
+        def step(gate_inputs: XlaOp, time: XlaOp, h: XlaOp, c: XlaOp, weights: XlaOp, lengths: XlaOp) -> XlaOp:
+            i, f, g, o = _gates(gate_inputs + _product(h, weights, 1, 1), hidden, 1)
             i, f, g, o = logistic(i), logistic(f), tanh(g), logistic(o)
             cells = f * c + i * g
             new = o * tanh(cells)
             runs = _is_running(time, lengths, hidden)
             output = select(runs, new, _zeros(new))
-            kept = [select(runs, new, h), select(runs, cells, c)]
-            return tuple_([output, concat_in_dim([i, f, g, o], 1), cells, c, h, *kept, weights, lengths])
+            carried = [select(runs, new, h), select(runs, cells, c)]
+            return tuple_([output, concat_in_dim([i, f, g, o], 1), cells, c, h, *carried, weights, lengths])
 
         starts = [_at(first, number) for first in self.first]
         steps = self._steps(inputs)
         is_reverse = bool(number % self.directions)
-        found = scan([given, steps], [*starts, cell.hidden, self.lengths], step, 0, is_reverse=is_reverse)
-        return _Ran(inputs, *(get_tuple_element(found, n) for n in range(7)))
+        outputs = scan([gate_inputs, steps], [*starts, cell.hidden, self.lengths], step, 0, is_reverse=is_reverse)
+        return _Ran(inputs, *(get_tuple_element(outputs, n) for n in range(7)))
 
     def gradients(self, run: _Ran, number: int, gradient: XlaOp, last_hidden: XlaOp, last_cell: XlaOp) -> _Gradients:
         """From those of a direction's outputs and last states."""
@@ -214,8 +214,8 @@ class _Network:
 
         slices = [gradient, run.gates, run.cells, run.cells_before, self._steps(run.inputs)]
         carries = [last_hidden, last_cell, cell.hidden, self.lengths]
-        found = scan(slices, carries, step, 0, is_reverse=not number % self.directions)
-        sums, first_hidden, first_cell = (get_tuple_element(found, n) for n in range(3))
+        outputs = scan(slices, carries, step, 0, is_reverse=not number % self.directions)
+        sums, first_hidden, first_cell = (get_tuple_element(outputs, n) for n in range(3))
         rows, inputs, before = (_merged(array) for array in (sums, run.inputs, run.hidden_before))
         bias = reduce(rows, constant(sums.builder, 0, sums.shape.element_type), add, [0])
         matrices = _product(rows, inputs, 0, 0), _product(rows, before, 0, 0)

@@ -219,10 +219,10 @@ def geev(foreign: Foreign) -> XlaOp:
     Of real matrices a pair of conjugate vectors is packed: its real part in a column, its imaginary part in the next.
     """
     (a,) = foreign.need_operands(["a"])
-    found = _geev(foreign)
-    if len(found) == 4:
-        return foreign.all_finished([a, *found])
-    real_values, imaginary, left, right, info = found
+    results = _geev(foreign)
+    if len(results) == 4:
+        return foreign.all_finished([a, *results])
+    real_values, imaginary, left, right, info = results
     return foreign.all_finished(
         [a, complex(real_values, imaginary), _packed(left, imaginary), _packed(right, imaginary), info]
     )

@@ -59,14 +59,14 @@ def partial_reduce(foreign: Foreign) -> XlaOp:
             hint=f"declare a result with the sizes of the array, apart from that of dimension {along}",
         )
     sizes = list(arrays[0].shape.dimensions)
-    wanted = foreign.result.dimensions[along]
-    if wanted > sizes[along]:
+    result_size = foreign.result.dimensions[along]
+    if result_size > sizes[along]:
         raise ShapeError(
             f"the result {foreign.result} has more elements along dimension {along} than {arrays[0].shape}",
             hint="compare it with the text that XLA printed",
         )
     ordered = _parts(sort(arrays, computations[0], along, is_stable=True), count)
-    sizes[along] = wanted
+    sizes[along] = result_size
     first = [slice_part(part, [0] * rank, sizes) for part in ordered]
     return foreign.all_finished(first) if foreign.declared.is_tuple else foreign.finished(first[0])
 

@@ -54,9 +54,9 @@ def _shift(like: XlaOp) -> XlaOp:
 
 
 def _need(
-    foreign: Foreign, given: Sequence[XlaOp], operands: Sequence[PrimitiveType], results: Sequence[PrimitiveType]
+    foreign: Foreign, values: Sequence[XlaOp], operands: Sequence[PrimitiveType], results: Sequence[PrimitiveType]
 ) -> None:
-    types = [x.shape.element_type for x in given]
+    types = [x.shape.element_type for x in values]
     if not all(t in operands for t in types) or foreign.result.element_type not in results:
         raise UnsupportedError(
             f"'{foreign.op.custom_call_target}' of {', '.join(t.hlo_name for t in types)} that gives "
