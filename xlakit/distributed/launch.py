@@ -96,12 +96,12 @@ def _link(network: Network, started: mpi.Mpi) -> Link:
     others wait for the result; the last one answers the measuring messages meanwhile.
     """
     rank, ranks = started.world.rank, started.world.size
-    found = USUAL
+    link = USUAL
     if rank == 0 and ranks > 1:
         # If the last process does not answer, the first program that needs it raises the error.
         with suppress(RankError):
-            found = network.measured(ranks - 1)
-    numbers = np.array([found.alpha, found.beta])
+            link = network.measured(ranks - 1)
+    numbers = np.array([link.alpha, link.beta])
     api = started.api
     request = started.call(lambda: started.world.Ibcast([numbers, api.DOUBLE], 0))
     started.finish(request, lambda: None)

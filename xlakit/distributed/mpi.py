@@ -100,8 +100,8 @@ class Mpi:
         self._caller = _Caller()
         self._is_ours = not self.api.Is_initialized()
         if self._is_ours:
-            wanted = _wanted_level()
-            self._caller(lambda: self.api.Init_thread(wanted))
+            thread_level = _wanted_level()
+            self._caller(lambda: self.api.Init_thread(thread_level))
         self.level: int = self.api.Query_thread()
         if not self._is_ours and self.level < self.api.THREAD_SERIALIZED:
             raise ArgumentError(

@@ -136,7 +136,7 @@ class MpiTransport:
 
     def _take(self) -> bool:
         """Hand over the packets that are complete, in the order in which they were sent."""
-        came = False
+        any_arrived = False
         while self._is_complete(self._packets[0]):
             packet = self._packets[0]
             _, head_size, size, _ = _SIZES.unpack_from(packet.data.data)
@@ -145,8 +145,8 @@ class MpiTransport:
             self._receive(packet.data[_SIZES.size : end].tobytes(), body)
             self._packets.append(self._new_packet())
             self._packets.popleft()
-            came = True
-        return came
+            any_arrived = True
+        return any_arrived
 
     def _is_complete(self, packet: _Packet) -> bool:
         if not self._mpi.call(packet.request.Test):

@@ -198,13 +198,13 @@ class Network:
     ) -> dict[int, tuple[Header, Bytes]]:
         """Wait for a value from each of ``ranks``; raises RankError if one will not come, or is of another program."""
         missing = set(ranks)
-        found: dict[int, tuple[Header, Bytes]] = {}
+        received: dict[int, tuple[Header, Bytes]] = {}
         deadline: Deadline | None = None
         waits = False
         with self._connections.awaited():
             while missing:
                 for header, body in self._inbox[session.key].pop(address, ()):
-                    found[header.rank] = header, body
+                    received[header.rank] = header, body
                     missing.discard(header.rank)
                 if not missing:
                     break
@@ -214,11 +214,11 @@ class Network:
                     deadline.check(missing)
                 self._connections.pump_or_wait()
                 waits = True
-        for rank, (header, body) in found.items():
+        for rank, (header, body) in received.items():
             self._use(rank, body)
             if header.program != session.fingerprint.number:
                 raise self._program_error(session, rank, header.text)
-        return found
+        return received
 
     def watch(
         self, session: NetworkSession, ranks: Collection[int], ready: Callable[[], bool]

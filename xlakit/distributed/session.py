@@ -139,7 +139,7 @@ class NetworkSession(LocalPart):
         }
         least = packed_size(contributions[here[0]][0]) if alike else None
         arrived = self._all_to_all_bytes(rendezvous, "all_to_all", parcels, least)
-        values: dict[int, list[Value]] = {member: list(given) for member, given in contributions.items()}
+        values: dict[int, list[Value]] = {member: list(payloads) for member, payloads in contributions.items()}
         for rank, data in arrived.items():
             pieces = iter(unpack(data, len(parts[rank]) * len(here)))
             for source in parts[rank]:
@@ -195,10 +195,10 @@ class NetworkSession(LocalPart):
         shared = self._all_gather_bytes(rendezvous, "reduced", self._packed(own))
         parts = {rank: unpack(data, len(own)) for rank, data in shared.items()}
         parts[self._peers.rank] = own
-        given = next(iter(contributions.values()))
+        arrays = next(iter(contributions.values()))
         return [
             np.concatenate([parts[rank][k] for rank in ranks]).view(array.dtype).reshape(array.shape)
-            for k, array in enumerate(given)
+            for k, array in enumerate(arrays)
         ]
 
     def _packed(self, values: Sequence[Value]) -> Bytes:
@@ -222,15 +222,15 @@ class NetworkSession(LocalPart):
         if count <= _DIRECT:
             others = [rank for rank in ranks if rank != self._peers.rank]
             return self._send_and_receive(rendezvous, kind, dict.fromkeys(others, payload), others)
-        own, held = ranks.index(self._peers.rank), [payload]
-        while len(held) < count:
-            distance = len(held)
+        position, gathered = ranks.index(self._peers.rank), [payload]
+        while len(gathered) < count:
+            distance = len(gathered)
             width = min(distance, count - distance)
-            target, source = ranks[(own - distance) % count], ranks[(own + distance) % count]
-            parcel = {target: pack(held[:width])}
+            target, source = ranks[(position - distance) % count], ranks[(position + distance) % count]
+            parcel = {target: pack(gathered[:width])}
             arrived = self._send_and_receive(rendezvous, f"{kind} of {distance}", parcel, [source])
-            held += unpack(arrived[source], width)
-        return {ranks[(own + index) % count]: held[index] for index in range(1, count)}
+            gathered += unpack(arrived[source], width)
+        return {ranks[(position + index) % count]: gathered[index] for index in range(1, count)}
 
     def _all_to_all_bytes(
         self, rendezvous: RendezvousKey, kind: str, parcels: Mapping[int, Bytes], size: int | None
@@ -242,20 +242,20 @@ class NetworkSession(LocalPart):
         are the powers of two in d.
         """
         ranks = sorted([*parcels, self._peers.rank])
-        count, own = len(ranks), ranks.index(self._peers.rank)
+        count, position = len(ranks), ranks.index(self._peers.rank)
         if count <= _DIRECT or size is None or size > _SMALL:
             return self._send_and_receive(rendezvous, kind, parcels, list(parcels))
-        held = [parcels.get(ranks[(own + index) % count], pack([])) for index in range(count)]
+        blocks = [parcels.get(ranks[(position + index) % count], pack([])) for index in range(count)]
         distance = 1
         while distance < count:
             moved = [index for index in range(count) if index & distance]
-            target, source = ranks[(own + distance) % count], ranks[(own - distance) % count]
-            parcel = {target: pack([held[index] for index in moved])}
+            target, source = ranks[(position + distance) % count], ranks[(position - distance) % count]
+            parcel = {target: pack([blocks[index] for index in moved])}
             arrived = self._send_and_receive(rendezvous, f"{kind} of {distance}", parcel, [source])
             for index, data in zip(moved, unpack(arrived[source], len(moved)), strict=True):
-                held[index] = data
+                blocks[index] = data
             distance *= 2
-        return {ranks[(own - index) % count]: held[index] for index in range(1, count)}
+        return {ranks[(position - index) % count]: blocks[index] for index in range(1, count)}
 
     def _next_number(self, members: tuple[int, ...]) -> int:
         """The number of the next exchange of a group."""
@@ -283,16 +283,16 @@ class NetworkSession(LocalPart):
         with self.waiting(rendezvous):
             for rank, parcel in parcels.items():
                 self._peers.send_value(self, rank, header, parcel)
-            found = self._peers.receive(self, sources, address)
-        if any(theirs.mark != mark for theirs, _ in found.values()):
-            texts = {rank: theirs.text.partition("\n")[2] for rank, (theirs, _) in found.items()}
+            received = self._peers.receive(self, sources, address)
+        if any(theirs.mark != mark for theirs, _ in received.values()):
+            texts = {rank: theirs.text.partition("\n")[2] for rank, (theirs, _) in received.items()}
             texts[self._peers.rank] = text
             lines = "".join(f"\n  {self._peers.name_of(rank)}: {texts[rank]}" for rank in sorted(texts))
             raise RankError(
                 f"the processes of a group are at different collectives:{lines}",
                 hint="all devices of a group must run the same collectives in the same order",
             )
-        return {rank: body for rank, (_, body) in found.items()}
+        return {rank: body for rank, (_, body) in received.items()}
 
     def _header(self, mark: int, address: Address, text: str) -> Header:
         text = f"{self.fingerprint.text}\n{text}"

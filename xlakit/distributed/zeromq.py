@@ -125,7 +125,7 @@ class ZeroMqTransport:
         with suppress(self._zmq.Again):
             # A loop in C: a KeyboardInterrupt cannot lose a frame between its reading and its storing.
             self._frames.extend(iter(self._next_frame, None))
-        came = bool(self._frames)
+        any_arrived = bool(self._frames)
         while self._frames:
             head = self._frames[0]
             has_body = bool(head.more)
@@ -137,7 +137,7 @@ class ZeroMqTransport:
             self._receive(head.bytes, body)
             for _ in range(1 + has_body):
                 self._frames.popleft()
-        return came
+        return any_arrived
 
     def look(self) -> None:
         """Detect connections that have ended."""

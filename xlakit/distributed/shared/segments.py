@@ -50,13 +50,13 @@ class Memory:
         self.fd = -1
         self.size = size
         map, self._unmap = _system()
-        found = map(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
-        if found == ctypes.c_void_p(-1).value:
+        address = map(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
+        if address == ctypes.c_void_p(-1).value:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
-        self.address: int = found
+        self.address: int = address
         self.fd = fd if is_own else -1
-        buffer: Any = (ctypes.c_uint8 * size).from_address(found)
+        buffer: Any = (ctypes.c_uint8 * size).from_address(address)
         self.bytes: Bytes = np.frombuffer(buffer, np.uint8)
         self.words: npt.NDArray[np.int64] = self.bytes.view(np.int64)
 

@@ -253,8 +253,8 @@ class SharedMemoryTransport:
                 return
         how = doorbell.SLEEPS if is_quiet else doorbell.SELECTS
         nanoseconds = int(min(seconds, _LOOK) * 1e9)
-        came = self._bells.await_any(self._bell.address, *self._rows(), how, SPIN_NANOSECONDS, nanoseconds)
-        if not came and not is_quiet:
+        any_arrived = self._bells.await_any(self._bell.address, *self._rows(), how, SPIN_NANOSECONDS, nanoseconds)
+        if not any_arrived and not is_quiet:
             try:
                 self._inner.wait(seconds)
             finally:
@@ -267,10 +267,10 @@ class SharedMemoryTransport:
         return self._table_address, len(self._sources)
 
     def _take_rings(self) -> bool:
-        came = False
+        any_arrived = False
         for number, (endpoint, source) in enumerate(list(self._sources.items())):
             while (record := source.ring.next()) is not None:
-                came = True
+                any_arrived = True
                 if record.location.segment == FORGET:
                     source.segments.pop(record.location.use, None)
                 else:
@@ -287,7 +287,7 @@ class SharedMemoryTransport:
                 del self._sources[endpoint]
                 self._tabulate()
                 return True
-        return came
+        return any_arrived
 
     def _give_up(self, endpoint: str) -> None:
         """Treat the connection to a process as ended."""
