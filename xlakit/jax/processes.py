@@ -117,10 +117,10 @@ def _start_mpi(count: int) -> tuple[Mpi | None, str]:
     """MPI, if it has started this process and ``count`` processes in all; else None, with the reason."""
     from xlakit.distributed import mpi
 
-    wanted = os.environ.get(_TRANSPORT, "")
-    if wanted not in ("", *_TRANSPORTS):
-        raise ArgumentError(f"{_TRANSPORT} is {wanted!r}", hint=f"set it to {' or '.join(_TRANSPORTS)}, or unset it")
-    if wanted == "zeromq":
+    transport = os.environ.get(_TRANSPORT, "")
+    if transport not in ("", *_TRANSPORTS):
+        raise ArgumentError(f"{_TRANSPORT} is {transport!r}", hint=f"set it to {' or '.join(_TRANSPORTS)}, or unset it")
+    if transport == "zeromq":
         return None, f"{_TRANSPORT} says so"
     if not mpi.is_launched():
         return None, "MPI has not started it"

@@ -90,9 +90,9 @@ def plan_memory(module: HloModule, program: StepProgram) -> MemoryPlan:
     """The memory plan of a module that was lowered to steps."""
     shares = not is_plain("memory")
     ranges = live_ranges(program)
-    wanted = aliases(program.steps, ranges)
-    sets = Coalescing(ranges, wanted)
-    for alias in wanted if shares else ():
+    all_aliases = aliases(program.steps, ranges)
+    sets = Coalescing(ranges, all_aliases)
+    for alias in all_aliases if shares else ():
         if alias.kind is not AliasKind.HOST:
             sets.join(alias.source, alias.target)
     insertion = CopyInsertion(program, ranges, sets)
@@ -110,7 +110,7 @@ def plan_memory(module: HloModule, program: StepProgram) -> MemoryPlan:
         donations(module, program, sets, results) if shares else (),
         sets.intervals,
         insertion.numbers,
-        [alias for alias in wanted if alias.kind is not AliasKind.HOST],
+        [alias for alias in all_aliases if alias.kind is not AliasKind.HOST],
         slice_of,
     )
 

@@ -141,10 +141,10 @@ class ArenaUse:
             changes[own.last + 1] = changes.get(own.last + 1, 0) - own.size
         self._points = sorted(changes)
         self._at: list[int] = []
-        held = 0
+        bytes_in_use = 0
         for point in self._points:
-            held += changes[point]
-            self._at.append(held)
+            bytes_in_use += changes[point]
+            self._at.append(bytes_in_use)
 
     def fullest(self) -> int:
         """The first of the points with the most bytes; 0 without slices."""
@@ -157,10 +157,10 @@ class ArenaUse:
 
     def most_without(self, own: BufferSlice) -> int:
         """The most bytes at any point, without one of the slices."""
-        found = 0
-        for point, held in zip(self._points, self._at, strict=True):
-            found = max(found, held - own.size if own.first <= point <= own.last else held)
-        return found
+        most = 0
+        for point, bytes_in_use in zip(self._points, self._at, strict=True):
+            most = max(most, bytes_in_use - own.size if own.first <= point <= own.last else bytes_in_use)
+        return most
 
 
 def _moments(plan: MemoryPlan, steps: Sequence[Step], levels: ArenaUse, depth: int) -> Iterator[Moment]:

@@ -54,14 +54,14 @@ class Arguments:
     def put(self, values: Sequence[object], device: Device) -> list[Any]:
         """Put host values on a device as arguments; they are checked as for a program of :func:`xlakit.compile`."""
         self._check_count(values)
-        given = zip(values, self._shapes, self._names, strict=True)
-        return [_put(value, shape, name, device) for value, shape, name in given]
+        parameters = zip(values, self._shapes, self._names, strict=True)
+        return [_put(value, shape, name, device) for value, shape, name in parameters]
 
     def flatten(self, arguments: Sequence[object], device: Device) -> list[list[Buffer]]:
         """For each parameter the buffers of its argument. Raises ArgumentError where one does not fit."""
         self._check_count(arguments)
-        given = zip(arguments, self._shapes, self._names, strict=True)
-        return [list(_buffers(argument, shape, name, device)) for argument, shape, name in given]
+        parameters = zip(arguments, self._shapes, self._names, strict=True)
+        return [list(_buffers(argument, shape, name, device)) for argument, shape, name in parameters]
 
     def _check_count(self, arguments: Sequence[object]) -> None:
         if isinstance(arguments, Buffer) or not hasattr(arguments, "__len__") or len(arguments) != self.count:
@@ -79,18 +79,18 @@ class Arguments:
         The caller holds the schedule's lock. Raises DeletedBufferError for a buffer that is deleted or donated, and
         ArgumentError for one that is donated and also given for another parameter.
         """
-        for given in arguments:
-            self._check(given, donate)
-        taken = [_taken(given, donate) for given in arguments]
-        for given in arguments:
+        for buffers in arguments:
+            self._check(buffers, donate)
+        taken = [_taken(buffers, donate) for buffers in arguments]
+        for buffers in arguments:
             for number in donate:
-                for buffer in given[number]:
+                for buffer in buffers[number]:
                     buffer.invalidate(f"donated to {self._names[number]}", location)
         return taken
 
-    def _check(self, given: Sequence[Sequence[Buffer]], donate: Sequence[int]) -> None:
+    def _check(self, arguments: Sequence[Sequence[Buffer]], donate: Sequence[int]) -> None:
         owners: dict[Buffer, int] = {}
-        for number, buffers in enumerate(given):
+        for number, buffers in enumerate(arguments):
             for buffer in buffers:
                 buffer.check_usable()
                 before = owners.get(buffer)
@@ -119,11 +119,11 @@ def _put(value: object, shape: Shape, name: str, device: Device) -> Any:
     return None if array is TOKEN else device.put(array)
 
 
-def _taken(given: Sequence[Sequence[Buffer]], donate: Sequence[int]) -> Taken:
+def _taken(arguments: Sequence[Sequence[Buffer]], donate: Sequence[int]) -> Taken:
     arrays: list[Array | Buffer] = []
     donated: set[int] = set()
     tokens: list[Buffer] = []
-    for number, buffers in enumerate(given):
+    for number, buffers in enumerate(arguments):
         for buffer in buffers:
             if buffer.shape.is_token:
                 tokens.append(buffer)
@@ -171,15 +171,15 @@ def _checked(argument: object, shape: Shape, name: str, device: Device) -> Buffe
     return argument
 
 
-def _fits(given: Shape, wanted: Shape) -> bool:
-    if given.element_type is not wanted.element_type or len(given.dimensions) != len(wanted.dimensions):
+def _fits(actual: Shape, expected: Shape) -> bool:
+    if actual.element_type is not expected.element_type or len(actual.dimensions) != len(expected.dimensions):
         return False
-    if not given.is_dynamic and not wanted.is_dynamic:
-        return given.dimensions == wanted.dimensions
+    if not actual.is_dynamic and not expected.is_dynamic:
+        return actual.dimensions == expected.dimensions
     # The current sizes of dynamic dimensions are checked when the program runs.
     return all(
         unknown or size == bound or (bounded and (size < bound or bound < 0))
         for size, unknown, bound, bounded in zip(
-            given.dimensions, given.dynamic_dimensions, wanted.dimensions, wanted.dynamic_dimensions, strict=True
+            actual.dimensions, actual.dynamic_dimensions, expected.dimensions, expected.dynamic_dimensions, strict=True
         )
     )

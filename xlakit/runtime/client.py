@@ -204,8 +204,8 @@ class Client:
             assignment = self._assignment(device_assignment, compiled.num_replicas, compiled.num_partitions)
         return LoadedExecutable(self, cast("Compiled", compiled), [device for row in assignment for device in row])
 
-    def _assignment(self, given: object, replicas: int, partitions: int) -> list[list[Device]]:
-        grid = np.asarray(given, dtype=object)
+    def _assignment(self, device_assignment: object, replicas: int, partitions: int) -> list[list[Device]]:
+        grid = np.asarray(device_assignment, dtype=object)
         if grid.size != replicas * partitions or (grid.ndim == 2 and grid.shape != (replicas, partitions)):
             raise ArgumentError(
                 f"device_assignment has {grid.size} devices in the form {grid.shape}, "

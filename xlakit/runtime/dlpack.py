@@ -60,18 +60,18 @@ def exported(
         raise UnsupportedError(
             f"DLPack has no type for {view.dtype} in a byte of its own", hint="convert it with NumPy"
         )
-    given = view
+    exported_array = view
     if copy:
-        given = view.copy()
+        exported_array = view.copy()
     elif max_version is None or max_version < _VERSION:
-        given = _writable(array) if array is not None else None
-        if given is None:
+        exported_array = _writable(array) if array is not None else None
+        if exported_array is None:
             if copy is False:
                 raise BufferError("this consumer of DLPack cannot be told that memory is read-only")
-            given = view.copy()
+            exported_array = view.copy()
     if code is not None:
-        given = given.view(f"u{view.dtype.itemsize}")
-    capsule = given.__dlpack__(max_version=max_version, dl_device=dl_device)
+        exported_array = exported_array.view(f"u{view.dtype.itemsize}")
+    capsule = exported_array.__dlpack__(max_version=max_version, dl_device=dl_device)
     if code is not None:
         _set_code(capsule, code)
     return capsule

@@ -227,8 +227,8 @@ class LoadedExecutable:
         if len(arguments) != len(self._devices):
             # Raises the error about the wrong number of argument lists.
             return self.execute_sharded(arguments)
-        given = zip(arguments, self._devices, strict=True)
-        buffers = [self._arguments.put(values, device) for values, device in given]
+        by_device = zip(arguments, self._devices, strict=True)
+        buffers = [self._arguments.put(values, device) for values, device in by_device]
         return [_values(result) for result in self.execute_sharded(buffers)]
 
     def _run_directly(self, call: Callable[..., Any], arrays: list[Array], arguments: Sequence[object]) -> Any:
@@ -284,9 +284,9 @@ class LoadedExecutable:
 
         def work(arrays: list[Array]) -> list[Array]:
             self._arguments.check_sizes(arrays)
-            given = {number for number in donated if _make_writable(arrays, number)}
+            donated_numbers = {number for number in donated if _make_writable(arrays, number)}
             with device.taking_part(), _threads(limit):
-                return self._compiled.run_arrays(device, arrays, given)
+                return self._compiled.run_arrays(device, arrays, donated_numbers)
 
         return work
 

@@ -100,8 +100,8 @@ def in_memory_order(module: HloModule) -> HloModule:
     for old in module.entry.instructions:
         if isinstance(old.op, Parameter):
             shape = program.parameters[old.op.number]
-            held = cloner.append(old.replace(shape=shape_in_memory(shape)))
-            cloner.substitute(old, from_memory(held, shape, old, cloner))
+            in_memory = cloner.append(old.replace(shape=shape_in_memory(shape)))
+            cloner.substitute(old, from_memory(in_memory, shape, old, cloner))
         else:
             cloner.clone(old)
     root = module.entry.root

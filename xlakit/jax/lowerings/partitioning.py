@@ -66,9 +66,9 @@ def partition(call: Instruction, operands: Sequence[Sharding], results: Sequence
         )
     shape, sharding = _shape(call.shape), [*map(_to_jaxlib, results)]
     result = client.HloSharding.tuple_sharding(shape, sharding) if call.shape.is_tuple else sharding[0]
-    given = [_shape(o.shape) for o in call.operands]
+    operand_shapes = [_shape(o.shape) for o in call.operands]
     code, of_operands, of_result = module._custom_partitioning_partition(
-        given, [*map(_to_jaxlib, operands)], shape, result, config
+        operand_shapes, [*map(_to_jaxlib, operands)], shape, result, config
     )
     of_results = of_result.tuple_elements() if call.shape.is_tuple else [of_result]
     return SplitCall(

@@ -152,9 +152,9 @@ def _emit_fit(module: Module) -> None:
     executable, buffers = fn.parameters
     layouts = fn.load(PTR, EXECUTABLE.at(fn, executable, "layouts"))
     with fn.loop(0, EXECUTABLE.load(fn, executable, "num_args"), carried=[fn.constant(I1, 1)]) as iteration:
-        wanted = fn.load(I64, fn.at(layouts, I64, iteration.index))
-        found = BUFFER.load(fn, word(fn, buffers, iteration.index), "layout")
-        iteration.next(iteration.carried[0] & found.eq(wanted))
+        required = fn.load(I64, fn.at(layouts, I64, iteration.index))
+        actual = BUFFER.load(fn, word(fn, buffers, iteration.index), "layout")
+        iteration.next(iteration.carried[0] & actual.eq(required))
     fn.ret(iteration.results[0])
 
 
@@ -240,8 +240,8 @@ def _emit_steps(module: Module) -> None:
             )
             return (fn.select(clash, fn.i64(Prepared.CLASH), fits),)
 
-        held = fn.call("hold_arguments", I1, call, buffers, args.load(fn, struct, "num_args"), first)
-        return fn.if_else(held, check, lambda: (fn.i64(Prepared.GONE),))[0]
+        is_held = fn.call("hold_arguments", I1, call, buffers, args.load(fn, struct, "num_args"), first)
+        return fn.if_else(is_held, check, lambda: (fn.i64(Prepared.GONE),))[0]
 
     def make(fn: Function, struct: Value, call: Value, device: Value) -> Value:
         executable, options, buffers, _, blocks = parts(fn, struct, call, device)
