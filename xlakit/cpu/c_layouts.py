@@ -1,4 +1,4 @@
-"""Layouts of C functions and of LAPACK: what they want otherwise than major to minor is transposed for them."""
+"""Layouts at calls of C functions and of LAPACK: inserts transposes where an array's layout is not the callee's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xlakit.passes.core.matching import permutation_inverse
 
 
 class PlainCalls(ComputationPass):
-    """Transpose around calls of C functions whose arrays do not lie major to minor, where no memory is shared."""
+    """Transposes arrays of C function calls that are not laid out major to minor, if the call aliases no operands."""
 
     name = "c-call-layouts"
 
@@ -61,7 +61,7 @@ def with_calls(
 
 
 def _called(old: Instruction, cloner: ComputationCloner) -> Instruction:
-    """The call on arrays that lie as it wants them, and its result as it was."""
+    """The call with row-major operands and result, and the inverse transpose of its result."""
     shapes = operand_shapes(old)
     op = dataclasses.replace(
         old.op_as(CustomCall), operand_layout_constraints=tuple(shape_in_memory(shape) for shape in shapes)
@@ -72,9 +72,9 @@ def _called(old: Instruction, cloner: ComputationCloner) -> Instruction:
 def call_in_memory(
     old: Instruction, op: CustomCall, operands: Sequence[Shape], result: Shape, cloner: ComputationCloner
 ) -> Instruction:
-    """A call on arrays whose dimensions are in the order of memory; gives its result as it was.
+    """A call on arrays whose dimensions are in memory order, followed by the transpose of its result to the old shape.
 
-    operands, result: the shapes of the old call with the layouts that the arrays are to have.
+    operands, result: the shapes of the old call, with the layouts that its arrays have in memory.
     """
     given = [
         to_memory(cloner.clones[operand], shape, old, cloner)
@@ -90,7 +90,7 @@ def _order(shape: Shape) -> tuple[int, ...]:
 
 
 def shape_in_memory(shape: Shape) -> Shape:
-    """The shape whose elements lie in memory in the same order, major to minor."""
+    """The row-major shape whose elements are in the same order in memory as those of ``shape`` with its layout."""
     if shape.is_tuple:
         return make_tuple_shape([shape_in_memory(s) for s in shape.tuple_shapes])
     if not shape.is_array:
@@ -100,7 +100,7 @@ def shape_in_memory(shape: Shape) -> Shape:
 
 
 def to_memory(value: Instruction, shape: Shape, like: Instruction, cloner: ComputationCloner) -> Instruction:
-    """A value whose dimensions are in the order of memory that the layouts of ``shape`` say."""
+    """The value transposed so that its dimensions are in the memory order that the layouts of ``shape`` state."""
     if shape.is_tuple:
         parts = [
             to_memory(cloner.at(like).element(value, n), s, like, cloner) for n, s in enumerate(shape.tuple_shapes)
@@ -136,9 +136,9 @@ def _step(
 
 
 class TransposedMatrices(ComputationPass):
-    """Give LAPACK its matrices transposed, by operations that fuse with others and that vanish between two calls.
+    """Transposes matrices around calls of LAPACK, which takes them column by column.
 
-    calls: the names of calls that LAPACK answers.
+    The transposes fuse with other operations, and cancel between two calls. calls: the targets that LAPACK implements.
     """
 
     name = "lapack-layouts"
@@ -156,10 +156,10 @@ class TransposedMatrices(ComputationPass):
         if not isinstance(op, CustomCall) or op.custom_call_target not in self._calls:
             return False
         if not any(o.shape.is_array and o.shape.rank > 1 for o in instruction.operands):
-            # No matrix: it fails if it is ever made.
+            # A call without a matrix is invalid: it raises an error when it is executed.
             return False
         shapes = (*(o.shape for o in instruction.operands), instruction.shape)
-        # Dynamic dimensions have the call done by Python, for each size that comes.
+        # Calls with dynamic dimensions are host calls: Python executes them with the sizes of the run.
         return all(s.is_array and not s.is_dynamic for shape in shapes for _, s in shape.leaves())
 
 
@@ -170,7 +170,7 @@ def _called_by_columns(old: Instruction, cloner: ComputationCloner) -> Instructi
     made = dataclasses.replace(
         op,
         custom_call_target=transposed_target(op.custom_call_target) or "",
-        # What is changed in place follows from the routine.
+        # LAPACK's own routines determine which operand is overwritten.
         operand_layout_constraints=None,
         output_to_operand_aliasing=(),
     )
@@ -179,7 +179,7 @@ def _called_by_columns(old: Instruction, cloner: ComputationCloner) -> Instructi
 
 
 def _by_columns(shape: Shape, rank: int) -> Shape:
-    """The shape with the layout of matrices column by column, if it is of matrices."""
+    """The shape with each matrix stored column by column; a shape of another rank gets the default layout."""
     if shape.rank != rank:
         return shape.with_default_layout()
     *batch, rows, columns = range(rank)

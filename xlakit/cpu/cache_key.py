@@ -1,7 +1,7 @@
-"""Keys of the compile cache: digests of all that machine code is made from.
+"""Keys of the compile cache: digests of all inputs that machine code depends on.
 
-A key stands for the program, what was asked of the compiler, the compiler itself and the machine. Names and metadata of
-instructions count only where they can be heard of while the program runs: in errors of what Python does for it.
+A key covers the program, the compiler's options, the compiler itself and the machine. Names and metadata of
+instructions are part of it only if an error of the running program can show them: one of a step that Python executes.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 # A source file, its size, and when it was changed in nanoseconds.
 _Source = tuple[str, int, int]
-# Folders of the package on which nothing depends that compiles: they call the compiler.
+# Folders of the package whose files are not part of the key: they call the compiler, and the compiler imports none.
 _NOT_OF_COMPILER = frozenset({"__pycache__", "tools", "compat"})
 
 _LOADED = time.time()
-# The status of all source files takes as long to get as a tiny program takes to compile.
+# The sources are checked at most once in this time: to stat all of them takes as long as to compile a tiny program.
 _LOOK_SECONDS = 1.0
-# When the sources were checked last, whether they had changed, and what they were.
+# The last check of the sources: its time, whether a source had changed since the process started, and the sources.
 _looked: list[tuple[float, bool, list[_Source]]] = []
 
-# What changes the code that is made of a program.
+# Environment variables that change the generated code.
 _VARIABLES = ("XLAKIT_DISABLE_PASSES", "XLAKIT_FUEL")
 
 
@@ -55,11 +55,11 @@ def program_key(
 ) -> str | None:
     """The key of a program's machine code; None for a module that is not well formed, or where nothing can be cached.
 
-    c_functions: the names of custom calls that machine code does itself; it does not know the addresses of functions.
-    lapack_calls: the names of those that are calls of LAPACK.
-    native_collectives: whether collectives are compiled. link: between the processes that run the program.
+    c_functions: the targets of custom calls that machine code executes; the code does not contain the functions'
+    addresses. lapack_calls: the targets of custom calls that are calls of LAPACK. native_collectives: whether
+    collectives are compiled. link: the cost model of the connection between the processes that run the program.
     """
-    # Programs that are found by their serialized form need no key of the module.
+    # Imported here: a program that is found by its serialized source needs no key of its module.
     from xlakit.cpu.module_text import module_parts
 
     compiler = _of_compiler()
@@ -77,7 +77,7 @@ def program_key(
     try:
         parts = module_parts(module, lapack_calls, num_partitions=num_partitions)
     except (KeyError, AttributeError, TypeError):
-        # An operand from elsewhere, or an attribute of a wrong type: verification raises the error.
+        # An operand of another computation, or an attribute of a wrong type: the verifier reports it later.
         return None
     digest.update(repr(asked).encode())
     for part in parts:
@@ -95,9 +95,9 @@ def runtime_key(variant: str) -> str | None:
 
 
 def source_key(form: str, versions: Collection[str], parts: Sequence[bytes]) -> str | None:
-    """The key of what a program's source, in bytes, is known to become; None where nothing can be cached.
+    """The key of a program's source bytes, under which its program is found; None where nothing can be cached.
 
-    form: what kind of source it is. versions: of what reads it, beside this package.
+    form: the kind of source. versions: those of the packages that parse it, beside this package.
     """
     compiler = _of_compiler()
     if compiler is None:
@@ -110,7 +110,7 @@ def source_key(form: str, versions: Collection[str], parts: Sequence[bytes]) -> 
 
 
 def _with_processor(compiler: bytes) -> bytes:
-    """What tells of the compiler, with the processor that code is made for: features, vectors, caches and threads."""
+    """The compiler's digest with the processor that code is generated for: features, vectors, caches and threads."""
     made_for = target.processor()
     features = f"{made_for.name} {made_for.text} {made_for.vector_bytes}"
     return compiler + f"{features} {machine.current().text}\n".encode()
@@ -121,12 +121,13 @@ def _environment() -> list[str]:
 
 
 def compiler_has_changed() -> bool:
-    """Whether sources of the compiler have changed since this process started: then they do not describe its code.
+    """Whether a source file has changed since this process started: then the files are not the code that runs.
 
-    They are checked at most once a second. Programs cached in between have the key of the old sources, so that no
+    The files are checked at most once a second. A program that is cached between two checks has the key of the old
+    sources, so no process that runs the new sources finds it.
     process with the new ones finds them.
     """
-    # Not time.monotonic: tests of programs replace it by a clock of their own, which counts the callers it expects.
+    # Not time.monotonic, which tests replace by a clock that expects a certain number of calls.
     now = time.perf_counter()
     if not _looked or now - _looked[-1][0] >= _LOOK_SECONDS:
         sources = _sources()
@@ -136,19 +137,19 @@ def compiler_has_changed() -> bool:
 
 @cache
 def _start() -> float:
-    """When this process, or what it was forked from, may have read the first of our files."""
+    """The earliest time at which this process, or the one that it was forked from, can have read a source file."""
     try:
         words = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         since_boot = int(words[19]) / os.sysconf("SC_CLK_TCK")
         return min(_LOADED, time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot)
     except (OSError, AttributeError, ValueError, IndexError):
-        # Not Linux: the files were read shortly before.
+        # Not Linux: the time at which this module was loaded, shortly after the first file was read.
         return _LOADED
 
 
 @cache
 def _of_compiler() -> bytes | None:
-    """The compiler and the system: versions, and the sources of this package."""
+    """A digest of the versions of compiler and system and of this package's sources; None if these have changed."""
     if compiler_has_changed():
         return None
     sources = _looked[-1][2] if _looked else _sources()
@@ -166,9 +167,9 @@ def _of_compiler() -> bytes | None:
 
 
 def _version_of_scipy() -> str:
-    """The file that says the version of SciPy, whose LAPACK programs call; empty where it is not there.
+    """The file with the version of SciPy, whose LAPACK programs call; empty where SciPy is not installed.
 
-    Importing SciPy, or reading the metadata of its package, takes as long as a program of the cache takes to load.
+    Importing SciPy, or reading the metadata of its package, takes as long as loading a program from the cache.
     """
     spec = find_spec("scipy")
     try:
@@ -178,12 +179,12 @@ def _version_of_scipy() -> str:
 
 
 def _sources() -> list[_Source]:
-    """The source files; none where the package is no directory."""
+    """The source files of the compiler; none where the package is not in a directory."""
     found: list[_Source] = []
     root = str(Path(__file__).parents[1])
     folders = [root] if os.path.isdir(root) else []
     while folders:
-        # Every new process gets the status of some hundred files: without Path objects in a third of the time.
+        # Every new process stats several hundred files; os.scandir takes a third of the time that Path objects take.
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
                 if entry.name.endswith(".py"):

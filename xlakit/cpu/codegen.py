@@ -1,4 +1,4 @@
-"""From an optimized module to code: lowering to steps, the memory plan, the entry, and LLVM; what these take."""
+"""Code generation: lowers an optimized module to steps, plans their memory, and writes and compiles the LLVM IR."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from xlakit.memory.plan import MemoryPlan, plan_memory
 from xlakit.memory.steps import KernelStep, walk
 from xlakit.options import current
 
-# Fusions have at most a few hundred operations in a row.
+# The recursion limit for fusions, whose chains of operations are at most a few hundred long.
 _FRAMES = 10_000
 
 
 @dataclass(slots=True)
 class Code:
-    """A module, the plan of its steps and their memory, and its code."""
+    """An optimized module, its memory plan, its LLVM IR, and its object files once they are made."""
 
     module: HloModule
     plan: MemoryPlan
@@ -45,11 +45,11 @@ class Code:
 
     @property
     def text(self) -> str:
-        """Its LLVM IR, before LLVM's own passes."""
+        """The LLVM IR of the program, before LLVM's own passes."""
         return self.llvm.text()
 
     def program(self) -> Program:
-        """What running it takes."""
+        """The part of the code that is needed to run it, which the compile cache stores."""
         plan = self.plan
         hosts = tuple(plan.program.host_instructions)
         return Program(
@@ -68,7 +68,7 @@ class Code:
 
 @contextmanager
 def _deep_calls() -> Generator[None]:
-    """Room for the functions that follow a fusion from its result to its operands, a few frames for each operation."""
+    """Raises the recursion limit: tracing a fusion from its result to its operands takes a few frames an operation."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, _FRAMES))
     try:
@@ -78,7 +78,7 @@ def _deep_calls() -> Generator[None]:
 
 
 def generate(module: HloModule, target: Target) -> Code:
-    """The LLVM IR of an optimized module."""
+    """The memory plan and LLVM IR of an optimized module; its object files are not made yet."""
     llvm = Module(module.name)
     rendezvous = RendezvousTable(module, llvm, target.grid) if target.native_collectives else None
     with _deep_calls():
@@ -86,7 +86,7 @@ def generate(module: HloModule, target: Target) -> Code:
         program = Lowering(module, kernels, Collectives(rendezvous, target.grid)).lower()
     plan = plan_memory(module, program)
     if current().check_memory:
-        # Loaded where it is used: it stands beside the compiler, and is not part of it.
+        # Imported on use: the proof only checks the compiler's output.
         from xlakit.cpu.entry.plan_proof import prove_memory_plan
 
         with _deep_calls():
@@ -102,13 +102,13 @@ def generate(module: HloModule, target: Target) -> Code:
 
 
 def _checked_parts(code: Code, threads: int) -> Sequence[tuple[Effort, str]]:
-    """The parts of a program, with a check of the bounds of each access."""
-    # Few programs are compiled for the sanitizer.
+    """The parts of a program as LLVM IR in which the bounds of each access are checked."""
+    # Imported here: few programs are compiled for the sanitizer.
     from xlakit.cpu.llvm.bounds_checks import BoundsChecks, fixed_functions
 
     phases = [p.function for s in walk(code.plan.steps) if isinstance(s, KernelStep) for p in s.phases if p.tasks]
     functions = code.llvm.functions
-    # Cutting the module into parts makes functions external that are not called from outside of it.
+    # Splitting the module into parts gives functions external linkage that only the module itself calls.
     checks = BoundsChecks(functions, PREFIX, fixed_functions(functions, phases))
     return [(effort, checks.checked(text)) for effort, text in code.llvm.parts(threads)]
 
@@ -140,7 +140,7 @@ def _parts(code: Code) -> list[tuple[Effort, str]]:
 
 
 def _common(code: Code) -> list[tuple[Effort, str]]:
-    # Few programs are shown; what they share is on disk, as a rule.
+    # Imported here: few programs are shown; the object files of common functions usually are in the cache.
     from xlakit.cpu.kernels.common_families import part
 
     return [part(name) for name in code.imports if name.startswith(PREFIX)]
@@ -165,8 +165,8 @@ def analyze_memory(code: Code, code_bytes: int, in_place: tuple[tuple[int, int],
 
 
 def _holders(code: Code) -> tuple[Holder, ...]:
-    """The slices of the arena that are in use at the point at which they are most."""
-    # Few programs are looked at.
+    """The arena slices that are live at the peak of memory use, the largest first."""
+    # Imported here: the memory of few programs is analyzed.
     from xlakit.memory.timeline import ArenaUse
 
     slices = [s for s in code.plan.slices if s.space is Space.ARENA]

@@ -1,4 +1,4 @@
-"""From a module to an executable: the compile cache, tuning, and the path of the compiler between them."""
+"""Compiles a module to an executable: looks into the compile cache, applies or runs tuning, and runs the compiler."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 @collecting_less()
 @options.compiling()
 def compile_module(module: HloModule, execution: ExecutionOptions = DEFAULT, *, cache: bool = True) -> CpuExecutable:
-    """An executable of a module in machine code.
+    """An executable that runs a module as machine code.
 
-    cache: whether machine code is taken from the compile cache, and kept there.
+    cache: whether machine code is loaded from the compile cache and saved there.
 
     Raises what :func:`xlakit.compile` does.
     """
@@ -77,11 +77,11 @@ def compile_module(module: HloModule, execution: ExecutionOptions = DEFAULT, *, 
 @collecting_less()
 @options.compiling()
 def generate_module(module: HloModule, execution: ExecutionOptions = DEFAULT) -> GeneratedProgram:
-    """A module as :func:`compile_module` would have it compiled by LLVM, to be looked at; no machine code is made.
+    """A module compiled like :func:`compile_module` does, but only to LLVM IR, for inspection; no machine code is made.
 
-    What tuning chose for it before is in it. Nothing is tuned, since that runs programs.
+    Earlier choices of tuning for it are applied; nothing is tuned, because tuning runs programs.
 
-    Raises what :func:`xlakit.compile` does; what has no machine code is told where the LLVM IR is first needed.
+    Raises what :func:`xlakit.compile` does; what cannot be compiled raises its error when the LLVM IR is first needed.
     """
     from xlakit.cpu.codegen import generate
 
@@ -106,7 +106,7 @@ def generate_module(module: HloModule, execution: ExecutionOptions = DEFAULT) ->
 
 
 def _shown_options() -> options.Options:
-    """The options, with those of the sanitizer where programs are compiled for it."""
+    """The options in force, or the sanitizer's where programs are compiled for it."""
     asked = options.current()
     if not asked.sanitize:
         return asked
@@ -127,7 +127,7 @@ def _target(module: HloModule, execution: ExecutionOptions) -> Target:
 
 
 def _executable(module: HloModule, execution: ExecutionOptions, *, cache: bool) -> CpuExecutable:
-    # Programs that this machine cannot run are refused before anything is compiled.
+    # This raises an error, before anything is compiled, on a processor that cannot run the code.
     processor()
     target = _target(module, execution)
     key = _key(module, target) if cache else None
@@ -135,7 +135,7 @@ def _executable(module: HloModule, execution: ExecutionOptions, *, cache: bool) 
     asked = options.current().tune
     loaded = None if key is None or (asked and asked.again) else _load(key, module, tuned=asked is not None)
     program, is_tuned = loaded or (None, False)
-    # Only what is well formed is ever cached.
+    # A program in the cache was verified when it was compiled.
     reference = interpret(module, execution, verified=program is not None)
     if program is not None:
         generate = partial(_generated, module, target)
@@ -148,7 +148,7 @@ def _executable(module: HloModule, execution: ExecutionOptions, *, cache: bool) 
 
 
 def _chosen(module: HloModule, target: Target, key: str | None) -> Tuning | None:
-    """What tuning has chosen for a program, or chooses now, where the options ask for that."""
+    """The choices of tuning for a program: stored ones, or new ones if the options ask for tuning; else None."""
     asked = options.current().tune
     found = None if asked and asked.again else _tuning_of(key)
     if found is not None or asked is None or is_plain("llvm"):
@@ -158,7 +158,7 @@ def _chosen(module: HloModule, target: Target, key: str | None) -> Tuning | None
 
 
 def _tuned(module: HloModule, target: Target, key: str | None, asked: options.Tune) -> Tuning:
-    """What tuning chooses for a program; it is kept under the key, if there is one."""
+    """Tunes a program; gives the choices, which are saved under the key, if there is one."""
     from xlakit.cpu.tuning.progress import progress_bar
     from xlakit.cpu.tuning.tune import tune
 
@@ -180,14 +180,14 @@ def _tuning_of(key: str | None) -> Tuning | None:
 
 
 def _tuning_key(module: HloModule, target: Target) -> str | None:
-    """The key under which tuning keeps what it chose: that of the program that is not profiled."""
+    """The key under which tuning stores its choices: that of the program without profiling."""
     with options.compiling(profile=False):
         return _key(module, target)
 
 
 @contextmanager
 def _as_tuned(tuning: Tuning | None) -> Generator[Tuning | None]:
-    """Compile as it was chosen."""
+    """Within the block, the options are those that tuning chose; nothing changes if ``tuning`` is None."""
     if tuning is None:
         yield None
     else:
@@ -196,14 +196,14 @@ def _as_tuned(tuning: Tuning | None) -> Generator[Tuning | None]:
 
 
 class _Compiler:
-    """How tuning compiles the alternatives of a program."""
+    """Compiles the alternatives of a program that tuning compares."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._alone = Target(Grid(1, 1), target.c_functions, lapack_calls=target.lapack_calls)
 
     def generate(self, module: HloModule, *, optimize: bool) -> Code:
-        """The code of a module; of an optimized one without passes."""
+        """The code of a module; with ``optimize`` the passes run first, else the module is optimized already."""
         from xlakit.cpu.codegen import generate
 
         return _generated(module, self._target) if optimize else generate(module, self._alone)
@@ -217,7 +217,7 @@ class _Compiler:
 
 
 def _key(module: HloModule, target: Target) -> str | None:
-    # Debug output is written by passes that run: nothing may come from the cache.
+    # Debug output is written while passes run, so nothing may come from the cache.
     if not compile_cache.is_enabled() or debugged():
         return None
     replicas, partitions = target.grid.num_replicas, target.grid.num_partitions
@@ -234,7 +234,7 @@ def _key(module: HloModule, target: Target) -> str | None:
 
 
 def _load(key: str, module: HloModule, *, tuned: bool) -> tuple[Program, bool] | None:
-    """The program that is kept, and whether tuning has chosen it; with ``tuned`` only if it has."""
+    """The stored program, and whether it was compiled as tuning chose; with ``tuned`` only a program that was."""
     entry = compile_cache.load(key)
     if entry is None or (tuned and not entry.fields.get("tuned")):
         return None
@@ -249,12 +249,12 @@ def _save(key: str, program: Program, module: HloModule, tuning: Tuning | None) 
     try:
         entry = program.to_entry(module)
         if program.host_module is not None:
-            # What cannot be read back would be taken for damage by the next process.
+            # An entry that cannot be read back would look damaged to the next process.
             tuple(Program.from_entry(entry, lambda: module).collectives)
         if tuning is not None:
             entry = compile_cache.Entry({**entry.fields, "tuned": True}, entry.sections)
     except (FormatError, UnsupportedError):
-        return False  # No proto can hold the host calls of this program, so it is compiled each time.
+        return False  # The host calls of this program have no proto form, so it is compiled each time.
     compile_cache.save(key, entry)
     return True
 
@@ -269,7 +269,7 @@ def _compiled(module: HloModule, target: Target) -> tuple[Code, Program]:
 
 
 def _generated(module: HloModule, target: Target) -> Code:
-    # Most of the compiler is not needed for a program that is cached.
+    # Imported here: a cached program does not need most of the compiler.
     from xlakit.cpu.codegen import generate
 
     optimized = _optimized(module, target)
@@ -288,7 +288,7 @@ def _optimized(module: HloModule, target: Target) -> HloModule:
 
 
 def prepared(module: HloModule, execution: ExecutionOptions = DEFAULT) -> HloModule:
-    """A module as the passes take it: its calls of C functions and of LAPACK have arrays in the layouts of these.
+    """The input of the passes: the module with transposes around the calls of C functions and of LAPACK that need them.
 
     Raises what :func:`xlakit.compile` does for the options.
     """

@@ -1,9 +1,9 @@
-"""The exception by which a strategy of code generation says that it does not apply."""
+"""The exception by which a code generation strategy reports that it does not apply to an instruction."""
 
 
 class DeclinedError(Exception):
     """A strategy does not apply to an instruction; the message says why.
 
-    The next strategy is tried; the last is a host call. So this never leaves the compiler: what a person can meet is an
-    UnsupportedError.
+    The compiler then tries the next strategy; the last one is a host call. The exception never leaves the compiler: the
+    error of an unsupported program is an UnsupportedError.
     """

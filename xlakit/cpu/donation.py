@@ -1,4 +1,4 @@
-"""Donated arguments: which results may be written into their memory, and which may in this very call."""
+"""Donated arguments: the pairs of results and arguments that may share memory, and reuse of that memory in a call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from xlakit.ir.operation import TOKEN, Array, Value
 from xlakit.memory.values import ALIGNMENT
 
-# The numbers of a result's array and of the argument's array whose memory it may have.
+# The number of a result array, and the number of an argument array whose memory the result may have.
 Pair = tuple[int, int]
 
 
@@ -21,18 +21,18 @@ def arrays_of(value: Value) -> list[Array]:
 
 
 def donated_pairs(pairs: Sequence[Pair], arguments: Sequence[Value], donate: Sequence[int]) -> list[Pair]:
-    """The pairs whose arrays belong to donated arguments; ``donate`` has the numbers of these."""
+    """The pairs whose argument array belongs to a donated argument; ``donate`` has the numbers of donated arguments."""
     owners = [number for number, value in enumerate(arguments) for _ in arrays_of(value)]
     return pairs_among(pairs, {array for array, owner in enumerate(owners) if owner in donate})
 
 
 def pairs_among(pairs: Sequence[Pair], donated: Set[int]) -> list[Pair]:
-    """The pairs whose argument is one of these arrays."""
+    """The pairs whose argument array is in ``donated``."""
     return [pair for pair in pairs if pair[1] in donated]
 
 
 def reuse_memory(results: list[Array], arguments: Sequence[Array], pairs: Sequence[Pair]) -> None:
-    """Replace results by arrays in the memory of their donated arguments, where a program may write to that."""
+    """Replaces results by arrays in the memory of their donated arguments, where that memory is safe to write."""
     for result, argument in pairs:
         if _can_be_written(arguments, argument):
             results[result] = _memory_for(results[result], arguments[argument])
@@ -49,7 +49,7 @@ def _can_be_written(arrays: Sequence[Array], number: int) -> bool:
 def _memory_for(result: Array, memory: Array) -> Array:
     """An array of a result's type and shape, in the memory of an argument.
 
-    They have as many bytes; a module may pair values of other types, or of other dimensions.
+    Both have the same number of bytes; a module may pair values of different types or dimensions.
     """
     if memory.dtype == result.dtype and memory.shape == result.shape:
         return memory

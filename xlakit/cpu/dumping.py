@@ -1,13 +1,13 @@
-"""Programs written into folders: ``XLAKIT_DUMP_TO=DIR`` writes each program that a process compiles.
+"""Dumping programs: ``XLAKIT_DUMP_TO=DIR`` writes each program that a process compiles into a folder.
 
-Each gets a folder of its own, ``DIR/module_0007``, with a ``manifest.json`` that says what it is, the program as it was
-compiled (``module.hlo``), and what else ``XLAKIT_DUMP`` names, by commas: ``passes`` (the program after each pass),
-``plan`` (the memory plan), ``llvm``, ``asm``, and ``arguments`` (those of the first call, for each device). By default
-the arguments; ``hlo`` for nothing but the program. ``XLAKIT_DUMP_FILTER`` leaves out programs whose name fits none of
-its patterns (``jit_step*,*loss*``). ``xlakit run DIR/module_0007`` runs the program on these arguments.
+Each program gets its own folder, ``DIR/module_0007``, with a ``manifest.json`` that describes it, the program before
+optimization (``module.hlo``), and the parts that ``XLAKIT_DUMP`` lists, separated by commas: ``passes`` (the program
+after each pass), ``plan`` (the memory plan), ``llvm``, ``asm``, and ``arguments`` (those of the first call, for each
+device). The default is ``arguments``; ``hlo`` writes the program alone. ``XLAKIT_DUMP_FILTER`` restricts the dumps to
+programs whose name matches one of its patterns (``jit_step*,*loss*``). ``xlakit run DIR/module_0007`` runs the program
+on these arguments.
 
-Programs that the interpreter runs are not written. Of programs that are inspected, and never called, there are no
-arguments.
+Programs that the interpreter runs are not written. Programs that are only inspected, never called, have no arguments.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MODULE: Final = "module.hlo"
 
 
 def dump(own: CpuExecutable, request: Dump, seed: int) -> None:
-    """Write a program, and have the arguments of its first call written, where that is wanted.
+    """Write a program; if the request has ``arguments``, those of its first call are written when it is called.
 
     Raises ResourceError where the folder cannot be written.
     """
@@ -70,7 +70,7 @@ def _writing(folder: Path) -> Generator[None]:
 def _dump(
     own: CpuExecutable | GeneratedProgram, module: HloModule, grid: Grid, request: Dump, seed: int
 ) -> tuple[Path, dict[str, Any]]:
-    """Write a program without arguments; gives its folder and what its manifest has."""
+    """Write a program without its arguments; gives its folder and the contents of its manifest."""
     folder = _new_folder(request.folder)
     manifest = {
         "module": module.name,
@@ -86,7 +86,7 @@ def _dump(
 
 
 def _new_folder(parent: Path) -> Path:
-    """A folder with the next number; processes that share the parent do not get the same."""
+    """Create the folder with the next free number; two processes that share the parent never get the same folder."""
     parent.mkdir(parents=True, exist_ok=True)
     number = 0
     while True:
@@ -110,7 +110,7 @@ def _write_parts(
         "asm": ("module.s", own.assembly),
     }
     files: list[str] = []
-    # Arguments are of no use without the program.
+    # The program itself is always written: no other part is of use without it.
     for part in ("hlo", *(part for part in texts if part != "hlo" and part in parts)):
         name, make = texts[part]
         (folder / name).write_text(make().rstrip("\n") + "\n", encoding="utf-8")
@@ -119,7 +119,7 @@ def _write_parts(
 
 
 def _write_passes(module: HloModule, folder: Path) -> list[str]:
-    """The program before the passes and after each that changes it."""
+    """Write the program before the passes and after each pass that changes it."""
     from xlakit.passes.pipeline import run_pipeline
 
     (folder / "passes").mkdir()
@@ -143,7 +143,7 @@ def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
 
 
 class _Arguments:
-    """Writes the arguments of a program's first call, as each device gets them."""
+    """Writes the arguments of a program's first call on each device."""
 
     def __init__(self, module: HloModule, folder: Path, manifest: dict[str, Any]) -> None:
         self._names = argument_names(module)
@@ -170,7 +170,7 @@ class _Arguments:
 
 
 def argument_names(module: HloModule) -> list[str]:
-    """The names of the arrays among a program's arguments: the parameter's number, and indices in tuples: ``0.1``."""
+    """The names of the argument arrays: the parameter's number, then the indices into its tuples, such as ``0.1``."""
     return [
         ".".join(map(str, (parameter, *index)))
         for parameter, instruction in enumerate(module.entry.parameters)

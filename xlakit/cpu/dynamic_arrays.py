@@ -1,6 +1,6 @@
-"""Arrays of any size up to their bounds, as compiled programs take and give them: padded, with their sizes beside them.
+"""Arrays with dynamic dimensions at the border of a compiled program: padded to their bounds, with their sizes added.
 
-The other side of ``passes/dynamic/padding.py``, which says the order.
+``passes/dynamic/padding.py`` makes the program that takes and gives these arrays, and defines their order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SIZE = np.dtype(np.int32)
 
 
 class DynamicArrays:
-    """The arrays that a program takes and gives, some of them of dynamic dimensions."""
+    """Converts between the caller's arrays and those of a program some of whose dimensions are dynamic."""
 
     def __init__(self, arguments: Sequence[Shape], results: Sequence[Shape]) -> None:
         self._arguments = arguments
@@ -26,7 +26,7 @@ class DynamicArrays:
 
     @staticmethod
     def of(module: HloModule) -> DynamicArrays | None:
-        """Those of a module; None where no dimension of them is dynamic."""
+        """The converter of a module; None if none of its argument and result arrays has a dynamic dimension."""
         arguments = [leaf for p in module.entry.parameters for _, leaf in p.shape.leaves() if leaf.is_array]
         results = [leaf for _, leaf in module.entry.root.shape.leaves() if leaf.is_array]
         if not any(shape.is_dynamic for shape in (*arguments, *results)):
@@ -34,7 +34,7 @@ class DynamicArrays:
         return DynamicArrays(arguments, results)
 
     def padded(self, arrays: Sequence[Array]) -> list[Array]:
-        """Arguments as the program takes them: each at its bounds, then all sizes."""
+        """The program's arguments: each array padded to its bounds, followed by the sizes of all dynamic dimensions."""
         full: list[Array] = []
         sizes: list[Array] = []
         for array, shape in zip(arrays, self._arguments, strict=True):
@@ -43,11 +43,11 @@ class DynamicArrays:
         return [*full, *sizes]
 
     def size_arrays(self) -> list[Array]:
-        """Fresh arrays for the sizes that the program gives, behind those for its results."""
+        """New scalars for the sizes of the results' dynamic dimensions, which the program writes after its results."""
         return [allocate_array((), _SIZE) for shape in self._results for _ in _dynamic_dimensions(shape)]
 
     def cut(self, arrays: Sequence[Array]) -> list[Array]:
-        """Results as the caller gets them, each of the sizes that the program gave."""
+        """The caller's results: each array cut to the sizes that the program wrote."""
         count = len(self._results)
         sizes = iter(arrays[count:])
         found: list[Array] = []
@@ -66,7 +66,7 @@ def _dynamic_dimensions(shape: Shape) -> list[int]:
 
 
 def _at_bounds(array: Array, shape: Shape) -> Array:
-    """The array in the low corner of a fresh one at its bounds, with zeros around it."""
+    """A new array with the dimensions of ``shape`` that has ``array`` at its origin and zeros elsewhere."""
     full = allocate_array(shape.dimensions, array.dtype)
     full[...] = array.dtype.type(0)
     full[tuple(slice(0, n) for n in array.shape)] = array

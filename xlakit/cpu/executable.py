@@ -1,4 +1,4 @@
-"""CpuExecutable: a compiled program that can be called, on one device or on many."""
+"""CpuExecutable: a compiled program that can be called, on one device or on several."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ class CpuExecutable(GeneratedProgram, Recompiled):
             self._host_key = register_steps(self, CpuExecutable.run_host_step)
         self._result = self.module.entry.root.shape
         self._dynamic = DynamicArrays.of(self.module)
-        # No part refers to the executable: its memory goes with the last reference to it, without a search for cycles.
+        # No attribute refers back to the executable, so it is freed with its last reference, without the cycle
+        # collector.
         new_context = partial(_new_context, self._linked, self._host_key, reference)
         self._new_context = new_context
         self._context = new_context()
@@ -88,7 +89,7 @@ class CpuExecutable(GeneratedProgram, Recompiled):
     def _shared_context(self) -> ExecutionContext | None:
         return self._reference.shared_context
 
-    # -- what it is ------------------------------------------------------------------------------
+    # -- properties ------------------------------------------------------------------------------
 
     @property
     def module(self) -> HloModule:
@@ -119,17 +120,17 @@ class CpuExecutable(GeneratedProgram, Recompiled):
 
     @property
     def tuning_report(self) -> TuningReport | None:
-        """What tuning has gained for the program; None where nothing was tuned."""
+        """The gain of tuning for the program; None if it was not tuned."""
         return None if self._tuning is None else self._tuning.report
 
     @property
     def cache_key(self) -> str | None:
-        """The key of its entry in the compile cache; None where it was not to be kept there."""
+        """The key of the program's entry in the compile cache; None if it is not stored there."""
         return self._key
 
     @property
     def recorder(self) -> Recorder | None:
-        """The times of its steps, where it was compiled with the option ``profile``."""
+        """The recorded times of the program's steps; None unless it was compiled with the option ``profile``."""
         return self._linked.recorder
 
     # -- running ---------------------------------------------------------------------------------
@@ -142,13 +143,13 @@ class CpuExecutable(GeneratedProgram, Recompiled):
 
     @property
     def _needs_no_python(self) -> bool:
-        """Whether the program runs on several devices, all in this process, and Python does no step of it."""
+        """Whether the program runs on several devices, all in this process, and has no step that Python executes."""
         is_here = self.num_devices > 1 and not self.execution_context.spans_processes
         return is_here and not self._program.host_instructions
 
     @property
     def _can_run_alone(self) -> bool:
-        # Programs that run together end together, wherever they are.
+        # Programs of a group fail together, in whichever process they run, so their runs are begun in Python.
         return self._needs_no_python and not has_group()
 
     @converting
@@ -159,7 +160,7 @@ class CpuExecutable(GeneratedProgram, Recompiled):
         return self._reference.execute_with(self._run_device, arguments)
 
     def _run_alone(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
-        """Run the program on all devices without Python."""
+        """Run the program on all devices by one native call; ``arguments`` has those of each device."""
         devices = self._reference.to_devices(arguments)
         given = [[leaf for value in values for leaf in arrays_of(value)] for values in devices]
         for number, leaves in enumerate(given):
@@ -170,20 +171,20 @@ class CpuExecutable(GeneratedProgram, Recompiled):
 
     @property
     def direct_call(self) -> Callable[..., Any] | None:
-        """The call as a function of arrays, where it is native code on one device.
+        """The call as a function of arrays, implemented in native code; None unless the program has one device.
 
-        Python does no more for it than custom calls, each in a run of its own.
-        It does not hold the executable: keep that as long as the function is called.
+        Its only steps in Python are custom calls, each of which is a run of its own. The function holds no reference to
+        the executable, which must be kept as long as the function is called.
         """
         return self._native_call
 
     @property
     def native_entry(self) -> tuple[int, int] | None:
-        """Where a call is machine code alone: the address of a function, and that of its context.
+        """The entry for callers in native code: the addresses of a function and of its context; None if there is none.
 
-        The function is ``i64 (ptr context, ptr arguments, ptr results)``: it takes arrays of pointers, to the data of
-        each argument and result, those of one device after the other, and gives 0, or another Status. It may be called
-        on any thread, and needs no GIL.
+        The function is ``i64 (ptr context, ptr arguments, ptr results)``. ``arguments`` and ``results`` are arrays of
+        pointers to the data of each argument and result, device after device; it returns 0, or another Status. It may
+        be called on any thread, and needs no GIL.
         """
         results = [leaf for _, leaf in self._result.leaves()]
         if not all(leaf.is_array for leaf in results):
@@ -201,33 +202,33 @@ class CpuExecutable(GeneratedProgram, Recompiled):
 
     @property
     def is_pure(self) -> bool:
-        """Whether a call of :attr:`native_entry` reads and writes nothing but arguments and results, without Python.
+        """Whether a call of :attr:`native_entry` only reads its arguments and writes its results, and needs no Python.
 
-        Then it may run later, on another thread, beside calls of other programs. Devices that wait for each other too
-        long ask Python, but on a thread that is detached from it.
+        Such a call may be deferred to another thread and run concurrently with calls of other programs. Devices that
+        wait too long for each other do ask Python, but on a thread that does not belong to the caller.
         """
         return self._linked.is_pure
 
     @property
     def in_place(self) -> tuple[tuple[int, int], ...]:
-        """Which result may lie in which argument's memory, by numbers: the entry may be given one address for both."""
+        """The pairs (result, argument), by number, that may share memory: the entry accepts one address for both."""
         return self._program.in_place
 
     def converting_call(self, *arguments: object) -> Any:
-        """The call where something does not fit as it is: numbers and lists become arrays first."""
+        """The call with arguments that the native call does not accept: numbers and lists are converted to arrays."""
         parameters = self.module.entry.parameters
         if len(arguments) == len(parameters) and not all(isinstance(value, np.ndarray) for value in arguments):
             try:
                 arrays = [to_device(v, p.shape, "") for v, p in zip(arguments, parameters, strict=True)]
             except XlakitError:
-                # The conversion of all arguments raises an error that names the argument.
+                # The conversion of all arguments at once raises an error that names the argument.
                 return self._slow_call(*arguments)
             return self(*arrays)
         return self._slow_call(*arguments)
 
     @property
     def takes_addresses(self) -> bool:
-        """Whether :meth:`run_at` may be called: this process has one of several devices, and all is static arrays."""
+        """Whether :meth:`run_at` may be called: this process has one of several devices, and all arrays are static."""
         return self._runs_natively and self._is_one_of_static_arrays
 
     @cached_property
@@ -237,21 +238,21 @@ class CpuExecutable(GeneratedProgram, Recompiled):
         return is_one and self._dynamic is None and all(shape.is_array for shape in shapes)
 
     def run_at(self, arguments: int, results: int) -> None:
-        """Run the one device of this process, from arrays to others; both are addresses of tables of their addresses.
+        """Run the one device of this process; both addresses are those of tables of array addresses.
 
-        Arrays are as machine code wants them: aligned, major to minor, and results are no arguments.
+        Arrays are aligned and major to minor, as machine code requires, and no result is also an argument.
         """
         self._reference.run_one(lambda device: self._run_code(device, arguments, results))
 
     def _run_code(self, device: Device, arguments: Any, results: Any) -> None:
-        """Run the machine code on a device of a run with several, by tables of addresses."""
+        """Run the machine code on one device of a run with several, given tables of addresses."""
         device.run.check()
         before = getattr(self._running, "run", None)
         with HostRun(device, self._pairs) as self._running.run:
             try:
                 status = self._replicas.run_member(device, arguments, results)
             finally:
-                # A custom call may have called this very program.
+                # A custom call may have called this program again, which replaced the run of this thread.
                 self._running.run = before
             self._check_status(device, status)
 
@@ -261,7 +262,7 @@ class CpuExecutable(GeneratedProgram, Recompiled):
         if status != Status.RAISED:
             device.run.check()
         if status == Status.INTERRUPTED and self.num_devices > 1:
-            # Another device has failed in machine code, and is about to tell.
+            # Another device failed in machine code; its thread reports the error.
             raise Stopped("another device failed")
         raise_status(status)
 
@@ -276,7 +277,7 @@ class CpuExecutable(GeneratedProgram, Recompiled):
         def run(device: Device, values: Sequence[Value]) -> Any:
             return self._run_device(device, values, donated_pairs(self._program.in_place, values, donate))
 
-        # Devices that are given one array cannot all write to it.
+        # Several devices may be given the same array, which they cannot all write to.
         return self._reference.call_with(run if self.num_devices == 1 else self._run_device, arguments)
 
     def _run_device(self, device: Device, arguments: Sequence[Value], in_place: Sequence[Pair] = ()) -> Any:
@@ -285,9 +286,9 @@ class CpuExecutable(GeneratedProgram, Recompiled):
         return nest(self._result, self._run_in(self._context, device, leaves, in_place))
 
     def watch_arguments(self, watch: Callable[[int, Sequence[Array]], None]) -> None:
-        """Have a function called before each run on a device, with the device's number and the program's arguments.
+        """Set a function that is called before each run on a device, with the device's number and the arguments.
 
-        The program is then called through Python, be it native code alone otherwise.
+        From then on every call goes through Python, even if native code could make it.
         """
         self._watch = watch
         self._native_call, self._runs_natively = None, False
@@ -299,16 +300,16 @@ class CpuExecutable(GeneratedProgram, Recompiled):
     def begin(
         self, execution_context: ExecutionContext | None = None, positions: Sequence[int] | None = None
     ) -> list[Device]:
-        """The devices of a new run, for a caller that runs them and accounts for them in a shared execution context.
+        """Begin a new run; gives its devices, for a caller that runs and counts them in a shared execution context.
 
-        positions: the numbers of their feeds there.
+        positions: the numbers of their infeeds and outfeeds in that context.
         """
         return self._reference.begin(execution_context, positions)
 
     def run_arrays(self, device: Device, arrays: Sequence[Array], donated: Set[int] = frozenset()) -> list[Array]:
-        """Run the program on one device of a run: the arrays of all arguments in, those of the result out.
+        """Run the program on one device of a run, with the arrays of all arguments; gives the arrays of the result.
 
-        donated: numbers of arrays that may be overwritten; a result may then be that very array.
+        donated: numbers of argument arrays that may be overwritten; a result may then be the same array.
         """
         self._watched(device.index, arrays)
         in_place = pairs_among(self._program.in_place, donated)
@@ -337,17 +338,17 @@ class CpuExecutable(GeneratedProgram, Recompiled):
 
     @cached_property
     def _pairs(self) -> Mapping[Instruction, Instruction]:
-        """The async pairs that Python does beside the program."""
+        """The async pairs that Python executes concurrently with the program."""
         module = self._program.host_module
         if self._target.native_collectives or module is None:
             return {}
-        # Imported here, as most programs are in one process.
+        # Imported here: most programs run in one process.
         from xlakit.cpu.entry.collectives import all_pairs_between_processes
 
         return all_pairs_between_processes(module)
 
     def _prepared(self, arrays: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-        """The arrays that the program reads, and those that it writes."""
+        """The arrays that the program reads and the arrays that it writes."""
         leaves = [readable(array) for array in arrays]
         results = result_arrays(self._result)
         if self._dynamic is not None:
@@ -356,11 +357,11 @@ class CpuExecutable(GeneratedProgram, Recompiled):
         return leaves, results
 
     def _finished(self, results: list[Array]) -> list[Array]:
-        """What the program has written, as the caller gets it."""
+        """The caller's results, from the arrays that the program has written."""
         return results if self._dynamic is None else self._dynamic.cut(results)
 
     def _context_of(self, device: Device) -> Context:
-        """A context for one device of a run; its interrupt flag, which loops look at, is set when the run fails."""
+        """A context for one device of a run; a failure of the run sets its interrupt flag, which loops poll."""
         context = self._new_context(device.index)
 
         def stop() -> None:
@@ -370,7 +371,7 @@ class CpuExecutable(GeneratedProgram, Recompiled):
         return context
 
     def run_host_step(self, number: int, address: int) -> None:
-        """Do what machine code asks of Python on this thread."""
+        """Execute the host call ``number`` of machine code, on this thread."""
         if number >= WAIT:
             self._replicas.answer(number, address)
             return
@@ -381,11 +382,12 @@ class CpuExecutable(GeneratedProgram, Recompiled):
         if run is not None:
             run.step(instruction, address)
         else:
-            # Native code called the program: most runs of one that checks its values, say, never come here.
+            # Native code called the program, so there is no run in Python yet. Programs that rarely make a host call
+            # get here.
             self._reference.run_alone(lambda device: HostRun(device).step(instruction, address))
 
     def _ffi_failure(self, instruction: Instruction, error: int) -> ExecutionError:
-        """The error that a handler of XLA's typed FFI has given to machine code."""
+        """The error of ``instruction``, from the error object that its handler of XLA's typed FFI returned."""
         from xlakit.execution.calls.ffi.target import failure
 
         module = self._program.host_module
@@ -401,9 +403,9 @@ class CpuExecutable(GeneratedProgram, Recompiled):
 
 
 def _is_native(program: Program, target: Target) -> bool:
-    """Whether a run may begin in machine code, without the run's record in Python.
+    """Whether a run may begin in machine code, without a run object in Python.
 
-    Custom calls need it only while they are made; they know of no other step, and of no other device.
+    Custom calls create one on demand: they depend on no other step and on no other device.
     """
     return not program.host_instructions or (
         target.native_collectives and all(isinstance(i.op, CustomCall) for i in program.host_instructions)

@@ -1,4 +1,4 @@
-"""GeneratedProgram: what the compiler makes of a program before LLVM does, to be looked at."""
+"""GeneratedProgram: the compiler's results for a program before LLVM compiles it, for inspection."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GeneratedProgram:
 
     @cached_property
     def _generated_code(self) -> Code:
-        """The program before it is machine code; made where it is first looked at."""
+        """The program as LLVM IR, generated on first use."""
         with options.compiling(self._options), collecting_less():
             return self._generate()
 
@@ -53,13 +53,13 @@ class GeneratedProgram:
 
     @property
     def host_instructions(self) -> tuple[Instruction, ...]:
-        """The instructions of the optimized program that Python does."""
+        """The instructions of the optimized program that Python executes."""
         if not self._program.host_instructions:
             return ()
-        # Imported here, as most programs have none.
+        # Imported here: most programs have none.
         from xlakit.cpu.kernels.c_call import is_native_ffi_call
 
-        # Collectives and handlers of XLA's typed FFI are among them for their errors alone.
+        # Collectives and handlers of XLA's typed FFI have host instructions only to report their errors.
         collectives = self._program.collectives
         functions = self._target.c_functions
         return tuple(
@@ -68,7 +68,7 @@ class GeneratedProgram:
 
     @property
     def fallbacks(self) -> tuple[Fallback, ...]:
-        """What of the program is not machine code, and why."""
+        """The instructions that are not compiled to machine code, each with the reason."""
         return tuple(fallback_of(i, self._program.host_module) for i in self.host_instructions)
 
     def as_text(
@@ -79,7 +79,7 @@ class GeneratedProgram:
         return module.to_text(short=short, metadata=metadata, layouts=layouts, large_constants=large_constants)
 
     def optimized_module(self) -> HloModule:
-        """The program that its steps are made of."""
+        """The optimized module that the steps were lowered from."""
         return self._optimized
 
     def llvm_ir(self, *, optimized: bool = True) -> str:
@@ -97,26 +97,26 @@ class GeneratedProgram:
             return assembly(self._generated_code)
 
     def cost_analysis(self) -> dict[str, float]:
-        """What one call costs: ``flops``, ``transcendentals`` and ``bytes accessed``, counted as XLA counts.
+        """The cost of one call: ``flops``, ``transcendentals`` and ``bytes accessed``, counted as XLA counts.
 
-        A loop counts as often as it runs where that is known, and once where it is not.
+        The body of a loop counts once per iteration if the trip count is known, else once.
         """
         from xlakit.passes.analysis.cost import cost_of
 
         return cost_of(self.optimized_module()).as_dict()
 
     def memory_analysis(self) -> MemoryAnalysis:
-        """The bytes of arguments, results and intermediate values, and what holds them at the peak."""
+        """The bytes of arguments, results and intermediate values, and the values that are live at the peak."""
         from xlakit.cpu.codegen import analyze_memory
 
         return analyze_memory(self._generated_code, sum(map(len, self._program.objects)), self._program.in_place)
 
     def memory_timeline(self) -> MemoryTimeline:
-        """How full the memory of intermediate values is at each step, and what fills it at the peak."""
+        """The use of the arena at each step, and the values that fill it at the peak."""
         from xlakit.memory.timeline import memory_timeline
 
         return memory_timeline(self._generated_code.plan)
 
     def memory_plan(self) -> MemoryPlan:
-        """Where its values are while it runs: slices of memory, live ranges and copies."""
+        """The memory plan: buffer slices, live ranges and copies of all values."""
         return self._generated_code.plan

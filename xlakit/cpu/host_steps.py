@@ -1,8 +1,9 @@
-"""Host steps: instructions that Python does while machine code waits, reading and writing the program's memory.
+"""Host steps: instructions that Python executes while machine code waits, on the program's own memory.
 
-A collective between processes that is an async pair goes on beside the program: its start hands copies of the operands
-to a thread of the device, which does one collective after the other, in the order of the starts. All devices have their
-collectives in one order then, as without the thread, and machine code needs no lock of Python's while it computes.
+Between processes, a collective that is an async pair runs concurrently with the program: its start passes copies of
+the operands to a thread of the device, which runs the collectives one after the other in the order of their starts.
+Every device therefore runs its collectives in the same order, as it would without the thread, and machine code needs
+no lock of Python's while it computes.
 """
 
 from __future__ import annotations
@@ -34,24 +35,25 @@ _NO_PAIRS: Mapping[Instruction, Instruction] = {}
 class HostRun:
     """The host steps of one device in one run, which ends with the ``with`` block.
 
-    pairs: the dones of the starts that go on beside the program.
+    pairs: from each start that runs concurrently with the program to its done.
     """
 
     def __init__(self, device: Device, pairs: Mapping[Instruction, Instruction] = _NO_PAIRS) -> None:
         self.device = device
         self._pairs = pairs
-        # The results of starts, some of which are still to come.
+        # The results of starts, some of them still pending.
         self._started: dict[Instruction, Future[Value]] = {}
         self._beside: _Beside | None = None
-        # Whether what a collective reads is sent or copied before it ends: no other device here reads it later.
+        # Whether collectives may read operands in place: they send or copy them before they end, and this process has
+        # no other device that could read them later.
         self._reads_in_place = device.run.session is not None and len(device.run.devices) == 1
-        # Results that are not as their shape says: asynchronous operations may leave theirs open until they are done.
+        # Values that do not have the structure of their shape: asynchronous operations may give these until their done.
         self._open: dict[Instruction, Value] = {}
 
     def step(self, instruction: Instruction, address: int) -> None:
-        """Do an instruction; at ``address`` are pointers to the arrays of its operands, then to those of its result.
+        """Execute an instruction; ``address`` is that of the pointers to its operands' arrays, then to its result's.
 
-        A start has no result there, its done no operands.
+        A start has no pointers of a result, and its done none of operands.
         """
         # Most programs have no host steps.
         from xlakit.interpreter.evaluate import run_instruction
@@ -73,7 +75,7 @@ class HostRun:
             self._started[instruction] = self._beside.begin(work)
             return
         if started is None and self._beside is not None and instruction.op.has_side_effect:
-            # Effects are in the order of the program, and a device waits at one place at a time.
+            # Side effects keep the order of the program, and a device waits in one place at a time.
             self._beside.wait()
         results = pointers.arrays(instruction.shape) if in_place else []
         value = run_instruction(self.device, instruction, operands, results)
@@ -91,13 +93,13 @@ class HostRun:
         if self._beside is None:
             return
         if error is not None and self._beside.is_busy:
-            # Nothing else ends what it waits for.
+            # The thread's collective may wait for another device for ever unless the run fails.
             self.device.run.fail(error)
         self._beside.end()
 
 
 class _Beside:
-    """The thread on which a device does collectives beside its program; there is none before the first."""
+    """The thread on which a device runs collectives concurrently with its program; it starts with the first of them."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -107,15 +109,15 @@ class _Beside:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something has begun that has not ended."""
+        """Whether a collective is pending."""
         return self._last is not None and not self._last.done()
 
     def begin(self, work: Callable[[], Value]) -> Future[Value]:
-        """Do this when all is done that has begun before."""
+        """Queue ``work`` behind all earlier work; gives the future of its value."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="xlakit-collectives", daemon=True)
             self._thread.start()
-        # Few programs have steps that are done beside others.
+        # Imported here: few programs have such steps.
         from concurrent.futures import Future
 
         self._last = Future()
@@ -123,12 +125,12 @@ class _Beside:
         return self._last
 
     def wait(self) -> None:
-        """Wait for all that has begun; raises the error of the last one."""
+        """Wait for all queued work; raises the error of the last work."""
         if self._last is not None:
             self._last.result()
 
     def end(self) -> None:
-        """Wait for the thread to end."""
+        """Wait for all queued work, and for the thread to end."""
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join()
@@ -140,7 +142,7 @@ class _Beside:
                 try:
                     future.set_result(work())
                 except BaseException as error:
-                    # The program may compute for long before it asks.
+                    # The program may compute for a long time before it reaches the done.
                     self._device.run.fail(error)
                     future.set_exception(error)
 
@@ -154,7 +156,7 @@ def _fits(value: Value, shape: Shape) -> bool:
 
 
 class _Pointers:
-    """Reads pointers one after the other."""
+    """Reads and writes arrays through consecutive pointers."""
 
     def __init__(self, address: int) -> None:
         self._next = address
@@ -170,7 +172,7 @@ class _Pointers:
         return np.frombuffer(memory, dtype).reshape(shape.dimensions)
 
     def value(self, shape: Shape, *, copies: bool) -> Value:
-        """What the next arrays hold; copies, where others may read it when the program has gone on."""
+        """The value in the next arrays; ``copies`` is for readers that run after the program continues."""
         if shape.is_tuple:
             return tuple(self.value(s, copies=copies) for s in shape.tuple_shapes)
         if not shape.is_array:
@@ -178,14 +180,14 @@ class _Pointers:
         return self._array(shape).copy() if copies else self._array(shape)
 
     def arrays(self, shape: Shape) -> list[Array]:
-        """The next arrays, without going on."""
+        """The next arrays, without advancing."""
         before = self._next
         found = [self._array(leaf) for _, leaf in shape.leaves() if leaf.is_array]
         self._next = before
         return found
 
     def write(self, value: Value, shape: Shape) -> None:
-        """Put a value into the next arrays."""
+        """Write a value into the next arrays."""
         if shape.is_tuple:
             for part, inner in zip(value, shape.tuple_shapes, strict=True):
                 self.write(part, inner)

@@ -1,4 +1,4 @@
-"""Launch: one run of a program on several devices in machine code, and what Python does for it where they wait long."""
+"""Launch: one run of a program on several devices in machine code, and the help that Python gives it in long waits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from xlakit.ir.instruction import Instruction
     from xlakit.ir.operation import Array
 
-    # The execution context of a run that Python knows, and its devices.
+    # The execution context in which a run is registered, and the run's devices.
     _Registered = tuple[ExecutionContext, Sequence[Participant]]
 
 _WORD = 8
@@ -49,7 +49,7 @@ _LINE = 64
 
 
 class RunRecord:
-    """The memory that the devices of a run share. ``memory`` is kept as long as this object."""
+    """The memory that the devices of a run share. ``memory``, if Python allocated it, lives as long as this object."""
 
     def __init__(self, address: int, memory: Array | None = None) -> None:
         self.address = address
@@ -57,7 +57,7 @@ class RunRecord:
 
     @staticmethod
     def made(devices: int, slots: Sequence[int]) -> RunRecord:
-        """New memory, for devices that Python runs. Later runs reuse it, unless one has failed."""
+        """New memory, for devices that Python runs. Later runs reuse it, unless a run with it has failed."""
         begin = run_bytes(devices)
         end = begin + sum(map(slot_bytes, slots))
         memory = np.zeros(end + _LINE, np.uint8)
@@ -70,19 +70,19 @@ class RunRecord:
         return record
 
     def own(self) -> None:
-        """Give the memory back when nothing needs it any more; native code has left it to Python."""
+        """Take ownership of memory that native code left to Python: it is released with this object."""
         weakref.finalize(self, runtime().call, "xlakit_release", self.address).atexit = False
 
     def field(self, name: str) -> int:
-        """A word of the run."""
+        """A word of the run, by its name in RUN."""
         return words(self.address, RUN.size)[RUN.index(name)]
 
     def status(self, device: int) -> int:
-        """The status with which a device of a run in native code has ended; less than 0 where it has not."""
+        """The status with which a device of a run in native code ended; negative if it still runs."""
         return words(self.field("statuses"), _WORD * (device + 1))[device]
 
     def fibers(self, worker: int) -> list[Any]:
-        """The fibers of a worker's share, as words."""
+        """The words of the fibers of a worker's devices."""
         devices, workers = self.field("devices"), self.field("workers")
         first, last = (-(-number * devices // workers) for number in (worker, worker + 1))
         place = RUN.size + devices * (PARKING_SLOT_BYTES + _WORD * TABLES.index("fibers"))
@@ -90,24 +90,24 @@ class RunRecord:
         return [words(table[device], FIBER.size) for device in range(first, last)]
 
     def stop(self) -> None:
-        """Have the devices stop where they wait or loop."""
+        """Make the devices stop at their next wait or loop iteration."""
         runtime().call("xlakit_run_stop", self.address)
 
     def watch(self) -> None:
-        """Have devices notify Python when they end."""
+        """Make devices notify Python when they end."""
         runtime().call("xlakit_run_watch", self.address)
 
 
 def words(address: int, size: int) -> Any:
-    """The words at an address."""
+    """The 64-bit words in ``size`` bytes at an address."""
     return (ctypes.c_int64 * (size // _WORD)).from_address(address)
 
 
 class Launch:
     """One run on several devices.
 
-    begin: makes the devices of the run for the interpreter, and its execution context, when they are first needed.
-    has_ended: whether a device has; only where nothing else counts the devices as running.
+    begin: creates the interpreter's devices of the run, and its execution context, when they are first needed.
+    has_ended: whether a device has ended; None if the execution context counts the devices itself.
     """
 
     def __init__(
@@ -122,12 +122,12 @@ class Launch:
         self._begin = begin
         self._has_ended = has_ended
         self._registered: _Registered | None = None
-        # Whether another run may have the record by now.
+        # Whether the run has ended, so that another run may use the record.
         self.is_over = False
 
     @staticmethod
     def of(device: Device, record: RunRecord, instructions: Sequence[Instruction]) -> Launch:
-        """The launch of a device's run, which Python has begun."""
+        """The launch for the run of a device that Python has begun."""
         made = Launch(record, instructions, lambda: [device])
         made._registered = device.execution_context, device.run.devices
         device.run.when_failed(made._stop)
@@ -139,11 +139,11 @@ class Launch:
 
     @property
     def failure(self) -> BaseException | None:
-        """What has failed, as far as Python knows."""
+        """The error of the run, as far as Python knows."""
         return self._registered[1][0].run.failure if self._registered else None
 
     def registered(self) -> _Registered:
-        """Register the run with its execution context, if that is not done; gives this context and the devices."""
+        """Register the run with its execution context, unless that is done; gives the context and the devices."""
         found = self._registered
         if found is None:
             devices = self._begin()
@@ -158,7 +158,7 @@ class Launch:
         return found
 
     def wait(self, number: int, address: int) -> None:
-        """Wait at a collective until all members are there; ``address`` is that of a notice. Raises its error."""
+        """Wait at a collective until all members have arrived; ``address`` is a NOTICE's. Raises the run's error."""
         notice = words(address, NOTICE.size)
         site, slot, generation = (notice[NOTICE.index(name)] for name in ("site", "slot", "generation"))
 
@@ -170,7 +170,7 @@ class Launch:
         self._wait([self._wait_of(device, number, _Rendezvous(site, slot, generation, device), sleep)])
 
     def wait_with_share(self, worker: int) -> None:
-        """Wait until a device of a share may go on, none of which can now. Raises its error."""
+        """Wait until some device of a worker's share can continue; none can at first. Raises the run's error."""
 
         def sleep(seconds: float) -> None:
             runtime().call("xlakit_share_sleep", self.record.address, worker, int(seconds * 1e9))
@@ -182,7 +182,7 @@ class Launch:
                 fiber[FIBER.index(name)] for name in ("state", "ordinal", "number", "site", "slot", "generation")
             )
             if state == FiberState.INCOMPLETE:
-                # A device of another share computes, and will tell.
+                # All members have arrived; a device of another worker computes, and will wake this worker.
                 return
             if state == FiberState.ABSENT:
                 device = devices[ordinal]
@@ -192,7 +192,7 @@ class Launch:
     def _wait_of(
         self, device: Participant, number: int, rendezvous: _Rendezvous, sleep: Callable[[float], None]
     ) -> Wait:
-        # Few runs come here; programs of the cache load without.
+        # Imported here: few runs wait in Python, and loading a program from the cache must stay fast.
         from xlakit.execution.deadlocks import Wait
 
         instruction = self._instructions[number]
@@ -210,19 +210,19 @@ class Launch:
             raise
 
     def close(self) -> None:
-        """Note that all devices have ended."""
+        """Tell the execution context that all devices have ended."""
         if self._registered:
             context, devices = self._registered
             context.leave(devices)
 
     def leave(self, number: int) -> None:
-        """Note that a device has ended."""
+        """Tell the execution context that a device has ended."""
         context, devices = self.registered()
         context.leave([devices[number]])
 
 
 class _Rendezvous:
-    """What a device waits for, read from the memory of the run."""
+    """A rendezvous that a device waits for, read from the memory of the run."""
 
     def __init__(self, site_address: int, slot_address: int, generation: int, device: Participant) -> None:
         site = words(site_address, SITE.size)
@@ -233,7 +233,7 @@ class _Rendezvous:
         self._slot = words(slot_address, slot_bytes(count))
 
     def is_complete(self) -> bool:
-        """Whether all members have arrived, so that waiting in Python ends."""
+        """Whether all members have arrived, which ends the wait in Python."""
         return self._slot[SLOT.index("arrived")] >= (self._generation + 1) * len(self._members)
 
     def absent(self) -> list[int]:
@@ -247,9 +247,9 @@ class _Rendezvous:
 
 
 class Replicas:
-    """The devices of one executable in machine code: on threads of the runtime, or on those that Python has for them.
+    """The devices of one executable in machine code, on threads of the runtime or on threads of Python.
 
-    begin: makes the devices of a run for the interpreter, where Python is asked of one. contexts: makes the origin of a
+    begin: creates the interpreter's devices of a run, when Python first needs them. contexts: creates the origin of a
     device's contexts.
     """
 
@@ -265,11 +265,11 @@ class Replicas:
         self._lock = threading.Lock()
         self._free_records: list[RunRecord] = []
         self._launches: weakref.WeakValueDictionary[int, Launch] = weakref.WeakValueDictionary()
-        # Those of runs in native code, from when Python first hears of one until it ends.
+        # The launches of runs that native code began, from the first host call to the end of the run.
         self._native: dict[int, Launch] = {}
 
     def answer(self, number: int, address: int) -> None:
-        """Handle a host call: a wait at a rendezvous, that of a share, or the end of a device or a run."""
+        """Handle a host call: a wait at a rendezvous, a wait of a worker's share, or the end of a device or a run."""
         notice = words(address, NOTICE.size)
         run, ordinal = notice[NOTICE.index("run")], notice[NOTICE.index("ordinal")]
         if number == FINISH:
@@ -295,19 +295,19 @@ class Replicas:
         return launch
 
     def _finish(self, run: int, status: int, *, is_raised: bool) -> None:
-        """A run in native code has ended that has failed, or that Python knows. Raises its error, if none is set."""
+        """End a run of native code that failed or is registered. Raises its error, unless one is raised already."""
         record = RunRecord(run)
         statuses = [status, *(record.status(n) for n in range(record.field("devices")))]
         with self._lock:
             launch = self._native.pop(run, None)
         if record.field("watched"):
-            # Runs that may still be canceled keep it.
+            # A canceled run may still use the memory, so Python releases it when the last reference goes.
             (record if launch is None else launch.record).own()
         if launch is not None:
             launch.close()
             if launch.failure is not None and not is_raised:
                 raise launch.failure
-        # Devices are interrupted because another one has failed, which says more.
+        # An interrupted device was stopped by the failure of another one, whose status is the cause.
         failed = [s for s in statuses if s not in (Status.DONE, Status.INTERRUPTED)]
         if any(statuses) and not is_raised:
             raise_status(failed[0] if failed else Status.INTERRUPTED)
@@ -321,9 +321,9 @@ class Replicas:
         return self._contexts[number]
 
     def address(self, num_arguments: int, num_results: int) -> int:
-        """The REPLICAS of the program, which native code calls ``xlakit_execute_replicas`` with.
+        """The address of the program's REPLICAS record, for ``xlakit_execute_replicas``.
 
-        num_arguments, num_results: the arrays of each device.
+        num_arguments, num_results: the number of arrays of each device.
         """
         self.context(0)
         with self._lock:
@@ -349,18 +349,18 @@ class Replicas:
         ):
             record[REPLICAS.index(name)] = value
         _with_records.add(self)
-        # The tables stay with the finalizer.
+        # The finalizer keeps the tables alive.
         end = weakref.finalize(self, _end, record, origins, counts)
         end.atexit = False
         return record
 
     def forget_runs(self) -> None:
-        """Begin anew with no free runs; their memory is not given back."""
+        """Drop all runs that wait for reuse, without releasing their memory."""
         for name in ("held", "free"):
             self._record[REPLICAS.index(name)] = 0
 
     def run(self, arguments: Sequence[Sequence[Array]], results: Sequence[Sequence[Array]]) -> None:
-        """Run the program on all devices, from arrays into arrays for each. Raises the first error of any device."""
+        """Run the program on all devices, given the arrays of each. Raises the first error of any device."""
         tables = [[array for arrays in given for array in arrays] for given in (arguments, results)]
         status = execute_replicas(self.address(len(arguments[0]), len(results[0])), *tables)
         if status:
@@ -369,7 +369,7 @@ class Replicas:
     def run_member(self, device: Device, arguments: Any, results: Any) -> int:
         """Run the program on one device of a run, on the calling thread; gives the status.
 
-        arguments, results: tables of addresses, or the addresses of those.
+        arguments, results: tables of addresses, or the addresses of such tables.
         """
         launch = self._launch_of(device)
         status = execute_member(self.context(device.index), arguments, results, launch.record.address)
@@ -378,7 +378,7 @@ class Replicas:
         return status
 
     def _reuse(self, device: Device, launch: Launch) -> None:
-        """Let a later run have the record of one that is over; a run fails with the lock that is held here."""
+        """Make the record of a successful run available to later runs; the lock excludes a concurrent failure."""
         with device.execution_context.condition:
             if device.run.failure is None and not launch.record.field("watched"):
                 launch.is_over = True
@@ -409,12 +409,12 @@ def _end(record: Any, *_tables: Any) -> None:
     runtime().call("xlakit_replicas_end", ctypes.addressof(record))
 
 
-# Those that native code may call.
+# All instances with a record that native code may use.
 _with_records: weakref.WeakSet[Replicas] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """In the child: no thread of the parent changes a list of free runs any more, which may be half changed."""
+    """In the child: empty the lists of free runs, which a thread of the parent may have been changing at the fork."""
     for replicas in _with_records:
         replicas.forget_runs()
 

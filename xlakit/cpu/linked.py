@@ -1,4 +1,4 @@
-"""A program's machine code in memory, with the constants that it reads and the contexts that it is called with."""
+"""A program's machine code linked into memory, with its constants and the contexts of its calls."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
     from xlakit.ir.operation import Array
 
 _numbers = itertools.count(1)
-# What code that checks bounds imports; only the sanitizer has such code.
+# The prefix of the functions that code with bounds checks imports; only the sanitizer makes such code.
 _BOUNDS = "xlakit_bounds_"
-# What code imports that draws random numbers of a device, in the order of its calls.
+# The prefix of the functions that draw from a device's random state, in the order of the device's calls.
 _RANDOM = "xlakit_random_"
-# What profiled code imports.
+# The prefix of the functions that profiled code imports.
 _PROFILE = "xlakit_profile_"
 
 
 class Linked:
-    """The machine code of a program, linked with what it imports. It must stay as long as it may be called."""
+    """The machine code of a program, linked with its imports. It must live as long as it may be called."""
 
     def __init__(
         self, program: Program, c_functions: Mapping[str, int] | None = None, functions: Sequence[str] = ()
     ) -> None:
-        """``functions`` are those beside the entry that are asked for."""
-        # The times of a profiled program.
+        """``functions`` are further functions, beside the entry, whose addresses are needed."""
+        # The recorder of a profiled program, else None.
         self.recorder = _recorder(program.imports)
         symbols = _addresses(program.imports, c_functions or {})
         if self.recorder is not None:
             symbols |= self.recorder.symbols
         names = [program.entry, *functions]
         self._library = Library(f"program{next(_numbers)}", program.objects, names, symbols)
-        # Whether a call reads and writes nothing but its arguments and results, and needs no Python.
+        # Whether a call reads only its arguments, writes only its results, and needs no Python.
         self.is_pure = self.recorder is None and not (
             c_functions or program.host_instructions or any(name.startswith(_RANDOM) for name in program.imports)
         )
@@ -57,11 +57,11 @@ class Linked:
         )
 
     def address(self, function: str) -> int:
-        """Where one of the functions that were asked for starts."""
+        """The address of a function that was named in the constructor."""
         return self._library.address(function)
 
     def new_context(self, *, ordinal: int = 0, host: int = 0, random: RandomState | None = None) -> Context:
-        """What calls on one device begin with; see :class:`Context`."""
+        """The origin for calls on one device; see :class:`Context`."""
         flushes = self._flushes
         context = Context(
             self._entry, arena_bytes=self._arena_bytes, host=host, ordinal=ordinal, random=random, flushes=flushes
@@ -72,7 +72,7 @@ class Linked:
 
 
 def readable(array: Array) -> Array:
-    """The array, or a copy of it, as machine code reads it."""
+    """The array, or a C-contiguous, aligned copy of it, which machine code can read."""
     flags = array.flags
     if flags.c_contiguous and flags.aligned:
         return array
@@ -88,9 +88,9 @@ def _recorder(imports: Sequence[str]) -> Recorder | None:
 
 
 def _addresses(imports: Sequence[str], c_functions: Mapping[str, int]) -> dict[str, int]:
-    """The addresses of what a program imports."""
+    """The addresses of a program's imports."""
     wanted = frozenset(imports)
-    # Each symbol that is given to the linker takes time, and programs import few of the runtime's.
+    # Giving a symbol to the linker takes time, and a program imports few functions of the runtime.
     symbols = {name: address for name, address in runtime_symbols().items() if name in wanted}
     symbols |= {c_symbol(name): address for name, address in c_functions.items()}
     if FFI_TABLE in imports:
@@ -105,7 +105,7 @@ def _addresses(imports: Sequence[str], c_functions: Mapping[str, int]) -> dict[s
         if name.startswith("xlakit_") and name not in symbols and not name.startswith(_PROFILE):
             found = common_code.resolve(name)
             if found is None:
-                # Imported here because few programs need it.
+                # Imported here: few programs need it.
                 from xlakit.cpu.kernels.shared import blas
 
                 found = blas.resolve(name)

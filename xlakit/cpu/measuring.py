@@ -1,8 +1,8 @@
-"""Measuring a machine: what its caches and its memory move, what a core multiplies, what threads and pages cost.
+"""Measures a machine: bandwidths of caches and memory, arithmetic throughput of a core, costs of threads and pages.
 
-Everything is timed by code of a few instructions, made for the purpose, and the best of some repetitions counts: what
-disturbs the machine for a while makes numbers that are too small, never too large. It takes less than a second of
-processor time. What is measured stands in the machine's description (:mod:`xlakit.machine`).
+Each measurement times a small piece of generated code, and counts the best of several repetitions: a temporary
+disturbance of the machine makes a repetition slower, never faster. All of them take less than a second of processor
+time. The results are part of the machine's description (:mod:`xlakit.machine`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from xlakit.cpu.llvm.library import Library
 from xlakit.ir.operation import Array
 from xlakit.machine import Machine
 
-# Registers of sums, so many that none of them waits for another.
+# Independent accumulators, enough that none waits for the latency of its own last operation.
 _SUMS: Final = 12
 _ROUNDS = 20_000
-# Operations of a chain in one iteration, each of which takes two cycles after the one before.
+# Operation pairs per iteration of the dependent chain; each takes two cycles and depends on the one before.
 _CHAIN: Final = 8
-# What a measurement of bandwidth moves at least, and the array that is larger than caches.
+# The least number of bytes that a measurement of bandwidth moves, and the least and largest size of the large array.
 _MOVED = 32 << 20
 _LARGE = (64 << 20, 256 << 20)
 _REPEATED: Final = 3
@@ -39,7 +39,7 @@ _PAGES: Final = 2048
 
 
 def described() -> Machine:
-    """The machine that code is made for, with the processor as LLVM knows it."""
+    """The machine that code is generated for, with LLVM's description of the processor."""
     found, made_for = machine.current(), target.processor()
     if machine.is_given() or found.vector_bytes:
         return found
@@ -52,16 +52,17 @@ def _processor(own: target.Processor) -> dict[str, Any]:
 
 
 def is_measurable() -> bool:
-    """Whether what is measured now tells of this machine: it does not where the environment names a description, and
-    where code is made with other options than the default.
+    """Whether a measurement describes this machine.
+
+    It does not if the environment names a description, or if code is generated with other than the default options.
     """
     return not machine.is_given() and options.current().text == options.DEFAULT.text
 
 
 def measure() -> Machine:
-    """The machine with all that is measured of it, which is kept.
+    """Measure the machine, and save its description.
 
-    What is in force is given as it is where nothing can be measured (:func:`is_measurable`).
+    Gives the description in force if nothing can be measured (:func:`is_measurable`).
     """
     if not is_measurable():
         return described()
@@ -76,18 +77,18 @@ def measure() -> Machine:
 
 
 def _rounded(number: float) -> float:
-    """A number to two digits: more are noise."""
+    """The number rounded to two significant digits; further digits are noise."""
     return float(f"{number:.2g}")
 
 
 @cache
 def _code() -> _Code:
-    # A library's name is used once in a process.
+    # Cached, because a library's name can be used only once in a process.
     return _Code()
 
 
 class _Code:
-    """The functions that are timed, as machine code."""
+    """The timed functions, as machine code."""
 
     def __init__(self) -> None:
         module = Module("measuring")
@@ -100,13 +101,13 @@ class _Code:
         self._library = Library("measuring", engine.compiled(module.text(), Effort.ALL), names, {})
 
     def function(self, name: str) -> Callable[..., None]:
-        """One of them, with what it takes."""
+        """The function of a name, with its C signature."""
         more = {"read": (ctypes.c_void_p, ctypes.c_int64), "copy": (ctypes.c_void_p,)}.get(name, ())
         return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, *more)(self._library.address(name))
 
 
 def _write_fused(fn: Function, type: Type) -> None:
-    """Products and sums on registers alone: x becomes x * y + z, so many times."""
+    """Fused multiply-adds on registers alone: x becomes x * y + z, ``rounds`` times."""
     numbers, rounds = fn.parameters
     wide = vector(type, target.vector_bytes() // type.bytes)
     sums = [fn.load(wide, fn.at(numbers, wide, n)) for n in range(_SUMS)]
@@ -119,7 +120,7 @@ def _write_fused(fn: Function, type: Type) -> None:
 
 
 def _write_chain(fn: Function) -> None:
-    """Rotations and sums, each of the result of the one before, so many times."""
+    """A dependent chain of rotations and additions, ``rounds`` times."""
     numbers, rounds = fn.parameters
     y = fn.load(I64, fn.at(numbers, I64, 1))
     with fn.loop(0, rounds, carried=[fn.load(I64, numbers)]) as loop:
@@ -132,7 +133,7 @@ def _write_chain(fn: Function) -> None:
 
 
 def _write_read(fn: Function) -> None:
-    """Read blocks so many times, and add up what was read, so that nothing can be left out."""
+    """Read an array ``times`` times; the sum of all elements is stored, so that no load is dead."""
     wide = vector(I64, target.vector_bytes() // 8)
     source, blocks, result, times = fn.parameters
     with fn.loop(0, times, carried=[fn.constant(wide, 0)] * 8) as again:
@@ -147,7 +148,7 @@ def _write_read(fn: Function) -> None:
 
 
 def _write_copy(fn: Function) -> None:
-    """Copy blocks."""
+    """Copy one array to another, both a number of blocks long."""
     wide = vector(I64, target.vector_bytes() // 8)
     source, blocks, result = fn.parameters
     with fn.loop(0, blocks) as loop:
@@ -159,7 +160,7 @@ def _write_copy(fn: Function) -> None:
 
 
 def _best(run: Callable[[], object], repeated: int = _REPEATED) -> float:
-    """Nanoseconds of the shortest of some runs, after one that does not count."""
+    """The time of the fastest of some runs, in nanoseconds, after one warm-up run."""
     run()
     best = float("inf")
     for _ in range(repeated):
@@ -170,27 +171,27 @@ def _best(run: Callable[[], object], repeated: int = _REPEATED) -> float:
 
 
 def _cycle(code: _Code) -> float:
-    """Nanoseconds of a cycle: a rotation and a sum take one each on every processor of the last twenty years."""
+    """Nanoseconds of a cycle: a rotation and an addition each take one on every processor of the last twenty years."""
     numbers = np.ones(2, np.int64)
     run = code.function("chain")
     return _best(lambda: run(numbers.ctypes.data, _ROUNDS)) / (2 * _CHAIN * _ROUNDS)
 
 
 def _peak(code: _Code, name: str, type: Type) -> float:
-    """Fused products and sums a nanosecond, on one thread."""
+    """Fused multiply-adds per nanosecond, on one thread."""
     lanes = target.vector_bytes() // type.bytes
-    # They stay what they are, so that none of them becomes slow for being large or small.
+    # Zeros stay zeros: no operation becomes slow because of subnormal or infinite numbers.
     numbers = np.zeros((_SUMS + 2) * lanes, np.float32 if type is F32 else np.float64)
     run = code.function(f"fused_{name}")
     return _SUMS * lanes * _ROUNDS / _best(lambda: run(numbers.ctypes.data, _ROUNDS))
 
 
 def _bandwidths(code: _Code) -> dict[str, float]:
-    """Bytes a nanosecond: read from each cache and from memory by one thread, copied by one thread and by all."""
+    """Bytes per nanosecond: read from each cache and from memory by one thread, copied by one thread and by all."""
     known, unit = machine.own(), 8 * target.vector_bytes()
-    # Caches that virtual machines share may be reported as larger than an array should be.
+    # Virtual machines may report a shared L3 that is larger than a reasonable array.
     large = min(max(_LARGE[0], 2 * known.l3), _LARGE[1])
-    # One array, since making its pages takes longer than all that is measured: it is copied from one half to the other.
+    # One array, copied from one half to the other: its page faults take longer than all measurements.
     source = np.ones(large // 8, np.int64)
     half, other = np.split(source, 2)
     result = np.zeros(unit // 8, np.int64)
@@ -210,7 +211,7 @@ def _bandwidths(code: _Code) -> dict[str, float]:
 
 
 def _copied(copy: Callable[..., None], source: Array, other: Array, unit: int, threads: int) -> float:
-    """Bytes a nanosecond that so many threads copy, each a part of its own."""
+    """Bytes per nanosecond that ``threads`` threads copy together, each its own part."""
     blocks = source.nbytes // unit // threads
 
     def part(number: int) -> None:
@@ -229,7 +230,7 @@ def _copied(copy: Callable[..., None], source: Array, other: Array, unit: int, t
 
 
 def _wake() -> float:
-    """Nanoseconds from when a thread that sleeps is woken until it runs: half of what a byte takes there and back."""
+    """Nanoseconds to wake a sleeping thread: half of the round trip of a byte through two pipes."""
     (here, there), (back, forth) = os.pipe(), os.pipe()
 
     def answer() -> None:
@@ -254,7 +255,7 @@ def _wake() -> float:
 
 
 def _page_fault() -> float:
-    """Nanoseconds until a page that is touched for the first time is there."""
+    """Nanoseconds of a page fault at the first touch of a page."""
     best = float("inf")
     for _ in range(_REPEATED):
         with mmap.mmap(-1, _PAGES * mmap.PAGESIZE) as pages:

@@ -1,4 +1,4 @@
-"""A module as texts and bytes that are the same for two modules that machine code cannot tell apart."""
+"""The texts and bytes of a module for its cache key: equal for modules that compile to the same machine code."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from xlakit.ops.data import Constant
 def module_parts(
     module: HloModule, lapack_calls: Collection[str] = (), *, num_partitions: int = 1
 ) -> list[str | bytes]:
-    """All of a module that matters. Raises KeyError, AttributeError or TypeError where it is not well formed.
+    """All parts of a module that affect its code. Raises KeyError, AttributeError or TypeError if it is malformed.
 
-    lapack_calls: the targets of custom calls that are LAPACK's. num_partitions: the devices that it is for.
+    lapack_calls: the targets of custom calls of LAPACK. num_partitions: the number of partitions it is compiled for.
     """
-    # In a program that is yet to be partitioned hints become collectives.
+    # Hints that are identities on one partition become collectives when the program is partitioned.
     safe = {"TopK", *(HINTS if num_partitions == 1 else ()), *lapack_calls}
     named = any(_may_be_named(i, safe) for c in module.computations for i in c.instructions)
     return _ModuleText(module, named=named).parts()
 
 
 def _may_be_named(instruction: Instruction, safe: Collection[str]) -> bool:
-    """Whether an error of the running program may name an instruction; calls of ``safe`` targets do not fail."""
+    """Whether a runtime error may name the instruction; custom calls to the targets in ``safe`` cannot fail."""
     op = instruction.op
     if not isinstance(op, CustomCall):
         return op.has_side_effect
@@ -35,14 +35,14 @@ def _may_be_named(instruction: Instruction, safe: Collection[str]) -> bool:
 
 
 class _ModuleText:
-    """All of a module that matters, as a list of texts and bytes. Instructions are numbers."""
+    """Collects all parts of a module that affect its code; refers to instructions and computations by number."""
 
     def __init__(self, module: HloModule, *, named: bool) -> None:
         self._module = module
         self._computations = {computation: number for number, computation in enumerate(module.computations)}
         self._named = named
         self._shapes: dict[Any, str] = {}
-        # By the ids of annotations, of which many instructions have the same.
+        # Keyed by id(annotations): many instructions share one object.
         self._annotations: dict[int, str] = {}
         self._parts: list[str | bytes] = []
 
@@ -72,7 +72,7 @@ class _ModuleText:
     def _computation(self, computation: Computation) -> None:
         numbers = {instruction: number for number, instruction in enumerate(computation.instructions)}
         names = {i.name for i in computation.instructions}
-        # Two instructions of one name are an error to be reported even though names do not matter here.
+        # Duplicate names are an error that verification reports, even where the names themselves do not matter.
         unique = len(names) == len(computation.instructions)
         name = computation.name if self._named else ""
         self._parts.append(f"{name} {unique} {numbers[computation.root]} {computation.execution_thread}")
@@ -98,7 +98,7 @@ class _ModuleText:
             self._parts.append(instruction.name)
 
     def _attributes(self, op: Op) -> list[Any]:
-        """The values of an operation's attributes: computations by number; a literal is written apart."""
+        """The values of an operation's attributes: a computation is its number, and a literal is added to the parts."""
         values: list[Any] = []
         for spec in op.attributes:
             value = getattr(op, spec.name)

@@ -1,4 +1,4 @@
-"""A program of the compile cache as native code calls it, without the module that it was made of."""
+"""A program from the compile cache that native code calls, without the module that it was compiled from."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class NativeProgram:
-    """Machine code that does no step in Python. It must stay as long as it may be called.
+    """Machine code that has no step in Python. It must live as long as it may be called.
 
-    entry: the address of a function and that of what it takes first, as in LoadedExecutable.native_entry. is_pure: as
-    in CpuExecutable.
+    entry: the addresses of a function and of its first argument, as in LoadedExecutable.native_entry. is_pure: as in
+    CpuExecutable.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class NativeProgram:
         num_results: int,
         begin: Callable[[], list[Device]],
     ) -> None:
-        """num_arguments, num_results: the arrays of each device. begin: makes the devices of a run, for an error."""
+        """num_arguments, num_results: the arrays of each device. begin: creates a run's devices, to report an error."""
         linked = Linked(program)
         self._linked = linked
         self.is_pure = linked.is_pure
@@ -38,7 +38,7 @@ class NativeProgram:
             self._context = linked.new_context()
             self.entry = runtime_symbols()["xlakit_execute"], self._context.address
             return
-        # Programs on one device load faster without.
+        # Imported here: programs on one device load faster without it.
         from xlakit.cpu.launch import Replicas
         from xlakit.cpu.runtime.host import register_steps
 
@@ -56,9 +56,9 @@ class NativeProgram:
 
 
 class Conversion:
-    """What native code calls with arguments that do not fit: a method of an executable, which is not held by it.
+    """What native code calls with arguments that do not fit: a weak reference to a method of an executable.
 
-    It holds the code, which native code then holds with it.
+    It holds the linked code, so that native code keeps the code alive.
     """
 
     def __init__(self, call: Callable[..., Any], code: Linked) -> None:
@@ -66,7 +66,7 @@ class Conversion:
         self._code = code
 
     def __call__(self, *arguments: object) -> Any:
-        """The call, or ExecutionError where the executable is gone."""
+        """Call the method; raises ExecutionError if the executable is gone."""
         call = self._call()
         if call is None:
             raise ExecutionError(

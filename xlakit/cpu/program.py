@@ -1,4 +1,4 @@
-"""Program: what is left of a module when it is compiled, which is all that running it takes."""
+"""Program: the result of compiling a module, which is all that is needed to run it."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from xlakit.ir.operation import Array
     from xlakit.link import Link
 
-# Constants of the module that are larger than this are not written to disk once more. To take a smaller one from there
-# would take longer: in the first second, whatever reads programs would be loaded for that.
+# Constants larger than this are not stored in the cache entry; they are taken from the module when it is loaded. For
+# smaller ones that would be slower: it parses the module, and so imports the parser at start-up.
 _LARGE_CONSTANT = 1 << 20
 
 
-# The symbol of the table of functions that handlers of XLA's typed FFI call back.
+# The symbol of XLA's typed FFI API table, which handlers call back.
 FFI_TABLE = "xlakit_ffi_table"
 
 
 def c_symbol(name: str) -> str:
-    """The symbol by which machine code knows the C function of a custom call; the name may have any characters."""
+    """The symbol of the C function of a custom call in machine code; the name may have any characters."""
     return "xlakit_c_function_" + name.encode("utf-8", "surrogateescape").hex()
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a program is compiled for.
+    """The devices and external functions that a program is compiled for.
 
     grid: the devices that run it. c_functions: the custom calls that are C functions, with their addresses.
-    native_collectives: whether machine code does the collectives, which needs all devices in this process.
-    lapack_calls: the custom calls that are calls of LAPACK, and that no other function answers. link: between the
-    processes that run it, where there are several.
+    native_collectives: whether machine code executes the collectives, which needs all devices in this process.
+    lapack_calls: the custom calls that LAPACK implements and that no registered function replaces. link: the connection
+    between the processes that run it, if there are several.
     """
 
     grid: Grid
@@ -53,14 +53,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Machine code, and what it is called with.
+    """Machine code, and the data that it is called with.
 
-    objects: object files that are linked together. entry: the name of the function that runs it. imports: what it takes
-    from the runtime and from libraries. constants: arrays whose addresses it is given. host_instructions: what Python
-    does for it, by the numbers of its host calls; they are instructions of ``host_module``, the optimized program,
-    which is None where there are none. in_place: for each result that may lie in the memory of an argument, its number
-    and the argument's, among arrays. collectives: instructions of the optimized program at which machine code meets
-    other devices, by their numbers. slots: how many devices meet in each of the slots that a run has.
+    objects: object files that are linked together. entry: the name of the function that runs it. imports: the symbols
+    that it needs from the runtime and from libraries. constants: arrays whose addresses it gets. host_instructions: the
+    instruction of each host call, by number; they belong to ``host_module``, the optimized program, which is None if
+    there are none. in_place: for each result that may have the memory of an argument, the two numbers among arrays.
+    collectives: the instruction of each rendezvous, by number. slots: the number of members of each rendezvous slot of
+    a run.
     """
 
     objects: tuple[bytes, ...]
@@ -75,7 +75,7 @@ class Program:
     slots: tuple[int, ...] = ()
 
     def to_entry(self, module: HloModule) -> Entry:
-        """What the compile cache keeps; ``module`` is what was compiled, which will be there again."""
+        """The entry for the compile cache; ``module`` is the compiled module, which is there again for reading."""
         sections: dict[str, bytes | memoryview] = {f"object {number}": data for number, data in enumerate(self.objects)}
         locations = _constant_locations(module)
         constants: list[Any] = []
@@ -106,9 +106,9 @@ class Program:
 
     @staticmethod
     def from_entry(entry: Entry, module: Callable[[], HloModule]) -> Program:
-        """The program that an entry holds; raises FormatError where that cannot be.
+        """The program in an entry; raises FormatError if the entry does not fit.
 
-        module: gives what was compiled. It is called where constants are to be taken from there.
+        module: gives the compiled module. It is called only if constants are taken from it.
         """
         fields, sections = entry.fields, entry.sections
         try:
@@ -133,7 +133,7 @@ class Program:
 
 
 class _Deferred(Sequence["Instruction"]):
-    """Instructions of a module that is read when one of them is asked for: only errors tell of them."""
+    """Instructions of a module that is parsed when one of them is first needed, which only error reports do."""
 
     def __init__(self, proto: bytes | memoryview | None, positions: Sequence[Sequence[int]]) -> None:
         self._proto = b"" if proto is None else bytes(proto)
@@ -141,7 +141,7 @@ class _Deferred(Sequence["Instruction"]):
 
     @cached_property
     def module(self) -> HloModule:
-        """The module."""
+        """The parsed module."""
         from xlakit.ir.instruction import HloModule
 
         return HloModule.from_proto(self._proto)
@@ -162,7 +162,7 @@ class _Deferred(Sequence["Instruction"]):
 
 
 def _constant_locations(module: HloModule) -> dict[int, list[int]]:
-    """Where in a module its large constants are, by the identity of their arrays."""
+    """The positions of a module's large constants, keyed by the id of their arrays."""
     from xlakit.ops.data import Constant
 
     found: dict[int, list[int]] = {}
@@ -182,12 +182,12 @@ def _constant(
 
         return _at(module(), *location).op_as(Constant).literal.array
     dtype = PrimitiveType.from_name(kind).dtype
-    # A copy lies where NumPy aligns it.
+    # A copy has NumPy's alignment, a view of the entry none.
     return np.frombuffer(sections[location], dtype).reshape(dimensions).copy()
 
 
 def _positions(module: HloModule) -> dict[Instruction, list[int]]:
-    """For each instruction the number of its computation and its index there, as :func:`_at` takes them."""
+    """The number of the computation of each instruction and its index there, which :func:`_at` takes."""
     return {
         instruction: [number, position]
         for number, computation in enumerate(module.computations)

@@ -1,31 +1,30 @@
-"""The sanitizer: a program run step by step, with its memory checked before and after each step.
+"""The sanitizer: runs a program step by step, and checks its memory before and after each step.
 
-``XLAKIT_SANITIZE=1``, or ``with compiling(sanitize=True)``, compiles programs for it; a fault is an InternalError that
-names the step, the HLO instruction, and the line of the user's program. It finds wrong memory plans and kernels:
+``XLAKIT_SANITIZE=1``, or ``with compiling(sanitize=True)``, compiles programs for it. A fault is an InternalError that
+names the step, the HLO instruction, and the line of the user's program. The sanitizer finds wrong plans and kernels:
 
 - a step reads a value whose memory was overwritten by another value too early;
-- a step reads what has never been written;
+- a step reads memory that has never been written;
 - a kernel writes outside of its results;
-- a kernel leaves elements of its result as they were, or reads them before it has written them;
+- a kernel does not write all elements of its result, or reads elements before it has written them;
 - a load, a store or a copy leaves the array, or the part of scratch, that its address was computed from, even for
   an element that is not selected afterwards (:mod:`xlakit.cpu.llvm.bounds_checks`): the access is skipped;
-- after an iteration, a branch or the program, a value is not where it should be.
+- after an iteration, a branch or the program, a value is not in its slice.
 
-What a step reads is known from the program alone: its steps name values, and the plan says in which slice of memory
-each is. When a value is written, a checksum of its bytes is kept; each reader must find these bytes. So nothing here
-asks when values die. All memory of a run is one array with a guard around each argument, result, constant and variable,
-and behind each slice of the arena; after each step, everything outside of what the step may write must be what it was
-before. Kernels run twice, on results filled with different bytes, and with their tasks in another order: what they
-write depends on neither.
+The steps name the values that they read, and the plan gives the slice of each value. When a value is written, a
+checksum of its bytes is saved; each reader must find the same bytes. No live range is needed for this. All memory of
+a run is one array with a guard around each argument, result, constant and variable, and behind each slice of the
+arena; after each step, all memory outside of the step's results must be unchanged. Kernels run twice, on results
+filled with different bytes and with their tasks in another order: their results may depend on neither.
 
-The plan is proved before (:mod:`xlakit.memory.checker`): that sees what could happen, the sanitizer what does.
+The plan is proved first (:mod:`xlakit.memory.checker`): the proof covers every execution, the sanitizer the actual one.
 
-A program that can be repeated runs once more by its entry, whose results must be the same to the bit. So do programs of
-several devices and of dynamic dimensions, which run by their entry alone: their devices meet in it, and sizes are
-checked there. In the entry the bounds of every access are checked; the other checks need steps that run one by one.
-Kernels are functions that it calls. Those that are inlined elsewhere are the same IR, which is checked before LLVM puts
-it into the entry: what LLVM's passes make of the whole is left to :mod:`xlakit.cpu.verified`, which compares with plain
-code.
+A program that can be repeated runs once more through its entry, whose results must have the same bits. Programs with
+several devices or dynamic dimensions run through their entry alone: it has the rendezvous of the devices, and the
+checks of sizes. In the entry the bounds of every access are checked; the other checks need steps that run one by one.
+The entry calls kernels as functions. Kernels that a normal program inlines have the same IR, which is checked before
+LLVM inlines it; errors of LLVM's passes on the whole are left to :mod:`xlakit.cpu.verified`, which compares with
+plain code.
 """
 
 from __future__ import annotations
@@ -73,19 +72,19 @@ if TYPE_CHECKING:
     from xlakit.ir.operation import Array
 
 _GUARD = 128
-# What memory is filled with before it is written.
+# The bytes that memory is filled with before it is written.
 _POISON = (0xA5, 0x5B)
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
 def sanitizing() -> options.Options:
-    """The options to compile with: kernels are functions that can be called one by one, and the plan is proved."""
+    """The options for the sanitizer: kernels are functions that can be called one by one, and the plan is proved."""
     now = options.current()
     return replace(now, plain=now.plain | {"inline"}, check_memory=True)
 
 
 class SanitizedExecutable(CpuExecutable):
-    """A program whose runs are watched."""
+    """A program whose runs are checked."""
 
     def __init__(self, own: CpuExecutable) -> None:
         """``own`` is the program, compiled with :func:`sanitizing`, with its code."""
@@ -113,7 +112,7 @@ class SanitizedExecutable(CpuExecutable):
             run.steps(code.plan.steps)
         made = self._finished(run.finish(results))
         if self._runs_entry:
-            # What is donated is overwritten.
+            # Donated arguments are overwritten, so the entry gets copies.
             given = [np.array(array) for array in arrays]
             with self._bounds():
                 again = super()._run_in(context, device, given, in_place)
@@ -129,7 +128,7 @@ class SanitizedExecutable(CpuExecutable):
 
     @contextmanager
     def _bounds(self) -> Generator[None]:
-        """Around a run of the entry: raise InternalError if an access was refused."""
+        """Runs the entry within the block; raises InternalError if a bounds check refused an access."""
         try:
             yield
         except Exception as error:
@@ -156,7 +155,7 @@ class SanitizedExecutable(CpuExecutable):
 
 
 class _Run:
-    """One run of a program."""
+    """One sanitized run of a program."""
 
     def __init__(self, code: Code, functions: dict[str, Any], context: Context, host: HostRun) -> None:
         self._code = code
@@ -164,7 +163,7 @@ class _Run:
         self._context = context
         self._device = host.device
         self._host = host
-        # The checksums of values; and the ranges of bytes written, each with what was written, the latest last.
+        # The checksums of values; and the ranges that were written, each with its writer, the latest last.
         self._known: dict[HloValue, bytes] = {}
         self._writers: list[tuple[int, int, str]] = []
         self._offsets: dict[BufferSlice, int] = {}
@@ -196,16 +195,16 @@ class _Run:
         return self._memory[low:high]
 
     def _of(self, value: HloValue) -> Array:
-        """The bytes where a value should be."""
+        """The bytes of the slice of a value."""
         return self._bytes(self._plan.slice_of(value))
 
     def _note(self, value: HloValue, what: str) -> None:
-        """A value has been written."""
+        """Record that a value has been written, and by what."""
         self._known[value] = _checksum(self._of(value))
         self._writers.append((*self._range(self._plan.slice_of(value)), what))
 
     def _check(self, own: BufferSlice, expected: HloValue, what: str, instruction: Instruction | None) -> None:
-        """A slice must hold the value ``expected``."""
+        """Check that a slice holds the value ``expected``."""
         known = self._known.get(expected)
         if known is None:
             raise self._fault(f"{what} {_named(expected)}, which has never been written", instruction)
@@ -216,7 +215,7 @@ class _Run:
             raise self._fault(f"{what} {_named(expected)}, whose memory holds something else by now{by}", instruction)
 
     def _check_there(self, value: HloValue, what: str, instruction: Instruction | None) -> None:
-        """A value must be where it should be."""
+        """Check that a value is in its slice."""
         self._check(self._plan.slice_of(value), value, what, instruction)
 
     def _fault(self, text: str, instruction: Instruction | None) -> InternalError:
@@ -233,7 +232,7 @@ class _Run:
     # -- beginning and end -----------------------------------------------------------------------
 
     def start(self, arrays: Sequence[Array]) -> None:
-        """Put arguments and constants where the program reads them."""
+        """Write arguments and constants into their slices."""
         for value, array in zip(self._plan.arguments, arrays, strict=True):
             self._put(value, array)
         for own in self._plan.slices:
@@ -245,7 +244,7 @@ class _Run:
         self._note(value, "the caller")
 
     def finish(self, results: Sequence[Array]) -> list[Array]:
-        """The results, which must be what the program has made."""
+        """Check the results, and copy them into ``results``."""
         for own, value, array in zip(self._plan.result_slices, self._plan.results, results, strict=True):
             self._check(own, value, "ends: a result should be", None)
             array.reshape(-1).view(np.uint8)[:] = self._bytes(own)
@@ -277,23 +276,24 @@ class _Run:
                 raise InternalError(f"the sanitizer has no way to run a {type(step).__name__}")
 
     def _kernel(self, step: KernelStep) -> None:
-        """Run a kernel twice, with different bytes in what it is to write, and compare what it has written."""
+        """Run a kernel twice, with different bytes in the memory that it is to write, and compare its results."""
         instruction, plan = step.instruction, self._plan
         given, made, scratch = step.operands, step.results, step.scratch
         for value in given:
             self._check_there(value, "reads", instruction)
         read = {plan.slice_of(value) for value in given}
-        # What is changed in place is there already, and so is the state of random numbers.
+        # Operands that are updated in place have their contents already, and so has the state of random numbers.
         kept = read | {plan.slice_of(made[number]) for number in step.updates}
         if isinstance(instruction.op, Rng):
             kept.update(map(plan.slice_of, scratch))
         fresh = [value for value in (*made, *scratch) if plan.slice_of(value) not in kept]
         self._check_apart(fresh, given, instruction)
-        # Results in the slice of an operand, which is not changed in place, are compared with results in memory apart.
+        # A result in the slice of an operand that it does not update is compared with the same result in separate
+        # memory.
         shared = [n for n, value in enumerate(made) if plan.slice_of(value) in read and n not in step.updates]
         before = self._memory.copy()
         outcomes: list[list[bytes]] = []
-        # Calls of other code may have effects, so they run once.
+        # External functions may have side effects, so they run once.
         for last in (False, True) if not isinstance(instruction.op, CustomCall) else (True,):
             self._memory[:] = before
             for low, high in self._ranges(fresh):
@@ -309,7 +309,7 @@ class _Run:
             self._note(value, f"step {self._count} ({instruction.opcode} '{instruction.name}')")
 
     def _check_apart(self, fresh: Sequence[HloValue], given: Sequence[HloValue], instruction: Instruction) -> None:
-        """What is written must not lie where operands do, but in the very same memory."""
+        """Check that no written value overlaps an operand, except one with the same slice."""
         for own, (low, high) in zip(fresh, self._ranges(fresh), strict=True):
             for other, (first, last) in zip(given, self._ranges(given), strict=True):
                 if low < last and first < high:
@@ -318,7 +318,7 @@ class _Run:
                     )
 
     def _called(self, step: KernelStep, elsewhere: Sequence[int], first: int, *, backwards: bool) -> list[bytes]:
-        """Run a kernel, with results of some numbers in other memory; gives the bytes of all results."""
+        """Run a kernel, with the results in ``elsewhere`` in separate memory; gives the bytes of all results."""
         table = self._table(step.table)
         made = step.results
         spare = {number: np.full(made[number].bytes + ALIGNMENT, _POISON[0], np.uint8) for number in elsewhere}
@@ -336,7 +336,7 @@ class _Run:
         return [data[: value.bytes].tobytes() for data, value in zip(memory, made, strict=True)]
 
     def _check_bounds(self, step: KernelStep, table: Any) -> None:
-        """No access of the kernel may have been refused."""
+        """Check that no access of the kernel was refused."""
         faults = take_faults(threading.get_ident())
         if not faults:
             return
@@ -348,7 +348,7 @@ class _Run:
     def _check_outside(
         self, before: Array, written: Sequence[tuple[int, int]], instruction: Instruction | None
     ) -> None:
-        """Nothing but some ranges of memory may have changed."""
+        """Check that memory outside of the ranges ``written`` has not changed."""
         changed = self._memory != before
         for low, high in written:
             changed[low:high] = False
@@ -411,7 +411,7 @@ class _Run:
         self._become(step.results, step.incoming[chosen], "should give", step.instruction)
 
     def _become(self, own: Sequence[HloValue], given: Sequence[HloValue], what: str, instruction: Instruction) -> None:
-        """Phis become other values all at once; their memory must hold those."""
+        """Check that the memory of phis holds the values that they take, all at once."""
         for target, source in zip(own, given, strict=True):
             self._check(self._plan.slice_of(target), source, what, instruction)
         known = [self._known[source] for source in given]

@@ -1,4 +1,4 @@
-"""How many threads a program uses."""
+"""The number of threads that a program uses."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from xlakit.arguments import converting
 from xlakit.errors import ArgumentError
 
-# The runtime is loaded on first use: naming these functions costs nothing.
+# The runtime is imported on first use, so that importing this module stays cheap.
 MAX_THREADS = 256
 
 
 def thread_count() -> int:
-    """How many threads a program that this thread runs now may use.
+    """The number of threads that a program started by this thread may use.
 
     By default as many as there are processors for this process: those that it may run on, within the quota of its
     container, and at most as many as the environment variable XLAKIT_THREADS says.
@@ -28,7 +28,7 @@ def thread_count() -> int:
 def threads(count: int) -> Generator[None]:
     """Run the programs that this thread calls inside of the block on ``count`` threads, itself among them.
 
-    It may be more than there are processors. Scopes nest. Raises ArgumentError unless 1 <= count <= 256.
+    ``count`` may exceed the number of processors. Scopes nest. Raises ArgumentError unless 1 <= count <= 256.
     """
     if not 1 <= count <= MAX_THREADS:
         raise ArgumentError(f"threads({count!r}): the number must be from 1 to {MAX_THREADS}")
@@ -38,7 +38,7 @@ def threads(count: int) -> Generator[None]:
 
 @contextmanager
 def thread_limit(count: int) -> Generator[None]:
-    """The same for a number that :func:`thread_count` gave, which may be larger on a machine of many processors."""
+    """As :func:`threads`, for a number from :func:`thread_count`, which may exceed 256 on a large machine."""
     from xlakit.cpu.runtime import runtime
 
     before = runtime().call("xlakit_limit_threads", count)

@@ -1,17 +1,17 @@
-"""Programs compiled twice: with ``XLAKIT_VERIFY`` each run is done again by plain code, and the results compared.
+"""Verification: with ``XLAKIT_VERIFY`` each run of a program is repeated by plain code, and the results are compared.
 
-``XLAKIT_VERIFY=plain`` compiles every program as usual, and once more with all of :data:`xlakit.options.PLAIN` left
-out; a list of some of these names leaves out those. So JAX's tests, or any program, say where optimized code is wrong::
+``XLAKIT_VERIFY=plain`` compiles every program as usual, and once more without all of :data:`xlakit.options.PLAIN`; a
+list of some of these names leaves out only those. Any program, or test suite, can so find wrong optimizations::
 
     XLAKIT_VERIFY=plain JAX_PLATFORMS=xlakit python program.py
 
-A difference is an InternalError. Results must be equal to the bit, but for those that sums of floats
-and elementary functions go into (:mod:`xlakit.passes.analysis.roundings`), which may differ by some roundings.
-``XLAKIT_VERIFY`` without ``rewrites`` makes no exception for functions, and ``memory`` none at all: then both have the
-same kernels.
+A difference is an InternalError. Results must be equal to the bit, except those that depend on sums of floats or on
+elementary functions (:mod:`xlakit.passes.analysis.roundings`), which may differ by some roundings. Elementary
+functions are an exception only if ``XLAKIT_VERIFY`` includes ``rewrites``: else both programs fold the same
+constants.
 
-What acts on the world outside, draws random numbers from the device's state, or has its devices run one by one, runs
-once: it is not compared.
+Programs with external side effects, with draws from the device's random state, or with several devices run once, and
+are not compared.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
     from xlakit.ir.operation import Array
 
 _STATEFUL = (Rng, RngGetAndUpdateState)
-# Their numbers stand in a byte each.
+# Types of less than a byte, each of whose numbers takes a byte in NumPy.
 _NARROW = frozenset(np.dtype(k) for k in (ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.int4, ml_dtypes.uint4))
-# How many units of epsilon, times the largest number of a result, sums in another order may make of it.
+# The allowed error of sums in another order: this many epsilons, times the largest number of the result.
 _UNITS = 4096.0
 
 
 def can_be_repeated(module: HloModule) -> bool:
-    """Whether a program gives the same when it runs again."""
+    """Whether a second run of a program gives the same results, and has no further effect."""
     computations = module.computations
     draws = any(isinstance(i.op, _STATEFUL) for c in computations for i in c.instructions)
     return not draws and not module.entry.has_side_effect
 
 
 class VerifiedExecutable(CpuExecutable):
-    """A program each run of which is compared with one of a plain program."""
+    """A program that compares each of its runs with a run of a plain program."""
 
     def __init__(self, own: CpuExecutable, plain: CpuExecutable) -> None:
         """``own`` and ``plain`` are the same program compiled in two ways."""
@@ -56,7 +56,7 @@ class VerifiedExecutable(CpuExecutable):
         self._plain = plain
         self._inexact = inexact_results(self.module, folds="rewrites" in plain._options.plain)
         self._epsilon = largest_epsilon(self.module)
-        # Native code would call one of them alone.
+        # A native call would run only one of the two programs.
         self._native_call, self._runs_natively = None, False
 
     def _run_in(
@@ -64,7 +64,7 @@ class VerifiedExecutable(CpuExecutable):
     ) -> list[Array]:
         if self.num_devices > 1:
             return super()._run_in(context, device, arrays, in_place)
-        # What is donated is overwritten.
+        # Donated arguments are overwritten, so the plain program gets copies.
         given = [np.array(array) for array in arrays]
         made = super()._run_in(context, device, arrays, in_place)
         self._compare(made, self._plain._run_in(self._plain._context, device, given, ()))
@@ -72,7 +72,7 @@ class VerifiedExecutable(CpuExecutable):
 
     def _compare(self, made: Sequence[Array], expected: Sequence[Array]) -> None:
         for number, (own, other) in enumerate(zip(made, expected, strict=True)):
-            # Behind the results are the sizes of dynamic dimensions.
+            # The results are followed by the sizes of dynamic dimensions.
             inexact = number < len(self._inexact) and self._inexact[number]
             fault = difference(own, other, self._epsilon if inexact else None)
             if fault:
@@ -84,10 +84,10 @@ class VerifiedExecutable(CpuExecutable):
 
 
 def difference(actual: Array, expected: Array, epsilon: float | None = None) -> str:
-    """How two arrays differ, in words; empty where they do not.
+    """The difference of two arrays, in words; empty if they do not differ.
 
-    epsilon: of the narrowest floats that they are computed from, if they may differ by roundings; then integers, which
-    may come from comparisons of floats, are not compared. Without it they must have the same bits, except for NaNs.
+    epsilon: of the narrowest float type that the results are computed from, if they may differ by roundings; then
+    integers, which may come from comparisons of floats, are not compared. None requires the same bits, except for NaNs.
     """
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return f"{actual.dtype}{list(actual.shape)} instead of {expected.dtype}{list(expected.shape)}"
@@ -120,13 +120,13 @@ def _beyond(actual: Array, expected: Array, epsilon: float) -> Array:
     with np.errstate(all="ignore"):
         size = np.abs(b[np.isfinite(b)])
         allowed = _UNITS * unit * max(1.0, float(size.max(initial=0.0)))
-        # What has overflowed in one order may be NaN in another.
+        # A number that overflows in one order of summation may be NaN in another.
         special = ~np.isfinite(a) & ~np.isfinite(b)
         return np.asarray(~((a == b) | special | (np.abs(a - b) <= allowed)))
 
 
 def _bits(array: Array) -> Array:
     if array.dtype in _NARROW:
-        # Two or four of a byte's bits are the number; the others may be anything.
+        # Only two or four bits of the byte are the number; the others are undefined.
         return array.astype(np.int8)
     return np.array(array, order="C").reshape(-1).view(f"u{array.dtype.itemsize}").reshape(array.shape)
