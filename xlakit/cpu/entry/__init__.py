@@ -1,1 +1,1 @@
-"""A module as one native function: which kernels run in which order, on which memory."""
+"""The entry: lowers a module to steps on planned memory, and writes the native function that executes them in order."""

@@ -1,4 +1,4 @@
-"""The code of a collective in the entry function."""
+"""Writes the code of a collective into the entry function."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FUNCTIONS = {
 
 
 def emit_collective(fn: Function, step: CollectiveStep, addresses: Sequence[Value]) -> None:
-    """Write the step into an entry, which returns the status if the rendezvous fails.
+    """Write the step of a collective; the entry returns its status if the rendezvous fails.
 
-    addresses: of its operands and results and, of an asynchronous one, of its arrival.
+    addresses: those of its operands and results and, for a start or done, of its arrival.
     """
     for name, parameters in _FUNCTIONS.items():
         fn.module.declare(name, I64, parameters)

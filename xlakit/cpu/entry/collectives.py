@@ -1,4 +1,4 @@
-"""Collectives as steps: one step, or one for the start and one for the done of an async pair."""
+"""Lowers collectives to steps: one step, or one for the start and one for the done of an async pair."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from xlakit.ops.data import Parameter
 
 
 def pairs_between_processes(computation: Computation) -> dict[Instruction, Instruction]:
-    """The done of each start of one collective and nothing else; Python keeps what that gives until the done."""
+    """The done of each start that is a single collective; Python keeps the start's result until the done."""
     pairs = async_pairs(computation)
     return {start: done for start, done in pairs.items() if done.operands[0] is start and _is_one_collective(start)}
 
 
 def all_pairs_between_processes(module: HloModule) -> dict[Instruction, Instruction]:
-    """Those of all computations of a module."""
+    """The pairs of :func:`pairs_between_processes` in all computations of a module."""
     found: dict[Instruction, Instruction] = {}
     for computation in module.computations:
         found.update(pairs_between_processes(computation))
@@ -46,7 +46,7 @@ def _is_one_collective(start: Instruction) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Started:
-    """A start whose done is to come."""
+    """A start that has been lowered, and whose done has not."""
 
     step: CollectiveStep
     result: Tree
@@ -58,14 +58,14 @@ class Collectives:
     def __init__(self, rendezvous: RendezvousTable | None, grid: Grid) -> None:
         self._rendezvous = rendezvous
         self._grid = grid
-        # What Python does, by the numbers of host calls; of all instructions, not of collectives alone.
+        # The instruction of each host call, by its number: of the whole program, not of collectives alone.
         self.host_instructions: list[Instruction] = []
-        # The done of each start, in the computations that are being lowered.
+        # The done of each start, for the computations that have been entered.
         self._done: dict[Instruction, Instruction] = {}
-        # Between processes, which part of an async pair a start or done is.
+        # Between processes: the part of its async pair, "start" or "done", that an instruction is.
         self._parts: dict[Instruction, str] = {}
         self._started_pairs: dict[Instruction, _Started] = {}
-        # Asynchronous values whose results are, or will be, where their shapes say.
+        # Asynchronous values whose results are lowered as the second element of their tuples.
         self._async: set[Instruction] = set()
 
     def enter(self, computation: Computation) -> None:
@@ -77,7 +77,7 @@ class Collectives:
             self._parts.update({start: "start", done: "done"})
 
     def lower(self, instruction: Instruction, operands: Sequence[Tree], steps: list[Step]) -> tuple[Tree] | None:
-        """The value of an instruction, in a tuple; None where it is not for this class."""
+        """The value of an instruction, in a tuple of one; None if this class does not lower it."""
         op = instruction.op
         if isinstance(op, DeviceNumber):
             return (self._number(instruction, steps),)
@@ -99,7 +99,7 @@ class Collectives:
     def _between_processes(
         self, instruction: Instruction, operands: Sequence[Tree], steps: list[Step]
     ) -> tuple[Tree] | None:
-        """The value of a part of an async pair; that of a start has no memory."""
+        """The value of a start or done that Python executes, in a tuple of one; the value of a start has no memory."""
         part = self._parts.get(instruction)
         if part is None:
             return None
@@ -128,7 +128,7 @@ class Collectives:
         operands: Sequence[Tree],
         steps: list[Step],
     ) -> Tree:
-        """Add the step of a collective, or of its start where a done comes later; returns the results."""
+        """Add the step of a collective, or of its start if it has a separate done; gives the values of the results."""
         given = tuple(leaf for tree in operands for leaf in leaves(tree))
         done = self._done.get(instruction)
         result = new_values(result_of(collective), instruction)
@@ -145,14 +145,14 @@ class Collectives:
             self._started_pairs[done] = _Started(step, result)
             return result
         host = self._host_number(collective, rendezvous)
-        # A device's own operand is read for the same elements of the result.
+        # In an all-reduce, a task reads only the elements of the operands whose result it writes.
         aligned = range(len(made)) if isinstance(collective.op, AllReduce) else ()
         in_place = frozenset((number, number) for number in aligned)
         steps.append(CollectiveStep(instruction, rendezvous, given, made, host=host, in_place=in_place))
         return result
 
     def _host_number(self, collective: Instruction, rendezvous: Rendezvous) -> int:
-        """The number of the host call for a collective that may fail, -1 for others."""
+        """The number of the host call that reports an error of the collective; -1 if it cannot fail."""
         if not rendezvous.may_fail:
             return -1
         self.host_instructions.append(collective)
@@ -160,14 +160,14 @@ class Collectives:
 
     @staticmethod
     def _started(instruction: Instruction, operands: Sequence[Tree], result: Tree) -> Tree:
-        """The value of a collective; a start gives its operands and contexts beside the result."""
+        """The value of a collective: its result, or for a start the tuple of operands, result and contexts."""
         if not isinstance(instruction.op, TUPLE_STARTS):
             return result
         sent = operands[0] if len(operands) == 1 else tuple(operands)
         return (sent, result, *_contexts(instruction))
 
     def _async_start(self, instruction: Instruction, operands: Sequence[Tree], steps: list[Step]) -> tuple[Tree] | None:
-        """An async-start of a computation that is one collective, all its arguments being there."""
+        """Lower an async-start whose computation is one collective, with parameters as its only operands."""
         collective = instruction.op_as(AsyncStart).calls.root
         rendezvous = self._rendezvous.of(collective) if self._rendezvous is not None else None
         parts = instruction.shape.tuple_shapes
@@ -198,6 +198,6 @@ class Collectives:
 
 
 def _contexts(instruction: Instruction) -> tuple[Tree, ...]:
-    """What else asynchronous values have, which no step reads."""
+    """The values of the contexts of an asynchronous operation, which no step reads."""
     shapes = enumerate(instruction.shape.tuple_shapes)
     return tuple(new_values(shape, instruction, index=(number,)) for number, shape in shapes if number >= 2)

@@ -1,4 +1,4 @@
-"""How much LLVM does for kernels that run once: less, where optimizing them takes longer than it saves."""
+"""Chooses less LLVM effort for kernels that run once, where optimizing them takes longer than it saves."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.memory.steps import KernelStep, Step, with_loop_depth
 from xlakit.options import knob
 
-# Calling a program takes some microseconds. Kernels whose calls cost no more than this in one run, by their estimates,
-# get code without any optimization, which runs a few times as long ...
+# Calling a program takes some microseconds. A kernel whose estimated cost in one run is no more than this gets code
+# without any optimization, which takes a few times as long to run ...
 _QUICK_NANOSECONDS = knob("effort.quick_nanoseconds", 30.0, 0.0, 1e6)
-# ... as long as all of them together cost no more than this.
+# ... as long as all such kernels together cost no more than this.
 _QUICK_TOGETHER = knob("effort.quick_together", 150.0, 0.0, 1e7)
-# Those that cost no more than this go without LLVM's vectorizer, ...
+# Kernels that cost no more than this are compiled without LLVM's vectorizer, ...
 _SCALAR_NANOSECONDS = knob("effort.scalar_nanoseconds", 100.0, 0.0, 1e6)
-# ... and those that have no loops for it anyway, but short ones that would be unrolled, up to this.
+# ... and kernels without long loops up to this cost: the vectorizer could not use their short loops, which are
+# unrolled.
 _ROLLED_NANOSECONDS = knob("effort.rolled_nanoseconds", 500.0, 0.0, 1e6)
 
-# A call of a function that is not LLVM's own.
+# A call of any function except LLVM's intrinsics.
 _CALLS = re.compile(r"\bcall [^@\n]*(?:@(?!llvm\.)|%[\w.]+\()")
 
 
 def lessen_efforts(module: Module, steps: Sequence[Step]) -> None:
-    """Have LLVM do less for kernels that are not called in loops and cost little. Their results stay the same bits.
+    """Lower the effort of cheap kernels that are not called in loops. Their results keep the same bits.
 
-    In loops, a call of a kernel of one vector takes as long as the kernel: there it is made fit for inlining.
+    In a loop, the call of a kernel that computes one vector takes as long as the kernel, so such kernels get the effort
+    at which they can be inlined.
     """
     costs: dict[str, float] = {}
     for phase in phases_in(steps):
@@ -46,7 +48,7 @@ def lessen_efforts(module: Module, steps: Sequence[Step]) -> None:
         text = fn.text()
         if _is_rounded_by_llvm(text):
             continue
-        # What is always inlined goes into functions of its own effort alone.
+        # An always-inlined function is inlined only into functions of its own effort.
         if cost <= min(_QUICK_NANOSECONDS.value, left) and not _CALLS.search(text):
             fn.effort = Effort.LITTLE
             left -= cost
@@ -55,12 +57,12 @@ def lessen_efforts(module: Module, steps: Sequence[Step]) -> None:
 
 
 def _is_rounded_by_llvm(text: str) -> bool:
-    """Whether LLVM may order a function's sums, or fuse its products with them, one way or another."""
+    """Whether LLVM may reorder a function's sums or fuse products into them: then the effort may change its results."""
     return f" {REASSOCIATES} " in text or f" {CONTRACTS} " in text
 
 
 def phases_in(steps: Sequence[Step], *, outside: bool = True) -> Iterator[Phase]:
-    """The phases of all kernels, at all calls of these; or only those in loops."""
+    """The phases of all calls of kernels; with ``outside=False`` only of calls in loops."""
     for step, depth in with_loop_depth(steps):
         if isinstance(step, KernelStep) and (outside or depth):
             yield from step.phases

@@ -1,4 +1,4 @@
-"""From steps to the entry: ``i64 entry(ptr arguments, ptr results, ptr context)``, a Status."""
+"""Writes the entry from the steps: ``i64 entry(ptr arguments, ptr results, ptr context)``, which returns a Status."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ if TYPE_CHECKING:
 
 ENTRY = "xlakit_entry"
 _THREADS = ("xlakit_blas_get_threads", "xlakit_blas_set_threads")
-# Arrays that are not variables of the entry are copied word by word, if they have up to so many.
+# Slices that are not variables of the entry are copied word by word if they have at most this many words.
 _FEW_WORDS = knob("emit.few_words", 16, 0, 64)
-# Next to a kernel that costs more than this, what its caller does is nothing.
+# In a loop, if every kernel costs more than this, the time of the entry's own code does not matter.
 _CALLED_NANOSECONDS = knob("emit.called_nanoseconds", 2_000.0, 0.0, 1e9)
-# One that costs more than this is not worth copying into its caller.
+# A kernel that costs more than this is not inlined into the entry.
 _INLINED_NANOSECONDS = knob("emit.inlined_nanoseconds", 100.0, 0.0, 5_000.0)
 _MOST_ARRAYS = knob("emit.most_arrays", 128, 2)
-# In longer programs kernels stay functions: LLVM's time grows faster than the size of a function.
+# A program with more steps than this keeps kernels as functions: LLVM's time is superlinear in a function's size.
 _MOST_INLINED = knob("emit.most_inlined", 48, 0, 1000)
 _MOST_INLINED_LINES = knob("emit.most_inlined_lines", 1200, 0, 100_000)
-# Constants of up to so many bytes are part of the code, so that LLVM knows what kernels in the entry load of them.
+# Constants of at most this size are globals of the module, so that LLVM can fold loads of them in inlined kernels.
 _FOLDED_BYTES = knob("emit.folded_bytes", 256, 0, 4096)
-# After how many nanoseconds of estimated work a loop looks at the clock, and a kernel that one thread computes.
+# A loop polls for signals after about this much estimated work, and so does the entry after a kernel that costs more.
 _POLL_NANOSECONDS = knob("emit.poll_nanoseconds", 1_000_000.0, 100.0)
 
 
 class EntryWriter:
-    """Writes the entry of one module, whose memory is planned."""
+    """Writes the entry function of one module from its memory plan."""
 
     def __init__(self, module: Module, plan: MemoryPlan) -> None:
         self._module = module
         self._plan = plan
-        # Tasks share the work: the library of LAPACK and BLAS should not have threads of its own.
+        # Calls of BLAS are already split into tasks for our threads, so BLAS must not start threads of its own.
         self._calls_blas = any(name.startswith(blas.PREFIX) for name in module.declared)
         name = "program" if self._calls_blas else ENTRY
         self._fn = module.function(name, I64, [PTR, PTR, PTR], external=not self._calls_blas)
@@ -73,7 +73,7 @@ class EntryWriter:
         self._shared_table: Value | None = None
         self._probes: Probes | None = None
         if current().profile:
-            # Few programs are profiled.
+            # Imported here: few programs are profiled.
             from xlakit.cpu.entry.probes import Probes
 
             self._probes = Probes(module, self._fn, plan.steps)
@@ -97,13 +97,14 @@ class EntryWriter:
         if self._probes and begin:
             self._probes.end(None, begin)
         fn.ret(fn.i64(0))
-        # Next to kernels that take longer than a call, its own time is nothing; nor is it where each step comes once.
+        # The entry's own time does not matter if each step runs once, or if kernels in loops take much longer than a
+        # call.
         fn.effort = Effort.LITTLE if self._is_cold else Effort.ALL
         if self._calls_blas:
             self._write_around_blas()
 
     def _is_short(self, steps: Sequence[Step]) -> bool:
-        """Whether kernels may be inlined: there are few of them, and few lines at all their calls."""
+        """Whether kernels may be inlined: the steps are few, and so are the lines of small kernels over all calls."""
         if sum(not inner(step) for step in walk(steps)) > _MOST_INLINED.value:
             return False
         inlined = [p.function for p in phases_in(steps) if self._is_small(p)]
@@ -115,7 +116,7 @@ class EntryWriter:
         return bool(phase.tasks) and phase.cost <= _INLINED_NANOSECONDS.value and kernel.effort is Effort.ALL
 
     def _write_around_blas(self) -> None:
-        """The entry, which has BLAS use one thread while the program runs."""
+        """Write the entry as a wrapper that limits BLAS to one thread while the program runs."""
         get, set = (self._module.declare(name, I32 if i == 0 else VOID, [I32] * i) for i, name in enumerate(_THREADS))
         enter = self._module.declare("xlakit_library_enter", VOID, [PTR, PTR])
         leave = self._module.declare("xlakit_library_leave", VOID, [])
@@ -129,7 +130,7 @@ class EntryWriter:
     # -- addresses -------------------------------------------------------------------------------
 
     def _address(self, value: HloValue) -> Value:
-        """Where a value is: in the bytes from there on that it has."""
+        """The address of a value, bounded for the sanitizer by the bytes of the value."""
         return within(self._fn, self._begin(value), value.bytes)
 
     def _begin(self, value: HloValue) -> Value:
@@ -151,7 +152,7 @@ class EntryWriter:
         return fn.at(self._arena, I8, own.offset)
 
     def _folded(self, own: BufferSlice) -> Value:
-        """A constant as data of the module."""
+        """The address of a constant that is data of the module."""
         data = np.ascontiguousarray(self._plan.program.constants[own.number]).tobytes()
         return self._fn.address(self._module.shared_data(f"constant_{own.number}", data))
 
@@ -161,7 +162,8 @@ class EntryWriter:
         if self._inlines:
             table = fn.alloca(PTR, max(1, len(values)))
         else:
-            # Steps run one after the other, so one table serves all: thousands would not fit on the stack.
+            # Steps run one after the other, so one table can serve all of them; thousands of tables would overflow the
+            # stack.
             table = self._shared_table = self._shared_table or fn.alloca(PTR, _MOST_ARRAYS.value)
             if len(values) > _MOST_ARRAYS.value:
                 table = fn.alloca(PTR, len(values))
@@ -219,7 +221,7 @@ class EntryWriter:
             else:
                 fn.call(function, VOID, table, fn.i64(0), fn.i64(phase.tasks))
             if is_parallel(phase) or phase.cost > _POLL_NANOSECONDS.value:
-                # Nothing may look at what a job that was given up has left out.
+                # A canceled job leaves results incomplete, so no later step may run.
                 status = fn.call("xlakit_poll", I64, fn.parameters[2])
                 fn.return_if(status.ne(0), status)
 
@@ -230,14 +232,14 @@ class EntryWriter:
             return
         to, origin = self._address(step.target), self._address(step.source)
         if source.space is Space.ARGUMENT and target.space is Space.RESULT:
-            # The caller may have given one memory for both.
+            # The caller may have passed the same memory for both.
             with fn.if_(to.ne(origin)):
                 fn.copy(to, origin, target.size)
             return
         words, rest = divmod(target.size, I64.bytes)
         if not rest and target.size > SMALL_BYTES.value and words <= _FEW_WORDS.value:
-            # With one load and one store for each word, never as vectors: words that were just stored are forwarded
-            # from the store buffer; a wider load of several would wait until all of them are in the cache.
+            # One load and one store for each word, never vectors: words that were just stored are forwarded from the
+            # store buffer; a wider load of several would wait until all of them are in the cache.
             loaded = [fn.load(I64, fn.at(origin, I64, n), alone=True) for n in range(words)]
             for n, word in enumerate(loaded):
                 fn.store(word, fn.at(to, I64, n))
@@ -309,7 +311,7 @@ class EntryWriter:
         self._branches(step.branches, chosen, 0)
 
     def _branches(self, branches: Sequence[Sequence[Step]], chosen: Value, first: int) -> None:
-        """The branches from ``first`` on, chosen by binary search."""
+        """Write a binary search among the branches; ``first`` is the number of the first of them."""
         if len(branches) == 1:
             self._steps(branches[0])
             return
@@ -327,7 +329,7 @@ def _add(attributes: list[str], attribute: str) -> None:
 
 
 def _cost(steps: Sequence[Step]) -> float:
-    """About how many nanoseconds steps take; a loop inside counts once, it looks at the clock itself."""
+    """The estimated nanoseconds of steps; an inner loop counts as one iteration, because it polls by itself."""
     total = 0.0
     for step in steps:
         if isinstance(step, KernelStep):

@@ -1,13 +1,12 @@
-"""Proofs that a kernel may have a result in the memory of an operand.
+"""Proofs that a kernel may write a result into the memory of an operand.
 
-Where a kernel is a nest of loops, its access maps prove it: it is traced again, here without regard to how it is
-emitted, and every element of the operand that an element of the result is made of must be at the same address. All
-loops have in common that an element is stored once, after everything that the results at its index are made of has been
-loaded, and that different iterations, lanes and tasks have different indices. So the element that is overwritten is one
-that nothing reads any more.
+For a loop nest, the access maps prove it. The kernel is traced again here, independently of how it is emitted, and
+every operand element that a result element depends on must be at the address of that result element. The proof relies
+on what all emitted loops have in common: an element is stored once, after all loads for the results at its index, and
+different iterations, lanes and tasks have different indices. So no later load reads the overwritten element.
 
-What an operation other than an element-wise one reads inside of a fusion (a product, a sort) it may read at any index
-and any time, so its operands are never shared.
+Inside of a fusion, an operation that is not element-wise (a product, a sort) may read its operands at any index and at
+any time, so a result never shares their memory.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from xlakit.ops.data import Parameter, Tuple
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicUpdateSlice
 
-# Kernels that are no loop nests and change operands in place, with the reason why that is sound where the result is in
-# the operand's own slice. No other operand is read in that slice.
+# Kernels that are not loop nests and update an operand in place, with the reason why the result may be in the operand's
+# slice. No other operand of the step may be in that slice.
 UPDATES = {
     "scatter": "the operand is not read at all: its elements are read from the result, combined, and written back",
     "cholesky": "the matrices are not read: the result starts as a copy of them, which is factored",
     "triangular-solve": "the right-hand sides are not read: the result starts as a copy of them, which is solved",
     "custom-call": "the program says by output_to_operand_aliasing that the function works in place, on one pointer",
 }
-# Collectives that may have a result in the slice of the operand of the same number, and why.
+# Collectives whose result may be in the slice of the operand of the same number, with the reason.
 COLLECTIVES = {
     "all-reduce": "an element of all operands is combined, then written to all results; each task has its own elements",
 }
@@ -49,13 +48,13 @@ _WHY_PHASES = "the kernel has phases or scratch, and may read in a later one"
 
 
 class Refusals:
-    """Finds out which results of kernels may be in the memory of operands; of kernels that are alike once."""
+    """Decides which results of kernels may be in the memory of operands, and caches the proofs of identical kernels."""
 
     def __init__(self) -> None:
         self._maps: dict[Any, _AccessMaps | str] = {}
 
     def refusal(self, step: KernelStep | CollectiveStep | HostStep, result: int, operand: int) -> str:
-        """Why a result may not be in the memory of an operand, by their numbers; empty where it is proven."""
+        """The reason why a result may not be in the memory of an operand, by number; empty if it provably may."""
         instruction = step.instruction
         if isinstance(step, HostStep):
             # The program says by output_to_operand_aliasing that the function works in place.
@@ -74,12 +73,12 @@ class Refusals:
         return maps if isinstance(maps, str) else maps.refusal(result, operand)
 
 
-# An element, and its size in bytes.
+# The offset of an access in elements, and the size of an element in bytes.
 _Store = tuple[Affine, int]
 
 
 class _AccessMaps:
-    """Where a nest stores each result, and which elements of which arrays that is computed from."""
+    """The access maps of a loop nest: where it stores each result, and which elements of which operands it loads."""
 
     def __init__(self, stores: Sequence[_Store], nodes: Sequence[Node], anywhere: frozenset[int]) -> None:
         self._stores = stores
@@ -100,7 +99,7 @@ class _AccessMaps:
 
 
 def _maps_of(instruction: Instruction) -> _AccessMaps | str:
-    """The access maps of a kernel; where there are none, why."""
+    """The access maps of a kernel, or the reason why there are none."""
     if isinstance(instruction.op, Fusion):
         computation = instruction.op.calls
     elif is_traced(instruction.opcode) or isinstance(instruction.op, DynamicUpdateSlice):
@@ -116,7 +115,8 @@ def _maps_of(instruction: Instruction) -> _AccessMaps | str:
 def _traced(computation: Computation, space: Space) -> _AccessMaps:
     """The access maps of a fusion, or of one dynamic-update-slice, traced over ``space``.
 
-    What an operation that is not element-wise reads is read anywhere. Raises DeclinedError where maps do not exist.
+    An operation that is not element-wise may read any element of the operands that it depends on. Raises DeclinedError
+    where no maps exist.
     """
     root = computation.root
     roots = [(o, 0, o.shape) for o in root.operands] if isinstance(root.op, Tuple) else []
@@ -149,7 +149,7 @@ def _traced(computation: Computation, space: Space) -> _AccessMaps:
 
 
 def _update(root: Instruction, sources: dict[Instruction, Source], space: Space, anywhere: set[int]) -> _AccessMaps:
-    """A dynamic-update-slice that writes nothing but the slice, into its operand."""
+    """The access maps of a dynamic-update-slice that writes only the slice, into its operand."""
     target, update, *starts = root.operands
     tracer = Tracer(sources, space)
     index = tuple(space.axis(size).index for size in update.shape.dimensions)
@@ -162,21 +162,21 @@ def _update(root: Instruction, sources: dict[Instruction, Source], space: Space,
 
 
 def _is_element_wise(instruction: Instruction) -> bool:
-    """Whether the loops of a fusion compute an element where it is needed."""
+    """Whether a fusion's loops compute an element of the instruction on demand."""
     return isinstance(instruction.op, Parameter) or (
         is_traced(instruction.opcode) and not isinstance(instruction.op, Dot)
     )
 
 
 def _unknown(instruction: Instruction) -> Source:
-    """An element of what no loop nest computes; which one does not matter."""
+    """A source for an operation that no loop nest computes: its elements are zeros, since only loads matter."""
     shapes = instruction.shape.tuple_shapes_or_self
     zeros = [Constant(s.element_type, np.zeros((), s.element_type.dtype)) for s in shapes]
     return lambda _, part: zeros[part]
 
 
 def in_place_pairs(instruction: Instruction) -> frozenset[tuple[int, int]]:
-    """Pairs of a result's and an operand's number that may share memory, where each operand is an array."""
+    """The pairs (result, operand), by number, that may share memory; every operand must be an array."""
     if isinstance(instruction.op, Fusion):
         return _pairs(instruction.op.calls)
     if isinstance(instruction.op, Elementwise):
@@ -185,13 +185,13 @@ def in_place_pairs(instruction: Instruction) -> frozenset[tuple[int, int]]:
 
 
 def _pairs(computation: Computation) -> frozenset[tuple[int, int]]:
-    """The pairs of results and parameters of a fusion, where all results have the same dimensions."""
+    """The pairs (result, parameter) of a fusion whose results all have the same dimensions."""
     root = computation.root
     roots = list(root.operands) if isinstance(root.op, Tuple) else [root]
     if any(r.shape.is_tuple or r.shape.dimensions != roots[0].shape.dimensions for r in roots):
         return frozenset()
     dimensions = roots[0].shape.dimensions
-    # The instructions whose element at an index is only needed for the results at that index.
+    # Instructions of which an element is needed for the results at the same index.
     aligned: set[Instruction] = {root} if isinstance(root.op, Tuple) else set()
     for instruction in reversed(computation.instructions):
         if instruction in roots or instruction in aligned:
@@ -199,7 +199,7 @@ def _pairs(computation: Computation) -> frozenset[tuple[int, int]]:
                 continue
             aligned.add(instruction)
             aligned.update(o for o in instruction.operands if o.shape.dimensions == dimensions)
-    # What is needed at other indices needs its operands there, too.
+    # Instructions of which elements are needed for results at other indices; their operands are among them.
     misaligned: set[Instruction] = set()
     for instruction in reversed(computation.instructions):
         plain = instruction in aligned and (instruction is root or _is_elementwise(instruction, dimensions))

@@ -1,4 +1,4 @@
-"""From a module to steps: which kernels there are, and which values they work on."""
+"""Lowers a module to steps: chooses the kernels, and the values that each reads and writes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from xlakit.ops.movement import Reshape
 from xlakit.ops.random import Rng, RngGetAndUpdateState
 from xlakit.options import is_plain
 
-# What gives arrays other names. With tuples and their elements, these are seen through here alone: steps have values.
+# Operations that only rename arrays; here they and tuples are resolved, so that steps have only values.
 _RENAMING = (Reshape, OptimizationBarrier, AddDependency)
 
 
 class Lowering:
-    """Lowers the computations of one module. A call is lowered where it is, with values of its own."""
+    """Lowers the computations of one module. A called computation is lowered anew for each call, with new values."""
 
     def __init__(self, module: HloModule, kernels: KernelLibrary, collectives: Collectives) -> None:
         self._module = module
@@ -46,7 +46,7 @@ class Lowering:
         self._constant_values: dict[Instruction, Tree] = {}
         self._host = collectives.host_instructions
         self._dataflow = Dataflow()
-        # Plain code goes without: each element of a loop's state is copied.
+        # In plain code phis are not simplified, so every element of a loop's state is copied.
         self._joins = not is_plain("memory")
 
     def lower(self) -> StepProgram:
@@ -145,7 +145,7 @@ class Lowering:
             scratch = (HloValue(ValueKind.SCRATCH, kernel.scratch_bytes, instruction, suffix=".scratch"),)
         if isinstance(instruction.op, Rng):
             steps.extend(RandomStep(instruction, state) for state in scratch)
-        # A kernel of several phases may read an operand after the one that makes a result.
+        # A kernel of several phases may read an operand in a phase after the one that writes a result.
         is_simple = len(kernel.phases) == 1 and not kernel.scratch_bytes
         in_place = in_place_pairs(instruction) if is_simple else frozenset[tuple[int, int]]()
         made = tuple(leaves(tree))
@@ -194,7 +194,7 @@ class Lowering:
 
 
 def _arguments(tree: Tree, found: list[HloValue]) -> Tree:
-    """The values of a parameter, numbered on from those that are ``found`` already."""
+    """The values of a parameter, which are appended to ``found`` and numbered by their position there."""
     if isinstance(tree, HloValue):
         found.append(HloValue(ValueKind.ARGUMENT, tree.bytes, tree.instruction, tree.index, len(found)))
         return found[-1]

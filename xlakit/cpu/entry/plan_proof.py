@@ -1,4 +1,4 @@
-"""The proof of a memory plan; the checker gets the kernels and the groups of collectives of this backend."""
+"""The proof of a memory plan: calls the checker with this backend's in-place proofs and groups of collectives."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from xlakit.ops.communication.collective_moves import Permuting, RaggedAllToAll
 
 
 def prove_memory_plan(plan: MemoryPlan, grid: Grid) -> None:
-    """Prove a plan, and what its steps allow in place whether or not it is made use of.
+    """Prove a plan, and all pairs that its steps allow in place, used or not.
 
-    Raises MemoryPlanError where something is wrong.
+    Raises MemoryPlanError if the proof fails.
     """
 
     def is_identity(instruction: Instruction) -> bool:
@@ -41,7 +41,7 @@ def prove_memory_plan(plan: MemoryPlan, grid: Grid) -> None:
 
 
 def _prove_hints(step: KernelStep | CollectiveStep, refusals: Refusals) -> None:
-    """Prove what a step allows in place."""
+    """Prove the pairs of results and operands that a step allows to share memory."""
     for result, operand in sorted(step.in_place):
         refusal = refusals.refusal(step, result, operand)
         if refusal:

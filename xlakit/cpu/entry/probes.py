@@ -1,4 +1,4 @@
-"""Probes: what the entry of a profiled program calls between its steps (:mod:`xlakit.cpu.profiling`)."""
+"""Probes: calls that the entry of a profiled program makes between its steps (:mod:`xlakit.cpu.profiling`)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from xlakit.memory.steps import KernelStep, Step, walk
 
 
 class Probes:
-    """The probes of one entry. A step begins where the one before it has ended, so that the clock is read once."""
+    """The probes of one entry. A step begins when the step before it ends, so one reading of the clock serves both."""
 
     def __init__(self, module: Module, fn: Function, steps: Sequence[Step]) -> None:
         self._module = module
         self._fn = fn
         self._numbers = {step: number for number, step in enumerate(walk(steps), 1)}
-        # Its address is imported, as that of a function would be.
+        # The recorder is data, imported by its address as a function would be.
         self._recorder = f"{RECORDER}{len(self._numbers) + 1}"
         for name, result, parameters in (
             (self._recorder, VOID, []),
@@ -30,16 +30,16 @@ class Probes:
             module.declare(name, result, parameters)
 
     def begin(self) -> Value:
-        """The time, before a row of steps."""
+        """The time before a sequence of steps."""
         return self._fn.call(CLOCK, I64)
 
     def end(self, step: Step | None, begin: Value) -> Value:
-        """Note that a step, or the whole call, has ended; gives the time."""
+        """Record that a step, or the whole call if ``step`` is None, has ended; gives the time."""
         fn, number = self._fn, 0 if step is None else self._numbers[step]
         return fn.call(NOTE, I64, fn.address(self._recorder), fn.i64(number), begin)
 
     def kernel(self, step: KernelStep, phase: Phase) -> str:
-        """The function to call for a phase: where threads share the step, one that notes each range of tasks."""
+        """The function to call for a phase: if threads share the step, a wrapper that records each range of tasks."""
         if not any(map(is_parallel, step.phases)):
             return phase.function
         fn = self._module.function(f"{phase.function}.profiled", VOID, [PTR, I64, I64], attributes=(NO_INLINE,))
