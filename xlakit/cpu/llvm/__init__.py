@@ -1,10 +1,9 @@
 """A small typed layer for writing LLVM IR.
 
-A Module has Functions; a Function hands out Values, which know their Type and compute with Python's operators. Types
-are checked as the code is written, so that a fault shows where it is made and not as a parse error of LLVM.
+A Module has Functions; a Function makes Values, which know their Type and compute with Python's operators. Types are
+checked while code is written, so that a fault is raised where it is made, and not as a parse error of LLVM.
 
-The names are loaded when the first of them is asked for: a process whose programs are all in the compile cache writes
-no code.
+The modules are imported on first use: a process whose programs are all in the compile cache writes no code.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from xlakit.cpu.llvm.types import BF16, F16, F32, F64, I1, I8, I16, I32, I64, I128, PTR, VOID, Type, integer, vector
     from xlakit.cpu.llvm.values import Value
 else:
-    # The modules of all names but the types.
+    # The modules of all names except types.
     _MODULES = {"Effort": "effort", "Function": "function", "Loop": "function", "Module": "module", "Value": "values"}
 
     def __getattr__(name: str) -> Any:

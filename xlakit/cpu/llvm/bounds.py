@@ -1,6 +1,6 @@
-"""What emitters and the runtime know of bounds checks, which :mod:`xlakit.cpu.llvm.bounds_checks` writes.
+"""Declarations of bounds checks for emitters and the runtime; :mod:`xlakit.cpu.llvm.bounds_checks` writes the checks.
 
-Emitters say where an array of the program, or a part of scratch, begins and ends; the pass follows all else.
+Emitters mark where an array of the program, or a part of scratch, begins and ends; the pass derives all other bounds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from xlakit.cpu.llvm.promises import ADDRESS
 from xlakit.cpu.llvm.types import I8, PTR
 from xlakit.cpu.llvm.values import Value
 
-# What checked code imports; :mod:`xlakit.cpu.runtime.bounds` has it.
+# The functions that checked code imports from :mod:`xlakit.cpu.runtime.bounds`.
 CHECK, NOTE, LOW, HIGH = (f"xlakit_bounds_{name}" for name in ("check", "note", "low", "high"))
 DECLARED = {
     CHECK: f"declare ptr @{CHECK}(ptr, i64, i64, i64, ptr)",
@@ -22,9 +22,9 @@ DECLARED = {
 
 
 def within(fn: Function, pointer: Value, size: int) -> Value:
-    """The pointer to ``size`` bytes that are an array, or a part of scratch, of their own: accesses must stay inside.
+    """Mark ``pointer`` as the start of an array or a part of scratch of ``size`` bytes that accesses may not leave.
 
-    Without the sanitizer this is the pointer itself.
+    Gives the pointer with which to access the object; without the sanitizer, ``pointer`` itself.
     """
     if not options.current().sanitize:
         return pointer

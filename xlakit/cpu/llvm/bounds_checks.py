@@ -1,29 +1,30 @@
-"""Bounds checks: code in which no access leaves the array that its address was computed from.
+"""Bounds checks: a pass over LLVM IR after which no access leaves the object that its address was computed from.
 
-The sanitizer compiles with these. A pass over the IR as the emitters have written it, before LLVM's own passes, follows
-the pointer of every load, store, copy and atomic operation back to where it comes from, and puts a check before the
-access. A pointer carries the bounds of its memory, two words:
+The sanitizer compiles with it. The pass reads the IR as the emitters have written it, before LLVM's own passes. It
+traces the pointer of every load, store, copy and atomic operation back to its origin, and inserts a check before the
+access. A pointer carries the bounds of its object, two words:
 
     where a pointer comes from                      its bounds
     ------------------------------------------      ------------------------------------------------------
     alloca, a constant of the module, scratch       those of that memory
-    getelementptr                                   those of the pointer that it begins with
-    phi, select                                     a phi, a select of those of the operands
-    a parameter                                     two more parameters, which all callers give
-    a load                                          what was noted when a pointer was stored there
-    :func:`~xlakit.cpu.llvm.bounds.within`          what the emitter says: an array of the program, a part of scratch
+    getelementptr                                   those of its base pointer
+    phi, select                                     a phi, a select of the operands' bounds
+    a parameter                                     two more parameters, which all callers pass
+    a load                                          the bounds recorded when the pointer was stored there
+    :func:`~xlakit.cpu.llvm.bounds.within`          those that the emitter states: an array, a part of scratch
     the runtime, integers                           unknown, (0, 0): only null and its neighbors are refused
 
-Functions that the runtime or Python calls (*fixed* ones: the entry, and the phases of kernels) keep their parameters;
-what they are given is a table of pointers, whose bounds were noted when it was written. Bounds of stored pointers are
-kept beside the memory (:mod:`xlakit.cpu.runtime.bounds`): for each address the pointer that was stored there and its
-bounds. A load whose value is not selected afterwards is checked, too: no load may leave its array.
+Functions that the runtime or Python calls (*fixed* functions: the entry, and the phases of kernels) keep their
+parameters; they get a table of pointers, whose bounds were recorded when the table was written. Bounds of stored
+pointers are kept outside of the program's memory (:mod:`xlakit.cpu.runtime.bounds`): for each address the pointer that
+was stored there and its bounds. A load whose value is not selected afterwards is checked too: no load may leave its
+object.
 
-A check that fails reports the access, and replaces its address by that of spare memory, so that the function runs to
-its end and changes nothing else; copies become copies of no bytes.
+A failed check reports the access, and replaces its address by that of spare memory, so that the function runs to its
+end and changes nothing else; a failed copy copies no bytes.
 
-Not checked are the runtime's own functions, BLAS, and C functions behind custom calls: they are given the beginnings of
-arrays. The pass accepts the few forms of instructions that ``function.py`` writes, and raises InternalError for others.
+The pass does not check the runtime's own functions, BLAS, and C functions behind custom calls, which get the beginnings
+of arrays. It accepts the few forms of instructions that ``function.py`` writes, and raises InternalError for others.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from xlakit.cpu.llvm.promises import ADDRESS, NO_ALIAS
 from xlakit.errors import InternalError
 
 _UNKNOWN = ("0", "0")
-# Calls that give memory, of as many bytes as their argument says.
+# The function that allocates memory, of as many bytes as its argument says.
 _GIVES_MEMORY = "xlakit_scratch_acquire"
 _BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 
@@ -58,7 +59,7 @@ _NAMED = re.compile(r"ptr @([\w.$-]+)")
 
 
 def fixed_functions(functions: Mapping[str, Function], phases: Iterable[str]) -> frozenset[str]:
-    """The functions that are called from outside of the module: those of ``phases``, and what the runtime is given."""
+    """The functions that are called from outside the module: those of ``phases``, and those passed to the runtime."""
     found = {name for name, function in functions.items() if not function.linkage} | set(phases)
     for function in functions.values():
         for line in function.text().splitlines():
@@ -69,9 +70,9 @@ def fixed_functions(functions: Mapping[str, Function], phases: Iterable[str]) ->
 
 
 class BoundsChecks:
-    """Puts checks into texts of IR.
+    """Inserts bounds checks into LLVM IR.
 
-    functions: the names of the functions of the module. prefix: how names of common functions begin. fixed: see
+    functions: the names of the functions of the module. prefix: that of the names of common functions. fixed: see
     :func:`fixed_functions`.
     """
 
@@ -81,7 +82,7 @@ class BoundsChecks:
         self._fixed = fixed
 
     def carries(self, name: str) -> bool:
-        """Whether a function has the bounds of its pointers as parameters."""
+        """Whether a function has two more parameters for the bounds of each of its pointers."""
         return (name in self._functions or name.startswith(self._prefix)) and name not in self._fixed
 
     def checked(self, text: str) -> str:
@@ -111,7 +112,7 @@ class BoundsChecks:
 
 
 class _Body:
-    """The body of one function."""
+    """Rewrites the body of one function."""
 
     def __init__(self, checks: BoundsChecks, name: str, sizes: Mapping[str, int], sites: dict[str, str]) -> None:
         self._checks = checks
@@ -119,14 +120,14 @@ class _Body:
         self._sizes = sizes
         self._sites = sites
         self.lines: list[str] = []
-        # For pointers what they begin with, and those that have bounds under names of their own.
+        # _begins: the base pointer of each derived pointer. _own: pointers whose bounds have names of their own.
         self._begins: dict[str, str] = {}
         self._own: set[str] = set()
         self._written: list[str] = []
         self._count = 0
 
     def parameters(self, given: Sequence[str]) -> str:
-        """The parameters, with the bounds of pointers behind them."""
+        """The parameters, followed by the bounds of the pointers among them."""
         given = [parameter.replace(f" {NO_ALIAS}", "") for parameter in given]
         if not self._checks.carries(self._name):
             return ", ".join(given)
@@ -135,7 +136,7 @@ class _Body:
         return ", ".join([*given, *(f"i64 {p}.low, i64 {p}.high" for p in pointers)])
 
     def written(self) -> list[str]:
-        """Its lines with the checks."""
+        """The lines of the body with the checks."""
         said = {found[1]: int(found[2]) for line in self.lines if (found := _WITHIN.match(line))}
         for line in self.lines:
             found = _ASSIGNED.match(line)
@@ -155,7 +156,7 @@ class _Body:
     # -- bounds ----------------------------------------------------------------------------------
 
     def _look_at(self, name: str, text: str, said: Mapping[str, int]) -> None:
-        """See where a value comes from, if it is a pointer."""
+        """Record the origin of a value, if it is a pointer."""
         address = _ADDRESS.match(text)
         if name in said:
             self._own.add(name)
@@ -170,7 +171,7 @@ class _Body:
             self._own.add(name)
 
     def _bounds(self, pointer: str) -> tuple[str, str]:
-        """Where the memory of a pointer begins and ends, as IR."""
+        """The begin and the end of the object of a pointer, as IR operands."""
         while pointer in self._begins:
             pointer = self._begins[pointer]
         if pointer in self._own:
@@ -182,7 +183,7 @@ class _Body:
         return begin, f"add (i64 {begin}, i64 {size})"
 
     def _bound(self, name: str, size: str) -> None:
-        """The bounds of new memory of ``size`` bytes."""
+        """Define the bounds of a new object of ``size`` bytes."""
         self._written.append(f"  {name}.low = ptrtoint ptr {name} to i64")
         self._written.append(f"  {name}.high = add i64 {name}.low, {size}")
 
@@ -210,7 +211,7 @@ class _Body:
         self._written.append(f"  {name} = {text}" if name else f"  {text}")
 
     def _made(self, name: str, text: str) -> None:
-        """The bounds of a pointer that is chosen, or of memory on the stack."""
+        """Define the bounds of a phi, a select or an alloca."""
         if text.startswith("alloca "):
             found = self._matched(_MEMORY, text)
             self._bound(name, str(_bytes(found[1]) * int(found[2])))
@@ -258,7 +259,7 @@ class _Body:
             self._bound(name, given[0].split()[-1])
 
     def _moved(self, callee: str, given: list[str]) -> list[str]:
-        """The arguments of a copy or of a fill: it moves nothing where one side leaves its memory."""
+        """The arguments of a copy or a fill, whose count becomes 0 if one side leaves its object."""
         if not callee.startswith(("@llvm.memcpy.", "@llvm.memmove.", "@llvm.memset.")):
             raise InternalError(f"no bounds check is known for {callee}, which {self._name} calls")
         count = given[2].split()[-1]
@@ -275,7 +276,7 @@ class _Body:
         return [*given[:2], f"i64 {count}", *given[3:]]
 
     def _check(self, pointer: str, size: int | str, what: str) -> str:
-        """Check an access of so many bytes; gives the pointer to use in place of it."""
+        """Check an access of ``size`` bytes; gives the pointer to use in place of ``pointer``."""
         bounds = self._bounds(pointer)
         checked = self._new()
         site = self._sites.setdefault(f"{self._name}: {what}", f"bounds.site.{len(self._sites)}")
@@ -295,7 +296,7 @@ class _Body:
 
 
 def _parts(text: str) -> list[str]:
-    """What commas separate, but for those inside of brackets."""
+    """The parts of a list at its commas, except those inside of brackets."""
     found: list[str] = []
     depth, begin = 0, 0
     for index, letter in enumerate(text):
@@ -308,14 +309,14 @@ def _parts(text: str) -> list[str]:
 
 
 def _type_of(operand: str) -> str:
-    """The type that an operand begins with."""
+    """The type at the begin of a typed operand."""
     if operand.startswith("<"):
         return operand[: operand.index(">") + 1]
     return operand.partition(" ")[0]
 
 
 def _bytes(kind: str) -> int:
-    """How many bytes of memory an access of a type takes."""
+    """The number of bytes that an access of a type touches."""
     lanes, element = 1, kind
     if kind.startswith("<"):
         number, _, element = kind[1:-1].split()

@@ -1,4 +1,4 @@
-"""How much LLVM does for a function."""
+"""The levels of LLVM's effort for a function."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Effort(Enum):
-    """How much LLVM does for a function."""
+    """The passes over the IR, and the optimization level of code generation, for a function."""
 
     ALL = "all"  # its passes over the IR, and good code
     TIDY = "tidy"  # variables in registers, plain simplifications, and good code: loops are not vectorized

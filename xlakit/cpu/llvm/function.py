@@ -33,13 +33,13 @@ class Function:
         self._unaliased = frozenset[int]()
         self.linkage = "internal "
         self.effort = Effort.ALL
-        # Whether elementary functions are called, as where nothing becomes a vector; how many have been asked for.
+        # Whether elementary functions are calls, because the code is not vectorized; and how many have been written.
         self.calls_math, self.elementary_functions = False, 0
-        # Whether nothing is gained by compiling it together with the functions that call it.
+        # Whether compiling it together with its callers gains nothing.
         self.is_apart = False
-        # Whether it has independent loops: LLVM may make vectors of long ones, and writes out those of few iterations.
+        # Whether it has independent loops: LLVM may vectorize long ones, and unrolls those of few iterations.
         self.has_independent_loops = self.has_long_loops = False
-        # Whether it is written in vectors, of which it computes one or two, without a loop.
+        # Whether it consists of one or two vector computations, without a loop.
         self.is_one_vector = False
         self._lines: list[str] = []
         self._entry: list[str] = []
@@ -52,14 +52,14 @@ class Function:
     # -- writing ---------------------------------------------------------------------------------
 
     def emit(self, type: Type, text: str) -> Value:
-        """Append an instruction that gives a value."""
+        """Append an instruction that has a result."""
         self._count += 1
         name = f"%v{self._count}"
         self._lines.append(f"  {name} = {text}")
         return Value(self, type, name)
 
     def emit_void(self, text: str) -> None:
-        """Append an instruction that gives nothing."""
+        """Append an instruction without a result."""
         self._lines.append(f"  {text}")
 
     def constant(self, type: Type, number: float) -> Value:
@@ -79,33 +79,33 @@ class Function:
         return Value(self, PTR, "null")
 
     def address(self, name: str) -> Value:
-        """The address of a global or of a function of the module."""
+        """The address of a global or function of the module."""
         return Value(self, PTR, f"@{name}")
 
     def undefined(self, type: Type) -> Value:
-        """A value that may be anything; all lanes are replaced before they are read."""
+        """A poison value, all of whose lanes must be replaced before they are read."""
         return Value(self, type, promises.UNDEFINED)
 
     def flags(self, type: Type) -> str:
-        """The fast-math flags for an instruction of a type, with a space before."""
+        """The fast-math flags of an instruction of a type, with a leading space."""
         flags = promises.checked_fast_math(self.fast_math)
         return f" {flags}" if flags and type.is_float else ""
 
     def comment(self, text: str) -> None:
-        """A comment in the IR."""
+        """Append a comment to the IR."""
         self._lines.append(f"  ; {text}")
 
     # -- memory ----------------------------------------------------------------------------------
 
     def load(self, type: Type, pointer: Value, *, align: int = 0, alone: bool = False) -> Value:
-        """What ``pointer`` points at.
+        """The value of ``type`` at ``pointer``.
 
-        alone: LLVM does not make one load of this and others.
+        alone: the load is volatile, so that LLVM does not merge it with others.
 
         No load carries ``!invariant.load``. It promises that the memory holds one value wherever the load may be
-        executed, which for a function includes everything it is inlined into: a table of pointers is written by the
-        entry that calls the kernel. Such pointers are read once, ahead of a kernel's loops, so the promise would gain
-        nothing.
+        executed, which includes all functions that the code is inlined into: the entry that calls a kernel
+        writes the kernel's table of pointers. These pointers are loaded once, before a kernel's loops, so the
+        promise would gain nothing.
         """
         tail = f", align {align or promises.alignment(type)}{self._access_group}"
         return self.emit(type, f"load {'volatile ' * alone}{type.name}, ptr {pointer.text}{tail}")
@@ -118,7 +118,7 @@ class Function:
         self.emit_void(f"store {value.type.name} {value.text}, ptr {pointer.text}{tail}")
 
     def prefetch(self, pointer: Value, level: int = 1) -> None:
-        """Prefetch the cache line of an address, wherever that is, into the cache of a level (1 to 3)."""
+        """Prefetch the cache line at an address, which need not be valid, into the cache of a level (1 to 3)."""
         self.module.declare("llvm.prefetch.p0", VOID, [PTR, I32, I32, I32])
         self.call("llvm.prefetch.p0", VOID, pointer, self.i32(0), self.i32(4 - level), self.i32(1))
 
@@ -131,7 +131,7 @@ class Function:
         return self.emit(PTR, f"{promises.ADDRESS} {type.name}, ptr {pointer.text}, {index.type.name} {index.text}")
 
     def alloca(self, type: Type, count: int = 1, *, align: int = 0) -> Value:
-        """Space on the stack for the life of the function; LLVM wants it in the first block."""
+        """Memory on the stack, allocated in the first block, which lives until the function returns."""
         if self._access_group:
             raise InternalError(f"iterations of an independent loop of {self.name} would share memory on the stack")
         self._count += 1
@@ -142,22 +142,22 @@ class Function:
     # -- memory that threads share -----------------------------------------------------------------
 
     def atomic_load(self, type: Type, pointer: Value, ordering: str = "acquire") -> Value:
-        """A load that other threads' stores do not tear; ``ordering`` is LLVM's name of what it keeps in order."""
+        """An atomic load; ``ordering`` is LLVM's name of its memory order."""
         return self.emit(type, f"load atomic {type.name}, ptr {pointer.text} {ordering}, align {type.bytes}")
 
     def atomic_store(self, value: Value, pointer: Value, ordering: str = "release") -> None:
-        """A store that other threads' loads do not tear."""
+        """An atomic store; ``ordering`` is LLVM's name of its memory order."""
         kind = value.type
         self.emit_void(f"store atomic {kind.name} {value.text}, ptr {pointer.text} {ordering}, align {kind.bytes}")
 
     def atomic_update(self, opcode: str, pointer: Value, value: Value, ordering: str = "seq_cst") -> Value:
-        """Change memory in one step by ``add``, ``sub``, ``and``, ``or`` or ``xchg``; gives what was there before."""
+        """Change memory atomically by ``add``, ``sub``, ``and``, ``or`` or ``xchg``; gives the previous value."""
         return self.emit(
             value.type, f"atomicrmw {opcode} ptr {pointer.text}, {value.type.name} {value.text} {ordering}"
         )
 
     def compare_exchange(self, pointer: Value, expected: Value, value: Value) -> tuple[Value, Value]:
-        """Store ``value`` where memory holds ``expected``; gives what was there, and whether it was stored."""
+        """Atomically store ``value`` if memory holds ``expected``; gives the old value, and whether it was stored."""
         kind = value.type.name
         self._count += 1
         pair = f"%v{self._count}"
@@ -168,7 +168,7 @@ class Function:
         return found, self.emit(I1, f"extractvalue {{ {kind}, i1 }} {pair}, 1")
 
     def pause(self) -> None:
-        """Tell the processor that this is a loop that waits for another thread."""
+        """Hint to the processor that the loop spins until another thread writes."""
         machine = platform.machine().lower()
         if machine in ("x86_64", "amd64"):
             self.module.declare("llvm.x86.sse2.pause", VOID, [])
@@ -181,19 +181,19 @@ class Function:
     # -- calls -----------------------------------------------------------------------------------
 
     def call(self, callee: Function | str, result: Type, *arguments: Value, attributes: str = "") -> Value:
-        """Call a function of the module, or a declared one by name; gives its result (undefined for void)."""
+        """Call a function of the module, or a declared function by name; gives its result (of type VOID if none)."""
         name = callee if isinstance(callee, str) else callee.name
         known = self.module.functions.get(name)
         types = [a.type for a in arguments]
         if known is not None and (known.result, [p.type for p in known.parameters]) != (result, types):
-            # LLVM takes it for a call of something else that is at this address.
+            # LLVM would accept this as a call of a function of another type at the same address.
             raise InternalError(f"{name} is called as another function of this name")
         if known is not None and known.has_memory and self._access_group:
             raise InternalError(f"iterations of an independent loop of {self.name} would share the memory of {name}")
         given = ", ".join(f"{a.type.name} {a.text}" for a in arguments)
         text = f"call{self.flags(result)} {result.name} @{name}({given}){attributes}"
         if not name.startswith("llvm."):
-            # What a function that is inlined here reads and writes belongs to the loop as well.
+            # If the callee is inlined here, its accesses become part of the loop, so the call has the loop's group.
             text += self._access_group
         return self._emit_call(result, text)
 
@@ -209,9 +209,9 @@ class Function:
         return Value(self, VOID, "")
 
     def intrinsic(self, name: str, result: Type, *arguments: Value, of: Type | None = None) -> Value:
-        """Call an LLVM intrinsic, overloaded on its result: ``intrinsic("llvm.fma", F32, a, b, c)``.
+        """Call an LLVM intrinsic that is overloaded on its result: ``intrinsic("llvm.fma", F32, a, b, c)``.
 
-        of: the type that it is overloaded on as well.
+        of: a second type that it is overloaded on.
         """
         full = f"{name}.{result.mangled}" + (f".{of.mangled}" if of is not None else "")
         self.module.declare(full, result, [a.type for a in arguments])
@@ -220,7 +220,7 @@ class Function:
     # -- choices ---------------------------------------------------------------------------------
 
     def select(self, condition: Value, yes: Value, no: Value) -> Value:
-        """``yes`` where the condition holds, else ``no``; both are computed."""
+        """``yes`` where the condition holds, else ``no``; both are evaluated."""
         if yes.type is not no.type:
             raise InternalError(f"select of {yes.type} and {no.type}")
         if yes.text == no.text:
@@ -238,7 +238,7 @@ class Function:
         *,
         likely: bool | None = None,
     ) -> tuple[Value, ...]:
-        """Run one of two pieces of code; gives what it gave. Only one is written where it is known which."""
+        """Run one of two pieces of code; gives its values. For a constant condition only one piece is written."""
         if condition.constant is not None:
             return tuple((yes() if condition.constant else no()) or ())
         then, other, join = self._labels("then", "else", "join")
@@ -256,7 +256,7 @@ class Function:
 
     @contextmanager
     def if_(self, condition: Value, *, likely: bool | None = None) -> Generator[None]:
-        """Run the block where the condition holds."""
+        """Run the block if the condition holds."""
         then, join = self._labels("then", "join")
         self._branch(condition, then, join, likely)
         yield
@@ -281,9 +281,9 @@ class Function:
         independent: bool = False,
         hints: Sequence[str] = (),
     ) -> Generator[Loop]:
-        """Count ``index`` from ``begin`` below ``end``.
+        """Iterate ``index`` from ``begin`` while it is less than ``end``.
 
-        independent: no iteration reads what another one writes, so that LLVM may run several at once.
+        independent: no iteration reads or writes what another iteration writes, so LLVM may execute several at once.
         hints: further properties of the loop, such as ``'"llvm.loop.unroll.disable"'``.
         """
         first = begin if isinstance(begin, Value) else self.i64(int(begin))
@@ -345,13 +345,13 @@ class Function:
         next_index = self.emit(index.type, f"add {promises.COUNTS} {index.type.name} {index.text}, {step}")
         if self.effort is not Effort.CODE:
             return next_index
-        # The freeze hides the induction variable from LLVM: rewriting addresses as inductions would take it longer
-        # than everything else, and gives code no better than what is written.
+        # The freeze hides the induction variable from LLVM: rewriting addresses as inductions would take
+        # longer than all other passes, and the written code is as good.
         return self.emit(index.type, f"freeze {index.type.name} {next_index.text}")
 
     @contextmanager
     def while_(self, carried: Sequence[Value], condition: Callable[[Loop], Value]) -> Generator[Loop]:
-        """Repeat while ``condition``, asked before each iteration, holds; it sees the carried values."""
+        """Repeat while ``condition``, evaluated on the carried values before each iteration, holds."""
         header, body, exit = self._labels("while", "iteration", "done")
         before = self._label
         self._jump(header)
@@ -376,7 +376,7 @@ class Function:
     # -- ends ------------------------------------------------------------------------------------
 
     def ret(self, value: Value | None = None) -> None:
-        """Return; what is written after it is never reached."""
+        """Return; no instruction may follow in this block."""
         self._emit_return(value)
         self._ended = True
 
@@ -384,7 +384,7 @@ class Function:
         self.emit_void("ret void" if value is None else f"ret {value.type.name} {value.text}")
 
     def is_assembly(self, lines: Sequence[str]) -> None:
-        """Have the function consist of lines of assembly, the last of which returns; its parameters are as called."""
+        """Make the function consist of assembly lines, the last of which returns; it has the C calling convention."""
         text = "\\0A".join(line.replace("$", "$$") for line in lines)
         self._is_assembly = True
         self.emit_void(f'call void asm sideeffect "{text}", "~{{memory}}"()')
@@ -392,7 +392,7 @@ class Function:
         self._ended = True
 
     def return_if(self, condition: Value, value: Value | None = None) -> None:
-        """Return early where the condition holds."""
+        """Return early if the condition holds."""
         then, rest = self._labels("return", "rest")
         self.emit_void(f"br i1 {condition.text}, label %{then}, label %{rest}")
         self._start(then)
@@ -401,21 +401,21 @@ class Function:
 
     @property
     def has_memory(self) -> bool:
-        """Whether it has memory on the stack."""
+        """Whether the function has memory on the stack."""
         return bool(self._entry)
 
     def never_overlap(self, *parameters: int) -> None:
-        """Say that what these parameters point at is reached in no other way while the function runs."""
+        """Promise noalias: while the function runs, the memory of these parameters is accessed through them alone."""
         self._unaliased = frozenset(parameters)
 
     @property
     def declaration(self) -> str:
-        """What another module says to call this function."""
+        """The declaration of this function for another module."""
         types = ", ".join(p.type.name for p in self.parameters)
         return f"declare {self.result.name} @{self.name}({types})"
 
     def text(self) -> str:
-        """The definition."""
+        """The definition as LLVM IR."""
         if not self._ended:
             raise InternalError(f"the function {self.name} does not return")
         parameters = ", ".join(
@@ -457,8 +457,8 @@ class Function:
         return self.shuffle(first, first, [0] * lanes)
 
     def counted(self, element: Type, lanes: int, step: int = 1) -> Value:
-        """The vector 0, step, 2 step, ... of integers."""
-        # What is beyond an element's range comes round.
+        """The vector of integers 0, step, 2 * step, ..."""
+        # Numbers wrap around at the width of the element.
         numbers = [n * step & ((1 << element.bits) - 1) for n in range(lanes)]
         text = ", ".join(f"{element.name} {n}" for n in numbers)
         return Value(self, vector(element, lanes), f"<{text}>")
@@ -476,24 +476,24 @@ class Function:
         )
 
     def shuffle(self, a: Value, b: Value, lanes: Sequence[int]) -> Value:
-        """The lanes of ``a`` followed by ``b``, picked by number; -1 for a lane that does not matter."""
+        """Lanes of the concatenation of ``a`` and ``b``, chosen by number; -1 stands for a lane that is not read."""
         mask = ", ".join(f"i32 {promises.UNDEFINED}" if n < 0 else f"i32 {n}" for n in lanes)
         kind = vector(a.type.element, len(lanes))
         return self.emit(
             kind, f"shufflevector {a.type.name} {a.text}, {b.type.name} {b.text}, <{len(lanes)} x i32> <{mask}>"
         )
 
-    # -- what many need --------------------------------------------------------------------------
+    # -- memory blocks --------------------------------------------------------------------------
 
     def copy(self, target: Value, source: Value, count: Value | int, *, moves: bool = False) -> None:
-        """Copy bytes; ``moves`` where the two may overlap."""
+        """Copy ``count`` bytes; ``moves`` permits the two ranges to overlap."""
         name = "llvm.memmove.p0.p0.i64" if moves else "llvm.memcpy.p0.p0.i64"
         self.module.declare(name, VOID, [PTR, PTR, I64, I1])
         number = count if isinstance(count, Value) else self.i64(count)
         self.call(name, VOID, target, source, number, self.constant(I1, 0))
 
     def fill(self, target: Value, byte: int, count: Value | int) -> None:
-        """Set bytes."""
+        """Set ``count`` bytes to one value."""
         name = "llvm.memset.p0.i64"
         self.module.declare(name, VOID, [PTR, I8, I64, I1])
         number = count if isinstance(count, Value) else self.i64(count)

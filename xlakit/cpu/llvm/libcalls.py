@@ -1,8 +1,9 @@
-"""Functions that LLVM's code generation calls by itself, and that the process does not have.
+"""Library functions that LLVM's code generation calls by itself and that the process may not have.
 
-A call of one appears where no IR asked for it. LLVM turns ``fptrunc (copysign x, y)`` into ``copysign (fptrunc x), y``
-and then brings y to the narrower type; where x is an F64 that becomes an F16 by two roundings, that is a call of
-``__truncdfhf2``. InstCombine makes a copysign of bit operations, too, so that no way to write the IR avoids it.
+Such a call appears although no IR contains it. LLVM turns ``fptrunc (copysign x, y)`` into
+``copysign (fptrunc x), y``, and then converts y to the narrower type; for an F64 that becomes an F16 by two roundings,
+this conversion is a call of ``__truncdfhf2``. InstCombine also makes a copysign of bit operations, so no way of
+writing the IR avoids the call.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-# F64 to F16, rounded once, half to even: first to F32 towards zero with a last bit of 1 where that is inexact, so that
-# the second rounding sees on which side of a tie the number is.
+# F64 to F16 with one rounding, half to even. The number is first rounded to F32 toward zero, with the last bit set if
+# that is inexact (round to odd), so that the second rounding sees on which side of a tie the number is.
 _TRUNCDFHF2: Final = """
 define half @__truncdfhf2(double %x) {
   %near = fptrunc double %x to float

@@ -1,4 +1,4 @@
-"""Machine code in memory, with what it imports. LLVM is needed only for object files that cannot be laid out before."""
+"""Machine code in memory, linked with its imports; LLVM links only object files that no image can be made of."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from xlakit.machine_code.image import Image, MappedImage, address_in_process, is
 
 
 def laid_out(objects: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Object files that are linked together, as they are loaded: one image, or themselves where none can be made."""
-    # Images that are there already need no reader of object files.
+    """Object files that are linked together, in loadable form: one image, or unchanged if none can be made."""
+    # Imported here: an image from the cache needs no parser of object files.
     from xlakit.machine_code.elf import image_of
 
     image = image_of(objects)
@@ -20,7 +20,7 @@ def laid_out(objects: Sequence[bytes]) -> tuple[bytes, ...]:
 
 
 class Library:
-    """Machine code in memory. It stays as long as this object does: a caller holds the object."""
+    """Machine code in memory. It stays loaded as long as this object lives, so a caller must hold the object."""
 
     def __init__(
         self,
@@ -31,10 +31,10 @@ class Library:
         *,
         stays: bool = False,
     ) -> None:
-        """Object files linked together, or an image; ``functions`` are those that are asked for, ``symbols`` what they
-        import.
+        """Link object files together, or load an image.
 
-        stays: whether it is needed as long as the process runs, whatever programs come and go.
+        functions: the names whose addresses are needed. symbols: the addresses of imported symbols. stays: whether the
+        code is needed until the process ends.
         """
         parts = (objects,) if isinstance(objects, bytes) else tuple(objects)
         if not (len(parts) == 1 and is_image(parts[0])):
@@ -48,7 +48,7 @@ class Library:
         self._code = LinkedObjects(name, parts, functions, {**symbols, **called}, stays=stays)
 
     def address(self, function: str) -> int:
-        """Where a function starts."""
+        """The address of a function."""
         return self._code.address(function)
 
 
@@ -76,7 +76,7 @@ _libcalls_lock = threading.Lock()
 
 
 def _libcall(name: str) -> int:
-    """Where a function starts that LLVM's code generation calls by itself; made when it is first needed."""
+    """The address of a function that LLVM's code generation calls by itself; it is compiled on first use."""
     from xlakit.cpu.llvm import engine
 
     with _libcalls_lock:

@@ -1,4 +1,4 @@
-"""Module: functions, constants and declarations, as one text of LLVM IR."""
+"""Module: functions, constants and declarations that make up one LLVM IR text."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from xlakit.cpu.llvm.types import Type
 from xlakit.errors import InternalError
 
 _NODE = re.compile(r"!(\d+)")
-# How LLVM's text has each byte.
+# The spelling of each byte in LLVM's string constants.
 _BYTES = [chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in range(256)]
 
 
 class Module:
-    """One unit of LLVM IR."""
+    """One LLVM IR module."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -34,7 +34,7 @@ class Module:
         attributes: Sequence[str] = (),
         external: bool = False,
     ) -> Function:
-        """Begin a function; the name must be new. ``external`` functions are seen from outside."""
+        """Begin a function; a taken name gets a number. ``external`` functions are visible from outside."""
         made = Function(self, self.unique(name), result, parameters, attributes)
         if external:
             made.linkage = ""
@@ -42,7 +42,7 @@ class Module:
         return made
 
     def unique(self, name: str) -> str:
-        """The name, with a number if it is taken."""
+        """The name, with a number appended if it is taken."""
         taken, number, found = self.functions, 1, name
         while found in taken or found in self._declarations or found in self._globals:
             number += 1
@@ -50,7 +50,7 @@ class Module:
         return found
 
     def declare(self, name: str, result: Type, parameters: Sequence[Type], attributes: str = "") -> str:
-        """Declare a function from outside, or an intrinsic; gives its name."""
+        """Declare an external function or an intrinsic; gives its name."""
         if name in self.functions or name in self._globals:
             raise InternalError(f"{name} is declared, which the module has by another meaning")
         if name not in self._declarations:
@@ -60,22 +60,22 @@ class Module:
 
     @property
     def declared(self) -> list[str]:
-        """The names of what comes from outside, intrinsics among them."""
+        """The names of all declared functions, intrinsics included."""
         return list(self._declarations)
 
     def constant_data(self, name: str, data: bytes, align: int = 64) -> str:
-        """Put read-only bytes into the module; gives the name of the global."""
+        """Add read-only bytes to the module; gives the name of the global."""
         found = self.unique(name)
         text = "".join(map(_BYTES.__getitem__, data))
         self._globals[found] = f'@{found} = internal constant [{len(data)} x i8] c"{text}", align {align}'
         return found
 
     def shared_data(self, name: str, data: bytes, align: int = 64) -> str:
-        """Read-only bytes under a name of their own, put into the module when first asked for; gives the name."""
+        """Read-only bytes under a fixed name, added to the module on first use; gives the name."""
         return name if name in self._globals else self.constant_data(name, data, align)
 
     def global_data(self, name: str, size: int) -> str:
-        """Zeroed bytes that can be written; gives the name of the global."""
+        """Add zeroed, writable bytes to the module; gives the name of the global."""
         found = self.unique(name)
         self._globals[found] = f"@{found} = internal global [{size} x i8] zeroinitializer, align 64"
         return found
@@ -84,20 +84,20 @@ class Module:
 
     @property
     def one_metadata(self) -> str:
-        """``!{i32 1}``."""
+        """The metadata node ``!{i32 1}``."""
         return "!0"
 
     def access_group(self) -> str:
-        """A new group of memory accesses."""
+        """A new access group."""
         return self._node("distinct !{}")
 
     def branch_weights(self, *, likely: bool) -> str:
-        """How often a branch is taken."""
+        """Metadata that a branch is likely, or unlikely, taken."""
         weights = "i32 2000, i32 1" if likely else "i32 1, i32 2000"
         return self._node('!{!"branch_weights", ' + weights + "}")
 
     def loop_metadata(self, properties: Sequence[str]) -> str:
-        """The identity of a loop with its properties (each the inside of a metadata node)."""
+        """A new distinct node for a loop, with its properties (each the inside of a metadata node)."""
         nodes = [self._node("!{!" + text + "}") for text in properties]
         own = f"!{len(self._metadata)}"
         return self._node("distinct !{" + ", ".join([own, *nodes]) + "}")
@@ -107,14 +107,15 @@ class Module:
         return f"!{len(self._metadata) - 1}"
 
     def text(self) -> str:
-        """The whole module."""
+        """The LLVM IR text of the whole module."""
         functions = [f.text() for f in self.functions.values()]
         return self._text(self._globals.values(), functions, self._declarations.values())
 
     def parts(self, threads: int = 1) -> list[tuple[Effort, str]]:
-        """The module as several that are compiled apart and linked together, those that take longest first.
+        """The module as several IR texts that are compiled separately and linked together, the most expensive first.
 
-        Functions of different efforts are apart; for several threads, so are those that do not call each other.
+        Functions of different efforts are in different parts; so, with several threads, are functions that do not call
+        each other.
         """
         if not self.functions:
             return []
@@ -135,7 +136,7 @@ class Module:
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def _metadata_of(self, functions: Sequence[str]) -> str:
-        """The nodes that functions refer to, and those that these refer to."""
+        """The metadata nodes that functions refer to, directly or through other nodes."""
         waiting = {int(number) for text in functions for number in _NODE.findall(text)}
         found: set[int] = set()
         while waiting:

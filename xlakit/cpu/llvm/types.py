@@ -1,4 +1,4 @@
-"""The types of LLVM values that we use. Types are compared by identity: each is made once."""
+"""The types of LLVM values. Types are compared by identity: each is created once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xlakit.errors import InternalError
 
 
 class Type:
-    """One type of LLVM: ``float``, ``i32``, ``ptr``, ``<8 x float>``."""
+    """An LLVM type: ``float``, ``i32``, ``ptr``, ``<8 x float>``."""
 
     __slots__ = ("bits", "element", "is_float", "is_int", "lanes", "name")
 
@@ -23,7 +23,7 @@ class Type:
 
     @property
     def bytes(self) -> int:
-        """How many bytes one value takes in memory."""
+        """The size of one value in memory, in bytes."""
         return max(1, self.element.bits // 8) * self.lanes
 
     def constant(self, number: float) -> str:
@@ -38,18 +38,18 @@ class Type:
             raise InternalError(f"{self.name} has no constants")
         if self is F16:
             return f"0xH{int.from_bytes(struct.pack('>e', number), 'big'):04X}"
-        # LLVM writes a float as the double of the same value.
+        # LLVM spells a float as the double of the same value.
         exact = struct.unpack("f", struct.pack("f", number))[0] if self is F32 else number
         return f"0x{int.from_bytes(struct.pack('>d', exact), 'big'):016X}"
 
     @property
     def mangled(self) -> str:
-        """The type in the names of intrinsics."""
+        """The type's spelling in the names of intrinsics."""
         lanes = f"v{self.lanes}" if self.lanes > 1 else ""
         return lanes + _MANGLED.get(self.element.name, self.element.name)
 
     def with_element(self, element: Type) -> Type:
-        """The type with as many lanes of another element."""
+        """The type with the same number of lanes and another element."""
         return element if self.lanes == 1 else vector(element, self.lanes)
 
     def __repr__(self) -> str:
@@ -73,17 +73,17 @@ _MANGLED = {"float": "f32", "double": "f64", "half": "f16"}
 _INTEGERS = {t.bits: t for t in (I1, I8, I16, I32, I64, I128)}
 
 
-# Several threads compile: a type that two of them make at once is that of the first.
+# Several threads compile: if two create a type at once, both use the first.
 _VECTORS: dict[tuple[Type, int], Type] = {}
 
 
 def integer(bits: int) -> Type:
-    """The integer type of so many bits."""
+    """The integer type with this number of bits."""
     return _INTEGERS.get(bits) or _INTEGERS.setdefault(bits, Type(f"i{bits}", bits, is_int=True))
 
 
 def vector(element: Type, lanes: int) -> Type:
-    """A vector of ``lanes`` elements; of one, the element itself."""
+    """The vector of ``lanes`` elements; for one lane, the element type itself."""
     if lanes == 1:
         return element
     found = _VECTORS.get((element, lanes))

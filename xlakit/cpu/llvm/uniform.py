@@ -1,15 +1,15 @@
-"""What is the same in all iterations of a loop, as far as it adds to the work of LLVM's loop vectorizer.
+"""Estimates the work of LLVM's loop vectorizer on values that are the same in all iterations of a loop.
 
-The vectorizer asks of each value whether one scalar will do for all lanes, and of the operands before it, each time
-again: a value that two others use is visited twice, and what these are used by four times.
+For each value, the vectorizer asks whether one scalar serves all lanes, and walks through its operands to decide, each
+time again: a value with two uses is visited twice, and the operands of its users four times.
 
     a = load p            1 visit
     b = xor a, (shl a)    4
     c = xor b, (shl b)    10, and so on: a chain of 30 such steps takes minutes
 
-Only values that are the same in all iterations are gone through to the end; the first operand that is not ends it.
-Where it can, LLVM moves such values out of the loop beforehand, but not what is read from memory that the loop may
-write to.
+The walk ends at the first operand that differs between iterations, so only uniform values are walked through
+completely. LLVM hoists them out of the loop beforehand where it can, but not if they depend on memory that the loop may
+write.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-# More visits take longer than the loop's vectors are worth.
+# More visits than this take longer than vectorizing the loop saves.
 _MOST_VISITS: Final = 10_000
-# Loops with fewer lines have not so many visits, or no chain that is worth a look.
+# Loops with fewer lines cannot have that many visits, or have no chain that is worth checking.
 _LEAST_LINES: Final = 48
-# A function that is inlined uses its argument about so often.
+# The assumed number of uses of an argument in a function that is inlined.
 _USES_IN_CALLS: Final = 16
 _NAME: Final = re.compile(r"%[\w.]+")
 
 
 def is_slow_to_vectorize(lines: Sequence[str], varying: Iterable[str]) -> bool:
-    """Whether LLVM should leave a loop scalar, for the time that it would take otherwise.
+    """Whether LLVM should leave a loop scalar, because vectorizing it would take too long.
 
-    lines: of the loop's body, a definition before its uses. varying: values that each iteration has others of.
+    lines: of the loop's body, definitions before uses. varying: values that differ between iterations.
     """
     if len(lines) < _LEAST_LINES:
         return False

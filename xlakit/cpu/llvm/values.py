@@ -1,4 +1,4 @@
-"""Value: something that LLVM code computes, with the operators that one writes it with."""
+"""Value: a typed result of LLVM code, with Python's operators to compute with it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Operand = Union["Value", int, float]
 
 
 class Value:
-    """A typed value inside a function. ``constant`` is its number where that is known while code is written.
+    """A typed value inside a function. ``constant`` is its number if that is known while code is written.
 
-    ``+ - * / %`` are those of the type (integer division and remainder are signed), ``& | ^ << >>`` take integers
-    (``>>`` is logical), comparisons are signed and ordered; unsigned ones and others have names, as have minima
-    and maxima.
+    ``+ - * / %`` are the operations of the type (integer division and remainder are signed), ``& | ^ << >>`` take
+    integers (``>>`` is logical), and comparisons are signed and ordered. Unsigned and other operations, minima and
+    maxima are methods.
     """
 
     __slots__ = ("constant", "function", "text", "type")
@@ -37,7 +37,7 @@ class Value:
 
     @property
     def number(self) -> int | None:
-        """The integer that this value is, in all of its lanes; None where it is not known."""
+        """The integer that all lanes of this value are; None if it is not known."""
         if self.type.is_float:
             return None
         if self.constant is not None:
@@ -101,7 +101,7 @@ class Value:
         return self.integer("lshr", other)
 
     def integer(self, opcode: str, other: Operand) -> Value:
-        """An integer instruction by its name: ``udiv``, ``urem``, ``ashr``."""
+        """An integer instruction, given LLVM's name of it: ``udiv``, ``urem``, ``ashr``."""
         if not self.type.is_int:
             raise InternalError(f"{opcode} of {self.type}")
         return self._binary(opcode, other)
@@ -165,11 +165,11 @@ class Value:
         return self.compare("oge" if self.type.is_float else "sge", other)
 
     def eq(self, other: Operand) -> Value:
-        """Whether they are equal (false where one is NaN)."""
+        """Whether two values are equal (false if one is NaN)."""
         return self.compare("oeq" if self.type.is_float else "eq", other)
 
     def ne(self, other: Operand) -> Value:
-        """Whether they differ (true where one is NaN)."""
+        """Whether two values differ (true if one is NaN)."""
         return self.compare("une" if self.type.is_float else "ne", other)
 
     def is_nan(self) -> Value:
@@ -177,7 +177,7 @@ class Value:
         return self.compare("uno", self)
 
     def compare(self, predicate: str, other: Operand) -> Value:
-        """A comparison by LLVM's name of it: ``ult``, ``ugt``, ``uno``."""
+        """A comparison, given LLVM's name of the predicate: ``ult``, ``ugt``, ``uno``."""
         value = self._lift(other)
         if self.constant is not None and value.constant is not None and self.type.is_int:
             key = _unsigned if predicate.startswith("u") else _signed
@@ -194,7 +194,7 @@ class Value:
     # -- conversions -----------------------------------------------------------------------------
 
     def cast(self, opcode: str, type: Type) -> Value:
-        """A conversion by LLVM's name of it: ``sext``, ``zext``, ``trunc``, ``sitofp``, ``fpext``, ``bitcast``."""
+        """A conversion, given LLVM's name of it: ``sext``, ``zext``, ``trunc``, ``sitofp``, ``fpext``, ``bitcast``."""
         if type is self.type:
             return self
         if self.constant is not None and opcode in ("sext", "zext") and self.type is not I1 and self.constant >= 0:
@@ -202,11 +202,11 @@ class Value:
         return self.function.emit(type, f"{opcode} {self.type.name} {self.text} to {type.name}")
 
     def bits_as(self, type: Type) -> Value:
-        """The same bits as another type of the same width."""
+        """The same bits, as another type of the same width."""
         return self.cast("bitcast", type)
 
 
-# By the ends of the names of predicates.
+# Keyed by the last two letters of a predicate.
 _COMPARISONS: Final[dict[str, Callable[[int, int], bool]]] = {
     "eq": operator.eq,
     "ne": operator.ne,
@@ -218,19 +218,19 @@ _COMPARISONS: Final[dict[str, Callable[[int, int], bool]]] = {
 
 
 def _signed(value: Value) -> int:
-    """The number of an integer constant, as a signed one."""
+    """An integer constant, as a signed number."""
     bits = value.type.bits
     number = int(value.constant or 0) & ((1 << bits) - 1)
     return number - (1 << bits) if number >> (bits - 1) else number
 
 
 def _unsigned(value: Value) -> int:
-    """The number of an integer constant, as an unsigned one."""
+    """An integer constant, as an unsigned number."""
     return int(value.constant or 0) & ((1 << value.type.bits) - 1)
 
 
 def _fold(opcode: str, a: Value, b: Value) -> Value | None:
-    """What integer arithmetic with constants gives where that is plain: index computations are full of it."""
+    """The result of integer arithmetic with a constant, as in index computations; None if it is not simple."""
     if a.type is I1:
         return _fold_conditions(opcode, a, b)
     if a.type.is_float or a.type.lanes > 1:
@@ -259,7 +259,7 @@ def _fold(opcode: str, a: Value, b: Value) -> Value | None:
 
 
 def _fold_conditions(opcode: str, a: Value, b: Value) -> Value | None:
-    """What a connective of conditions gives, one of which is known."""
+    """The result of a logical operation on conditions one of which is a constant; None if it is not simple."""
     known, other = (a, b) if a.constant is not None else (b, a)
     if opcode == "and":
         return other if known.constant else known
