@@ -1,1 +1,1 @@
-"""The devices of a program in native code: how they run together, and how they meet."""
+"""The devices of a program in native code: the threads and fibers that run them, and their rendezvous."""

@@ -1,18 +1,18 @@
-"""Deadlocks of a run that native code has begun: its devices wait for each other at collectives.
+"""Detects deadlocks in a run that native code began: its devices wait for each other at collectives for ever.
 
-In such a run only its own devices can end a wait: a device arrives, or fails. So the run is over where each of its
-devices has ended, or waits for members of its group that have not arrived. A worker that has slept for a
-while looks at all devices, one after the other, while they may go on. It looks twice:
+In such a run only its own devices can end a wait: a device arrives, or fails. So the run is deadlocked if each of its
+devices has ended, or waits for members of its group that have not arrived. A worker that has slept for a while inspects
+all devices, one after the other, while they may still run. It does so twice:
 
     ===========  ======================================================================================
-    read         what follows if it is as it was the first time
+    value        conclusion at the second inspection
     ===========  ======================================================================================
-    ``waits``    counts the beginnings and ends of waits of a device: none has gone on between the two looks
-    ``arrived``  at the second look members are missing still, and all devices that could arrive wait
+    ``waits``    counts begins and ends of a device's waits: if it is the same, the device did not run
+    ``arrived``  members are still missing, and all devices that could arrive wait
     ===========  ======================================================================================
 
-At some time between the looks all of them waited, then, and no device was left that could arrive. Python makes the
-error of it, unless the run cannot ask Python (``detached``).
+So at some time between the inspections all of them waited, and no device was left that could arrive. Python raises the
+error, unless the run may not call Python (``detached``).
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from xlakit.cpu.runtime.devices.rendezvous import RUN, SLOT, table_at
 
 
 def emit_deadlocks(module: Module) -> None:
-    """``begin_wait(ptr run, i64 device, ptr slot, i64 generation)``, ``end_wait(ptr run, i64 device)``,
+    """Write the functions into a module that has the functions of emit_rendezvous.
 
-    ``needs_python(ptr run) -> i1``: after a wait. The module has the functions of emit_rendezvous.
+    ``begin_wait(ptr run, i64 device, ptr slot, i64 generation)`` and ``end_wait(ptr run, i64 device)`` surround a wait;
+    ``needs_python(ptr run) -> i1`` is called when it takes long.
     """
     _emit_waits(module)
     _emit_all_wait(module)
@@ -54,7 +55,7 @@ def _emit_waits(module: Module) -> None:
 
 
 def _emit_all_wait(module: Module) -> None:
-    """``wait_count(ptr run) -> i64``: over all devices; ``all_wait(ptr run) -> i1``: whether none can go on."""
+    """``wait_count(ptr run) -> i64``: the sum over all devices; ``all_wait(ptr run) -> i1``: if none can continue."""
     fn = module.function("wait_count", I64, [PTR])
     (run,) = fn.parameters
     with fn.loop(0, RUN.load(fn, run, "devices"), carried=[fn.i64(0)]) as each:
@@ -78,10 +79,10 @@ def _emit_all_wait(module: Module) -> None:
 
 
 def _emit_needs_python(module: Module) -> None:
-    """``is_deadlocked(ptr run) -> i1``, and ``needs_python``.
+    """``is_deadlocked(ptr run) -> i1``, and ``needs_python``, whether a long wait must continue in Python.
 
-    Python is asked for the error of a deadlock, and for all that concerns a run that Python has begun, whose devices
-    may wait there. Signals are handled here: an exception that a handler raises stays set, and the run stops.
+    Python raises the error of a deadlock, and handles all waits of a run that Python began, whose devices may also wait
+    in Python. Signals are handled here: an exception that a handler raises stays set, and the run stops.
     """
     fn = module.function("is_deadlocked", I1, [PTR])
     (run,) = fn.parameters
@@ -108,6 +109,6 @@ def _emit_needs_python(module: Module) -> None:
 
 
 def handles_signals(fn: Function) -> Value:
-    """Whether this is the thread that runs handlers of signals."""
+    """Whether this is the thread that runs signal handlers."""
     fn.module.declare("pthread_self", I64, [])
     return fn.call("pthread_self", I64).eq(fn.load(I64, fn.address("main_thread")))

@@ -1,11 +1,11 @@
-"""The device threads: native threads that run the devices of a program, all at once, and stay for the next one.
+"""The device threads: native threads that run the devices of a program concurrently, and then wait for the next run.
 
-``run_devices(ptr run) -> status`` runs what stands in a RUN (see rendezvous.py) on as many threads as it has workers,
-the caller being the first, and returns when all have ended; each runs a share of the devices (shares.py).
+``run_devices(ptr run) -> status`` executes a RUN (see rendezvous.py) on as many threads as it has workers, the caller
+being the first, and returns when all have ended; each worker runs a share of the devices (shares.py).
 
-Threads that have nothing to do sleep in a list. The caller takes those that it needs, or makes them, and wakes two;
-each of these two more. Where the system has no more threads, the caller runs all devices. After ``fork`` the child has
-none.
+Idle threads sleep in a list. The caller takes those that it needs, or starts new ones, and wakes two; each of these
+wakes two more. If the system refuses to start a thread, the caller runs all devices. After ``fork`` the child has no
+device threads.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
 from xlakit.cpu.runtime.threads import start_thread
 
-# idle: the first thread of the list. waiting: how many are in it. alive: how many have not ended.
+# idle: the first thread of the list. waiting: the length of the list. alive: the threads that have not ended.
 _THREADS = Record(idle=1, waiting=1, alive=1, stopping=1, _line=4, mutex=8)
 
-# A thread: the next one in the list, the run that it is to work for (0 for none, 1 to end), and as which worker.
+# A thread: the next one in the list, the run that it works for (0 for none, 1 to end), and its worker number.
 _WORKER = Record(next=1, run=1, number=1, _line=5, parking=waiting.PARKING_SLOT.size // 8)
 _END = 1
 
-# So many threads wait for work at most.
+# The most threads in the list.
 _MOST_WAITING = 64
 
-# How often the caller handles signals while it waits for the others.
+# The interval at which the caller handles signals while it waits for the other workers.
 _SIGNAL_NANOSECONDS = 50_000_000
 _STOP_NANOSECONDS = 1_000_000_000
 
 
 def emit_device_threads(module: Module) -> None:
-    """Write the functions into a module that has those of ``emit_shares``."""
+    """Write the functions into a module that has the functions of ``emit_shares``."""
     module.global_data("device_threads", _THREADS.size)
     _emit_give_work(module)
     _emit_worker(module)
@@ -55,14 +55,14 @@ def _field(fn: Function, name: str) -> Value:
 
 
 def _thread_of(fn: Function, run: Value, worker: Value) -> Value:
-    """Where a run keeps the thread of a worker."""
+    """The address of the entry for a worker's thread in a run."""
     return fn.at(table_at(fn, run, "threads"), PTR, worker)
 
 
 def _emit_give_work(module: Module) -> None:
-    """``give_work(ptr worker, i64 run)``: a worker gets a run to work for, or its end."""
-    # With the mutex of its parking slot, so that it sees nothing before it has been woken: it may end at once, and its
-    # memory, the parking slot with it, is free then.
+    """``give_work(ptr worker, i64 run)``: assign a run to a worker, or tell it to end."""
+    # This holds the mutex of the worker's parking slot until the worker is woken, because after seeing the value the
+    # worker may end at once and free its memory, including the parking slot.
     fn = module.function("give_work", VOID, [PTR, I64])
     worker, run = fn.parameters
     parking = _WORKER.at(fn, worker, "parking")
@@ -76,7 +76,7 @@ def _emit_give_work(module: Module) -> None:
 
 
 def _emit_worker(module: Module) -> None:
-    """What the threads do: ``device_worker`` from beginning to end, ``work_for`` in a run, ``join_idle`` after it."""
+    """The life of a thread: ``device_worker`` from start to end, ``work_for`` in a run, ``join_idle`` after it."""
     _emit_wake_workers(module)
     _emit_life(module)
     _emit_work_for(module)
@@ -84,7 +84,7 @@ def _emit_worker(module: Module) -> None:
 
 
 def _emit_wake_workers(module: Module) -> None:
-    """``wake_workers(ptr run, i64 number)``: those below a worker in the tree."""
+    """``wake_workers(ptr run, i64 number)``: wake the children of a worker in the tree."""
     fn = module.function("wake_workers", VOID, [PTR, I64])
     run, number = fn.parameters
     first, count = number * 2 + 1, RUN.load(fn, run, "workers")
@@ -97,7 +97,7 @@ def _emit_wake_workers(module: Module) -> None:
 
 
 def _emit_life(module: Module) -> None:
-    """``device_worker(ptr worker) -> ptr``: wait for a run and work for it, until it is to end or not needed."""
+    """``device_worker(ptr worker) -> ptr``: wait for runs and execute them, until told to end or no longer needed."""
     fn = module.function("device_worker", PTR, [PTR])
     (worker,) = fn.parameters
 
@@ -121,10 +121,10 @@ def _emit_life(module: Module) -> None:
 
 
 def _emit_work_for(module: Module) -> None:
-    """``work_for(ptr run, ptr worker) -> i1``: run a share of a run; whether this worker stays."""
-    # A worker enters the list of idle ones before it counts itself out, so that the caller finds all of them there for
-    # its next run. The last one wakes the caller, which frees the run only after taking the mutex: no worker touches it
-    # then.
+    """``work_for(ptr run, ptr worker) -> i1``: execute a share of a run; gives whether this worker stays."""
+    # A worker enters the idle list before it decrements ``left``, so that the caller finds all workers there for its
+    # next run. The last worker wakes the caller, which frees the run only after locking the mutex, when no worker
+    # touches it.
     fn = module.function("work_for", I1, [PTR, PTR])
     run, worker = fn.parameters
     number = _WORKER.load(fn, worker, "number")
@@ -145,7 +145,7 @@ def _emit_work_for(module: Module) -> None:
 
 
 def _emit_rest(module: Module) -> None:
-    """``join_idle(ptr worker) -> i1``: wait for the next run with the others, unless they are enough."""
+    """``join_idle(ptr worker) -> i1``: enter the idle list, unless it is full; gives whether the worker stays."""
     fn = module.function("join_idle", I1, [PTR])
     (worker,) = fn.parameters
     waiting.lock(fn, _field(fn, "mutex"))
@@ -159,7 +159,7 @@ def _emit_rest(module: Module) -> None:
 
 
 def _emit_take(module: Module) -> None:
-    """``take_worker() -> ptr``: a thread that waits, or null; ``make_worker() -> ptr``: a new one, or null."""
+    """``take_worker() -> ptr``: an idle thread, or null; ``make_worker() -> ptr``: a new one, or null."""
     fn = module.function("take_worker", PTR, [])
     waiting.lock(fn, _field(fn, "mutex"))
     worker = fn.load(PTR, _field(fn, "idle"))
@@ -182,7 +182,7 @@ def _emit_take(module: Module) -> None:
 
 
 def _emit_gather(module: Module) -> None:
-    """``gather_workers(ptr run) -> i1``: a thread for each worker but the first; all or none."""
+    """``gather_workers(ptr run) -> i1``: get a thread for each worker but the first; all or none."""
     fn = module.function("gather_workers", I1, [PTR])
     (run,) = fn.parameters
     count = RUN.load(fn, run, "workers")
@@ -203,7 +203,7 @@ def _emit_gather(module: Module) -> None:
 
 
 def _emit_await_all(module: Module) -> None:
-    """``await_all(ptr run) -> i64``: until all workers have ended; RAISED where a signal handler has raised."""
+    """``await_all(ptr run) -> i64``: wait until all workers have ended; RAISED if a signal handler raised."""
     fn = module.function("await_all", I64, [PTR])
     (run,) = fn.parameters
     parking = parking_slot_at(fn, run, 0)
@@ -224,7 +224,7 @@ def _emit_await_all(module: Module) -> None:
             return (status,)
 
         iteration.next(*fn.if_else(looks, look, lambda: (iteration.carried[0],)))
-    # With the mutex taken, the last worker has let go of it and does not touch the run any more.
+    # After the mutex is locked here, the last worker has released it and touches the run no more.
     waiting.lock(fn, mutex)
     waiting.unlock(fn, mutex)
     fn.ret(iteration.results[0])
@@ -233,8 +233,8 @@ def _emit_await_all(module: Module) -> None:
 def _emit_run_devices(module: Module) -> None:
     """``run_devices``, described at the top; gives await_all's status.
 
-    Where there are no threads, the caller runs all devices in turn, or gives OUT_OF_MEMORY where it cannot. The
-    statuses of the devices stand in the run's ``statuses``.
+    If threads are missing, the caller runs all devices in turn, or gives OUT_OF_MEMORY if the machine has no fibers.
+    The statuses of the devices are in the run's ``statuses``.
     """
     fn = module.function("run_devices", I64, [PTR])
     (run,) = fn.parameters
@@ -268,7 +268,7 @@ def _emit_fall_back(fn: Function, run: Value) -> None:
 def _emit_member_for_python(module: Module) -> None:
     """``xlakit_execute_member(ptr origin, ptr arguments, ptr results, ptr run) -> status``: one device, from Python.
 
-    To be called with the GIL, on a thread for each device; it gives the GIL away.
+    Must be called with the GIL, which it releases, on a separate thread for each device.
     """
     fn = module.function("xlakit_execute_member", I64, [PTR, PTR, PTR, PTR], external=True)
     state = fn.call("PyEval_SaveThread", PTR)
@@ -278,7 +278,7 @@ def _emit_member_for_python(module: Module) -> None:
 
 
 def _emit_reset(module: Module) -> None:
-    """``xlakit_device_threads_reset()``: forget threads and fibers; for the start, and for the child after a fork."""
+    """``xlakit_device_threads_reset()``: drop all threads and fibers; at start, and in the child after a fork."""
     fn = module.function("xlakit_device_threads_reset", VOID, [], external=True)
     fn.call("fibers_reset", VOID)
     fn.fill(fn.address("device_threads"), 0, _THREADS.size)
@@ -287,7 +287,7 @@ def _emit_reset(module: Module) -> None:
 
 
 def _emit_stop(module: Module) -> None:
-    """``xlakit_device_threads_stop()``: end the threads that wait, and the others after their run; within a second."""
+    """``xlakit_device_threads_stop()``: end idle threads now, others after their run; waits for at most a second."""
     fn = module.function("xlakit_device_threads_stop", VOID, [], external=True)
     waiting.lock(fn, _field(fn, "mutex"))
     fn.store(fn.i64(1), _field(fn, "stopping"))

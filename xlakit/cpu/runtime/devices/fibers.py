@@ -1,13 +1,13 @@
 """Fibers: stacks on which one thread runs several devices of a program in turn, each from one wait to the next.
 
-A thread enters a fiber (``resume``), and comes back when the fiber has ended, or waits for something (``leave_fiber``).
-So devices that wait for each other on few processors need no thread to sleep or to wake. A fiber stays on its thread.
+A thread enters a fiber (``resume``), and continues when the fiber has ended or waits (``leave_fiber``). So devices that
+wait for each other on few processors need no thread to sleep or to be woken. A fiber stays on its thread.
 
-Python is never called on the stack of a fiber, since it looks how much is left of the thread's: a fiber that needs
+Python is never called on the stack of a fiber, because it checks the stack bounds of the thread: a fiber that needs
 signals handled leaves for that, too, and is entered again at once.
 
-Stacks are kept for later fibers. Their memory is taken from the system page by page, as it is used, and the lowest part
-cannot be touched.
+Stacks are reused by later fibers. The system provides their pages on first use, and the lowest pages are a guard that
+cannot be accessed.
 """
 
 from __future__ import annotations
@@ -27,31 +27,32 @@ from xlakit.cpu.runtime.thread_state import THREAD, thread_state
 
 
 class FiberState(IntEnum):
-    """Where a fiber is."""
+    """The state of a fiber."""
 
-    # It may be entered, for the first time or because what it has waited for may be there.
+    # It may be entered, for the first time or because its wait may be over.
     READY = 0
-    # It waits until all members of its rendezvous have arrived, or until the collective is computed.
+    # It waits until all members of its rendezvous have arrived (ABSENT), or until the collective is computed
+    # (INCOMPLETE).
     ABSENT = 1
     INCOMPLETE = 2
-    # It has left to have signals handled; the status is in ``answer``.
+    # It has left to have signals handled; ``answer`` gets the status.
     ASKS = 3
     ENDED = 4
 
 
-# stack: where it continues. back: where the thread does, that has entered it. running: the context of its program while
-# it is not entered, see THREAD. answer: the status of signal handlers; then that of the device. run, ordinal: the run,
-# and the number of the device in it. The rest is what it waits for: a rendezvous, and the number of the collective.
+# stack: its saved stack pointer. back: that of the thread that entered it. running: the context of its program while it
+# is not entered, see THREAD. answer: the status of signal handlers; at the end that of the device. run, ordinal: the
+# run, and the number of the device in it. The rest describes its wait: a rendezvous, and the number of the collective.
 FIBER = Record(
     next=1, stack=1, back=1, running=1, state=1, answer=1, run=1, ordinal=1, slot=1, generation=1, site=1, number=1,
     _fill=4,
 )  # fmt: skip
 
-# The fibers that are free, and how many.
+# The list of free fibers, and its length.
 _FREE = Record(first=1, count=1, _line=6, mutex=8)
 
-# A stack with its record at the upper end, as large as that of a thread: C functions of custom calls run on it, too.
-# Pages of all systems divide the guard at the lower end.
+# A stack with its record at the upper end, as large as a thread's, because C functions of custom calls run on it. The
+# guard at the lower end is a multiple of every system's page size.
 _STACK_BYTES: Final = 1 << 23
 _GUARD_BYTES: Final = 1 << 16
 _MOST_FREE: Final = 128
@@ -61,10 +62,10 @@ _WRITABLE: Final = mmap.PROT_READ | mmap.PROT_WRITE
 _RESERVED: Final = 0x4000 if sys.platform == "linux" else 0
 _SMALL_PAGES: Final[int | None] = getattr(mmap, "MADV_NOHUGEPAGE", None)
 
-# Save the registers that a function leaves as they are, exchange the stacks, and restore those of the other one. The
-# first argument is where to store the stack pointer, the second one the stack to go to. Callers see to the mode
-# of floating-point numbers. For each machine also how many words below its record a stack begins, and which of them is
-# the return address: where a function is entered, a stack of x86-64 has eight bytes more than a multiple of sixteen.
+# Saves the callee-saved registers, switches stacks, and restores the registers of the other stack. The first argument
+# is where to store the stack pointer, the second one the stack to switch to. Callers save the floating-point mode. For
+# each machine also: the number of words between the initial stack pointer and the record, and which of them is the
+# return address (at the entry of a function, the stack pointer of x86-64 is eight more than a multiple of sixteen).
 _SWITCH: Final = {
     "x86_64": (
         [
@@ -98,17 +99,17 @@ _MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def machine() -> str | None:
-    """The kind of processor, where there are fibers for it."""
+    """The kind of processor, or None if fibers are not implemented for it."""
     name = platform.machine().lower()
     name = _MACHINES.get(name, name)
     return name if name in _SWITCH and sys.platform in ("linux", "darwin") else None
 
 
 def emit_fibers(module: Module) -> None:
-    """Write the functions into a module that has emit_thread_state's, and the function ``run_fiber(ptr fiber)``.
+    """Write the functions into a module that has the functions of emit_thread_state, and ``run_fiber(ptr fiber)``.
 
-    That is what a fiber does; it is called on the stack of the fiber. ``take_fiber() -> ptr`` gives a free one, or null
-    where there is no memory, ``give_fiber(ptr)`` takes it back; ``start_fiber(ptr)`` has it begin anew.
+    A fiber calls ``run_fiber`` on its stack. ``take_fiber() -> ptr`` gives a free fiber, or null if there is no memory;
+    ``give_fiber(ptr)`` returns it to the list; ``start_fiber(ptr)`` prepares it to run from the beginning.
     """
     module.global_data("fibers", _FREE.size)
     _emit_switch(module)
@@ -128,7 +129,7 @@ def current_fiber(fn: Function) -> Value:
 
 
 def leave_fiber(fn: Function, fiber: Value, state: FiberState) -> None:
-    """Leave a fiber, which is the thread's; goes on when the thread enters it again."""
+    """Leave the thread's current fiber; the code continues when the thread enters the fiber again."""
     FIBER.store(fn, fiber, "state", fn.i64(state))
     mode = get_mode(fn)
     fn.call("switch_stack", VOID, FIBER.at(fn, fiber, "stack"), fn.load(PTR, FIBER.at(fn, fiber, "back")))
@@ -143,7 +144,7 @@ def _emit_switch(module: Module) -> None:
     found = machine()
     fn = module.function("switch_stack", VOID, [PTR, PTR], attributes=(NO_INLINE,))
     if found is None:
-        # Nothing enters a fiber here.
+        # No fiber is ever entered on this machine.
         module.declare("abort", VOID, [])
         fn.call("abort", VOID)
         fn.ret()
@@ -156,7 +157,7 @@ def _emit_start(module: Module) -> None:
     fiber = current_fiber(fn)
     fn.call("run_fiber", VOID, fiber)
     leave_fiber(fn, fiber, FiberState.ENDED)
-    # Nothing enters a fiber that has ended.
+    # A fiber that has ended is never entered again.
     module.declare("abort", VOID, [])
     fn.call("abort", VOID)
     fn.ret()
@@ -179,7 +180,7 @@ def _emit_resume(module: Module) -> None:
     fn = module.function("resume", VOID, [PTR])
     (fiber,) = fn.parameters
     state = thread_state(fn)
-    # A program may run inside of a custom call of another one.
+    # A program may be called from a custom call of another one.
     outer = [(name, fn.load(I64, THREAD.at(fn, state, name))) for name in ("fiber", "running")]
     fn.store(fiber, THREAD.at(fn, state, "fiber"))
     THREAD.store(fn, state, "running", FIBER.load(fn, fiber, "running"))
@@ -207,7 +208,7 @@ def _emit_take(module: Module) -> None:
     stack = fn.call("mmap", PTR, fn.null(), bytes, fn.i32(_WRITABLE), fn.i32(flags), fn.i32(-1), fn.i64(0))
     fn.return_if(stack.cast("ptrtoint", I64).eq(-1), fn.null())
     if _SMALL_PAGES is not None:
-        # Most fibers use a few pages of their stacks.
+        # Most fibers use only a few pages of their stacks.
         module.declare("madvise", I32, [PTR, I64, I32])
         fn.call("madvise", I32, stack, bytes, fn.i32(_SMALL_PAGES))
     is_guarded = fn.call("mprotect", I32, stack, fn.i64(_GUARD_BYTES), fn.i32(_PROTECTED)).eq(0)

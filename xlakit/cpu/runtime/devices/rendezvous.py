@@ -1,14 +1,14 @@
 """The rendezvous of devices at collectives, in native code.
 
-The devices of a run are in one process, so an arrival at a collective is one address: that of the device's
-table (pointers to its operands, then to its results). The first device that sees all members of its group arrived and
-claims the slot computes the collective for all of them, with a kernel over the slot and, where it is large, with the
-thread pool; the others sleep, so the processors are free for it. After completion no arrival is read or written.
+The devices of a run are in one process, so an arrival at a collective is one address: that of the device's table
+(pointers to its operands, then to its results). The first device that sees that all members of its group have arrived,
+and claims the slot, computes the collective for all of them with a kernel on the slot, on the thread pool if it is
+large; the others sleep, so the processors are free for it. After completion no arrival is read or written.
 
-Each worker of a run, a thread, has a share of the devices (shares.py). A device that is alone in its share waits as its
-thread. Several devices of a share are fibers, and one that waits leaves the thread to the next one.
+Each worker of a run, a thread, has a share of the devices (shares.py). A device that is alone in its share waits by
+blocking its thread. Several devices of a share are fibers; one that waits leaves the thread to the next one.
 
-A slot serves one rendezvous after another, its generations. Within one generation it goes through:
+A slot serves one rendezvous after another, its generations. Within one generation it passes through these states:
 
     ============  =====================================================  ==========================================
     state         condition (generation g, group of n)                   next
@@ -20,17 +20,17 @@ A slot serves one rendezvous after another, its generations. Within one generati
     abandoned     claimed = NEVER                                        none: the run has failed
     ============  =====================================================  ==========================================
 
-``xlakit_collective(context, site, table, kernel, tasks, grain, number) -> status`` is a whole rendezvous. An async pair
-is ``xlakit_collective_start(context, site, table) -> generation``, which arrives and never waits, and
+``xlakit_collective(context, site, table, kernel, tasks, grain, number) -> status`` is a complete rendezvous. An async
+pair is ``xlakit_collective_start(context, site, table) -> generation``, which arrives and never waits, and
 ``xlakit_collective_done(context, site, table, kernel, tasks, grain, number, generation) -> status``.
 
 Each group of a site has a slot of the run. No member can arrive for the next generation before this one is complete,
 so counters that only grow tell generations apart. A kernel is ``void(ptr slot, i64 begin, i64 end)``.
 
-A device that has waited for a while lets Python wait (a host call of WAIT + number), which knows whether the missing
-members can still arrive, handles signals, and stops the run where something failed. A run that native code has begun
-comes to that only where its devices wait for each other (deadlocks.py). Stopping a run claims its slots with NEVER:
-then no kernel reads the memory of a device that has returned.
+A device that has waited for a while waits in Python (a host call of WAIT + number): Python knows whether the missing
+members can still arrive, handles signals, and stops the run after a failure. In a run that native code began this
+happens only if its devices wait for each other (deadlocks.py). Stopping a run claims its slots with NEVER: then no
+kernel reads the memory of a device that has returned.
 """
 
 from __future__ import annotations
@@ -44,43 +44,45 @@ from xlakit.cpu.runtime.context import CONTEXT, Status
 from xlakit.cpu.runtime.devices.fibers import FIBER, FiberState, current_fiber, leave_fiber
 from xlakit.cpu.runtime.record import Record
 
-# What the devices of a run share. The parking slots of the workers follow, as many as there are devices, then TABLES
-# with a word for each device, then the slots. watched: not 0 as soon as Python watches the run. slots, end: where they
-# begin and end, from the start. left: workers that have not ended, under the mutex of the first parking slot.
-# limit: how many threads the kernels of each may use. workers: how many there are. next: the next run that is free.
-# detached: not 0 where Python never waits for it; deadlocked: not 0 where that run has stopped for a deadlock.
-# origins, arguments, results, statuses: what the devices run, a word for each.
+# The state that the devices of a run share. The parking slots of the workers follow, as many as there are devices, then
+# TABLES with a word for each device, then the slots. watched: not 0 once Python watches the run. slots, end: the
+# offsets of the begin and the end of the slots. left: workers that have not ended, under the mutex of the first parking
+# slot. limit: the number of threads that the kernels of each may use. workers: the number of workers. next: the next
+# free run. detached: not 0 if Python must never wait for it; deadlocked: not 0 if that run stopped because of a
+# deadlock. origins, arguments, results, statuses: tables with a word for each device: context, arrays, and final
+# status.
 RUN = Record(
     stop=1, watched=1, devices=1, slots=1, end=1, left=1, limit=1, workers=1,
     origins=1, arguments=1, results=1, statuses=1, next=1, detached=1, deadlocked=1, _line_2=1,
 )  # fmt: skip
 PARKING_SLOT_BYTES = -(-waiting.PARKING_SLOT.size // 64) * 64
 
-# arrived, claimed and completed count over all generations. count: the members. faulty: not 0 where a kernel found
-# invalid values. An ARRIVAL for each member follows.
+# arrived, claimed and completed count over all generations. count: the number of members. faulty: not 0 if a kernel
+# found invalid values. An ARRIVAL for each member follows.
 SLOT = Record(arrived=1, claimed=1, completed=1, count=1, faulty=1, _line=3)
-# The address of the member's table, how often it has arrived, and the index in the group of the member that it gets its
-# data from.
+# The address of the member's table, the number of its arrivals, and the index in the group of the member whose data it
+# receives.
 ARRIVAL = Record(table=1, times=1, source=1, _fill=1)
-# ``claimed`` in a run that has failed.
+# The value of ``claimed`` in a run that has failed.
 NEVER = -1
 
-# What a device knows of its group at a collective: its slot from the start of the run, its index in the group, how many
-# members there are, where the numbers of their devices stand (from here), and its ``source``, -1 for none.
+# A device's view of its group at a collective: the offset of its slot in the run, its index in the group, the number of
+# members, the offset from here of the members' device numbers, and its ``source``, -1 for none.
 SITE = Record(slot=1, index=1, count=1, members=1, source=1)
 
-# Host calls by number: a wait at a collective that takes long, that of all devices of a share, the end of a device of a
-# run that Python watches, and the end of a run that it watches or that has failed.
+# The numbers of host calls: WAIT + n, a long wait at collective n; STUCK, a wait of all devices of a share; LEAVE, the
+# end of a device of a run that Python watches; FINISH, the end of a run that Python watches or that has failed.
 WAIT = 1 << 32
 STUCK = 1 << 33
 LEAVE = STUCK + 1
 FINISH = STUCK + 2
-# The arguments of a host call: addresses, the device's number or that of the worker, the generation, and whether an
+# The arguments of a host call: addresses, the number of the device or of the worker, the generation, and whether an
 # exception is set.
 NOTICE = Record(run=1, ordinal=1, slot=1, generation=1, site=1, raised=1)
 
-# The tables of a run: threads of the workers, fibers of the devices, and room for those that it may bring with it. Of
-# each device, for deadlocks.py: how often it has begun or ended to wait for others, and at which slot and generation.
+# The tables of a run: threads of the workers, fibers of the devices, and space for the tables that RUN points to. For
+# deadlocks.py, of each device: the number of begins and ends of its waits, and the slot and generation of its last
+# wait.
 TABLES = ("threads", "fibers", "arguments", "results", "statuses", "waits", "waiting_at", "generations")
 
 # How long a device spins until the others arrive before it sleeps, and sleeps before it waits in Python.
@@ -89,52 +91,52 @@ SLEEP_NANOSECONDS = 20_000_000
 
 
 def run_bytes(devices: int) -> int:
-    """Where the slots of a run begin."""
+    """The offset of the slots in a run."""
     return RUN.size + devices * PARKING_SLOT_BYTES + -(-8 * len(TABLES) * devices // 64) * 64
 
 
 def slot_bytes(count: int) -> int:
-    """The room for a slot of so many members."""
+    """The size in bytes of a slot for ``count`` members."""
     return -(-(SLOT.size + count * ARRIVAL.size) // 64) * 64
 
 
 def slot_bytes_of(count: Value) -> Value:
-    """The same for code."""
+    """The same in generated code."""
     return (count * ARRIVAL.size + (SLOT.size + 63)) & -64
 
 
 def arrival_at(fn: Function, slot: Value, index: Value | int) -> Value:
-    """The post of a member."""
+    """The ARRIVAL of a member."""
     arrivals = fn.at(slot, I64, SLOT.size // 8)
     return fn.at(arrivals, I64, index * (ARRIVAL.size // 8))
 
 
 def parking_slot_at(fn: Function, run: Value, worker: Value | int) -> Value:
-    """Where a worker sleeps."""
+    """The parking slot of a worker."""
     return fn.at(fn.at(run, I64, RUN.size // 8), I64, worker * (PARKING_SLOT_BYTES // 8))
 
 
 def table_at(fn: Function, run: Value, name: str) -> Value:
-    """One of a run's TABLES."""
+    """The table of a run with this name in TABLES."""
     devices = RUN.load(fn, run, "devices")
     return fn.at(parking_slot_at(fn, run, devices), I64, devices * TABLES.index(name))
 
 
 def worker_of(fn: Function, run: Value, device: Value) -> Value:
-    """The worker that has a device in its share: worker w of n has those from w / n of all devices on."""
+    """The worker whose share has a device: the share of worker w of n begins at w / n of all devices."""
     workers, devices = RUN.load(fn, run, "workers"), RUN.load(fn, run, "devices")
     is_alone = workers.eq(devices)
     return fn.if_else(is_alone, lambda: (device,), lambda: (device * workers // devices,))[0]
 
 
 def first_of(fn: Function, run: Value, worker: Value) -> Value:
-    """The first device of a worker's share; that of the worker after the last one is the number of devices."""
+    """The first device of a worker's share; for the number of workers, the number of devices."""
     workers, devices = RUN.load(fn, run, "workers"), RUN.load(fn, run, "devices")
     return (worker * devices + workers - 1) // workers
 
 
 def emit_rendezvous(module: Module) -> None:
-    """Write the functions into a module that has those of the pool, of contexts and of host calls."""
+    """Write the functions into a module that has the functions of the pool, of contexts and of host calls."""
     module.declare("sched_yield", I32, [])
     module.global_data("rendezvous_processors", 8)
     _emit_start(module)
@@ -152,7 +154,7 @@ def emit_rendezvous(module: Module) -> None:
 
 
 def emit_rendezvous_start(fn: Function, processors: Value) -> None:
-    """Say how many processors there are."""
+    """Set the number of processors."""
     fn.store(processors, fn.address("rendezvous_processors"))
 
 
@@ -161,7 +163,7 @@ def _get(fn: Function, record: Record, base: Value, name: str) -> Value:
 
 
 def _emit_start(module: Module) -> None:
-    """``xlakit_run_start(ptr run, i64 devices, i64 slots, i64 end)``: set up zeroed memory. Counts of slots are set."""
+    """``xlakit_run_start(ptr run, i64 devices, i64 slots, i64 end)``: initialize memory, zero but for slots' counts."""
     fn = module.function("xlakit_run_start", VOID, [PTR, I64, I64, I64], external=True)
     run, devices, slots, end = fn.parameters
     for name, value in (("devices", devices), ("workers", devices), ("slots", slots), ("end", end)):
@@ -172,11 +174,11 @@ def _emit_start(module: Module) -> None:
 
 
 def _emit_stop(module: Module) -> None:
-    """``xlakit_run_stop(ptr run)``: have all devices stop where they wait or loop; ``run_has_stopped(ptr run)``."""
+    """``xlakit_run_stop(ptr run)``: make all devices stop where they wait or loop; ``run_has_stopped(ptr run)``."""
     fn = module.function("run_has_stopped", I1, [PTR])
     fn.ret(_get(fn, RUN, fn.parameters[0], "stop").ne(0))
 
-    # Devices that end from now on notify Python; those that have ended before are found in the table of statuses.
+    # Devices that end from now on notify Python; Python finds those that have ended before in the table of statuses.
     fn = module.function("xlakit_run_watch", VOID, [PTR], external=True)
     fn.atomic_store(fn.i64(1), RUN.at(fn, fn.parameters[0], "watched"), "seq_cst")
     fn.ret()
@@ -200,7 +202,7 @@ def _emit_close(module: Module) -> None:
         claimed = SLOT.at(fn, slot, "claimed")
 
         def busy(slot: Value = slot, claimed: Value = claimed) -> Value:
-            """Abandon the slot; whether a device computes in it, so that this must wait."""
+            """Abandon the slot; gives whether a device computes in it, so that the caller must wait."""
             found = fn.atomic_load(I64, claimed, "seq_cst")
             free = found.eq(_get(fn, SLOT, slot, "completed"))
 
@@ -216,7 +218,7 @@ def _emit_close(module: Module) -> None:
 
 
 def _emit_wake_members(module: Module) -> None:
-    """``wake_members(ptr run, ptr site)``: the workers of the members, but the caller."""
+    """``wake_members(ptr run, ptr site)``: wake the workers of all members except the caller."""
     fn = module.function("wake_members", VOID, [PTR, PTR])
     run, site = fn.parameters
     members = fn.at(site, I64, SITE.load(fn, site, "members") >> 3)
@@ -229,7 +231,7 @@ def _emit_wake_members(module: Module) -> None:
 
 
 def _emit_claim(module: Module) -> None:
-    """``claim(ptr slot, i64 generation, i64 value) -> i1``: whether the caller is to decide about a generation."""
+    """``claim(ptr slot, i64 generation, i64 value) -> i1``: whether the caller decides the outcome of a generation."""
     fn = module.function("claim", I1, [PTR, I64, I64], attributes=(ALWAYS_INLINE,))
     slot, generation, value = fn.parameters
     fn.ret(fn.compare_exchange(SLOT.at(fn, slot, "claimed"), generation, value)[1])
@@ -254,10 +256,10 @@ def _emit_perform(module: Module) -> None:
 
 
 def _emit_arrive(module: Module) -> None:
-    """``arrive(ptr site, ptr slot, ptr table) -> i64``, the generation, and ``xlakit_collective_start``, see above."""
+    """``arrive(ptr site, ptr slot, ptr table) -> i64``, which gives the generation, and ``xlakit_collective_start``."""
     fn = module.function("arrive", I64, [PTR, PTR, PTR], attributes=(ALWAYS_INLINE,))
     site, slot, table = fn.parameters
-    # All earlier generations of this device are complete, and this one cannot be without it.
+    # All earlier generations of this device are complete, and this one cannot complete without it.
     generation = _get(fn, SLOT, slot, "completed")
     arrival = arrival_at(fn, slot, SITE.load(fn, site, "index"))
     fn.store(table, ARRIVAL.at(fn, arrival, "table"))
@@ -288,10 +290,10 @@ def _all_arrived(fn: Function, slot: Value, site: Value, generation: Value) -> V
 
 
 def _emit_linger(module: Module) -> None:
-    """``linger(ptr run, ptr site, ptr slot, i64 generation, i64 number, ptr parking) -> i1``: wait for a moment.
+    """``linger(ptr run, ptr site, ptr slot, i64 generation, i64 number, ptr parking) -> i1``: wait briefly.
 
-    Gives whether the time is up while members are still missing; a fiber waits until they are there, or the run stops.
-    ``absent`` and ``incomplete`` are what is waited for; ``await_completion`` waits for the second.
+    Waits for arrivals, and gives whether members are still missing after that; a fiber leaves until all have arrived or
+    the run stops. ``absent`` and ``incomplete`` are the conditions of waits; ``await_completion`` waits on the second.
     """
     fn = module.function("absent", I1, [PTR, PTR, PTR, I64], attributes=(ALWAYS_INLINE,))
     run, site, slot, generation = fn.parameters
@@ -340,15 +342,15 @@ def _emit_linger(module: Module) -> None:
 
 
 def spin_briefly(fn: Function, run: Value, pending: Callable[[], Value]) -> None:
-    """Wait for a moment: where each worker has a processor by spinning, else by letting the others run."""
+    """Wait briefly: spinning if each worker has a processor, else yielding to the other threads."""
     crowded = RUN.load(fn, run, "workers") > fn.load(I64, fn.address("rendezvous_processors"))
     waiting.spin(fn, pending, fn.i64(SPIN_NANOSECONDS), crowded)
 
 
 def _emit_wait_in_python(module: Module) -> None:
-    """``wait_in_python(ptr context, ptr site, ptr slot, i64 generation, i64 number) -> i64``; gives its status.
+    """``wait_in_python(ptr context, ptr site, ptr slot, i64 generation, i64 number) -> i64``: a host call; its status.
 
-    A run that native code has begun looks for a deadlock first.
+    A run that native code began looks for a deadlock first, and makes the host call only if it finds one.
     """
     fn = module.function("wait_in_python", I64, [PTR, PTR, PTR, I64, I64], attributes=(NO_INLINE, COLD))
     context, site, slot, generation, number = fn.parameters
@@ -367,13 +369,13 @@ def _emit_wait_in_python(module: Module) -> None:
 
 
 def _ret_together_or_alone(fn: Function, together: Callable[[], tuple[Value]], alone: Sequence[Value]) -> None:
-    """Return the status of a collective: of several members, or of one, which computes it with these arguments."""
+    """Return the status of a collective: of several members, or of a single member that computes it with ``alone``."""
     several = SITE.load(fn, alone[0], "count") > 1
     fn.ret(*fn.if_else(several, together, lambda: (fn.call("alone", I64, *alone),)))
 
 
 def _emit_await(module: Module) -> None:
-    """``xlakit_collective_done`` (see above) and ``conclude``, the part of a rendezvous after the arrival."""
+    """``xlakit_collective_done`` and ``conclude``, the part of a rendezvous after the arrival."""
     fn = module.function("xlakit_collective_done", I64, [PTR, PTR, PTR, PTR, I64, I64, I64, I64], external=True)
     context, site, table, kernel, tasks, grain, number, generation = fn.parameters
 
@@ -430,12 +432,12 @@ def _emit_await(module: Module) -> None:
 
 
 def _outcome(fn: Function, slot: Value) -> Value:
-    """The status after a kernel."""
+    """The status of a collective after its kernel."""
     return fn.select(SLOT.load(fn, slot, "faulty").ne(0), fn.i64(Status.FAULTY), fn.i64(Status.DONE))
 
 
 def _emit_collective(module: Module) -> None:
-    """``xlakit_collective``, described above, and ``alone`` for a device that is all of its group."""
+    """``xlakit_collective``, described above, and ``alone`` for a device whose group has no other member."""
     fn = module.function("alone", I64, [PTR, PTR, PTR, I64, I64], attributes=(NO_INLINE,))
     site, table, kernel, tasks, grain = fn.parameters
     slot = fn.alloca(I64, slot_bytes(1) // 8)
@@ -460,7 +462,7 @@ def _emit_collective(module: Module) -> None:
 
 
 def _emit_sleep(module: Module) -> None:
-    """``xlakit_rendezvous_sleep(ptr notice, i64 nanoseconds)``: for Python, until all are there or the run stops.
+    """``xlakit_rendezvous_sleep(ptr notice, i64 nanoseconds)``: for Python, sleep until all arrive or the run stops.
 
     It is called on the thread of a device that is alone in its share.
     """

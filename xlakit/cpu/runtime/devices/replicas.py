@@ -1,17 +1,17 @@
-"""A program on several devices as native code calls it: ``i64 (ptr replicas, ptr arguments, ptr results)``.
+"""The native entry of a program on several devices: ``i64 (ptr replicas, ptr arguments, ptr results)``.
 
-``xlakit_execute_replicas`` takes the REPLICAS of a program and two tables: the arrays of one device after the other. It
-may be called on any thread, and gives a Status: RAISED where Python knows the error, or a signal handler has raised.
-On a thread that is detached from Python it is another one, DEADLOCKED perhaps.
+``xlakit_execute_replicas`` takes the REPLICAS of a program and two tables with the arrays of one device after the
+other. It may be called on any thread, and gives a Status: RAISED if Python holds the error, or if a signal handler
+raised. On a thread that is detached from Python it gives another status, such as DEADLOCKED.
 
-It runs on as many threads as take the least time: on one, or on one for each processor, of those that the caller may
-use. One thread is enough where the program is over before others would be awake. ``calls`` counts the calls:
+A call runs on one thread, or on one thread for each processor that the caller may use, whichever is faster. One thread
+is enough if the program ends before other threads would be awake. The choice depends on the number of ``calls``:
 
 | calls | threads |
 |---|---|
-| 0, 1 | one; the first time does not count |
-| then, where one takes longer than _SHORT_NANOSECONDS: 3 calls | all; the first time does not count |
-| all others | those with the lesser time; once in _RETRIED_CALLS the others |
+| 0, 1 | one; the first call is not timed |
+| then, if one thread takes longer than _SHORT_NANOSECONDS: 3 calls | all; the first of them is not timed |
+| all others | the faster choice; once in _RETRIED_CALLS the other one |
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ from xlakit.cpu.runtime.devices.rendezvous import FINISH, RUN, SLOT, slot_bytes_
 from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
 
-# held: not 0 while ``free`` changes, the list of runs that are not in use. origins: for each device its context.
-# num_arguments, num_results: the arrays of each. slots, end: where the slots of a run begin and end; counts: for each
-# of num_slots how many members it has. time: the mean time of a call on one thread, and on all, in nanoseconds, where a
-# new one counts a quarter; 0 before the first one counts. tried: the calls on all threads.
+# held: a spin lock for ``free``, the list of runs that are not in use. origins: for each device its context.
+# num_arguments, num_results: the number of arrays of each device. slots, end: the offsets of the begin and the end of
+# the slots of a run; counts: the number of members of each of num_slots slots. time: the mean time of a call on one
+# thread, and on all, in nanoseconds, to which a new time contributes a quarter; 0 before the first. tried: the calls on
+# all threads.
 REPLICAS: Final = Record(
     held=1, free=1, devices=1, origins=1, num_arguments=1, num_results=1, slots=1, end=1, counts=1, num_slots=1,
     calls=1, tried=1, time=2, _fill=2,
 )  # fmt: skip
 
-# What takes less is done before other threads are awake, or soon after.
+# A shorter run ends before other threads are awake, or soon after.
 _SHORT_NANOSECONDS: Final = 60_000
 _RETRIED_CALLS: Final = 64
 _TRIED_CALLS: Final = 3
 
 
 def emit_replicas(module: Module) -> None:
-    """Write ``xlakit_execute_replicas``, the same ``_for_python``, and ``xlakit_replicas_end(ptr replicas)``.
+    """Write ``xlakit_execute_replicas``, its variant ``_for_python``, and ``xlakit_replicas_end(ptr replicas)``.
 
     The module has the functions of emit_device_threads.
     """
@@ -55,7 +56,7 @@ def emit_replicas(module: Module) -> None:
 
 
 def _emit_lists(module: Module) -> None:
-    """``take_run(ptr replicas) -> ptr``, a free run or null; ``give_run(ptr replicas, ptr run)``."""
+    """``take_run(ptr replicas) -> ptr``: a free run or null; ``give_run(ptr replicas, ptr run)``: make it free."""
     fn = module.function("take_run", PTR, [PTR])
     (replicas,) = fn.parameters
     _hold(fn, replicas)
@@ -128,7 +129,7 @@ def _emit_make(module: Module) -> None:
 
 
 def _emit_choice(module: Module) -> None:
-    """``workers_for(ptr replicas) -> i64``: how many threads a call takes; ``note_run(replicas, workers, time)``."""
+    """``workers_for(ptr replicas) -> i64``: the number of threads for a call; ``note_run(replicas, workers, time)``."""
     fn = module.function("workers_for", I64, [PTR])
     (replicas,) = fn.parameters
     devices = REPLICAS.load(fn, replicas, "devices")
@@ -159,7 +160,7 @@ def _emit_choice(module: Module) -> None:
     fn.return_if(first)
     mean = _time(fn, replicas, fn.select(is_alone, fn.i64(0), fn.i64(1)))
     before = fn.load(I64, mean)
-    # What the system did meanwhile counts no more than twice the mean.
+    # A disturbance by the system counts as at most twice the mean.
     most = before * 2
     counted = fn.select(nanoseconds > most, most, nanoseconds)
     after = before + (counted - before).integer("ashr", 2)
@@ -172,10 +173,10 @@ def _time(fn: Function, replicas: Value, way: Value | int) -> Value:
 
 
 def _emit_finish(module: Module) -> None:
-    """``finish_run(ptr run, i64 status) -> i64``: where a run has failed, or Python knows of it.
+    """``finish_run(ptr run, i64 status) -> i64``: the end of a run that has failed, or that Python watches.
 
-    Python has the memory of a run that it knows, and gives it back. ``finish_detached(ptr run) -> i64`` is for a run
-    that it cannot know.
+    Python owns the memory of a run that it watches, and releases it. ``finish_detached(ptr run) -> i64`` is for a run
+    that may not call Python.
     """
     fn = module.function("all_done", I1, [PTR])
     (run,) = fn.parameters
@@ -189,7 +190,7 @@ def _emit_finish(module: Module) -> None:
     statuses = fn.load(PTR, RUN.at(fn, run, "statuses"))
     with fn.loop(0, RUN.load(fn, run, "devices"), carried=[fn.i64(Status.INTERRUPTED)]) as each:
         status = fn.load(I64, fn.at(statuses, I64, each.index))
-        # Devices are interrupted because another one has failed, which says more.
+        # An interrupted device was stopped by the failure of another one, whose status is the cause.
         says_more = status.ne(Status.DONE) & status.ne(Status.INTERRUPTED)
         each.next(fn.select(says_more, status, each.carried[0]))
     is_deadlocked = RUN.load(fn, run, "deadlocked").ne(0)
@@ -225,7 +226,7 @@ def _emit_execute(module: Module) -> None:
     fn.call("give_run", VOID, replicas, run)
     fn.ret(fn.i64(Status.DONE))
 
-    # To be called with the GIL, which it gives away.
+    # To be called with the GIL, which it releases.
     fn = module.function("xlakit_execute_replicas_for_python", I64, [PTR, PTR, PTR], external=True)
     state = fn.call("PyEval_SaveThread", PTR)
     status = fn.call("xlakit_execute_replicas", I64, *fn.parameters)

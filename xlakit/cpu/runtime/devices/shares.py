@@ -1,13 +1,13 @@
-"""The devices of a run that one thread runs: its share.
+"""The share of a worker: the devices of a run that one thread runs.
 
-A device that is alone in its share runs on the stack of the thread, and waits as the thread. Several devices are
-fibers: the thread enters one after the other, each of which goes on until it has ended or waits at a collective for
-devices that have not arrived. The last one of a group computes the collective for all, so a share that is all devices
-never sleeps, and a collective costs a change of stacks for each device.
+A device that is alone in its share runs on the stack of the thread, and waits by blocking it. Several devices are
+fibers: the thread enters one after the other, and each continues until it has ended or waits at a collective for
+devices that have not arrived. The last one of a group to arrive computes the collective for all, so a share with all
+devices never sleeps, and a collective costs each device a switch of stacks.
 
-Where no device of the share can go on, the thread sleeps until devices of other shares have arrived, and after a while
-has Python look (a host call of STUCK): whether they still can, whether there are signals, whether something has failed.
-A run that native code has begun looks itself whether they still can (deadlocks.py).
+If no device of the share can continue, the thread sleeps until devices of other shares have arrived, and after a while
+calls Python (a host call of STUCK), which checks whether they still can arrive, handles signals, and looks for
+failures. A run that native code began checks itself whether they can arrive (deadlocks.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from xlakit.cpu.runtime.thread_state import THREAD, thread_state
 def emit_shares(module: Module) -> None:
     """``run_share(ptr run, i64 worker)``: run the devices of a share until all have ended.
 
-    Their statuses stand in the run's ``statuses`` then. The module has the functions of emit_fibers, emit_rendezvous
+    Their statuses are then in the run's ``statuses``. The module has the functions of emit_fibers, emit_rendezvous and
+    emit_context.
     and emit_context.
     """
     _emit_execute_device(module)
@@ -49,9 +50,9 @@ def emit_shares(module: Module) -> None:
 def _emit_execute_device(module: Module) -> None:
     """``execute_member(ptr origin, ptr arguments, ptr results, ptr run) -> i64``: run the program on one device.
 
-    ``execute_device(ptr run, i64 device) -> i64`` does so with the device's entries in the tables of the run, and
-    ``run_fiber(ptr fiber)`` for the device of a fiber, which keeps the status.
-    A device that fails stops the whole run, and returns only when no other device reads its arrays any more.
+    ``execute_device(ptr run, i64 device) -> i64`` takes the arguments from the device's entries in the tables of the
+    run, and ``run_fiber(ptr fiber)`` runs the device of a fiber, and stores the status in the fiber. A device that
+    fails stops the whole run, and returns only when no other device reads its arrays any more.
     """
     fn = module.function("execute_member", I64, [PTR, PTR, PTR, PTR])
     run = fn.parameters[3]
@@ -79,10 +80,10 @@ def _origin_of(fn: Function, run: Value, device: Value) -> Value:
 
 
 def _emit_end_device(module: Module) -> None:
-    """``end_device(ptr run, i64 device, i64 status)``: a device has ended.
+    """``end_device(ptr run, i64 device, i64 status)``: record the status of a device that has ended.
 
-    ``notify_python(ptr run, i64 device, i64 number, i64 ordinal) -> i64`` makes a host call of a run, for a device. An
-    exception that is set already stays; Python finds that in the notice, and the status is RAISED.
+    ``notify_python(ptr run, i64 device, i64 number, i64 ordinal) -> i64`` makes a host call for a device of the run. An
+    exception that is set already stays set; the notice tells Python so, and the status is RAISED.
     """
     fn = module.function("end_device", VOID, [PTR, I64, I64])
     run, device, status = fn.parameters
@@ -118,9 +119,9 @@ def _fiber_of(fn: Function, run: Value, device: Value) -> Value:
 
 
 def _emit_can_go(module: Module) -> None:
-    """``can_go(ptr fiber) -> i1``: whether a fiber that is not entered may go on; not if it has ended.
+    """``can_go(ptr fiber) -> i1``: whether a fiber that is not entered may continue; false if it has ended.
 
-    ``share_is_stuck(ptr run, i64 worker) -> i1``: whether none of a share's fibers can, and for Python
+    ``share_is_stuck(ptr run, i64 worker) -> i1``: whether none of a share's fibers can continue, and for Python
     ``xlakit_share_sleep(ptr run, i64 worker, i64 nanoseconds)``: sleep while that is so.
     """
     fn = module.function("can_go", I1, [PTR])
@@ -183,14 +184,14 @@ def _emit_fibers_of(module: Module) -> None:
 
 
 def _emit_idle(module: Module) -> None:
-    """``idle(ptr run, i64 worker)``: no device of the share can go on now; returns when one may."""
+    """``idle(ptr run, i64 worker)``: called if no device of the share can continue; returns when one may."""
     fn = module.function("idle", VOID, [PTR, I64])
     run, worker = fn.parameters
 
     def stuck() -> Value:
         return fn.call("share_is_stuck", I1, run, worker)
 
-    # No other thread could change anything where this share has all of the devices.
+    # If this share has all devices, no other thread can end the wait.
     with fn.if_(RUN.load(fn, run, "workers") > 1):
         spin_briefly(fn, run, stuck)
         with fn.if_(stuck()):
@@ -204,9 +205,9 @@ def _emit_idle(module: Module) -> None:
 
 
 def _emit_take_turns(module: Module) -> None:
-    """``take_turns(ptr run, i64 first, i64 last) -> i64``: enter each fiber that can go on; gives how many had ended.
+    """``take_turns(ptr run, i64 first, i64 last, ptr entered) -> i64``: enter each fiber that can continue.
 
-    How many could go on is added to ``entered``, a word.
+    Gives the number of fibers that have ended, and adds the number of fibers that were entered to the word ``entered``.
     """
     fn = module.function("take_turns", I64, [PTR, I64, I64, PTR])
     run, first, last, entered = fn.parameters
@@ -227,14 +228,14 @@ def _emit_take_turns(module: Module) -> None:
 
 
 def _emit_run_share(module: Module) -> None:
-    """``run_share(run, worker)``: run the devices of a share, and end them.
+    """``run_share(run, worker)``: run the devices of a share, and record their statuses.
 
     ``run_alone_device(run, device)`` is for a share of one device, which needs no fiber; ``run_in_turn(run, worker)``
-    gives each of several a fiber, and continues those that can go on until all have ended.
+    gives each of several devices a fiber, and enters those that can continue until all have ended.
     """
     fn = module.function("run_alone_device", VOID, [PTR, I64])
     run, device = fn.parameters
-    # The program may run inside of a custom call of one that is on a fiber.
+    # The program may be called from a custom call of a program that is on a fiber.
     address = THREAD.at(fn, thread_state(fn), "fiber")
     outer = fn.load(PTR, address)
     fn.store(fn.null(), address)
