@@ -1,4 +1,4 @@
-"""The groups of collectives, and their sites: a program's points of rendezvous, their slots, and the devices' table."""
+"""The groups of collectives, and the sites of a program: the slots of groups, and a table of each device's part."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from xlakit.ops.communication.collectives import CollectiveBroadcast
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Devices of one group, in order, and for each the index of the member that its data come from, -1 for none.
+    """The devices of one group, in order, and for each the index of the member whose data it receives, -1 for none.
 
-    Only operations that have each member take from one other ask for ``sources``.
+    Only operations in which each member receives from one other member use ``sources``.
     """
 
     members: tuple[int, ...]
@@ -28,10 +28,10 @@ class Group:
 
 
 def groups_of(op: Collective | Permuting, grid: Grid) -> tuple[Group, ...]:
-    """The groups, each device being in one of them.
+    """The groups of a collective; each device is in exactly one.
 
-    Raises ExecutionError where the attributes name devices that do not exist, DeclinedError where a device is in no
-    group although it must be.
+    Raises ExecutionError if the attributes name devices that do not exist, DeclinedError if a device is in no group
+    although it must be.
     """
     if isinstance(op, Permuting):
         return _permuting(op, grid)
@@ -61,7 +61,7 @@ def _partition(op: Collective, grid: Grid) -> list[tuple[int, ...]]:
 
 
 def _permuting(op: Permuting, grid: Grid) -> tuple[Group, ...]:
-    """Devices that send to each other, directly or over others: a device waits only for those it is connected with."""
+    """The connected components of the send relation: a device waits only for devices that it exchanges data with."""
     found: list[Group] = []
     for device in range(grid.num_devices):
         peers, own = grid.peers(device, by_partition=op.channel_id is not None)
@@ -95,7 +95,7 @@ def _connected(numbers: Sequence[int], pairs: Sequence[tuple[int, int]]) -> list
 
 
 class Sites:
-    """The sites of one program for so many devices. ``slots`` has the number of members of each slot, in order."""
+    """The sites of one program for ``devices`` devices. ``slots`` has the number of members of each slot, in order."""
 
     def __init__(self, module: Module, devices: int) -> None:
         self._module = module
@@ -105,10 +105,9 @@ class Sites:
         self.slots: list[int] = []
 
     def at(self, key: Hashable, groups: Sequence[Group]) -> str:
-        """The name of the table of a site. Collectives of one ``key`` share one rendezvous: devices
-        that arrive at different ones of them meet.
+        """The name of a site's table. Collectives with one ``key`` share a rendezvous: devices meet at any of them.
 
-        Raises DeclinedError where two of them do not have the same groups.
+        Raises DeclinedError if two of them have different groups.
         """
         found = self._known.get(key)
         if found is None:
@@ -126,7 +125,7 @@ class Sites:
             slot = self._slot(len(group.members))
             begin = self._devices * SITE.size + 8 * len(lists)
             for index, device in enumerate(group.members):
-                # Where the list of members is, from the device's record on.
+                # The offset of the list of members, relative to the device's record.
                 own = device * SITE.size
                 records[device] = [slot, index, len(group.members), begin - own, group.sources[index]]
             lists.extend(group.members)
@@ -135,7 +134,7 @@ class Sites:
         return self._module.shared_data(f"site_{hashlib.sha256(data).hexdigest()[:16]}", data)
 
     def _slot(self, count: int) -> int:
-        """Where a new slot begins in a run; 0 where the group is one device."""
+        """The offset of a new slot in a run; 0 for a group of one device, which needs none."""
         if count < 2:
             return 0
         begin = self._end

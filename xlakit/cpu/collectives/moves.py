@@ -1,4 +1,4 @@
-"""Kernels of collectives that move data: all-gather, all-to-all in its forms, permutations and broadcasts."""
+"""Kernels of collectives that move data: all-gather, all-to-all with arrays or tuples, permutations and broadcasts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xlakit.passes.analysis.cost_model import cost_model
 
 
 def all_gather(module: Module, name: str, shapes: Sequence[Shape], dimension: int, count: int) -> Phase:
-    """All members get all operands, one after the other along a dimension: a tile is read once."""
+    """Concatenate the operands of all members along a dimension, for all members; each tile is read once."""
     return joined(
         module,
         name,
@@ -65,7 +65,7 @@ def all_to_all(module: Module, name: str, shape: Shape, dimension: int, count: i
 
 
 def all_to_all_of_tuples(module: Module, name: str, shape: Shape, count: int) -> Phase:
-    """Member i gets operand i of each member."""
+    """Member i gets operand number i of each member."""
     tiles = Tiles(1, shape.byte_size)
 
     def body(members: Members, task: Value) -> None:
@@ -79,7 +79,7 @@ def all_to_all_of_tuples(module: Module, name: str, shape: Shape, count: int) ->
 
 
 def fetch(module: Module, name: str, shapes: Sequence[Shape], count: int | None) -> Phase:
-    """Each member gets the arrays of the member that its arrival names as source; zeros where it names none."""
+    """Each member gets the arrays of its source, which its arrival names; zeros if it has none."""
     return joined(
         module, name, [_fetched(module, f"{name}.{n}", s, n, len(shapes), count) for n, s in enumerate(shapes)]
     )
@@ -105,19 +105,19 @@ def _fetched(module: Module, name: str, shape: Shape, number: int, arrays: int, 
 
 
 def _split(shape: Shape, dimension: int) -> tuple[int, int]:
-    """An array as rows that end before a dimension: how many there are, and their bytes."""
+    """The number of rows of an array whose rows contain ``dimension`` and all later ones, and the bytes of a row."""
     sizes = shape.dimensions
     return math.prod(sizes[:dimension]), math.prod(sizes[dimension:]) * shape.element_type.byte_width
 
 
-# The numbers of the operands and of the result.
+# The numbers of the arrays in a member's table: operands, then the result.
 _INPUT, _OUTPUT, _STARTS, _SIZES, _TARGETS, _RECEIVED, _RESULT = range(7)
 
 
 def ragged_all_to_all(module: Module, name: str, shapes: Sequence[Shape], count: int) -> Phase:
-    """Each task is what one member receives: its output, with the rows of the others in it, sender by sender.
+    """Each task computes the result of one member: a copy of its output operand with the rows of each sender.
 
-    Where offsets or sizes are wrong nothing is copied, and the rendezvous is marked as faulty.
+    If offsets or sizes are invalid, these rows are not copied, and the rendezvous is marked as faulty.
     """
     source, target, table = shapes[_INPUT], shapes[_OUTPUT], shapes[_STARTS]
     row = math.prod(source.dimensions[1:]) * source.element_type.byte_width

@@ -1,7 +1,7 @@
 """Kernels that combine the arrays of a group's members: all-reduce, reduce-scatter, collective-reduce.
 
-An element is combined in the order of the group, on whichever device and however many threads, so that results are
-the same in every run. Each operand is read once, and each result is written once.
+The members' elements are always combined in the order of the group, on any device and any number of threads, so results
+are the same in every run. Each operand is read once, and each result is written once.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from xlakit.ir.instruction import Computation
 from xlakit.ops.communication.collective import combiner_of
 from xlakit.passes.analysis.cost_model import cost_model
 
-# Groups of at most so many members are combined in registers, larger ones in a buffer that stays in the cache.
+# Groups with at most this many members are combined in registers, larger ones in a buffer that stays in the cache.
 _IN_REGISTERS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Combining:
-    """How two elements of a type are combined: in which type, by which computation."""
+    """How two elements of type ``kind`` are combined: by a computation, on values of type ``working``."""
 
     kind: PrimitiveType
     working: PrimitiveType
@@ -38,7 +38,7 @@ class Combining:
 
     @staticmethod
     def of(computation: Computation, kind: PrimitiveType) -> Combining:
-        """The way for arrays of an element type; raises DeclinedError or UnsupportedError."""
+        """The combination for arrays of an element type; raises DeclinedError or UnsupportedError."""
         found = combiner_of(computation, kind)
         working = found.root.shape.element_type
         if any(p.shape.element_type is not working for p in found.parameters):
@@ -51,27 +51,27 @@ class Combining:
         return self.kind.byte_width
 
     def load(self, fn: Function, array: Value, index: Value) -> Scalar:
-        """An element, as it is computed with."""
+        """Load an element, and convert it to the working type."""
         return convert(fn, self.kind, self.working, load(fn, self.kind, array, index))
 
     def combined(self, emitter: Emitter, total: Scalar, value: Scalar) -> Scalar:
-        """One step."""
+        """Combine a value with the total so far."""
         (found,) = emitter.called(self.computation, [total, value])
         return found
 
     def store(self, fn: Function, total: Scalar, array: Value, index: Value) -> None:
-        """Write what has been computed."""
+        """Convert a total to the element type, and store it."""
         store(fn, self.kind, convert(fn, self.working, self.kind, total), array, index)
 
     @property
     def tile(self) -> int:
-        """How many elements a task has."""
+        """The number of elements of a task."""
         return max(64, TILE_BYTES // max(1, self.bytes) // 64 * 64)
 
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """An operand of the collective: how its elements are combined, its shape, and the arrays of operand and result."""
+    """An operand: how its elements are combined, its shape, and the numbers of its array and its result's."""
 
     combining: Combining
     shape: Shape
@@ -79,7 +79,7 @@ class _Operand:
     result: int
 
 
-# Where elements are, for the index in the result, from its first row on.
+# Maps an index in the result to an offset in an array.
 Offset = Callable[[Value], Value]
 
 
@@ -89,10 +89,10 @@ def _same(index: Value) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Elements [begin, end) of a result, and where each member's elements lie that they are made of.
+    """Elements [begin, end) of a result, and the offsets of the operands' elements that are combined.
 
-    operand: its number. result: the number of the result of which the first ``targets`` members get these elements, or
-    the one array that they go to. origin, target: the offsets in operands and results.
+    operand: its number. result: the number of the result, which the first ``targets`` members get, or the address of
+    the one array that gets the elements. origin, target: the offsets in operands and results.
     """
 
     combining: Combining
@@ -108,7 +108,7 @@ class Tile:
 def all_reduce(
     module: Module, name: str, computation: Computation, shapes: Sequence[Shape], count: int | None
 ) -> Phase:
-    """Each member gets the whole result."""
+    """The kernel that gives each member the whole result."""
     parts = [_flat(module, f"{name}.{o.number}", o, count) for o in _operands(computation, shapes)]
     return joined(module, name, parts)
 
@@ -116,7 +116,7 @@ def all_reduce(
 def collective_reduce(
     module: Module, name: str, computation: Computation, shapes: Sequence[Shape], count: int | None
 ) -> Phase:
-    """The first member gets the result, the others zeros."""
+    """The kernel that gives the first member the result, and the others zeros."""
     parts = [_flat(module, f"{name}.{o.number}", o, count, only_first=True) for o in _operands(computation, shapes)]
     return joined(module, name, parts)
 
@@ -124,7 +124,7 @@ def collective_reduce(
 def reduce_scatter(
     module: Module, name: str, computation: Computation, shapes: Sequence[Shape], dimension: int, count: int
 ) -> Phase:
-    """Each member gets its block of the result along a dimension."""
+    """The kernel that gives each member its block of the result along a dimension."""
     parts = [_blocks(module, f"{name}.{o.number}", o, dimension, count) for o in _operands(computation, shapes)]
     return joined(module, name, parts)
 
@@ -135,7 +135,7 @@ def _operands(computation: Computation, shapes: Sequence[Shape]) -> Iterator[_Op
 
 
 def _flat(module: Module, name: str, operand: _Operand, count: int | None, *, only_first: bool = False) -> Phase:
-    """The kernel that combines an operand of all members, for all of them or the first one only, in tiles."""
+    """The kernel that combines an operand of all members in tiles, and gives the result to all or only to the first."""
     combining, elements = operand.combining, operand.shape.num_elements
     tile = combining.tile
 
@@ -153,7 +153,7 @@ def _flat(module: Module, name: str, operand: _Operand, count: int | None, *, on
 
 
 def _blocks(module: Module, name: str, operand: _Operand, dimension: int, count: int) -> Phase:
-    """Rows of the result; those of the operand are ``count`` times as long, a part for each member."""
+    """The kernel of a reduce-scatter: an operand's row is ``count`` rows of the result, one for each member."""
     combining, sizes = operand.combining, operand.shape.dimensions
     rows, length = math.prod(sizes[:dimension]), math.prod(sizes[dimension:]) // count
     tile = combining.tile
@@ -182,7 +182,7 @@ def _blocks(module: Module, name: str, operand: _Operand, dimension: int, count:
 
 
 def _combine(members: Members, tile: Tile) -> None:
-    """Combine a tile of all members."""
+    """Combine a tile of all members' operands, and store the result."""
     if isinstance(members.count, int) and members.count <= _IN_REGISTERS:
         _in_registers(members, members.count, tile)
     else:
@@ -190,13 +190,13 @@ def _combine(members: Members, tile: Tile) -> None:
 
 
 def _in_registers(members: Members, count: int, tile: Tile) -> None:
-    """Combine element by element over all members, of which there are few."""
+    """Combine element by element in registers, for a small number of members."""
     fn, combining = members.fn, tile.combining
     operands = [members.array(m, tile.operand) for m in range(count)]
     if isinstance(tile.result, Value):
         results = [tile.result]
     else:
-        # All of them, or the first.
+        # The results of all members, or only of the first.
         last = tile.targets if isinstance(tile.targets, int) else count
         results = [members.array(m, tile.result) for m in range(last)]
     emitter = Emitter(fn, [])
@@ -210,7 +210,7 @@ def _in_registers(members: Members, count: int, tile: Tile) -> None:
 
 
 def _in_buffer(members: Members, tile: Tile) -> None:
-    """Combine into a buffer on the stack, member by member, and then store it: for groups of any size."""
+    """Combine member by member into a buffer on the stack, and then store the buffer: for any number of members."""
     fn, combining = members.fn, tile.combining
     words = combining.tile * max(1, combining.working.byte_width) // 8 + 1
     buffer = fn.alloca(I64, words, align=64)
@@ -232,7 +232,7 @@ def _in_buffer(members: Members, tile: Tile) -> None:
 
 
 def _clear(members: Members, tile: Tile) -> None:
-    """Zeros for all members but the first."""
+    """Store zeros to the results of all members except the first."""
     if isinstance(tile.result, Value):
         return
     fn, kind = members.fn, tile.combining.kind

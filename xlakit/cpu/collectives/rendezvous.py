@@ -1,4 +1,4 @@
-"""The collectives of a module that are compiled to machine code: for each its site and its kernel."""
+"""Compiles the collectives of a module to machine code: chooses the site and the kernel of each."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from xlakit.ops.communication.collectives import (
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """How machine code does one collective.
+    """The machine code of one collective.
 
-    phase: the kernel, over a slot; its tables have the operands' arrays, then the results'. site: the name of the
-    table that says which slot each device uses. is_shared: whether other instructions use the same site. is_identity:
-    whether each group is one device, whose result is its operand. may_fail: whether some values of the operands are
-    invalid; then the kernel marks the slot, and the interpreter raises the error.
+    phase: the kernel, which runs on a slot; its tables have the operands' arrays, then the results'. site: the name of
+    the table with each device's slot. is_shared: whether other instructions use the same site. is_identity: whether
+    each group is one device, whose result is its operand. may_fail: whether the operands may have invalid values; the
+    kernel then marks the slot, and the interpreter raises the error.
     """
 
     phase: Phase
@@ -67,7 +67,7 @@ class RendezvousTable:
         return tuple(self._sites.slots)
 
     def of(self, instruction: Instruction) -> Rendezvous | None:
-        """The rendezvous of an instruction; None where it is no collective, or the interpreter has to do it."""
+        """The rendezvous of an instruction; None if it is not a collective, or if the interpreter must execute it."""
         if not isinstance(instruction.op, (Collective, Permuting)):
             return None
         if instruction not in self._made:
@@ -75,21 +75,22 @@ class RendezvousTable:
         return self._made[instruction]
 
     def _decide(self, alike: Sequence[Instruction]) -> None:
-        """Decide for all instructions of one site: either all are compiled, or the interpreter does all."""
+        """Compile all instructions of one site; if one cannot be compiled, the interpreter executes all of them."""
         before = list(self._code.functions)
         try:
             if len({fingerprint(i) for i in alike}) > 1:
                 raise DeclinedError("collectives of different constants on one channel")
             made = {i: self._make(i, is_shared=len(alike) > 1) for i in alike}
         except (DeclinedError, UnsupportedError, ExecutionError):
-            # The interpreter raises the error when the program gets there. Functions that were begun are not needed.
+            # The interpreter raises the error when the program reaches the instruction. Functions begun for it are
+            # removed.
             for name in set(self._code.functions).difference(before):
                 del self._code.functions[name]
             made = dict.fromkeys(alike)
         self._made.update(made)
 
     def _make(self, instruction: Instruction, *, is_shared: bool) -> Rendezvous:
-        """The rendezvous of a collective; all with the same fingerprint and size of groups share a kernel."""
+        """The rendezvous of a collective; collectives with the same fingerprint and group size share a kernel."""
         op: Any = instruction.op
         if any(shape.is_dynamic for o in instruction.operands for _, shape in o.shape.leaves()):
             raise DeclinedError("a collective on arrays of dynamic sizes")
@@ -108,10 +109,10 @@ class RendezvousTable:
 
 
 def _site_key(instruction: Instruction) -> Hashable:
-    """What collectives that have their rendezvous together have in common: the channel and the whole operation.
+    """The key of a collective's site: collectives on one channel with the same operation share it.
 
-    The interpreter takes all collectives of one kind on a channel for the same, and raises an error where their
-    operations differ. Machine code does not compare them: devices that arrive at different ones would deadlock, and all
+    The interpreter treats all collectives of one kind on a channel as the same, and raises an error if their operations
+    differ. Machine code does not compare them: devices that arrive at different operations would deadlock, because all
     collectives of JAX's ``shard_map`` have one channel.
     """
     channel = getattr(instruction.op, "channel_id", None)
@@ -120,7 +121,7 @@ def _site_key(instruction: Instruction) -> Hashable:
 
 def _kernel(code: Module, instruction: Instruction, count: int | None) -> Phase:
     """The kernel of a collective in groups of ``count``; raises DeclinedError or UnsupportedError."""
-    # Most programs have none.
+    # Imported here: most programs have no collectives.
     from xlakit.cpu.collectives import moves, reduce
 
     op: Any = instruction.op
@@ -160,7 +161,7 @@ def _kernel(code: Module, instruction: Instruction, count: int | None) -> Phase:
 
 
 def result_of(instruction: Instruction) -> Shape:
-    """The shape of what a collective computes, without what a start gives beside it."""
+    """The shape of a collective's result, without the operands and contexts of a start."""
     shape = instruction.shape
     is_start = isinstance(instruction.op, TUPLE_STARTS)
     return shape.tuple_shapes[1] if is_start else shape
@@ -172,7 +173,7 @@ def _results(instruction: Instruction) -> Sequence[Shape]:
 
 
 def _check_factor(small: Sequence[Shape], large: Sequence[Shape], dimension: int, count: int) -> None:
-    """Raise DeclinedError unless a dimension is ``count`` times as large."""
+    """Raise DeclinedError unless the dimension of ``large`` is ``count`` times that of ``small``."""
     for a, b in zip(small, large, strict=True):
         if a.dimensions[dimension] * count != b.dimensions[dimension]:
             raise DeclinedError("shapes for groups of another size")

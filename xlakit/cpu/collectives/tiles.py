@@ -1,4 +1,4 @@
-"""How the kernels of collectives read the arrivals of a rendezvous, and split arrays into tasks."""
+"""The kernels' access to the arrivals of a rendezvous, and the division of arrays into tasks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from xlakit.cpu.loops.emit.kernel import Phase, kernel_function
 from xlakit.cpu.runtime.devices.rendezvous import ARRIVAL, SLOT, arrival_at
 from xlakit.dataclass import dataclass
 
-# A task moves about so many bytes: they stay in the first cache while several members get them.
+# A task moves about this many bytes, which stay in the first-level cache while several members get them.
 TILE_BYTES = 16 << 10
 
 
 class Members:
-    """The members of a rendezvous in a kernel: ``count`` is a number where all groups have one size."""
+    """The members of a rendezvous in a kernel. ``count`` is an int if all groups have the same size."""
 
     def __init__(self, fn: Function, slot: Value, count: int | None) -> None:
         self.fn = fn
@@ -32,13 +32,13 @@ class Members:
         self.fn.atomic_store(self.fn.i64(1), SLOT.at(self.fn, self._slot, "faulty"), "monotonic")
 
     def source(self, member: Value | int) -> Value:
-        """The index of the member that this one gets its data from, -1 for none."""
+        """The index of the member whose data this one receives, -1 for none."""
         return ARRIVAL.load(self.fn, arrival_at(self.fn, self._slot, member), "source")
 
 
 @dataclass(frozen=True, slots=True)
 class TileBounds:
-    """A tile: rows from ``begin`` below ``end``; of each ``size`` bytes from byte ``start`` on."""
+    """A tile: the rows from ``begin`` below ``end``, and of each row ``size`` bytes from byte ``start`` on."""
 
     begin: Value
     end: Value
@@ -48,7 +48,7 @@ class TileBounds:
 
 @dataclass(frozen=True, slots=True)
 class RowsInArray:
-    """Where rows lie in an array: the offset of the first one, and the distance between two, in bytes."""
+    """The position of rows in an array: the offset of the first row, and the stride between rows, in bytes."""
 
     array: Value
     offset: Value | int
@@ -61,30 +61,30 @@ class RowsInArray:
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """An array as rows of so many bytes, cut into tiles: parts of a row, or several rows."""
+    """An array of rows of ``bytes`` bytes, divided into tiles: parts of a row, or several rows."""
 
     rows: int
     bytes: int
 
     @property
     def _parts(self) -> int:
-        """How many tiles a row has."""
+        """The number of tiles of a row."""
         return max(1, -(-self.bytes // TILE_BYTES))
 
     @property
     def _height(self) -> int:
-        """How many rows a tile has."""
+        """The number of rows of a tile."""
         return max(1, TILE_BYTES // max(1, self.bytes))
 
     @property
     def count(self) -> int:
-        """How many tiles there are."""
+        """The number of tiles."""
         if not self.rows or not self.bytes:
             return 0
         return self.rows * self._parts if self._parts > 1 else -(-self.rows // self._height)
 
     def bounds(self, fn: Function, tile: Value) -> TileBounds:
-        """Where a tile lies."""
+        """The rows and bytes of a tile."""
         if self._parts > 1:
             row = tile.integer("udiv", self._parts)
             begin = tile.integer("urem", self._parts) * TILE_BYTES
@@ -96,10 +96,10 @@ class Tiles:
 
 
 def move_rows(fn: Function, tiles: Tiles, tile: Value, target: RowsInArray, source: RowsInArray) -> None:
-    """Copy a tile."""
+    """Copy a tile from ``source`` to ``target``."""
     bounds = tiles.bounds(fn, tile)
     if tiles.bytes == target.stride == source.stride and isinstance(bounds.size, int):
-        # Whole rows without gaps.
+        # The tile is contiguous in both arrays.
         count = (bounds.end - bounds.begin) * source.stride
         fn.copy(target.at(fn, bounds.begin, bounds.start), source.at(fn, bounds.begin, bounds.start), count)
         return
@@ -111,7 +111,7 @@ def move_rows(fn: Function, tiles: Tiles, tile: Value, target: RowsInArray, sour
 def tile_kernel(
     module: Module, name: str, tasks: int, cost: float, count: int | None, body: Callable[[Members, Value], None]
 ) -> Phase:
-    """A kernel whose tasks are computed one by one by ``body``."""
+    """A kernel in which ``body`` writes the code of one task."""
     fn = kernel_function(module, name)
     slot, begin, end = fn.parameters
     members = Members(fn, slot, count)
