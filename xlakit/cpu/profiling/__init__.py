@@ -1,7 +1,7 @@
-"""Profiles of compiled programs: how long each step took, of which instructions and lines it is made, on which threads.
+"""Profiles of compiled programs: the time of each step, by instruction, source line and thread.
 
-A program that is compiled with the option ``profile`` reads the clock between its steps. ``recorder.py`` is the memory
-that it writes the times to, with the code that writes; ``cpu/entry/probes.py`` puts the calls into the entry.
-``rows.py`` says what each step is and what it costs at best, ``report.py`` brings both together, ``trace_events.py``
-writes timelines for Perfetto, and ``process.py`` does all of it for every program of a process.
+A program that is compiled with the option ``profile`` reads the clock between its steps. ``recorder.py`` has the memory
+for the times, and the native code that writes them; ``cpu/entry/probes.py`` puts the calls into the entry. ``rows.py``
+describes each step and its least possible time, ``report.py`` combines both, ``trace_events.py`` writes timelines for
+Perfetto, and ``process.py`` profiles every program of a process.
 """

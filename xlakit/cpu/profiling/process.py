@@ -1,8 +1,8 @@
-"""``XLAKIT_PROFILE=DIR``: the times of all programs that a process compiles, JAX's included, written when it ends.
+"""``XLAKIT_PROFILE=DIR`` profiles all programs that a process compiles, JAX's included, and writes the times at exit.
 
 ``DIR/profile_1234.txt`` has the tables of each program that was called in process 1234, the most expensive first;
-``profile_1234.json`` the same as data, and ``profile_1234.trace.json`` a timeline of all of them for Perfetto. Programs
-and their times are kept until then.
+``profile_1234.json`` has the same as data, and ``profile_1234.trace.json`` a timeline of all programs for Perfetto. The
+programs and their times are kept in memory until then.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
 
 
 class Profiled(Protocol):
-    """What a profile needs of an executable."""
+    """The properties of an executable that a profile needs."""
 
     @property
     def module(self) -> HloModule:
-        """The program."""
+        """The module that was compiled."""
         ...
 
     @property
     def recorder(self) -> Recorder | None:
-        """Its times."""
+        """The recorder of the times; None if it is not profiled."""
         ...
 
     def memory_plan(self) -> MemoryPlan:
-        """Its steps."""
+        """The memory plan, which has the steps."""
         ...
 
     def optimized_module(self) -> HloModule:
-        """The program that its steps are those of."""
+        """The optimized module, whose instructions the steps implement."""
         ...
 
 
 def profile_of(executable: Profiled, recorder: Recorder, overhead: Overhead | None = None) -> Profile:
-    """The times of a program so far."""
+    """The profile of a program's runs so far."""
     roofline = Roofline(machine.current(), thread_count())
     rows = step_rows(executable.optimized_module(), executable.memory_plan().steps, roofline)
     return make_profile(executable.module.name, rows, recorder, roofline, overhead)
@@ -63,12 +63,12 @@ def profile_of(executable: Profiled, recorder: Recorder, overhead: Overhead | No
 
 @cache
 def profiled_programs(folder: Path) -> ProfiledPrograms:
-    """The programs whose times this process writes into a folder when it ends."""
+    """The programs whose profiles this process writes into a folder when it ends."""
     return ProfiledPrograms(folder)
 
 
 class ProfiledPrograms:
-    """The profiled programs of this process. Raises ResourceError where the folder cannot be made."""
+    """The profiled programs of this process. Raises ResourceError if the folder cannot be created."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -82,11 +82,11 @@ class ProfiledPrograms:
                 hint="XLAKIT_PROFILE names a folder that can be written, or is unset",
             ) from None
         atexit.register(self._write_at_exit)
-        # What the parent has run before is the parent's to write.
+        # The parent writes the times of its own runs.
         os.register_at_fork(after_in_child=self._clear)
 
     def add(self, program: Profiled) -> None:
-        """Keep a program and write its times, if it is called."""
+        """Register a program; its profile is written if it is called."""
         with self._lock:
             self._programs.append(program)
 
@@ -96,7 +96,7 @@ class ProfiledPrograms:
                 program.recorder.clear()
 
     def make_room(self) -> None:
-        """Forget the events of programs that have no room for more; their totals stay."""
+        """Drop the events of programs whose event buffers are full; their totals stay."""
         for program in self._programs:
             if program.recorder is not None:
                 program.recorder.make_room()
@@ -109,7 +109,7 @@ class ProfiledPrograms:
         return sorted(made, key=lambda profile: -profile.nanoseconds)
 
     def write(self) -> list[Path]:
-        """Write the files; gives their paths, none where no program was called."""
+        """Write the files; gives their paths, none if no program was called."""
         profiles = self.profiles()
         if not profiles:
             return []
@@ -125,7 +125,7 @@ class ProfiledPrograms:
         return paths
 
     def _new_stem(self) -> str:
-        """A name that no file has: processes on several machines may have one number."""
+        """A name that no file has yet: processes on several machines may have the same number."""
         stem, number = f"profile_{os.getpid()}", 1
         while True:
             name = stem if number == 1 else f"{stem}_{number}"

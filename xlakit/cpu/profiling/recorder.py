@@ -1,15 +1,15 @@
 """The recorder of a profiled program: memory for times, and the native code that writes them.
 
-Steps are numbered from 1, in the order of :func:`xlakit.memory.steps.walk`; 0 is the whole call. The memory has words
-of 8 bytes:
+Steps are numbered from 1, in the order of :func:`xlakit.memory.steps.walk`; 0 is the whole call. The memory consists of
+8-byte words:
 
-    | header | totals of 0 | totals of 1 | ... | event | event | ... |
+ | header | totals of 0 | totals of 1 | ... | event | event | ... |
 
-Totals are those of all executions. An event is one execution, or one range of tasks that a thread did of a kernel; the
+Totals are sums over all executions. An event is one execution, or one range of a kernel's tasks that a thread executed;
 first ones are kept, as many as there is room for. Threads add to both at the same time, by atomic operations.
 
-A program imports three functions, which are loaded with the first profiled program, and the recorder itself. Each
-program has a recorder of its own; its import ``xlakit_profile_recorder_12`` says that it has 12 rows of totals.
+A program imports the three functions, which are loaded with the first profiled program, and its recorder. Each program
+has its own recorder; the import ``xlakit_profile_recorder_12`` is one with 12 rows of totals.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.record import Record
 from xlakit.dataclass import dataclass
 
-# What profiled code imports.
+# The names of the imports of profiled code.
 PREFIX: Final = "xlakit_profile_"
 RECORDER: Final = f"{PREFIX}recorder_"
 CLOCK: Final = f"{PREFIX}clock"
 NOTE: Final = f"{PREFIX}note"
 RANGE: Final = f"{PREFIX}range"
 
-# A number with this bit is that of a range of tasks, not of a whole step.
+# An event's number has this bit if it is a range of tasks, not a whole step.
 _RANGE_BIT: Final = 1 << 40
-# How many events a program's recorder has room for, unless something else is asked for.
+# The number of events that a recorder keeps.
 EVENTS: Final = 1 << 16
 
 _HEADER = Record(next=1, capacity=1, rows=1, _fill=5)
-# busy: the time of all ranges of tasks together. least is all ones before the first execution.
+# busy: the total time of all ranges of tasks. least is _NEVER before the first execution.
 _TOTALS = Record(count=1, total=1, least=1, most=1, busy=1, ranges=1, _fill=2)
 _EVENT = Record(number=1, begin=1, end=1, thread=1)
 _NEVER = (1 << 63) - 1
@@ -49,9 +49,9 @@ _NEVER = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The executions of one step, in nanoseconds.
+    """The sums over all executions of one step, in nanoseconds.
 
-    busy: what threads spent on ranges of its tasks, all together; 0 where its kernels are not shared out to threads.
+    busy: the total time of threads on ranges of its tasks; 0 if threads do not share its kernels.
     """
 
     count: int
@@ -66,7 +66,7 @@ class Totals:
 class Event:
     """One execution of a step, or one range of tasks, by a thread; in nanoseconds of the monotonic clock.
 
-    step: its number; 0 for the whole call. thread: as :attr:`threading.Thread.ident` has it.
+    step: its number; 0 for the whole call. thread: its identifier, as in :attr:`threading.Thread.ident`.
     """
 
     step: int
@@ -77,29 +77,29 @@ class Event:
 
 
 class Recorder:
-    """The times of one program. It must stay as long as the program's code."""
+    """The times of one program. It must live as long as the program's code."""
 
     def __init__(self, rows: int) -> None:
-        """rows: the number of steps, and one."""
+        """rows: the number of steps plus one."""
         self._rows = rows
         self._first_event = (_HEADER.size + rows * _TOTALS.size) // 8
-        # Pages of it that are never written take no memory.
+        # Pages that are never written take no memory.
         self._words = np.zeros(self._first_event + EVENTS * (_EVENT.size // 8), np.int64)
         self.clear()
 
     @staticmethod
     def of_imports(imports: Iterable[str]) -> Recorder | None:
-        """The recorder for a program that imports these; None if it is not profiled."""
+        """The recorder for a program with these imports; None if it is not profiled."""
         name = next((name for name in imports if name.startswith(RECORDER)), None)
         return None if name is None else Recorder(int(name.removeprefix(RECORDER)))
 
     @property
     def symbols(self) -> dict[str, int]:
-        """The addresses of what the program imports."""
+        """The addresses of the program's profiling imports."""
         return {f"{RECORDER}{self._rows}": self._words.ctypes.data, **_code().symbols}
 
     def clear(self) -> None:
-        """Forget all times; the program must not run."""
+        """Reset all times; the program must not be running."""
         self._words[: self._first_event] = 0
         self._words[_HEADER.index("capacity")] = EVENTS
         self._words[_HEADER.index("rows")] = self._rows
@@ -107,7 +107,7 @@ class Recorder:
             self._words[self._row(row) + _TOTALS.index("least")] = _NEVER
 
     def make_room(self) -> None:
-        """Forget the events where there is no room for more, so that none is being written. Totals stay."""
+        """Drop all events if the buffer is full (then none is being written). Totals stay."""
         if self._kept == EVENTS:
             self._words[self._first_event :] = 0
             self._words[_HEADER.index("next")] = 0
@@ -116,7 +116,7 @@ class Recorder:
         return (_HEADER.size + number * _TOTALS.size) // 8
 
     def totals(self) -> list[Totals]:
-        """For the whole call, and for each step."""
+        """The totals of the whole call, and of each step."""
         found: list[Totals] = []
         for number in range(self._rows):
             start = self._row(number)
@@ -127,7 +127,7 @@ class Recorder:
 
     @property
     def dropped(self) -> int:
-        """How many events there was no room for."""
+        """The number of events that were dropped because the buffer was full."""
         totals = self.totals()
         return sum(t.count + t.ranges for t in totals) - self._kept
 
@@ -136,12 +136,12 @@ class Recorder:
         return min(EVENTS, int(self._words[_HEADER.index("next")]))
 
     def events(self) -> Iterator[Event]:
-        """The events that are kept, in the order in which they ended."""
+        """The kept events, in the order in which they ended."""
         size = _EVENT.size // 8
         for number in range(self._kept):
             start = self._first_event + number * size
             step, begin, end, thread = self._words[start : start + size].tolist()
-            # A call that was given up may have left one without an end.
+            # A canceled call may have left an event without an end.
             if end:
                 yield Event(step & (_RANGE_BIT - 1), bool(step & _RANGE_BIT), begin, end, thread & ((1 << 64) - 1))
 
@@ -150,7 +150,7 @@ class Recorder:
 
 
 class _Code:
-    """The functions that profiled programs call."""
+    """The native functions that profiled programs call."""
 
     def __init__(self) -> None:
         names = [CLOCK, NOTE, RANGE]
@@ -175,11 +175,11 @@ def _text() -> str:
 
 
 def _emit_event(module: Module) -> None:
-    """``event(ptr recorder, i64 number, i64 begin, i64 end)``: keep an event, where there is room."""
+    """``event(ptr recorder, i64 number, i64 begin, i64 end)``: append an event, if there is room."""
     fn = module.function("event", VOID, [PTR, I64, I64, I64])
     recorder, number, begin, end = fn.parameters
     following, capacity = _HEADER.at(fn, recorder, "next"), _HEADER.load(fn, recorder, "capacity")
-    # Looking first keeps the counter from growing without end.
+    # Reading first keeps the counter from growing without limit.
     fn.return_if(fn.atomic_load(I64, following, "monotonic") >= capacity)
     slot = fn.atomic_update("add", following, fn.i64(1), "monotonic")
     fn.return_if(slot >= capacity)
@@ -197,7 +197,7 @@ def _totals(fn: Function, recorder: Value, number: Value) -> Value:
 
 
 def _emit_note(module: Module) -> None:
-    """``xlakit_profile_note(ptr recorder, i64 number, i64 begin) -> i64``: a step that ends now; gives the time."""
+    """``xlakit_profile_note(ptr recorder, i64 number, i64 begin) -> i64``: record the end of a step; gives the time."""
     fn = module.function(NOTE, I64, [PTR, I64, I64], external=True)
     recorder, number, begin = fn.parameters
     now = waiting.clock(fn)
@@ -215,7 +215,7 @@ def _emit_note(module: Module) -> None:
 
 
 def _emit_range(module: Module) -> None:
-    """``xlakit_profile_range(ptr recorder, i64 number, i64 begin)``: a range of a step's tasks that ends now."""
+    """``xlakit_profile_range(ptr recorder, i64 number, i64 begin)``: record the end of a range of a step's tasks."""
     fn = module.function(RANGE, VOID, [PTR, I64, I64], external=True)
     recorder, number, begin = fn.parameters
     now = waiting.clock(fn)

@@ -1,4 +1,4 @@
-"""Profiles: the times of a program's steps, added up by step, by instruction, by line and by thread."""
+"""Profiles: the times of a program's steps, added up by instruction, by line and by thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_ROWS: Final = 12
 
 
 def profile_html(profile: Times) -> str:
-    """The time of a run, and the instructions that take most of it, with their lines and parts."""
+    """HTML with the time of a run and its most expensive instructions, with their lines and parts of the time."""
     runs = max(1, profile.runs)
     rows = [
         (
@@ -47,14 +47,14 @@ def profile_html(profile: Times) -> str:
 class Profile(Times):
     """The times of a program's steps; ``print`` shows them as tables.
 
-    name: of the module. runs: how many calls of the program, on all of its devices, were timed; nanoseconds: of these
-    together. steps: in the order of the schedule, each before those inside of it. instructions, lines: the most
-    expensive first; their times are those of the steps, each counted once. threads: of the runs whose events were
-    kept. events: the executions that were kept, for a timeline; dropped: how many there was no room for.
+    name: of the module. runs: the number of timed calls, on all devices; nanoseconds: their total time. steps: in the
+    order of the schedule, a step before the steps inside of it. instructions, lines: the most expensive first; they
+    divide the time of the steps, counting each step once. threads: of the runs whose events were kept. events: the
+    executions that were kept, for a timeline; dropped: the number of events for which there was no room.
     """
 
     def as_dict(self) -> dict[str, Any]:
-        """All but the events, for JSON."""
+        """All fields but the events, for JSON."""
         machine = self.roofline.machine
         return {
             "module": self.name,
@@ -77,7 +77,7 @@ class Profile(Times):
         }
 
     def as_json(self) -> str:
-        """All but the events as a JSON object."""
+        """All fields but the events, as a JSON object."""
         return json.dumps(self.as_dict(), indent=1)
 
     def as_trace(self) -> str:
@@ -122,7 +122,7 @@ def _flat(rows: Sequence[StepRow]) -> Iterator[StepRow]:
 
 
 def _holders(steps: Sequence[StepTimes]) -> frozenset[int]:
-    """The numbers of the steps whose time is that of others."""
+    """The numbers of the steps whose time is the sum of other steps' times; 0, the whole call, is one."""
     return frozenset({0, *(times.row.number for times in steps if times.row.inside)})
 
 
@@ -134,7 +134,7 @@ def _step_times(row: StepRow, totals: Sequence[Totals]) -> StepTimes:
         row,
         own.count,
         own.total,
-        # Clocks are read one after the other: the steps of a short loop may seem longer than the loop.
+        # Each time is measured separately, so the steps of a short loop may take longer in sum than the loop.
         max(0, own.total - inside),
         own.least,
         own.most,

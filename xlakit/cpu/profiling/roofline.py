@@ -1,4 +1,4 @@
-"""The roofline: the least time that work can take on a machine, from its peak rate and its bandwidths."""
+"""The roofline model: the least time of some work, from the machine's peak rate and its bandwidths."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from xlakit.dataclass import dataclass
 from xlakit.machine import Machine
 from xlakit.passes.analysis.cost import Cost
 
-# Fused products and sums that an elementary function takes, as the cost model has it for a lane of a vector.
+# The number of fused multiply-adds that an elementary function takes for one lane, as in the cost model.
 _TRANSCENDENTAL = 44.8
 
 
 class Bound(NamedTuple):
-    """The least time of some work in nanoseconds, and what bounds it: ``compute``, ``memory``, or nothing."""
+    """The least time of some work in nanoseconds, and the limiting resource: ``compute``, ``memory``, or none."""
 
     nanoseconds: float
     by: str
@@ -23,10 +23,10 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """The rates of a machine on all threads that a program may use, as its description has them.
+    """The rates of a machine's description, on all threads that a program may use.
 
     Arrays that fit into a cache are read at the bandwidth of that cache; larger ones at that of memory, which is the
-    better of one thread's reads and all threads' copies.
+    larger of one thread's reads and all threads' copies.
     """
 
     machine: Machine
@@ -42,8 +42,8 @@ class Roofline:
         return Bound(compute, "compute") if compute >= memory else Bound(memory, "memory")
 
     def as_dict(self) -> dict[str, Any]:
-        """The roofs for JSON: operations a nanosecond by type, bytes a nanosecond by cache, and how many operations an
-        elementary function counts as. A fused product and sum is two operations.
+        """The roofs for JSON: operations per nanosecond by type, bytes per nanosecond by cache, and operations of an
+        elementary function. A fused multiply-add is two operations.
         """
         machine = self.machine
         rates = {name: 2 * machine.rate(f"fused_per_nanosecond_{name}") * self.threads for name in ("f32", "f64")}
@@ -55,7 +55,7 @@ class Roofline:
         }
 
     def bandwidth(self, bytes: float) -> float:
-        """Bytes a nanosecond in which so many bytes can be moved."""
+        """Bytes per nanosecond for moving an amount of data of ``bytes`` bytes."""
         if bytes <= self.machine.l3:
             return self.machine.bandwidth(bytes / self.threads) * self.threads
         copied = self.machine.rate("copy_bytes_per_nanosecond_all_threads")

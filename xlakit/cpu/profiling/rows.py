@@ -1,4 +1,4 @@
-"""The steps of a program as a profile names them: what each is, what it costs, and the lines that it comes from."""
+"""The steps of a program as a profile shows them: their names, costs, least times and source lines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from xlakit.passes.analysis.cost import Cost, cost_of_instruction, size_in_bytes
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """An instruction's part in a step, a number from 0 to 1. It is an estimate where the step is a fusion."""
+    """An instruction's share of a step's time, from 0 to 1. It is an estimate if the step is a fusion."""
 
     instruction: Instruction
     location: Location | None
@@ -41,10 +41,11 @@ class Part:
 class StepRow:
     """A step of a program.
 
-    number: as in the recorder. depth: in how many loops and branches it is. kind: ``kernel``, ``copy``, ``python``,
-    ``collective``, ``random``, ``device``, ``loop`` or ``branch``. instruction: of the optimized program; None for a
-    copy that keeps values apart. cost: of one execution, without the steps inside of it. bound: the least time of one
-    execution on this machine. shared: whether threads share its tasks. parts: the instructions that it computes.
+    number: as in the recorder. depth: the number of enclosing loops and branches. kind: ``kernel``, ``copy``,
+    ``python``, ``collective``, ``random``, ``device``, ``loop`` or ``branch``. instruction: of the optimized program;
+    None for a copy of a value without one. cost: of one execution, without the steps inside of it. bound: the least
+    time of one execution on this machine. shared: whether threads share its tasks. parts: the instructions that it
+    computes.
     """
 
     number: int
@@ -104,7 +105,7 @@ class _Rows:
         )
 
     def _parts(self, instruction: Instruction) -> tuple[Part, ...]:
-        """What a step computes: a fusion's time is shared out among its members by what they would take at best."""
+        """The instructions of a step: a fusion's time is divided among its members by their least times."""
         op = instruction.op
         if not isinstance(op, Fusion):
             return (Part(instruction, self._module.location_of(instruction), 1.0),)
@@ -120,7 +121,7 @@ class _Rows:
         )
 
     def _weight(self, member: Instruction, fusion: Fusion) -> float:
-        """About how long a member of a fusion takes: it computes, and reads and writes what is no member's."""
+        """The estimated time of a fusion's member: its computation, and its accesses outside of the fusion."""
         cost = cost_of_instruction(member)
         moved = sum(size_in_bytes(o.shape) for o in member.operands if isinstance(o.op, Parameter))
         moved = min(moved, cost.bytes_accessed)
@@ -132,7 +133,7 @@ class _Rows:
 
 
 def _cost(step: Step) -> Cost:
-    """What a step does itself: loops and branches have steps inside, and the start of an async pair does its work."""
+    """The step's own cost: loops and branches have none beside their inner steps, nor has a done beside its start."""
     if isinstance(step, (CopyStep, WhileStep, ConditionalStep)):
         return Cost()
     if isinstance(step, CollectiveStep) and step.part == "done":
@@ -154,6 +155,6 @@ def _kind(step: Step) -> str:
 
 
 def _widest(shape: Shape) -> PrimitiveType:
-    """The type whose operations are slowest among those of a shape."""
+    """The widest element type of a shape, whose operations are the slowest."""
     kinds = [leaf.element_type for _, leaf in shape.leaves() if leaf.is_array]
     return max(kinds, key=lambda kind: kind.byte_width, default=PrimitiveType.F32)

@@ -1,4 +1,4 @@
-"""Profiles as the lines of an XSpace: a line for each thread, with the calls of programs and their steps."""
+"""Profiles as the lines of an XSpace: one line per thread, with the calls of programs and their steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def thread_lines(profiles: Iterable[Times], begin: int, end: int) -> list[Line]:
-    """What threads did between two times of the monotonic clock, in nanoseconds."""
+    """The events of each thread between two times of the monotonic clock, in nanoseconds."""
     spans: dict[int, list[Span]] = {}
     for profile in profiles:
         for thread, span in _spans(profile, begin, end):

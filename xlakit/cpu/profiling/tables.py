@@ -1,4 +1,4 @@
-"""Profiles as text."""
+"""Profiles as text tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xlakit.data.text_table import aligned, duration
 if TYPE_CHECKING:
     from xlakit.cpu.profiling.times import StepTimes, Times
 
-# Steps of longer programs that take less than this part of the time are one row together.
+# In a program with more steps than this, steps below this part of the total time share one row.
 _MOST_STEPS = 60
 _SMALL_PART = 0.005
 _MOST_ROWS = 20
@@ -59,7 +59,7 @@ def _steps(profile: Times) -> str:
     ]
     shown = [times for times in profile.steps if _is_shown(times, profile)]
     table += [_step(times, profile) for times in shown]
-    # What is inside of a step is a part of its time.
+    # The time of a step includes the steps inside of it.
     numbers = {times.row.number for times in shown}
     hidden = [times for times in profile.steps if times.row.number not in numbers and times.executions]
     rest = sum(times.own for times in hidden)
@@ -96,7 +96,7 @@ def _step(times: StepTimes, profile: Times) -> tuple[str, ...]:
 
 
 def _ranked(profile: Times, what: str, other: str, rows: Sequence[tuple[str, float, bool, str]]) -> str:
-    """The most expensive of something; ~ marks what is estimated."""
+    """The most expensive entries; ~ marks an estimated time."""
     if not rows:
         return ""
     table = [("time", "part", what, other)]
@@ -113,7 +113,7 @@ def _threads(profile: Times) -> str:
     if len(profile.threads) < 2:
         return ""
     table = [("thread", "busy", "part", "ranges", "shared steps", "waiting", "waking, each")]
-    # Threads are known where events were kept: the time of the others is not theirs to have.
+    # The part relates to the calls whose events were kept, because threads are known only from events.
     seen = sum(event.end - event.begin for event in profile.events if event.step == 0 and not event.is_range)
     for own in profile.threads:
         table.append(
@@ -132,7 +132,7 @@ def _threads(profile: Times) -> str:
 
 
 def shortened(name: str) -> str:
-    """A name that fits into a column."""
+    """A name, shortened to fit into a column."""
     return name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 1] + "…"
 
 
@@ -141,5 +141,5 @@ def _part(nanoseconds: float, profile: Times) -> str:
 
 
 def _rate(count: float, nanoseconds: float) -> str:
-    """Units a nanosecond: thousand millions a second."""
+    """Units per nanosecond: billions per second."""
     return f"{count / nanoseconds:.3g}" if count and nanoseconds else ""

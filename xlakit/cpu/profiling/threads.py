@@ -1,4 +1,4 @@
-"""The threads of a profile: how long each was at work, waited, and took to wake up."""
+"""The threads of a profile: the time that each worked, waited, and took to wake up."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from xlakit.dataclass import dataclass
 
 @dataclass(slots=True)
 class ThreadTimes:
-    """A thread that took part, in nanoseconds.
+    """A thread that took part in runs; times are in nanoseconds.
 
-    thread: its identifier, as Python and the system have it. calls: whether it called the program; others are workers
-    of the pool. busy: at work on steps that it did alone and on ranges of tasks; ranges: how many of these. shared: of
-    how many executions of shared steps it did a part. waiting: in these, without a range. waking: from their beginning
-    until its first range. The last two are None where several threads called the program: whose step a range belongs to
-    is not known then.
+    thread: its identifier in Python and the system. calls: whether it called the program; other threads are workers of
+    the pool. busy: its time on steps that it executed alone and on ranges of tasks; ranges: their number. shared: the
+    number of executions of shared steps that it took part in. waiting: the time in these without a range. waking: the
+    time from their begin to its first range. The last two are None if several threads called the program: then the
+    step of a range is not known.
     """
 
     thread: int
@@ -32,11 +32,11 @@ class ThreadTimes:
 
     @property
     def name(self) -> str:
-        """``caller`` or ``worker``."""
+        """The kind of thread: ``caller`` or ``worker``."""
         return "caller" if self.calls else "worker"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields for JSON."""
         return {
             "thread": self.thread,
             "calls": self.calls,
@@ -50,16 +50,16 @@ class ThreadTimes:
 
 @dataclass(slots=True)
 class _Part:
-    """What one thread did of one execution of a shared step."""
+    """The part of one thread in one execution of a shared step."""
 
     busy: int = 0
     first: int = field(default=(1 << 63) - 1)
 
 
 def thread_times(events: Sequence[Event], shared: Set[int], holders: Set[int]) -> tuple[ThreadTimes, ...]:
-    """The threads of some events: those that called the program first, then workers, the busiest first.
+    """The threads of some events: first the threads that called the program, then workers, the busiest first.
 
-    shared: the numbers of steps that threads share. holders: the numbers of those whose time is that of other steps.
+    shared: the numbers of steps that threads share. holders: the numbers of steps that consist of other steps.
     """
     callers = dict.fromkeys(event.thread for event in events if not event.is_range)
     found = {thread: ThreadTimes(thread, calls=True) for thread in callers}
@@ -79,7 +79,7 @@ def thread_times(events: Sequence[Event], shared: Set[int], holders: Set[int]) -
 
 
 def _add_waits(events: Sequence[Event], shared: Set[int], found: dict[int, ThreadTimes]) -> None:
-    """Add how long threads waited in shared steps. Steps of one caller follow each other, so a range lies in one."""
+    """Add the time that threads waited in shared steps. The steps of one caller do not overlap, so a range has one."""
     executions = sorted((e for e in events if not e.is_range and e.step in shared), key=lambda e: e.begin)
     begins = [e.begin for e in executions]
     parts: dict[tuple[int, int], _Part] = {}

@@ -1,4 +1,4 @@
-"""What a profile consists of: times of steps, instructions and lines, and events."""
+"""The parts of a profile: times of steps, instructions, lines and threads, and the overhead of measuring."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from xlakit.ir.instruction import Instruction
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """A step and its executions in all runs together, times in nanoseconds.
+    """A step and the sum of its executions in all runs; times are in nanoseconds.
 
     own: ``total`` without the steps inside of it. roofline: the least time that the machine's peak and bandwidth allow,
-    as a part of ``total``; None where a step has nothing to compute or move, or has steps inside of it. threads: how
-    many threads were at work on average; None where a step is not shared out.
+    as a part of ``total``; None if the step computes and moves nothing, or has steps inside of it. threads: the average
+    number of threads at work; None if threads do not share the step.
     """
 
     row: StepRow
@@ -42,7 +42,7 @@ class StepTimes:
         return self.row.cost.bytes_accessed * self.executions
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields for JSON."""
         row = self.row
         return {
             "step": row.number,
@@ -67,9 +67,9 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True)
 class InstructionTimes:
-    """An instruction of the optimized program in all of its executions, in nanoseconds.
+    """An instruction of the optimized program in all of its executions; times are in nanoseconds.
 
-    estimated: whether a part of the time is that of fusions, shared out among their members by what these cost.
+    estimated: whether a part of the time is its share of a fusion's time, which is divided by estimated costs.
     """
 
     instruction: Instruction
@@ -78,7 +78,7 @@ class InstructionTimes:
     estimated: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields for JSON."""
         return {
             "instruction": self.instruction.name,
             "opcode": self.instruction.opcode,
@@ -91,7 +91,7 @@ class InstructionTimes:
 
 @dataclass(frozen=True, slots=True)
 class LineTimes:
-    """A line of the program that was compiled, of which the instructions' metadata tell; None for those without."""
+    """A line of the user's program, from instructions' metadata; ``file`` is None for instructions without one."""
 
     file: str | None
     line: int
@@ -101,11 +101,11 @@ class LineTimes:
 
     @property
     def name(self) -> str:
-        """``file:line``."""
+        """The name ``file:line``."""
         return "(no line)" if self.file is None else f"{self.file}:{self.line}"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields for JSON."""
         return {
             "file": self.file,
             "line": self.line,
@@ -117,8 +117,7 @@ class LineTimes:
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """What taking the times costs: the median times of runs of the profiled program and of the usual one, in
-    nanoseconds.
+    """The cost of profiling: the median times of runs of the profiled program and of the normal one, in nanoseconds.
     """
 
     profiled: float
@@ -126,11 +125,11 @@ class Overhead:
 
     @property
     def part(self) -> float:
-        """The overhead as a part of the usual time; less than 0 where noise is larger."""
+        """The overhead as a part of the normal time; it may be negative if noise is larger."""
         return self.profiled / self.usual - 1
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields for JSON."""
         return {"profiled_nanoseconds": self.profiled, "usual_nanoseconds": self.usual}
 
 
@@ -138,10 +137,10 @@ class Overhead:
 class Times:
     """The times of a program's steps.
 
-    name: of the module. runs: how many calls of the program, on all of its devices, were timed; nanoseconds: of these
-    together. steps: in the order of the schedule, each before those inside of it. instructions, lines: the most
-    expensive first; their times are those of the steps, each counted once. threads: of the runs whose events were
-    kept. events: the executions that were kept, for a timeline; dropped: how many there was no room for.
+    name: of the module. runs: the number of timed calls, on all devices; nanoseconds: their total time. steps: in the
+    order of the schedule, a step before the steps inside of it. instructions, lines: the most expensive first; they
+    divide the time of the steps, counting each step once. threads: of the runs whose events were kept. events: the
+    executions that were kept, for a timeline; dropped: the number of events for which there was no room.
     """
 
     name: str
@@ -158,7 +157,7 @@ class Times:
 
     @property
     def between(self) -> int:
-        """The nanoseconds of all runs that are those of no step."""
+        """The time of all runs outside of steps, in nanoseconds."""
         return self.nanoseconds - sum(times.total for times in self.steps if times.row.depth == 0)
 
 

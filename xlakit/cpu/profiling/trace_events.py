@@ -1,7 +1,7 @@
-"""Profiles as timelines, in the Trace Event format of Chrome's tracing, which Perfetto reads.
+"""Profiles as timelines in the Trace Event format of Chrome's tracing, which Perfetto reads.
 
-Each thread has a row. A complete event (``"ph": "X"``) is one execution of a step, or a range of a step's tasks; what
-is inside of a loop lies below it. Times are microseconds of the monotonic clock.
+Each thread has a row. A complete event (``"ph": "X"``) is one execution of a step, or a range of a step's tasks; the
+steps of a loop are drawn below it. Times are microseconds of the monotonic clock.
 """
 
 from __future__ import annotations
