@@ -1,1 +1,1 @@
-"""Tuning: alternatives of kernels are timed on the machine, and what was clearly faster is kept."""
+"""Tuning: times alternative kernels and settings on the machine, and keeps those that are clearly faster."""

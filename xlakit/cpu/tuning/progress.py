@@ -1,4 +1,4 @@
-"""How far tuning is: a bar on standard error, where that is a terminal."""
+"""The progress bar of tuning, drawn on standard error if that is a terminal."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import TextIO
 from xlakit.cpu.tuning.tune import Progress
 
 _WIDTH = 30
-# Names are cut, so that the bar stays on its line.
+# Names are cut to this length, so that the bar stays on one line.
 _NAME = 32
 
 
 @contextmanager
 def progress_bar(title: str, stream: TextIO | None = None) -> Generator[Progress]:
-    """A callback for progress; the bar that it draws is erased at the end."""
+    """A callback that reports progress; the bar that it draws is erased at the end."""
     out = sys.stderr if stream is None else stream
-    # Python has None for a stream that was closed before it started.
+    # Python sets a stream to None if it was closed before the interpreter started.
     if out is None or not out.isatty():  # pyright: ignore[reportUnnecessaryComparison]
         yield lambda done, total, name: None
         return

@@ -1,7 +1,7 @@
-"""What tuning has chosen for a program, and what was gained: a value, kept in the compile cache.
+"""The choices of tuning for a program, and their gains, as stored in the compile cache.
 
-It is kept under the program's key, so it is known for the same program, options, compiler and machine. As long as it
-is there, the program is compiled by it: what is chosen does not change from process to process.
+They are stored under the program's key, so they apply to the same program, options, compiler and machine. While the
+entry exists, every process compiles the program with the same choices.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError
 from xlakit.options import Options
 
-# The name under which the width of vectors stands among the knobs of a program.
+# The name of the vector width among the knobs of a program.
 VECTOR_BYTES = "vector_bytes"
 Choice = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What was gained for a kernel, or for the whole program.
+    """The gain for a kernel, or for the whole program.
 
-    name, opcode: of the instruction; of a program, the module's name and ``module``. location: the person's line, empty
-    where it is not known. before, after: nanoseconds of one run. choice: the knobs that were set. same_bits: whether
-    results of the timed run had the same bits as before; where sums are added in another order, they may not.
+    name, opcode: of the instruction; for a program, the module's name and ``module``. location: the user's source line,
+    empty if it is not known. before, after: nanoseconds of one run. choice: the knobs that were set. same_bits: whether
+    the results of the timed run have the same bits as before; they may not if sums are added in another order.
     """
 
     name: str
@@ -50,11 +50,11 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class TuningReport:
-    """What tuning did.
+    """The results of a tuning run.
 
-    program: the whole program before and after; None where it could not be run by itself. kernels: those that were
-    timed, the one that costs most first. compared: how many alternatives were timed. failed: those that could not be
-    compiled, or gave other results, with reasons. left: kernels for which there was no time.
+    program: the gain of the whole program; None if it could not be run by itself. kernels: those that were timed, the
+    most expensive first. compared: the number of timed alternatives. failed: alternatives that could not be compiled,
+    or gave other results, with reasons. left: the number of kernels for which there was no time.
     """
 
     program: Gain | None = None
@@ -77,7 +77,7 @@ class TuningReport:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, as JSON can hold them; times are in nanoseconds."""
+        """The fields, in a form for JSON; times are in nanoseconds."""
         return asdict(self)
 
     def as_json(self) -> str:
@@ -87,7 +87,9 @@ class TuningReport:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What was chosen. knobs: for the whole program, the width of vectors among them. kernels: for single kernels, by
+    """The choices for a program.
+
+    knobs: for the whole program, the vector width among them. kernels: for single kernels, keyed by
     :func:`~xlakit.cpu.kernels.shared.fingerprint.kernel_digest`.
     """
 
@@ -96,17 +98,17 @@ class Tuning:
     report: TuningReport = field(default_factory=TuningReport)
 
     def options(self, given: Options) -> Options:
-        """Options with which a program is compiled as it was chosen."""
+        """The options with which the program is compiled as chosen."""
         return replace(with_knobs(given, self.knobs), kernels=dict(self.kernels))
 
     def entry(self) -> compile_cache.Entry:
-        """What the compile cache keeps."""
+        """The entry for the compile cache."""
         fields = {"knobs": dict(self.knobs), "kernels": {k: dict(c) for k, c in self.kernels.items()}}
         return compile_cache.Entry({**fields, "report": self.report.as_dict()}, {})
 
     @staticmethod
     def from_entry(entry: compile_cache.Entry) -> Tuning:
-        """What an entry holds; raises FormatError where that is something else."""
+        """The choices in an entry; raises FormatError if it has other contents."""
         try:
             fields = entry.fields
             report = fields["report"]
@@ -122,14 +124,14 @@ class Tuning:
 
 
 def with_knobs(options: Options, knobs: Choice) -> Options:
-    """Options with some knobs set; the width of vectors may be one of them."""
+    """The options with some knobs set; the vector width may be one of them."""
     rest = {name: number for name, number in knobs.items() if name != VECTOR_BYTES}
     width = int(knobs.get(VECTOR_BYTES, options.vector_bytes))
     return replace(options, knobs={**options.knobs, **rest}, vector_bytes=width)
 
 
 def load(key: str) -> Tuning | None:
-    """What is kept for the program of a key; None where nothing is."""
+    """The stored choices for the program of a key; None if there are none."""
     entry = compile_cache.load(_key(key))
     if entry is None:
         return None
@@ -141,7 +143,7 @@ def load(key: str) -> Tuning | None:
 
 
 def save(key: str, tuning: Tuning) -> None:
-    """Keep what was chosen for the program of a key."""
+    """Store the choices for the program of a key."""
     compile_cache.save(_key(key), tuning.entry())
 
 

@@ -1,15 +1,14 @@
-"""The search: one knob after the other is set to each of its other numbers, and what is clearly faster stays.
+"""The search for faster settings, and the comparison of the times of two functions on a noisy machine.
 
-An alternative counts only if its code is other code, if it gives the same results (to the rounding of sums), and if it
-is faster beyond doubt (:mod:`xlakit.cpu.tuning.search`). What was found in the end is compared with the default once
-more: of many alternatives that are no faster, some will look so.
+The search sets one knob after the other to each of its alternative numbers, and keeps what is clearly faster. An
+alternative counts only if its code differs, if it gives the same results (up to rounding of sums), and if it is clearly
+faster (:func:`compare`). The final choice is compared with the default once more: among many alternatives that are not
+faster, some look faster by chance.
 
-Whether one function is faster than another, on a machine on which nothing takes the same time twice.
-
-The two run alternately, so that what slows the machine down for a while slows both; each round gives their ratio.
-The other one is faster only if the median of the ratios is below one by a clear margin, and if nearly all rounds say
-so. Functions that take little time run several times in a round. The clock is a parameter, so that tests do not depend
-on the machine.
+A comparison runs the two functions alternately, so that a temporary slowdown of the machine affects both; each round
+gives the ratio of their times. The other function is faster only if the median ratio is below one by a margin, and if
+nearly all rounds agree. Short functions run several times in a round. The clock is a parameter, so that tests do not
+depend on the machine.
 """
 
 from __future__ import annotations
@@ -27,27 +26,27 @@ from xlakit.dataclass import dataclass
 from xlakit.errors import UnsupportedError, XlakitError
 from xlakit.options import KNOBS
 
-# Gives nanoseconds.
+# A function that gives the time in nanoseconds.
 Clock = Callable[[], float]
 CLOCK: Final[Clock] = time.perf_counter_ns
 
 _ROUNDS: Final = 11
-# After so many rounds of which none was faster, it is not going to be.
+# If the other function is faster in none of the first rounds, the comparison stops after this number of rounds.
 _HOPELESS: Final = 3
-# The part of the time that must be gained, and the part of the rounds that must show it.
+# The least gain, as a part of the time, and the part of the rounds that must show a gain.
 MARGIN: Final = 0.05
 _AGREEING: Final = 0.8
-# A round shall take at least so long for each of the two, in so many runs at most.
+# The least time of a round for each of the two functions, and the most runs that may take.
 _LEAST_NANOSECONDS: Final = 300_000.0
 _MOST_RUNS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How long two functions take.
+    """The times of two functions.
 
-    base, other: nanoseconds of one run, medians. ratio: the median of the rounds' ratios of the other to the base.
-    is_clear: whether the other one is faster beyond doubt.
+    base, other: median nanoseconds of one run. ratio: the median over rounds of other's time divided by base's.
+    is_clear: whether the other one is clearly faster.
     """
 
     base: float
@@ -62,7 +61,7 @@ def compare(base: Callable[[], object], other: Callable[[], object], clock: Cloc
     runs = _runs_in_round(base, clock)
     times: list[tuple[float, float]] = []
     for number in range(_ROUNDS):
-        # Neither of them always comes after the other.
+        # The order alternates, so that neither always runs second.
         if number % 2:
             second = _timed(other, runs, clock)
             times.append((_timed(base, runs, clock), second))
@@ -78,44 +77,45 @@ def compare(base: Callable[[], object], other: Callable[[], object], clock: Cloc
 
 
 def _runs_in_round(run: Callable[[], object], clock: Clock) -> int:
-    """How many runs take long enough to be timed; the first one, which may be slow, does not count."""
+    """The number of runs in a round; the first run, which may be slow, is not timed."""
     run()
     once = max(1.0, _timed(run, 1, clock))
     return max(1, min(_MOST_RUNS, int(_LEAST_NANOSECONDS / once)))
 
 
 def _timed(run: Callable[[], object], runs: int, clock: Clock) -> float:
-    """Nanoseconds of one of some runs."""
+    """Nanoseconds of one run, averaged over ``runs``."""
     start = clock()
     for _ in range(runs):
         run()
     return max(1.0, clock() - start) / runs
 
 
-# How far results may be apart where sums are added in another order, by the bytes of an element; of the largest one.
+# The allowed difference of results with sums in another order, as a part of the largest element, by bytes of an
+# element.
 _TOLERANCE: Mapping[int, float] = {1: 0.3, 2: 3e-2, 4: 1e-4, 8: 1e-9, 16: 1e-9}
 
 
 class Built(Protocol):
-    """What is timed."""
+    """A compiled alternative that can be timed."""
 
     @property
     def code(self) -> str:
-        """What tells whether it differs from another: the code before LLVM's passes."""
+        """The code before LLVM's passes, by which alternatives are compared."""
         ...
 
     def run(self) -> Any:
-        """Run it once; gives its result."""
+        """Run it once; gives the result."""
         ...
 
 
 @dataclass(slots=True)
 class Found:
-    """What a search has found.
+    """The result of a search.
 
-    choice: the knobs that are to be set. comparison: of that with the default; None where there was nothing to compare.
-    same_bits: whether the results had the same bits. compared: how many alternatives were timed. failed: why some could
-    not be.
+    choice: the knobs to set. comparison: of the choice with the default; None if the default stays. same_bits: whether
+    the results have the same bits. compared: the number of timed alternatives. failed: the reasons why others were not
+    timed.
     """
 
     choice: Choice = field(default_factory=dict[str, float])
@@ -135,8 +135,8 @@ def search(
 ) -> Found:
     """Find the fastest setting of some knobs.
 
-    build: makes what is timed with knobs set. base: what that gives with none. alternatives: names of knobs, and the
-    numbers to be tried. is_over: asked before each alternative whether there is no time left.
+    build: compiles the code with knobs set. base: the code without. alternatives: names of knobs, and the numbers to
+    try. is_over: called before each alternative; whether there is no time left.
     """
     found = Found()
     seen = {base.code}
@@ -168,7 +168,7 @@ def search(
 
 
 def knobs_to_try(names: set[str]) -> list[tuple[str, Sequence[float]]]:
-    """The alternatives of the knobs that some code depends on."""
+    """The alternatives of these knobs, for the knobs that have any."""
     return [(name, KNOBS[name].tries) for name in sorted(names) if KNOBS[name].tries]
 
 
@@ -188,7 +188,7 @@ def _named(choice: Choice) -> str:
 
 
 def _agreement(expected: Any, actual: Any) -> bool | None:
-    """Whether results have the same bits; None where they differ by more than another order of sums explains."""
+    """Whether results have the same bits; None if they differ by more than another order of sums can explain."""
     if isinstance(expected, tuple):
         parts = [_agreement(e, a) for e, a in zip(expected, actual, strict=True)]
         return None if None in parts else all(parts)

@@ -1,9 +1,9 @@
-"""Tuning a program: first what concerns all of it, then its kernels, each by itself on its own shapes.
+"""Tunes a program: first the settings of the whole program, then each kernel by itself on its own shapes.
 
-A kernel is taken out of the optimized program and compiled alone: with the defaults of all knobs, and with each
-alternative (``tries`` of :class:`xlakit.options.Knob`) of each knob that its code depends on. Its arguments are drawn.
-The most expensive kernels are first; cheap ones are not tuned. The whole program is timed only if it can be run by
-itself: if it has no side effects, and its loops end whatever the arguments are.
+A kernel is extracted from the optimized program and compiled alone, with the defaults of all knobs, and with each
+alternative (``tries`` of :class:`xlakit.options.Knob`) of each knob that its code depends on. Its arguments are random.
+The most expensive kernels come first; cheap ones are not tuned. The whole program is timed only if it can be run by
+itself: if it has no side effects, and its loops end for all arguments.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from xlakit.ops.random import Rng
 from xlakit.options import compiling, current, noting_knobs
 from xlakit.passes.analysis.loops import Loop, trip_count
 
-# Kernels that cost less than this, by their estimates, are not timed; one in a loop runs so many times, as far as is
-# known.
+# Kernels whose estimated cost is less than this are not timed; each enclosing loop is assumed to have _ITERATIONS
+# iterations.
 _LEAST_NANOSECONDS: Final = 5_000.0
 _ITERATIONS: Final = 100
-# A program that takes less time is not compiled in other ways as a whole.
+# A program that takes less time is not tuned as a whole.
 _LEAST_PROGRAM: Final = 50_000.0
-# What concerns fusions and layouts: it is decided before there are kernels.
+# Knobs of fusions and layouts, which are decided before there are kernels.
 _PROGRAM_KNOBS: Final[Sequence[tuple[str, Sequence[float]]]] = (
     ("epilogues.most_members", (1,)),
     ("fusion_cost.kernel", (0.0, 2000.0)),
@@ -43,34 +43,34 @@ _PROGRAM_KNOBS: Final[Sequence[tuple[str, Sequence[float]]]] = (
 )
 _WIDTHS: Final = (32, 16)
 
-# Told how many of how many parts are done, and the name of the next one.
+# Called with the number of parts that are done, the number of all parts, and the name of the next one.
 Progress = Callable[[int, int, str], None]
 
 
 class Generated(Protocol):
-    """A program before it is machine code."""
+    """A program before LLVM compiles it."""
 
     @property
     def text(self) -> str:
-        """Its LLVM IR."""
+        """The LLVM IR."""
         ...
 
     @property
     def module(self) -> HloModule:
-        """Its optimized HLO."""
+        """The optimized HLO."""
         ...
 
     @property
     def plan(self) -> Any:
-        """Its memory plan."""
+        """The memory plan."""
         ...
 
 
 class Compiler(Protocol):
-    """How programs are compiled, with the options in force."""
+    """Compiles programs with the options in force."""
 
     def generate(self, module: HloModule, *, optimize: bool) -> Generated:
-        """The code of a module; of an optimized one without passes."""
+        """The code of a module; with ``optimize`` the passes run first, else the module is optimized already."""
         ...
 
     def finish(self, module: HloModule, code: Any) -> Callable[..., Any]:
@@ -79,7 +79,7 @@ class Compiler(Protocol):
 
 
 class _Program:
-    """Something compiled with some knobs, and arguments to run it on."""
+    """A module compiled with some knobs, and arguments to run it on."""
 
     def __init__(
         self, compiler: Compiler, module: HloModule, knobs: Choice, arguments: Sequence[Any], *, optimize: bool
@@ -93,7 +93,7 @@ class _Program:
 
     @property
     def code(self) -> str:
-        """Its LLVM IR."""
+        """The LLVM IR."""
         return self.generated.text
 
     @cached_property
@@ -102,19 +102,19 @@ class _Program:
             return self._compiler.finish(self._module, self.generated)
 
     def run(self) -> Any:
-        """Run it once."""
+        """Run the program once."""
         return self._run(*self.arguments)
 
 
 @dataclass(slots=True)
 class _Budget:
-    """The time that there is."""
+    """The time limit of tuning."""
 
     clock: Clock
     end: float
 
     def is_over(self) -> bool:
-        """Whether it is spent."""
+        """Whether the time is over."""
         return self.clock() >= self.end
 
 
@@ -127,9 +127,9 @@ def tune(
     clock: Clock = CLOCK,
     progress: Progress = lambda done, total, name: None,
 ) -> Tuning:
-    """Choose how a program is compiled on this machine, in about so many seconds.
+    """Choose the settings with which a program is compiled on this machine, in about ``seconds`` seconds.
 
-    runs_alone: whether one device runs it.
+    runs_alone: whether the program runs on one device.
     """
     runnable = runs_alone and _is_runnable(module)
     budget = _Budget(clock, clock() + seconds * 1e9)
@@ -160,7 +160,7 @@ def tune(
 
 
 def _confirmed(module: HloModule, compiler: Compiler, tuning: Tuning, base: _Program, clock: Clock) -> Tuning:
-    """What was chosen, if it does not make the whole program slower; else nothing."""
+    """The choices, if the whole program does not become slower with them; else no choices."""
     if not tuning.knobs and not tuning.kernels:
         return tuning
     with compiling(tuning.options(current())):
@@ -197,7 +197,7 @@ def _tuned_program(
 
 
 def _is_runnable(module: HloModule) -> bool:
-    """Whether running a program has no effect but its results, and ends."""
+    """Whether a program has no effect but its results, and always ends."""
     for computation in module.computations:
         for instruction in computation.instructions:
             op = instruction.op
@@ -216,7 +216,7 @@ def _arguments(module: HloModule) -> list[Any]:
 
 
 def _kernels(steps: Sequence[Step]) -> Iterator[Instruction]:
-    """The instructions whose kernels are worth the time, the one that costs most first; each kernel once."""
+    """The instructions whose kernels are worth tuning, the most expensive first; identical kernels once."""
     costs: dict[str, float] = {}
     instructions: dict[str, Instruction] = {}
     for step, depth in with_loop_depth(steps):
@@ -235,7 +235,7 @@ def _kernels(steps: Sequence[Step]) -> Iterator[Instruction]:
 
 
 def _tuned_kernel(instruction: Instruction, compiler: Compiler, budget: _Budget) -> tuple[Found, float]:
-    """What was found for a kernel, and how long it takes with the default."""
+    """The result of the search for a kernel, and its time with the default in nanoseconds."""
     module = HloModule(instruction.name or instruction.opcode, alone(instruction))
     arguments = _arguments(module)
 
