@@ -1,7 +1,7 @@
-"""What each element-wise operation does to one element, in LLVM IR.
+"""LLVM IR of each element-wise operation on one element, or on the lanes of a vector.
 
-A scalar of a real type is one Value, of a complex type a pair of them. PRED is an I1, an integer has its own width (at
-least a byte), floats of 16 bits and fewer are computed as F32 and rounded after every operation.
+A scalar of a real type is one Value, of a complex type a pair of Values. PRED is an I1, an integer has its own width
+(at least a byte), and floats of at most 16 bits are computed as F32 and rounded after every operation.
 """
 
 from xlakit.cpu.scalars.apply import apply, is_scalar_operation

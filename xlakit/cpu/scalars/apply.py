@@ -1,4 +1,4 @@
-"""One table from opcodes to what they do to scalars."""
+"""Applies an operation to scalars: dispatches on the opcode and the element types."""
 
 from __future__ import annotations
 
@@ -25,41 +25,42 @@ _SPECIAL = (
     *(Compare, Select, Clamp, Convert, BitcastConvert, Complex, Real, Imag, IsFinite, ReducePrecision, Copy),
     StochasticConvert,
 )
-# What these make of positive numbers is positive, and so large that F64, which the interpreter has, holds it.
+# Operations whose result for positive numbers is positive, and whose size F64, which the interpreter uses, can hold.
 _NEVER_ZERO = (Atan2, Divide, Multiply)
 _LEAST_F32 = 2.0**-149
-# What AVX512-FP16 computes with F16 as it is, with the bits that F32 has after rounding, also for subnormal numbers and
-# NaNs: all pairs were compared. Its quotients and roots have these bits, too, but take longer than those of F32.
+# The operations that AVX512-FP16 computes on F16 directly, with the bits that F32 has after rounding, also for
+# subnormal numbers and NaNs (all pairs were compared). Its quotients and roots have these bits, too, but are slower
+# than F32's.
 _NATIVE_F16 = (Add, Multiply, Subtract)
 _OPCODES = frozenset({op.opcode for op in _SPECIAL} | BINARY.keys() | UNARY.keys())
 
 
 def is_scalar_operation(opcode: str) -> bool:
-    """Whether :func:`apply` knows an operation."""
+    """Whether :func:`apply` implements an operation."""
     return opcode in _OPCODES
 
 
 def apply(
     fn: Function, op: Op, kinds: Sequence[PrimitiveType], result: PrimitiveType, arguments: Sequence[Scalar]
 ) -> Scalar:
-    """What ``op`` makes of one element of each operand.
+    """The result of ``op`` on one element of each operand.
 
-    kinds: the element types of the operands; result: that of the result.
-    Raises DeclinedError for what has no code yet.
+    kinds: the element types of the operands; result: that of the result. Raises DeclinedError for operations that are
+    not implemented.
     """
     opcode = op.opcode
     if isinstance(op, _SPECIAL):
         return _special(fn, op, kinds, result, arguments)
     kind = kinds[0]
     if kind.is_complex:
-        # Few programs have any.
+        # Imported here: few programs have complex numbers.
         from xlakit.cpu.scalars import complex as of_complex
 
         return of_complex.apply(fn, opcode, kind, arguments)
     values = [as_real(a) for a in arguments]
     binary, unary = BINARY.get(opcode), UNARY.get(opcode)
     if binary is not None and kind is PrimitiveType.F16 and isinstance(op, _NATIVE_F16) and _has_native_f16(fn):
-        # An operand that was read or rounded is not converted: LLVM leaves out a conversion to F32 and back.
+        # LLVM removes the conversion of an operand from F16 to F32 and back.
         narrow = [value.cast("fptrunc", value.type.with_element(F16)) for value in values]
         return binary(fn, kind, narrow[0], narrow[1]).cast("fpext", values[0].type)
     if binary is not None:
@@ -69,13 +70,13 @@ def apply(
     else:
         raise DeclinedError(f"no code is made for {opcode}")
     if result is PrimitiveType.F8E8M0FNU and isinstance(op, _NEVER_ZERO):
-        # What F32 cannot hold is still nearer to the least number than to NaN, which 0 would become.
+        # A result that underflows in F32 is nearer to the least number than to NaN, which 0 would become.
         found = where(found.eq(0.0), _LEAST_F32, found)
     return found if is_exact(op, result) else rounded_result(fn, result, found)
 
 
 def _has_native_f16(fn: Function) -> bool:
-    # Where sums may be reassociated, they are not while each is rounded from F32.
+    # LLVM does not reassociate sums that are rounded to F16 at each step, but would reassociate native ones.
     return not fn.fast_math and has_feature("avx512fp16")
 
 
@@ -140,7 +141,7 @@ def _compare(fn: Function, op: Compare, kind: PrimitiveType, a: Scalar, b: Scala
         if op.type is not ComparisonType.TOTALORDER:
             return x.compare(_ORDERED[direction], y)
         if kind is PrimitiveType.BF16:
-            # NaNs are compared as they are stored.
+            # NaNs are compared by their stored bits.
             x, y = rounded(fn, kind, x), rounded(fn, kind, y)
         x, y = total_order_key(fn, kind, x), total_order_key(fn, kind, y)
     predicate = _SIGNED[direction]

@@ -1,7 +1,7 @@
 """Operations on complex elements: pairs of a real and an imaginary part.
 
-Sums and products are computed in the type itself. All else is computed in F64: C64 has its range and its last bit to
-spare then, and for C128 the formulas are written so that no step overflows or cancels.
+Sums and products are computed in the type itself, all other functions in F64. For C64 this has enough range and
+precision for plain formulas; for C128 the formulas avoid overflow and cancellation in every step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Complex = tuple[Value, Value]
 
 
 def apply(fn: Function, opcode: str, kind: PrimitiveType, arguments: Sequence[Scalar]) -> Scalar:
-    """What an operation makes of complex elements; raises DeclinedError for what has no code."""
+    """The result of an operation on complex elements; raises DeclinedError if it is not implemented."""
     numbers = [a for a in arguments if isinstance(a, tuple)]
     plain, wide = _PLAIN.get(opcode), _WIDE.get(opcode)
     if plain is not None:
@@ -71,7 +71,7 @@ _WIDE: dict[str, Callable[..., Scalar]] = {
     "atanh": trigonometric.atanh,
     "atan2": trigonometric.atan2,
 }
-# What is simpler for numbers that were F32.
+# Simpler formulas for numbers that were F32.
 _FROM_F32: dict[str, Callable[..., Scalar]] = {
     "divide": arithmetic.divide_narrow,
     "abs": arithmetic.magnitude_narrow,

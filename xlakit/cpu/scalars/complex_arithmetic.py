@@ -1,4 +1,4 @@
-"""Complex numbers: magnitude, quotient, roots, order."""
+"""Complex magnitudes, signs, products, quotients and roots, and the order of complex numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Complex = tuple[Value, Value]
 INFINITY = float("inf")
 # Numbers of magnitudes between these two have squares that neither overflow nor lose bits.
 LARGE, SMALL = 2.0**500, 2.0**-450
-# What numbers outside are multiplied with.
+# Numbers outside of that range are multiplied by two to this power, or its negative.
 _STEP = 600
 
 
@@ -30,7 +30,7 @@ def choose(condition: Value, yes: Complex, no: Complex) -> Complex:
 
 
 def conjugate(a: Complex) -> Complex:
-    """The number with the other sign of the imaginary part."""
+    """The complex conjugate."""
     return a[0], -a[1]
 
 
@@ -50,7 +50,7 @@ def is_finite(a: Complex) -> Value:
 
 
 def multiply(a: Complex, b: Complex) -> Complex:
-    """The product; each part is right but for a rounding or two, also where it is a small difference."""
+    """The product; each part has an error of one or two roundings, even if it is a small difference."""
     return _sum_of_products(a[0], b[0], -a[1], b[1]), _sum_of_products(a[0], b[1], a[1], b[0])
 
 
@@ -70,9 +70,9 @@ def larger_part(a: Complex) -> Value:
 
 
 def scaled(a: Complex) -> tuple[Complex, Value, Value]:
-    """The number times a power of two, such that squares are safe; how often the power was 2^600; its inverse.
+    """``a`` times 2^-600, 1 or 2^600, such that squares neither overflow nor lose bits; the count; the inverse factor.
 
-    The count is 1, 0 or -1 and a float.
+    The count is the exponent of the factor divided by 600: -1, 0 or 1, as a float.
     """
     size = larger_part(a)
     big, small = size > LARGE, size < SMALL
@@ -83,7 +83,7 @@ def scaled(a: Complex) -> tuple[Complex, Value, Value]:
 
 
 def square_size(a: Complex) -> tuple[Value, Value]:
-    """``x^2 + y^2`` of a number that is scaled, and what rounding took from it."""
+    """``x^2 + y^2`` of a scaled number, and its rounding error."""
     x, y = absolute(a[0]), absolute(a[1])
     low, high = where(x < y, x, y), where(x < y, y, x)
     big, big_lost = exact_product(high, high)
@@ -93,7 +93,7 @@ def square_size(a: Complex) -> tuple[Value, Value]:
 
 
 def magnitude(a: Complex) -> Value:
-    """The length; infinite if one of the parts is, whatever the other one is."""
+    """The absolute value; infinite if one of the parts is, even if the other one is NaN."""
     number, _, inverse = scaled(a)
     size = square_root(fma(number[0], number[0], number[1] * number[1])) * inverse
     return where(has_infinity(a), INFINITY, size)
@@ -106,7 +106,7 @@ def magnitude_narrow(a: Complex) -> Value:
 
 
 def sign(a: Complex) -> Complex:
-    """The direction z / |z|, and 0 of 0."""
+    """The direction z / |z|, or 0 for 0."""
     number, _, _ = scaled(a)
     size = square_root(fma(number[0], number[0], number[1] * number[1]))
     size = where(size.eq(0.0), 1.0, where(has_infinity(a), INFINITY, size))
@@ -117,10 +117,10 @@ def sign(a: Complex) -> Complex:
 
 
 def divide_narrow(a: Complex, b: Complex) -> Complex:
-    """As :func:`divide`, of numbers that were F32: their squares are safe, their products exact.
+    """As :func:`divide`, for numbers that were F32: their squares are safe, and their products exact.
 
-    Both parts are NaN wherever XLA has rules of its own: for a zero denominator by 0 times infinity, or by a NaN
-    of the numerator. So vectors take these rules only where a lane needs them.
+    Both parts are NaN in all cases for which XLA has special rules: a zero denominator gives 0 times infinity; other
+    cases have infinite operands. So vectors compute these rules only if a lane needs them.
     """
     inverse = 1.0 / fma(b[0], b[0], b[1] * b[1])
     product = plain_product(a, conjugate(b))
@@ -133,12 +133,12 @@ def divide_narrow(a: Complex, b: Complex) -> Complex:
 
 
 def divide(a: Complex, b: Complex) -> Complex:
-    """The quotient, with what XLA makes of zero denominators and infinite operands."""
+    """The quotient, with XLA's results for zero denominators and infinite operands."""
     top, top_exponent = _normalized(a)
     bottom, bottom_exponent = _normalized(b)
     size = fma(bottom[0], bottom[0], bottom[1] * bottom[1])
     product = multiply(top, conjugate(bottom))
-    # 2^exponent may be beyond the range although the result is not.
+    # 2^exponent may overflow although the result does not.
     exponent = top_exponent - bottom_exponent
     half = exponent.integer("ashr", 1)
     first, second = _power_of_two(half), _power_of_two(exponent - half)
@@ -160,13 +160,13 @@ def _with_special_quotients(a: Complex, b: Complex, found: Complex) -> Complex:
 
 
 def _normalized(a: Complex) -> tuple[Complex, Value]:
-    """The number with its larger part between 1 and 4, and the power of two that was taken away."""
-    # Subnormal numbers have their exponent in the fraction.
+    """The number divided by a power of two, with its larger part between 1 and 4, and the exponent of that power."""
+    # A subnormal number's exponent depends on its fraction, so it is scaled to a normal number first.
     size = larger_part(a)
     tiny = size < 2.0**-1000
     lift = where(tiny, 2.0**_STEP, constant(size, 1.0))
     exponent = ((bits_of(size * lift) >> 52) & 0x7FF) - 1023
-    # Zero and what is not finite stay what they are.
+    # Zero, infinities and NaN stay unchanged.
     ordinary = (exponent > -1023) & (exponent < 1024)
     # 2^-1023 is not a normal number.
     exponent = where(ordinary, exponent.smin(1022), 0)
@@ -176,18 +176,18 @@ def _normalized(a: Complex) -> tuple[Complex, Value]:
 
 
 def _power_of_two(exponent: Value) -> Value:
-    """2^exponent, for exponents of normal numbers and a bit below, which give 0."""
+    """2^exponent for exponents of normal numbers; exponents below these give 0."""
     bounded = exponent.smin(1024).smax(-1023)
     return float_of((bounded + 1023) << 52)
 
 
 def plain_product(a: Complex, b: Complex) -> Complex:
-    """The product by the plain formula, which gives NaN for some infinite operands, as XLA's does."""
+    """The product by the textbook formula, which gives NaN for some infinite operands, as XLA does."""
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
 
 
 def _direction(a: Complex) -> Complex:
-    """1 for infinite parts and 0 for the others, with their signs."""
+    """Each part replaced by 1 if it is infinite, else by 0, with its sign."""
     one, zero = constant(a[0], 1.0), constant(a[0], 0.0)
     x, y = (with_sign_of(where(is_infinite(part), one, zero), part) for part in a)
     return x, y
@@ -197,7 +197,7 @@ def _direction(a: Complex) -> Complex:
 
 
 def _scaled_root(a: Complex) -> tuple[Complex, Value, Value]:
-    """The root of the number made safe, what it is to be multiplied with, and the inverse of that."""
+    """The root of the scaled number, the factor to multiply it by, and the inverse of the factor."""
     number, _, inverse = scaled(a)
     x, y = number
     length = square_root(fma(x, x, y * y))
@@ -212,12 +212,12 @@ def _scaled_root(a: Complex) -> tuple[Complex, Value, Value]:
 
 
 def sqrt(a: Complex) -> Complex:
-    """The square root whose real part is not negative; the branch cut is the negative real axis."""
+    """The square root with a real part >= 0; the branch cut is the negative real axis."""
     x, y = a
     root, back, _ = _scaled_root(a)
     found = root[0] * back, root[1] * back
     infinity, zero = constant(x, INFINITY), constant(x, 0.0)
-    # Along the real axis the other part is 0; but the sign of NaN is not known.
+    # For an infinite real part the other part is 0 or infinite, or NaN if the imaginary part is.
     right = infinity, where(y.is_nan(), y, with_sign_of(zero, y))
     left = where(y.is_nan(), y, zero), with_sign_of(infinity, y)
     found = choose(is_infinite(x), choose(x > 0.0, right, left), found)
@@ -225,7 +225,7 @@ def sqrt(a: Complex) -> Complex:
 
 
 def rsqrt(a: Complex) -> Complex:
-    """1 / sqrt(z); of zero it is (inf, NaN), as in XLA."""
+    """1 / sqrt(z); for zero it is (inf, NaN), as in XLA."""
     x, y = a
     (u, v), _, forth = _scaled_root(a)
     size = fma(u, u, v * v)
@@ -239,13 +239,13 @@ def rsqrt(a: Complex) -> Complex:
 
 
 def maximum(a: Complex, b: Complex) -> Complex:
-    """The greater by the real, then by the imaginary part; the first one that has a NaN."""
+    """The greater number, by the real, then by the imaginary part; the first operand with a NaN if there is one."""
     first = (a[0] > b[0]) | (a[0].eq(b[0]) & (a[1] >= b[1]))
     return _unless_nan(a, b, first)
 
 
 def minimum(a: Complex, b: Complex) -> Complex:
-    """The lesser by the real, then by the imaginary part; the first one that has a NaN."""
+    """The lesser number, by the real, then by the imaginary part; the first operand with a NaN if there is one."""
     first = (a[0] < b[0]) | (a[0].eq(b[0]) & (a[1] <= b[1]))
     return _unless_nan(a, b, first)
 

@@ -19,7 +19,7 @@ from xlakit.cpu.scalars.complex_arithmetic import (
 )
 
 _LOG_OF_STEP = 600 * math.log(2)
-# exp of what is greater may overflow; the sine and the cosine that it is multiplied with may bring it back.
+# exp of greater numbers may overflow, although its product with a sine or a cosine does not.
 _GREAT = 700.0
 _TAKEN = 512.0
 
@@ -30,7 +30,7 @@ def function(name: str, *arguments: Value) -> Value:
 
 
 def reduced(x: Value) -> tuple[Value, Value]:
-    """A number whose exponential is finite, and what that is to be multiplied with at last."""
+    """An argument whose exponential is finite, and the factor to multiply the final result by."""
     great = x > _GREAT
     return where(great, x - _TAKEN, x), where(great, constant(x, math.exp(_TAKEN)), 1.0)
 
@@ -41,7 +41,7 @@ def exp(a: Complex) -> Complex:
     less, factor = reduced(x)
     size = function("exp", less)
     found = size * function("cos", y) * factor, size * function("sin", y) * factor
-    # No direction is left of an infinite angle, but 0 has none, and infinity keeps its size.
+    # An infinite exponent with an infinite or NaN angle has no direction: exp(-inf) is 0, and exp(inf) stays infinite.
     odd = is_infinite(x) & ~(absolute(y) < INFINITY)
     ends = where(x < 0.0, 0.0, x), where(x < 0.0, 0.0, constant(y, math.nan))
     found = choose(odd, ends, found)
@@ -49,7 +49,7 @@ def exp(a: Complex) -> Complex:
 
 
 def expm1(a: Complex) -> Complex:
-    """e^z - 1, accurate near 0; at an infinite real part without a direction it is NaN, as XLA's is."""
+    """e^z - 1, accurate near 0; NaN, as XLA's, for an infinite real part with an infinite or NaN imaginary part."""
     x, y = a
     far = exp(a)
     half = function("sin", y * 0.5)
@@ -60,17 +60,17 @@ def expm1(a: Complex) -> Complex:
 
 
 def log_of_size(a: Complex) -> Value:
-    """Log |z|, accurate also where |z| is near 1."""
+    """Log |z|, accurate also if |z| is near 1."""
     number, count, _ = scaled(a)
     total, lost = square_size(number)
-    # log(total + lost) is log(total) + lost / total but for terms beyond the last bit.
+    # log(total + lost) is log(total) + lost / total, up to terms below the last bit.
     rest = where((total > 0.0) & (total < INFINITY), lost / total, 0.0)
     found = fma(count, -_LOG_OF_STEP, (function("log", total) + rest) * 0.5)
     return where(has_infinity(a), INFINITY, found)
 
 
 def log(a: Complex) -> Complex:
-    """The logarithm with an imaginary part between -pi and pi."""
+    """The principal logarithm: its imaginary part is between -pi and pi."""
     return log_of_size(a), function("atan2", a[1], a[0])
 
 
@@ -94,7 +94,7 @@ def logistic(a: Complex) -> Complex:
     # 4 sinh(x/2)^2 + 4 cos(y/2)^2, which is |1 + e^-z|^2 e^x
     size = growth * growth / where(x < 0.0, at_least(small, 1e-30), growth + 1.0) + square * 4.0
     found = fma(square, 2.0, growth) / size, sine / size
-    # Far out one of the two terms of the denominator is all of it.
+    # For large |x| one of the two terms of the denominator dominates.
     ends = is_infinite(x)
     along, across = where(ends, small, small * cosine), where(ends, small, small * sine)
     found = choose(x > 50.0, (1.0 - along, across), found)
@@ -107,7 +107,7 @@ def power(a: Complex, b: Complex) -> Complex:
     number, _, inverse = scaled(a)
     total, lost = square_size(number)
     root = square_root(total)
-    # What the root and the squares have lost of |a|, relative to it.
+    # The relative rounding error of the root of the squares as |a|.
     rest = fma(-root, root, total) + lost
     rest = where((total > 0.0) & (total < INFINITY), rest / (total + total), 0.0)
     size = where(has_infinity(a), INFINITY, root * inverse)
@@ -115,7 +115,7 @@ def power(a: Complex, b: Complex) -> Complex:
     spread = function("exp", -d * angle) * where(absolute(c) < 2.0**40, fma(c, rest, 1.0), 1.0)
     turn = c * angle + where(d.eq(0.0), 0.0, d * (function("log", size) + rest))
     length = function("pow", size, c)
-    # A length of 0 stays 0 whatever the factor, unless d is infinite; at radius 0 the angle is not defined.
+    # A zero length stays 0 for any factor, unless d is infinite; at radius 0 the angle is undefined.
     radius = where(length.eq(0.0) & ~is_infinite(d), length, length * spread)
     turn = where(radius.eq(0.0), 0.0, turn)
     found = radius * function("cos", turn), radius * function("sin", turn)

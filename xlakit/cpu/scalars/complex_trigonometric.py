@@ -1,7 +1,7 @@
-"""Complex sines, hyperbolic sines, and their inverses.
+"""Complex trigonometric and hyperbolic functions, and their inverses.
 
-The functions of the circle are those of the hyperbola with the axes exchanged: f(swap z) = swap g(z). The inverses
-follow Kahan, "Branch cuts for complex elementary functions" (1987).
+A trigonometric function is the hyperbolic one with the axes swapped: f(swap z) = swap g(z). The inverses follow Kahan,
+"Branch cuts for complex elementary functions" (1987).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _swapped(a: Complex) -> Complex:
 
 
 def _hyperbolic(x: Value) -> tuple[Value, Value, Value]:
-    """Sinh and cosh of x, but for a factor, which they are to be multiplied with at last."""
+    """Sinh and cosh of x without a common factor, and the factor, by which the final result is to be multiplied."""
     less, factor = reduced(absolute(x))
     return with_sign_of(function("sinh", less), x), function("cosh", less), factor
 
@@ -46,7 +46,7 @@ def sinh(a: Complex) -> Complex:
     sine, cosine, factor = _hyperbolic(x)
     turned = function("cos", y)
     found = sine * turned * factor, cosine * function("sin", y) * factor
-    # 0 times infinity is 0 on the axes, and 0 without a direction keeps its sign.
+    # On the axes, 0 times infinity is 0; 0 times NaN keeps the sign of the 0.
     return where(x.eq(0.0) & turned.is_nan(), x, found[0]), where(y.eq(0.0), y, found[1])
 
 
@@ -69,7 +69,7 @@ def cos(a: Complex) -> Complex:
     return cosh((-a[1], a[0]))
 
 
-# sinh^2 of what is greater overflows; the imaginary part of tanh is below the least normal number there.
+# sinh^2 of greater numbers overflows; there the imaginary part of tanh is below the least normal number.
 _TANH_LIMIT = 354.0
 
 
@@ -79,7 +79,7 @@ def tanh(a: Complex) -> Complex:
     size = at_most(absolute(x), _TANH_LIMIT)
     hyperbolic, companion = function("sinh", size), function("cosh", size)
     sine, cosine = function("sin", y), function("cos", y)
-    # The parts of sinh(z) cosh(conj z), over |cosh z|^2
+    # The parts of sinh(z) cosh(conj z), over |cosh z|^2.
     below = fma(hyperbolic, hyperbolic, cosine * cosine)
     real, imaginary = hyperbolic * companion / below, sine * cosine / below
     beyond = (absolute(x) > _TANH_LIMIT) & ~(sine.is_nan() & ~is_infinite(x))
@@ -95,12 +95,12 @@ def tan(a: Complex) -> Complex:
 
 # -- inverse sines -------------------------------------------------------------------------------
 
-# What great numbers are made smaller by; 1 is nothing beside them still.
+# The scale for great numbers, beside which 1 still vanishes.
 _SHRINK = 400
 
 
 def _bounded(a: Complex) -> tuple[Complex, Value]:
-    """``a``, scaled down if its square would overflow and finite if it was not, and the logarithm of the scale."""
+    """``a``, scaled down if its square would overflow, made finite if infinite; and the logarithm of the scale."""
     x, y = a
     great = larger_part(a) > LARGE
     infinite = has_infinity(a)
@@ -112,7 +112,7 @@ def _bounded(a: Complex) -> tuple[Complex, Value]:
 
 
 def _axis(part: Value, infinite: Value, otherwise: Value) -> Value:
-    """``otherwise``; of an infinite number 2^100 for an infinite part, and 0 for a finite one, with their signs."""
+    """``otherwise``; for an infinite number +-2^100 for an infinite part, and +-0 for a finite one."""
     zero = where(part.is_nan(), part, constant(part, 0.0))
     return where(infinite, with_sign_of(where(is_infinite(part), 2.0**100, zero), part), otherwise)
 
@@ -120,7 +120,7 @@ def _axis(part: Value, infinite: Value, otherwise: Value) -> Value:
 def _arcs(a: Complex) -> tuple[Value, Value, Value]:
     """The real parts of asin and acos, and the imaginary part of asin."""
     (x, y), lost = _bounded(a)
-    # Negating instead of subtracting keeps the sign of 0, which says on which side of the cut z is.
+    # Negating instead of subtracting keeps the sign of 0, which tells the side of the branch cut.
     u, v = sqrt((1.0 - x, -y)), sqrt((x + 1.0, y))
     height = function("asinh", fma(u[0], v[1], -(u[1] * v[0])))
     along = function("atan2", x, fma(u[0], v[0], -(u[1] * v[1])))
@@ -163,7 +163,7 @@ def atanh(a: Complex) -> Complex:
     factor = where(great, 2.0**-600, constant(x, 1.0))
     u, v = x * factor, y * factor
     below = factor - u
-    # Beside the pole the square of y vanishes: log(4 / y^2) is 2 log(1 / |y|) + log(4).
+    # Near the pole the square of y underflows: log(4 / y^2) is 2 log(1 / |y|) + log(4).
     tiny = x.eq(1.0) & (absolute(y) < 2.0**-500)
     ratio = u * 4.0 / fma(below, below, v * v) * factor
     ratio = where(tiny, 2.0**-_TINY_EXPONENT / absolute(y), ratio)
@@ -183,7 +183,7 @@ def atan(a: Complex) -> Complex:
 
 def atan2(y: Complex, x: Complex) -> Complex:
     """-i log((x + iy) / sqrt(x^2 + y^2))."""
-    # That is arctan(y / x), or a quarter turn less arctan(x / y), up to half a turn: the square root is x (or y)
+    # The result is arctan(y / x), or a quarter turn minus arctan(x / y), up to half a turn. The square root is x (or y)
     # times sqrt(1 + t^2), up to its sign.
     flat = magnitude(y) < magnitude(x)
     low, high = choose(flat, y, x), choose(flat, x, y)

@@ -1,4 +1,4 @@
-"""From one element type to another: values, and bits."""
+"""Conversions between element types: of values, and of bits."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ops.elementwise.convert import ReducePrecision
 from xlakit.target import is_x86
 
-# Narrow types with the range of F32, and the greatest integer up to which F32 has all.
+# Narrow types with the range of F32, and the greatest integer up to which F32 has all integers.
 _AS_FAR_AS_F32 = (PrimitiveType.BF16, PrimitiveType.F8E8M0FNU)
 _EXACT_IN_F32 = 1 << 24
 
 
 def convert(fn: Function, source: PrimitiveType, target: PrimitiveType, scalar: Scalar) -> Scalar:
-    """The same value in another type: rounded half to even, saturated, wrapped, as XLA does."""
+    """The same value in another type: rounded half to even, saturated or wrapped, as XLA does."""
     if source is target:
         return scalar
     if isinstance(scalar, tuple):
@@ -61,7 +61,7 @@ def _float_to_float(fn: Function, target: PrimitiveType, value: Value) -> Value:
 
 
 def _float_to_integer(fn: Function, target: PrimitiveType, value: Value) -> Value:
-    """The number without its fraction, or the nearest one that the type has; 0 for NaN."""
+    """The float truncated to an integer, saturated at the bounds of the type; 0 for NaN."""
     low, high = _bounds(target)
     if is_x86():
         exact = high < 1 << (format_of(value).fraction + 1)
@@ -73,7 +73,7 @@ def _float_to_integer(fn: Function, target: PrimitiveType, value: Value) -> Valu
 
 
 def _bounds(kind: PrimitiveType) -> tuple[int, int]:
-    """The least and the greatest number of a type of integers."""
+    """The least and the greatest number of an integer type."""
     low = -(1 << (kind.bit_width - 1)) if kind.is_signed else 0
     return low, low + (1 << kind.bit_width) - 1
 
@@ -85,11 +85,11 @@ def _clamped(fn: Function, source: PrimitiveType, value: Value, low: int, high: 
 
 
 def _within(target: PrimitiveType, value: Value, low: int, high: int) -> Value:
-    """A float as an integer between bounds that floats of its type have.
+    """A float as an integer, for a type whose bounds are exact in the float's type.
 
-    On x86, LLVM's own saturating conversion of a vector is one of each lane by itself.
+    On x86, LLVM's own saturating conversion of a vector converts each lane separately.
     """
-    # Of unsigned numbers the comparison replaces NaN, too.
+    # For unsigned types the comparison also replaces NaN.
     known = where(value.is_nan(), 0.0, at_least(value, low)) if low else where(value > 0.0, value, 0.0)
     wide = value.type.with_element(integer(max(32, target.bit_width)))
     type = value.type.with_element(register_type(target))
@@ -98,7 +98,7 @@ def _within(target: PrimitiveType, value: Value, low: int, high: int) -> Value:
 
 
 def _saturated(target: PrimitiveType, value: Value, low: int, high: int) -> Value:
-    """The same where the upper bound is no float: what is beyond it, or NaN, is replaced after the conversion."""
+    """The same if the upper bound is no float: numbers beyond it, and NaN, are replaced after the conversion."""
     type = value.type.with_element(register_type(target))
     if low:
         found = at_least(value, low).cast("fptosi", type)
@@ -111,7 +111,7 @@ def _integer_to_float(fn: Function, source: PrimitiveType, target: PrimitiveType
     opcode = "sitofp" if source.is_signed else "uitofp"
     if is_narrow(target) and source.bit_width >= 32:
         if target not in _AS_FAR_AS_F32:
-            # These bounds are far beyond the type's range, and all that lies between them is exact in F32.
+            # The clamped bounds are far beyond the type's range, and all integers between them are exact in F32.
             value = _clamped(fn, source, value, -_EXACT_IN_F32 if source.is_signed else 0, _EXACT_IN_F32)
             if source.bit_width > 32:
                 value = value.cast("trunc", value.type.with_element(I32))
@@ -130,9 +130,9 @@ def _integer_to_integer(source: PrimitiveType, target: PrimitiveType, value: Val
 
 
 def stochastic_convert(fn: Function, random: PrimitiveType, target: PrimitiveType, value: Value, bits: Value) -> Scalar:
-    """A float as a signed integer, away from zero where random bits of its width are less than its fraction.
+    """Round a float to a signed integer, away from zero if its fraction, scaled to an integer, exceeds random bits.
 
-    Raises DeclinedError for unsigned targets, for which it has no meaning.
+    Raises DeclinedError for unsigned targets, for which the operation is not defined.
     """
     if not target.is_signed:
         raise DeclinedError(f"stochastic-convert to {target.hlo_name} has no agreed meaning")
@@ -140,7 +140,7 @@ def stochastic_convert(fn: Function, random: PrimitiveType, target: PrimitiveTyp
     size = fn.intrinsic("llvm.fabs", F64, wide)
     whole = fn.intrinsic("llvm.floor", F64, size)
     fraction = (size - whole) * 2.0**random.bit_width
-    # Infinity less infinity is NaN.
+    # The fraction of an infinity is NaN.
     fraction = fn.select(fraction.is_nan(), fn.constant(F64, 0.0), fraction).cast("fptoui", I64)
     up = bits.cast("zext", I64).compare("ult", fraction)
     size = fn.select(up, whole + 1.0, whole)
@@ -163,7 +163,7 @@ def to_bits(fn: Function, kind: PrimitiveType, scalar: Scalar) -> Value:
 
 
 def from_bits(fn: Function, kind: PrimitiveType, bits: Value) -> Scalar:
-    """The element of given bits."""
+    """The element with the given bits."""
     if kind.is_complex:
         part = register_type(kind)
         half = integer(part.bits)
@@ -179,7 +179,7 @@ def bitcast(fn: Function, source: PrimitiveType, target: PrimitiveType, scalar: 
 
 
 def split_bits(fn: Function, source: PrimitiveType, target: PrimitiveType, scalar: Scalar, number: Value) -> Scalar:
-    """Piece ``number`` (an I64) of an element, lowest bits first, as a narrower type."""
+    """Piece ``number`` (an I64) of an element as a narrower type; piece 0 has the lowest bits."""
     bits = to_bits(fn, source, scalar)
     amount = _resized(number, bits.type.element) * target.bit_width
     piece = _resized(bits >> amount, _bits_type(target))
@@ -187,7 +187,7 @@ def split_bits(fn: Function, source: PrimitiveType, target: PrimitiveType, scala
 
 
 def join_bits(fn: Function, source: PrimitiveType, target: PrimitiveType, scalars: Sequence[Scalar]) -> Scalar:
-    """One element of pieces, lowest bits first."""
+    """One element made of pieces, the first of which has the lowest bits."""
     wide = _bits_type(target)
     result = fn.constant(wide, 0)
     for number, scalar in enumerate(scalars):
@@ -210,10 +210,10 @@ _MANTISSA_BITS = {PrimitiveType.BF16: 7, PrimitiveType.F16: 10, PrimitiveType.F3
 
 
 def reduce_precision(fn: Function, op: ReducePrecision, kind: PrimitiveType, value: Value) -> Value:
-    """Round to fewer bits, half to even; beyond the exponents are infinity and zero."""
+    """Round to fewer bits, half to even; numbers beyond the exponent range become infinity and zero."""
     if kind.bit_width >= 16:
         return _reduced(fn, op, kind, value)
-    # As the reference: through a format that has all that the narrow one has.
+    # As in the interpreter: through a format that contains the narrow one.
     via = PrimitiveType.BF16 if kind is PrimitiveType.F8E8M0FNU else PrimitiveType.F16
     return rounded(fn, kind, _reduced(fn, op, via, value))
 
@@ -235,7 +235,7 @@ def _reduced(fn: Function, op: ReducePrecision, kind: PrimitiveType, value: Valu
     if op.exponent_bits < exponent:
         bias, reduced = (1 << (exponent - 1)) - 1, (1 << (op.exponent_bits - 1)) - 1
         field = size & infinity
-        # The narrower format has no denormal numbers here: they become zero.
+        # The narrower format has no subnormal numbers: they become zero.
         size = fn.select(field.compare("ugt", (bias + reduced) << mantissa), fn.constant(word, infinity), size)
         size = fn.select(field.compare("ule", (bias - reduced) << mantissa), fn.constant(word, 0), size)
     made = (sign | size).bits_as(stored.type)

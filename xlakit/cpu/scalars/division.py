@@ -1,18 +1,18 @@
-"""Quotients and remainders of integers, with XLA's edges: by 0, and of the least number by -1."""
+"""Integer quotients and remainders with XLA's special cases: division by 0, and of the least number by -1."""
 
 from __future__ import annotations
 
 from xlakit.cpu.llvm import F32, F64, I32, Function, Value
 from xlakit.data.primitive import PrimitiveType
 
-# No processor divides vectors of integers, so quotients of vectors are computed in floats of a wider type. A quotient
-# a / b that is no integer is at least 1 / b away from the nearest one, and rounding it moves it by less: by a part in
-# 2^24 of a / b in F32, and a is less than that. So what remains without its fraction is exact.
+# No processor divides vectors of integers, so quotients of vectors are computed in floats of a wider type. A quotient a
+# / b that is not an integer is at least 1 / b away from the nearest one. Rounding moves it by at most a / b times 2^-24
+# in F32, where a < 2^24, so by less. The truncated quotient is therefore exact; the same holds for F64.
 MOST_BITS_IN_VECTORS = 32
 
 
 def divide(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
-    """The quotient without its fraction; all bits set for a divisor of 0, the dividend where it would overflow."""
+    """The truncated quotient; all bits set for a divisor of 0, the dividend if the quotient overflows."""
     if _is_plain_divisor(b):
         return a.integer("sdiv" if kind.is_signed else "udiv", b)
     zero, _, safe = _divisor(fn, kind, a, b)
@@ -22,12 +22,12 @@ def divide(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
 
 
 def remainder(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
-    """What the quotient leaves, with the sign of the dividend; the dividend for a divisor of 0."""
+    """The remainder, with the sign of the dividend; the dividend for a divisor of 0."""
     if _is_plain_divisor(b):
         return a.integer("srem" if kind.is_signed else "urem", b)
     zero, overflow, safe = _divisor(fn, kind, a, b)
     if _fits(a):
-        # Where the quotient would overflow, the divisor is 1 instead, which leaves 0 as well.
+        # If the quotient would overflow, the divisor is 1 here, whose remainder is 0 as well.
         rest = _in_floats(kind, a, safe)[1]
     else:
         rest = a.integer("srem" if kind.is_signed else "urem", safe)
@@ -37,9 +37,9 @@ def remainder(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
 
 
 def _is_plain_divisor(b: Value) -> bool:
-    """Whether a divisor is a known number without edges; LLVM multiplies by what is nearly its inverse."""
+    """Whether a divisor is a constant other than 0 and -1; LLVM multiplies by an approximate inverse."""
     ones = (1 << b.type.bits) - 1
-    # The bits of -1 may be known as an unsigned number.
+    # The constant -1 may be given as an unsigned number.
     return b.number is not None and b.number & ones not in (0, ones)
 
 
@@ -48,7 +48,7 @@ def _fits(a: Value) -> bool:
 
 
 def _divisor(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> tuple[Value, Value, Value]:
-    """Whether b is 0, whether the division overflows, and a divisor that is safe to use."""
+    """Whether b is 0, whether the division overflows, and b, or 1 in these cases."""
     zero = b.eq(0)
     overflow = fn.constant(zero.type, 0)
     if kind.is_signed:
@@ -58,9 +58,9 @@ def _divisor(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> tuple[Val
 
 
 def _in_floats(kind: PrimitiveType, a: Value, b: Value) -> tuple[Value, Value]:
-    """Quotients and remainders of vectors by divisors that are safe."""
+    """Quotients and remainders of vectors, for safe divisors."""
     type, whole = a.type, a.type.with_element(I32)
-    # What is extended from fewer bits is no negative number of 32.
+    # An operand extended from fewer bits is in the range of signed 32-bit integers.
     is_signed = kind.is_signed or type.bits < 32
     if type.bits < 32:
         a, b = (v.cast("sext" if kind.is_signed else "zext", whole) for v in (a, b))

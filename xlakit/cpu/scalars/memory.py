@@ -1,4 +1,4 @@
-"""How elements stand in memory and in registers, and the way between the two."""
+"""The representation of elements in memory and in registers, and the conversions between the two."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Scalar = Union[Value, "tuple[Value, Value]"]
 
 @cache
 def register_type(kind: PrimitiveType) -> Type:
-    """What a real element, or one part of a complex one, is computed in."""
+    """The type in which a real element, or one part of a complex one, is computed."""
     if kind is PrimitiveType.PRED:
         return I1
     if kind.is_integral:
@@ -33,7 +33,7 @@ def register_type(kind: PrimitiveType) -> Type:
 
 @cache
 def memory_type(kind: PrimitiveType) -> Type:
-    """What a real element, or one part of a complex one, is stored as."""
+    """The type in which a real element, or one part of a complex one, is stored."""
     if kind is PrimitiveType.F16:
         return F16
     if kind is PrimitiveType.BF16:
@@ -45,7 +45,7 @@ def memory_type(kind: PrimitiveType) -> Type:
 
 @cache
 def element_type(kind: PrimitiveType) -> Type:
-    """A type of the size of an element in memory; of a complex one, the pair of its parts."""
+    """A type with the size of an element in memory; for a complex element, the pair of its parts."""
     return vector(memory_type(kind), 2) if kind.is_complex else memory_type(kind)
 
 
@@ -56,7 +56,7 @@ def is_narrow(kind: PrimitiveType) -> bool:
 
 
 def from_stored(fn: Function, kind: PrimitiveType, stored: Value) -> Value:
-    """A real element as it is computed with."""
+    """Convert a real element from its stored form to the type in which it is computed."""
     if kind is PrimitiveType.PRED:
         return stored.ne(0)
     if is_narrow(kind):
@@ -65,7 +65,7 @@ def from_stored(fn: Function, kind: PrimitiveType, stored: Value) -> Value:
 
 
 def to_stored(fn: Function, kind: PrimitiveType, value: Value) -> Value:
-    """A real element as it is stored."""
+    """Convert a real element to its stored form."""
     if kind is PrimitiveType.PRED:
         return value.cast("zext", value.type.with_element(I8))
     if is_narrow(kind):
@@ -74,7 +74,7 @@ def to_stored(fn: Function, kind: PrimitiveType, value: Value) -> Value:
 
 
 def wrap(kind: PrimitiveType, value: Value) -> Value:
-    """An integer of fewer than 8 bits within its range again."""
+    """Wrap an integer of fewer than 8 bits, computed in a byte, into its range."""
     if not kind.is_integral or kind.bit_width >= 8:
         return value
     unused = 8 - kind.bit_width
@@ -82,19 +82,19 @@ def wrap(kind: PrimitiveType, value: Value) -> Value:
 
 
 def rounded(fn: Function, kind: PrimitiveType, value: Value) -> Value:
-    """A result as its type can hold it."""
+    """Round or wrap a result to the values of its element type."""
     if is_narrow(kind):
         return to_f32(fn, kind, from_f32(fn, kind, value))
     return wrap(kind, value)
 
 
 def rounded_result(fn: Function, kind: PrimitiveType, value: Value) -> Value:
-    """What arithmetic with elements of a type gives, as that type can hold it; NaNs may have other bits than stored."""
+    """Round the result of arithmetic on elements of a type; NaNs may have bits other than those that are stored."""
     return as_bf16(value) if kind is PrimitiveType.BF16 else rounded(fn, kind, value)
 
 
 def load(fn: Function, kind: PrimitiveType, array: Value, index: Value, lanes: int = 1) -> Scalar:
-    """Element ``index`` of an array, or as many as there are lanes from there on."""
+    """Element ``index`` of an array, or ``lanes`` consecutive elements from there."""
     type = memory_type(kind)
     if kind.is_complex:
         pair = fn.at(array, type, index * 2)
@@ -109,9 +109,9 @@ def load(fn: Function, kind: PrimitiveType, array: Value, index: Value, lanes: i
 def store(
     fn: Function, kind: PrimitiveType, scalar: Scalar, array: Value, index: Value, *, is_rounded: bool = False
 ) -> None:
-    """Write element ``index`` of an array, and those after it where ``scalar`` is a vector.
+    """Write element ``index`` of an array, and the following elements if ``scalar`` is a vector.
 
-    is_rounded: whether the type can hold the scalar as it is.
+    is_rounded: whether the scalar is exact in the element type.
     """
     type = memory_type(kind)
     if isinstance(scalar, tuple):
@@ -149,25 +149,25 @@ def select(fn: Function, condition: Value, yes: Scalar, no: Scalar) -> Scalar:
 
 
 def as_real(scalar: Scalar) -> Value:
-    """A scalar that is known to be real."""
+    """A scalar that must be real; raises DeclinedError for a complex one."""
     if isinstance(scalar, tuple):
         raise DeclinedError("a complex element stands where a real one must")
     return scalar
 
 
 def parts(scalar: Scalar) -> tuple[Value, ...]:
-    """The values that make up a scalar."""
+    """The one or two values that a scalar consists of."""
     return scalar if isinstance(scalar, tuple) else (scalar,)
 
 
 def from_parts(values: tuple[Value, ...]) -> Scalar:
-    """The scalar that values make up."""
+    """The scalar that consists of these values."""
     return (values[0], values[1]) if len(values) == 2 else values[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Accumulators:
-    """Numbers that loops keep in memory as they are computed with: of each kind an array, or one for each part."""
+    """Accumulators in memory, in the types in which they are computed: for each kind an array, or one for each part."""
 
     fn: Function
     kinds: Sequence[PrimitiveType]
@@ -175,12 +175,12 @@ class Accumulators:
 
     @staticmethod
     def of(fn: Function, kinds: Sequence[PrimitiveType], count: int) -> Accumulators:
-        """So many of each kind, on the stack."""
+        """``count`` accumulators of each kind, on the stack."""
         each = ((register_type(k), 1 + k.is_complex) for k in kinds)
         return Accumulators(fn, kinds, [[fn.alloca(t, count, align=64) for _ in range(n)] for t, n in each])
 
     def get(self, index: Value, lanes: int = 1) -> list[Scalar]:
-        """One of each kind, or vectors from it on."""
+        """Load one accumulator of each kind, or vectors from ``index`` on."""
         fn = self.fn
         types = [vector(register_type(k), lanes) for k in self.kinds]
         return [
@@ -189,7 +189,7 @@ class Accumulators:
         ]
 
     def put(self, index: Value, values: Sequence[Scalar]) -> None:
-        """Replace what :meth:`get` gives."""
+        """Store values of the form that :meth:`get` gives."""
         for own, value in zip(self.arrays, values, strict=True):
             for array, part in zip(own, parts(value), strict=True):
                 self.fn.store(part, self.fn.at(array, part.type.element, index))

@@ -1,4 +1,4 @@
-"""Arithmetic on real elements: integers with XLA's edges, floats with IEEE's."""
+"""Arithmetic on real elements: integers with XLA's special cases, floats with IEEE's."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _shift(opcode: str) -> Binary:
     def function(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
         bits = kind.bit_width
         number = b.number
-        # Random numbers are made of some hundred shifts by constants, and LLVM takes a while to find these out.
+        # Random number generation has hundreds of constant shifts, which would take LLVM a while to simplify.
         if number is not None and 0 <= number < bits:
             return _moved(opcode, kind, a, b)
         inside = b.compare("ult", bits)
@@ -86,7 +86,7 @@ def _shift(opcode: str) -> Binary:
 
 
 def _moved(opcode: str, kind: PrimitiveType, a: Value, amount: Value) -> Value:
-    """Bits shifted by less than there are."""
+    """A shift by less than the width."""
     if opcode == "ashr":
         return a.integer(opcode, amount) if kind.is_signed else _unsigned_ashr(kind, a, amount)
     if kind.bit_width < 8:
@@ -108,7 +108,7 @@ def _mulhi(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
     return (product >> kind.bit_width).cast("trunc", a.type)
 
 
-# -- both ----------------------------------------------------------------------------------------
+# -- integers and floats ----------------------------------------------------------------------------------------
 
 
 def _min_max(word: str) -> Binary:
@@ -118,7 +118,7 @@ def _min_max(word: str) -> Binary:
         if kind.is_floating and a.type.lanes == 1 and fn.effort is Effort.CODE:
             return _min_max_without_branch(fn, word, a, b)
         if kind.is_floating:
-            # The greater, +0 over -0; NaN wins.
+            # The greater one, with +0 over -0; NaN if an operand is NaN.
             return fn.intrinsic(f"llvm.{word}imum", a.type, a, b)
         letter = "s" if kind.is_signed else "u"
         return fn.intrinsic(f"llvm.{letter}{word}", a.type, a, b)
@@ -127,10 +127,10 @@ def _min_max(word: str) -> Binary:
 
 
 def _min_max_without_branch(fn: Function, word: str, a: Value, b: Value) -> Value:
-    """The same of scalars where nothing becomes a vector: LLVM would branch by the sign, which is hard to predict.
+    """The same for scalars in code that LLVM does not vectorize: it would branch on the sign, which is hard to predict.
 
-    Each select is one instruction on x86, and takes its second operand where both are zeros or one is NaN. So the two
-    differ only there: of zeros, the bits that both have are those of +0, and the bits that either has are those of -0.
+    Each select is one instruction on x86, and gives its second operand if both are zeros or one is NaN. So the two
+    selects differ only in these cases: of two zeros, the common bits are those of +0, and the united bits those of -0.
     """
     bits = a.type.with_element(integer(a.type.bits))
     first, second = (fn.select(x > y if word == "max" else x < y, x, y).bits_as(bits) for x, y in ((a, b), (b, a)))
@@ -139,12 +139,12 @@ def _min_max_without_branch(fn: Function, word: str, a: Value, b: Value) -> Valu
 
 
 def maximum(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
-    """The greater of two; NaN where one is NaN."""
+    """The greater of two; NaN if one is NaN."""
     return _min_max("max")(fn, kind, a, b)
 
 
 def minimum(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
-    """The lesser of two; NaN where one is NaN."""
+    """The lesser of two; NaN if one is NaN."""
     return _min_max("min")(fn, kind, a, b)
 
 
@@ -174,21 +174,21 @@ BINARY: dict[str, Binary] = {
     "shift-right-arithmetic": _shift("ashr"),
     "mulhi": _mulhi,
 }
-# What gives a value that its operands' type holds without rounding or wrapping.
+# Operations whose result is exact in the type of their operands, without rounding or wrapping.
 _EXACT = (
     *(Maximum, Minimum, And, Or, Abs, Negate, Sign, Floor, Ceil, RoundNearestAfz, RoundNearestEven),
     *(PopulationCount, CountLeadingZeros, Remainder, Copy),
 )
-# Of these, what wraps in integers of a few bits, which are computed in a byte: the least number has no negative.
+# Of these, operations that wrap in integers of fewer than 8 bits, computed in a byte: the least has no negative.
 _LARGER = (Abs, Negate, PopulationCount, CountLeadingZeros)
 
 
 def is_exact(op: Op, kind: PrimitiveType) -> bool:
-    """Whether an operation gives what its type holds, with nothing to be rounded or to wrap."""
+    """Whether an operation's result is exact in its type, so that it needs no rounding and no wrapping."""
     return isinstance(op, _EXACT) and not (isinstance(op, _LARGER) and kind.is_integral and kind.bit_width < 8)
 
 
-# -- of one --------------------------------------------------------------------------------------
+# -- unary --------------------------------------------------------------------------------------
 
 
 def _abs(fn: Function, kind: PrimitiveType, a: Value) -> Value:
@@ -201,7 +201,7 @@ def _sign(fn: Function, kind: PrimitiveType, a: Value) -> Value:
     one = fn.constant(a.type, 1)
     if kind.is_floating:
         size = fn.intrinsic("llvm.copysign", a.type, one, a)
-        # NaN, and the zeros with their sign, stay.
+        # NaN stays, and so do zeros, with their signs.
         return fn.select(a.compare("one", 0.0), size, a)
     zero = fn.constant(a.type, 0)
     above = fn.select(a.ne(0), one, zero)
@@ -213,7 +213,7 @@ def _intrinsic(name: str) -> Unary:
 
 
 def _round_away(fn: Function, kind: PrimitiveType, a: Value) -> Value:
-    # Truncating |a| + (the greatest number below a half) is right for every |a| but integers beyond the mantissa.
+    # Truncating |a| + (the greatest float below 1/2) is right for all |a| except integers beyond the mantissa.
     half = fn.constant(a.type, 0.49999997019767761 if a.type.element is F32 else 0.49999999999999994)
     size = fn.intrinsic("llvm.fabs", a.type, a)
     near = fn.intrinsic("llvm.trunc", a.type, size + half)
@@ -286,7 +286,7 @@ def is_finite(fn: Function, a: Value) -> Value:
 
 
 def total_order_key(fn: Function, kind: PrimitiveType, a: Value) -> Value:
-    """A signed integer that orders as floats do in the total order: -NaN < -inf < ... < -0 < 0 < ... < NaN."""
+    """A signed integer whose order is the total order of floats: -NaN < -inf < ... < -0 < 0 < ... < NaN."""
     bits = a.bits_as(a.type.with_element(integer(a.type.bits)))
     flipped = bits ^ ((1 << (a.type.bits - 1)) - 1)
     return fn.select(bits < 0, flipped, bits)
