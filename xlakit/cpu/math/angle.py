@@ -1,10 +1,10 @@
 """The reduction of angles: |x| = (n + f) pi/2 with an integer n and |f| <= 1/2, for every finite x.
 
-x times 2/pi is made to as many bits as the closest approach of a float to a multiple of pi/2 asks for. The bits of
-2/pi that only add multiples of 4 to the product do not matter, and those far below it do not either, so that of the
-more than a thousand bits a window of two (single precision) or four doubles (double precision) is enough; where the
-window is depends on the exponent of x. In double precision, what is left of an x that is not large takes less: pi/2, as
-a sum of three doubles, is taken away n times.
+x times 2/pi is computed to as many bits as the closest approach of a float to a multiple of pi/2 requires. Bits of 2/pi
+that contribute only multiples of 4 to the product are left out, and so are bits far below. So a window of two doubles
+(single precision) or four doubles (double precision) of the more than a thousand bits suffices; its position depends on
+the exponent of x. In double precision, an x that is not large has a cheaper reduction: n times pi/2, as a sum of three
+doubles, is subtracted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PI_HALF = (1.5707963267948966, 6.123233995736766e-17)
 
 
 class Angle(NamedTuple):
-    """What is left of |x| after ``quarter`` quarters of a turn (modulo 4), as a sum of two numbers."""
+    """The remainder of |x| after ``quarter`` quarter turns (modulo 4), as a sum of two numbers."""
 
     high: Value
     low: Value
@@ -60,7 +60,7 @@ def _two_over_pi() -> tuple[int, int]:
 
 
 def _window(top: int, count: int, scale: int = 0) -> list[float]:
-    """2/pi modulo 2^top, times 2^scale, as a sum of so many doubles, with what the last one lost left out."""
+    """2/pi modulo 2^top, times 2^scale, as a sum of ``count`` doubles, each the rounded rest of those before."""
     numerator, denominator = _two_over_pi()
     # In units of 2^top.
     if top > 0:
@@ -84,13 +84,13 @@ def _window(top: int, count: int, scale: int = 0) -> list[float]:
 
 # -- single precision ----------------------------------------------------------------------------
 
-# From 2^start on, x is a multiple of 2^(start - 23), and a window may begin at 2^(25 - start). The starts are so close
-# that what the first double of a window lacks moves f by less than 1/200 beyond 1/2.
+# From 2^start on, x is a multiple of 2^(start - 23), so a window may begin at 2^(25 - start). The starts are so close
+# that the error of a window's first double moves f by less than 1/200 beyond 1/2.
 _SINGLE_STARTS = (45, 66, 87, 108)
 
 
 def reduce_single(x: Value) -> tuple[Value, Value]:
-    """An F32 as (r, quarter): r is an F64 of which at least 27 bits are right, quarter an I32."""
+    """Reduce an F32 to (r, quarter): r is an F64 with at least 27 correct bits, quarter an I32."""
     size = widened(absolute(x))
     first, second = (constant(size, part) for part in _window(0, 2))
     for start in _SINGLE_STARTS:
@@ -108,10 +108,12 @@ def _as_i32(bits: Value) -> Value:
 
 # -- double precision ----------------------------------------------------------------------------
 
-# A row of the table serves 2^_STEP binary orders of magnitude; the first all from 0 to 2^64, where a whole 2/pi does.
+# A row of the table serves 2^_STEP binary orders of magnitude; the first serves 0 to 2^64, with 2/pi from its first
+# bit.
 _STEP = 5
 _FIRST = 64
-# The other rows are scaled up by this power of two, and x down, so that the lowest parts are normal numbers.
+# In the other rows the window is scaled up by this power of two, and x down, so that its lowest parts are normal
+# numbers.
 _SCALE = 160
 
 
@@ -124,7 +126,7 @@ def _table() -> bytes:
     return b"".join(struct.pack("<4d", *row) for row in rows)
 
 
-# Below it, n pi/2 by three doubles lacks 2^30 2^-161, and no f is less than 2^-62.
+# Below this bound, the error of n pi/2 as three doubles is at most 2^30 2^-161, and no f is less than 2^-62.
 NEAR = 2.0**30
 
 
@@ -141,12 +143,12 @@ def _half_pi() -> tuple[float, ...]:
 
 
 def reduce_near(x: Value) -> Angle:
-    """An F64 whose magnitude is below NEAR as an Angle whose quarter is an I64; of infinities and NaN, NaN."""
+    """An F64 of magnitude below NEAR as an Angle whose quarter is an I64; infinities and NaN give NaN."""
     size = absolute(x)
     first, second, third = _half_pi()
     shifted = fma(size, 2 / math.pi, DOUBLE.rounder)
     n = shifted - DOUBLE.rounder
-    # Exact: a multiple of 2^-53, and little more than pi/4 at most.
+    # Exact: a multiple of 2^-53 that is not much greater than pi/4.
     rest = fma(n, -first, size)
     product, lost = exact_product(n, -second)
     high, low = exact_sum(rest, product)
@@ -157,7 +159,7 @@ def reduce_double(x: Value) -> Angle:
     """Any F64 as an Angle whose quarter is an I64."""
     fn = x.function
     size = absolute(x)
-    # The exponent, at least that of the first row.
+    # The exponent, but at least the one of the first row.
     least = DOUBLE.bias + _FIRST - (1 << _STEP)
     exponent = bits_of(size) >> DOUBLE.fraction
     row = (where(exponent < least, least, exponent) - least) >> _STEP
@@ -173,14 +175,14 @@ def reduce_double(x: Value) -> Angle:
     f, lower = exact_sum(f, t + u)
     f, low = exact_sum_ordered(f, lower + (low + (w + fma(scaled, parts[3], e2))))
     high, low = _times_pi_half(f, low)
-    # Small angles are exact as they are, and so small ones as to be lost above are among them.
+    # Small angles are their own remainder; angles whose product above would underflow are among them.
     small = size < 0.7853981633974483
     quarter = where(small, 0, bits_of(shifted))
     return Angle(where(small, size, high), where(small, 0.0, low), quarter)
 
 
 def _modulo_four(x: Value) -> Value:
-    """An exact number of magnitude 2 at most that differs from ``x`` by a multiple of 4."""
+    """A number of magnitude at most 2 that differs from ``x`` by a multiple of 4; exact."""
     return fma(x.function.intrinsic("llvm.rint", x.type, x * 0.25), -4.0, x)
 
 

@@ -1,6 +1,6 @@
-"""What the functions here are written with: formats, exact operations, polynomials.
+"""Building blocks of elementary functions: formats, exact operations, polynomials.
 
-Everything is free of branches, so that a loop around it becomes vector code.
+All code is free of branches, so that a loop around it can be vectorized.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ class Format:
 
     float: Type
     int: Type
-    # Bits of the fraction, and what is added to exponents.
+    # The bits of the fraction, and the bias of exponents.
     fraction: int
     bias: int
 
     @property
     def rounder(self) -> float:
-        """Adding it to a number of moderate size rounds that to an integer, found in the low bits of the sum."""
+        """Added to a number of moderate size, this rounds it to an integer, which is in the low bits of the sum."""
         return 1.5 * 2.0**self.fraction
 
     @property
     def sign_bit(self) -> int:
-        """The bit of the sign, as the (negative) number that integers of the width take it for."""
+        """The sign bit, as the (negative) integer of the format's width."""
         return -(1 << (self.int.bits - 1))
 
     @property
     def fraction_mask(self) -> int:
-        """The bits of the fraction."""
+        """The mask of the fraction's bits."""
         return (1 << self.fraction) - 1
 
     @property
@@ -65,9 +65,9 @@ def constant(x: Value, number: float) -> Value:
 
 
 def fma(a: Value, b: Operand, c: Operand) -> Value:
-    """``a * b + c``, rounded once; without an instruction for it, that of F32 is rounded to F64 before.
+    """``a * b + c``, rounded once. Without FMA instructions, F32 is computed in F64 and so rounded twice.
 
-    So what :func:`exact_product` wants of it is exact either way: the product of two F32 has 48 bits.
+    :func:`exact_product` stays exact either way, because the product of two F32 has 48 bits.
     """
     other, third = (v if isinstance(v, Value) else constant(a, v) for v in (b, c))
     if a.type.element is F32 and not fuses():
@@ -77,7 +77,7 @@ def fma(a: Value, b: Operand, c: Operand) -> Value:
 
 
 def absolute(x: Value) -> Value:
-    """The magnitude."""
+    """The absolute value."""
     return x.function.intrinsic("llvm.fabs", x.type, x)
 
 
@@ -87,7 +87,7 @@ def with_sign_of(magnitude: Value, sign: Value) -> Value:
 
 
 def or_sign_of(magnitude: Value, sign: Value) -> Value:
-    """The same for a magnitude that has no sign yet, for one instruction less."""
+    """As :func:`with_sign_of` for a magnitude whose sign bit is 0, with one instruction less."""
     return float_of(bits_of(magnitude) | sign_of(sign))
 
 
@@ -97,12 +97,12 @@ def square_root(x: Value) -> Value:
 
 
 def floor(x: Value) -> Value:
-    """The integer below."""
+    """The greatest integer that is not greater."""
     return x.function.intrinsic("llvm.floor", x.type, x)
 
 
 def where(condition: Value, yes: Operand, no: Operand) -> Value:
-    """``yes`` where the condition holds, else ``no``; one of the two at least is a Value."""
+    """``yes`` where the condition holds, else ``no``; at least one of the two is a Value."""
     if not isinstance(yes, Value):
         if not isinstance(no, Value):
             raise InternalError(f"a choice between the numbers {yes} and {no} has no type")
@@ -113,32 +113,32 @@ def where(condition: Value, yes: Operand, no: Operand) -> Value:
 
 
 def at_most(x: Value, bound: float) -> Value:
-    """``x``, or the bound where that is less; NaN stays."""
+    """The lesser of ``x`` and the bound; NaN stays."""
     return where(x > bound, bound, x)
 
 
 def at_least(x: Value, bound: float) -> Value:
-    """``x``, or the bound where that is greater; NaN stays."""
+    """The greater of ``x`` and the bound; NaN stays."""
     return where(x < bound, bound, x)
 
 
 def bits_of(x: Value) -> Value:
-    """The bits of a float as an integer."""
+    """The bits of a float, as an integer."""
     return x.bits_as(x.type.with_element(format_of(x).int))
 
 
 def float_of(bits: Value) -> Value:
-    """The float of an integer's bits."""
+    """The float with an integer's bits."""
     return bits.bits_as(bits.type.with_element(F32 if bits.type.element is I32 else F64))
 
 
 def sign_of(x: Value) -> Value:
-    """The sign bit of a float, as an integer with no other bit."""
+    """The sign bit of a float, as an integer whose other bits are 0."""
     return bits_of(x) & format_of(x).sign_bit
 
 
 def negate_if(x: Value, sign: Value) -> Value:
-    """``x`` with its sign changed where the integer ``sign`` is the sign bit; it is 0 elsewhere."""
+    """``x``, negated where the integer ``sign`` is the sign bit and not 0."""
     return float_of(bits_of(x) ^ sign)
 
 
@@ -163,9 +163,9 @@ def _bits_of_rounder(form: Format) -> int:
 
 
 def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
-    """The value at ``x``, coefficients from the constant upwards.
+    """The polynomial's value at ``x``; the coefficients begin with the constant.
 
-    Long ones are split into even and odd powers, which halves the chain of operations that wait for one another.
+    Long polynomials are split into even and odd powers, which halves the chain of dependent operations.
     """
     if len(coefficients) <= 6:
         return horner(x, coefficients)
@@ -174,7 +174,7 @@ def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def horner(x: Value, coefficients: Sequence[float]) -> Value:
-    """The same in one chain, which is a little more exact where the terms of a long one are of different signs."""
+    """The same in a single chain, which is slightly more accurate for long polynomials with terms of both signs."""
     total = constant(x, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         total = fma(total, x, coefficient)
@@ -187,26 +187,26 @@ Pair = tuple[Value, Value]
 
 
 def exact_sum(a: Value, b: Value) -> Pair:
-    """``a + b`` and what rounding took from it."""
+    """``a + b``, and its rounding error."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def exact_sum_ordered(a: Value, b: Operand) -> Pair:
-    """``a + b`` and what rounding took from it, where ``a`` is 0 or the greater in magnitude."""
+    """``a + b``, and its rounding error, if ``a`` is 0 or the greater in magnitude."""
     total = a + b
     return total, b - (total - a)
 
 
 def exact_product(a: Value, b: Operand) -> Pair:
-    """``a * b`` and what rounding took from it."""
+    """``a * b``, and its rounding error."""
     total = a * b
     return total, fma(a, b, -total)
 
 
 def widened(x: Value) -> Value:
-    """An F32 as F64."""
+    """An F32, converted to F64."""
     return x.cast("fpext", x.type.with_element(F64))
 
 

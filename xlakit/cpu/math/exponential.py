@@ -42,10 +42,10 @@ from xlakit.cpu.math.coefficients import (
 
 class _Constants(NamedTuple):
     log2_e: float
-    # ln(2) in two parts. n * ln2_high is exact enough by the fused operation: its last bit is above the one of r.
+    # ln(2) in two parts. The fused product n * ln2_high is exact enough: its last bit is above that of r.
     ln2_high: float
     ln2_low: float
-    # The least and the greatest x where e^x is normal and finite, and one from which it rounds to zero.
+    # The least and the greatest x for which e^x is normal and finite, and an x at which it rounds to zero.
     normal: float
     most: float
     least: float
@@ -73,7 +73,7 @@ _DOUBLE = _Constants(
 )
 
 
-# A float, since its own rounding counts.
+# Rounded to F32, because its rounding error matters.
 _TWICE_LOG2_E = 2.885390043258667
 
 
@@ -82,7 +82,7 @@ def _constants(x: Value) -> _Constants:
 
 
 def reduced_exponential(x: Value, tail: tuple[float, ...] | None = None) -> tuple[Value, Value]:
-    """e^x = (1 + m) 2^n as (m, n) with an integer n; x is finite, or NaN, and n within the range of exponents.
+    """e^x = (1 + m) 2^n as (m, n) with an integer n; x is finite or NaN, and n is in the range of exponents.
 
     tail: coefficients of (e^r - 1 - r) / r^2, if not those of the format.
     """
@@ -95,7 +95,7 @@ def reduced_exponential(x: Value, tail: tuple[float, ...] | None = None) -> tupl
 def reduced_exponential_of_sum(
     x: Value, low: Value | None, tail: tuple[float, ...] | None = None
 ) -> tuple[Value, Value, Value]:
-    """e^(x + low) = (1 + r + t) 2^n as (r, t, n): like the above, with t having what rounding takes from r."""
+    """e^(x + low) = (1 + r + t) 2^n as (r, t, n): like the above, but t includes the rounding error of r."""
     known = _constants(x)
     whole, n = nearest(x, known.log2_e)
     high = fma(whole, -known.ln2_high, x)
@@ -106,9 +106,9 @@ def reduced_exponential_of_sum(
 
 
 def scaled(x: Value, n: Value) -> Value:
-    """``x * 2^n`` for x near 1 and any n for which the result, even a subnormal one, is not long beyond the range."""
+    """``x * 2^n`` for x near 1; the result may be subnormal, or slightly beyond the range."""
     form = format_of(x)
-    # In two steps, since 2^n itself may be no normal number. The shift is of a positive number: both biases are in.
+    # In two steps, because 2^n itself may not be a normal number. Adding both biases makes the shifted number positive.
     both = n + 2 * form.bias
     half = both >> 1
     return x * float_of(half << form.fraction) * float_of((both - half) << form.fraction)
@@ -117,25 +117,25 @@ def scaled(x: Value, n: Value) -> Value:
 def exp(x: Value) -> Value:
     """e^x.
 
-    No product here is subnormal: that takes processors a hundred times as long, and many programs take exponentials
-    of numbers of -90 to -180, such as scores that are masked and distances in a Gaussian kernel.
+    No product is subnormal, which many processors compute a hundred times as slowly; programs often take exponentials
+    of numbers from -90 to -180, such as masked scores and distances in a Gaussian kernel.
     """
     known, form = _constants(x), format_of(x)
     m, n = reduced_exponential(at_least(x, known.least))
-    # The product with 2^n, by a sum of exponents.
+    # The product with 2^n, computed by adding n to the exponent bits.
     bits = bits_of(m + 1.0) + (n << form.fraction)
-    # A subnormal number is a multiple of the least one, 2^-lowest. Its bits are that integer, to which the low bits of
-    # a sum round. Other numbers overflow here, and are not chosen.
+    # A subnormal result is a multiple of the least subnormal number, 2^-lowest. Its bits are this integer, which a sum
+    # with 2^fraction rounds to and has in its low bits. For other numbers this overflows, and is not selected.
     lowest = form.bias + form.fraction - 1
     anchor = 2.0**form.fraction
     multiple = bits_of(float_of(bits + (lowest << form.fraction)) + anchor) - bits_of(constant(x, anchor))
     result = float_of(where(x < known.normal, multiple, bits))
-    # NaN is not within the range either.
+    # NaN fails this comparison as well.
     return where(x <= known.most, result, x + math.inf)
 
 
 def exp_within(x: Value) -> Value:
-    """e^x where that is a normal number."""
+    """e^x, if that is a normal number."""
     m, n = reduced_exponential(x)
     return (m + 1.0) * two_to(x, n)
 
@@ -153,7 +153,7 @@ def expm1(x: Value) -> Value:
 
 def logistic(x: Value) -> Value:
     """1 / (1 + e^-x)."""
-    # Of the two forms the one whose exponential is at most 1: it does not overflow where the result is a small number.
+    # Of two equivalent forms, the one whose exponential is at most 1 does not overflow when the result is small.
     e = exp(-absolute(x))
     return where(x < 0.0, e, 1.0) / (e + 1.0)
 
@@ -171,9 +171,9 @@ def tanh(x: Value) -> Value:
 
 
 def _exp_of_twice(x: Value) -> Value:
-    """e^2x of F32 where that is a normal number, with a relative error of 2^-25 x beside that of the exponential."""
-    # The quotient by ln(2) is not rounded but for its factor, so it needs no second part.
-    # The low bits of the shifted number are the biased exponent.
+    """e^2x of an F32, if that is a normal number; adds a relative error of 2^-25 x to that of the exponential."""
+    # The product with 1/ln(2) has no error but that of the factor, so ln(2) needs no second part. The low bits of the
+    # shifted number are the biased exponent.
     rounder = SINGLE.rounder + SINGLE.bias
     shifted = fma(x, _TWICE_LOG2_E, rounder)
     fraction = fma(x, _TWICE_LOG2_E, rounder - shifted)
@@ -186,7 +186,7 @@ def sinh(x: Value) -> Value:
     if x.type.element is F32:
         return narrowed(sinh(widened(x)))
     size = absolute(x)
-    # (E + E / (E + 1)) / 2 with E = e^|x| - 1; beyond 700, where E may overflow, only its half is made.
+    # (E + E / (E + 1)) / 2 with E = e^|x| - 1; beyond 700, where E may overflow, only half of it is computed.
     grown = expm1(at_most(size, 700.0))
     usual = fma(grown / (grown + 1.0), 0.5, grown * 0.5)
     return with_sign_of(where(size > 700.0, _half_exponential(size), where(size < 2.0**-28, size, usual)), x)
@@ -203,7 +203,7 @@ def cosh(x: Value) -> Value:
 
 
 def _half_exponential(size: Value) -> Value:
-    """e^size / 2 for great sizes."""
+    """e^size / 2 for large sizes."""
     m, n = reduced_exponential(at_most(size, 712.0))
     return scaled(m + 1.0, n - 1)
 
@@ -214,8 +214,8 @@ def erf(x: Value) -> Value:
     square = x * x
     if x.type.element is F32:
         small = fma(size, polynomial(square, ERF_SINGLE), size)
-        # The fourth power needs no exponential; its error, and that of its root, counts by what is missing to 1. Beyond
-        # the bound the result rounds to 1.
+        # The fourth power needs no exponential; the errors of the root and of the power count relative to 1 - result.
+        # Beyond the bound the result rounds to 1.
         root = horner(at_most(size, 4.05), ERFC_ROOT_SINGLE)
         half = root * root
         return or_sign_of(where(size < 1.1, small, fma(-half, half, 1.0)), x)

@@ -1,4 +1,4 @@
-"""Functions of F16 and BF16: results that are rounded again need fewer terms, and most need no case of their own."""
+"""Functions for F16 and BF16, with fewer terms, because the result is rounded again; most need no special cases."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _ERF: Final = {_F16: (ERF_F16, 2.63), _BF16: (ERF_BF16, 2.2)}
 _TANH: Final = {_F16: (TANH_F16, 4.53), _BF16: (TANH_BF16, 3.5)}
 _LOG: Final = {_F16: LOG_F16, _BF16: LOG_BF16}
 
-# Nearly all numbers are so small that this is all that counts: with it they are rounded right.
+# The leading coefficient. Most F16 and BF16 numbers are so small that only this term counts, so it must be precise.
 _TWICE_ROOT_OF_INVERSE_PI: Final = 1.1283792257308960
 _LOG2_E: Final = 1.4426950216293335
-# 2^n is written as 0 from here downwards: see ``exponential._Constants.least``.
+# For lesser arguments the result is 0: see ``exponential._Constants.least``.
 _LEAST: Final = -88.0
 
 
@@ -42,7 +42,8 @@ def erf(kind: PrimitiveType, x: Value) -> Value:
 
 def tanh(kind: PrimitiveType, x: Value) -> Value:
     """The hyperbolic tangent."""
-    # A polynomial of x^2 follows x coth x further than it does tanh x / x, which has poles nearer to 0.
+    # x coth x is approximated well by a polynomial of x^2 in a larger interval than tanh x / x, which has poles nearer
+    # to 0.
     coefficients, bound = _TANH[kind]
     size = at_most(absolute(x), bound)
     return or_sign_of(size / horner(size * size, coefficients), x)
@@ -52,7 +53,7 @@ def exp(kind: PrimitiveType, x: Value) -> Value:
     """e^x."""
     if kind is _F16:
         return _power(at_least(at_most(x, 12.0), _LEAST), _LOG2_E)
-    # BF16 has the exponents of F32: the square root's one is that of a normal number.
+    # BF16 has the exponents of F32; the square root of any result has the exponent of a normal number.
     root = _root(x, 89.0)
     return root * root
 
@@ -60,9 +61,9 @@ def exp(kind: PrimitiveType, x: Value) -> Value:
 def logistic(kind: PrimitiveType, x: Value) -> Value:
     """1 / (1 + e^-x)."""
     if kind is _F16:
-        # Far enough that the result rounds to 0 and 1.
+        # Beyond these bounds the result rounds to 0 or 1.
         return 1.0 / (_power(at_least(at_most(x, 20.0), -20.0), -_LOG2_E) + 1.0)
-    # With r^2 = e^x: subnormal results are products of normal numbers.
+    # With r^2 = e^x, subnormal results are products of normal numbers.
     root = _root(x, 20.0)
     return root * (root / fma(root, root, 1.0))
 
@@ -73,7 +74,7 @@ def _root(x: Value, most: float) -> Value:
 
 
 def _power(x: Value, factor: float) -> Value:
-    """2^(x factor), x being no less than where that is written as 0."""
+    """2^(x factor), for x at or above the argument at which the result is 0."""
     # The low bits of the shifted number are the biased exponent.
     rounder = SINGLE.rounder + SINGLE.bias
     shifted = fma(x, factor, rounder)
@@ -83,7 +84,7 @@ def _power(x: Value, factor: float) -> Value:
 
 def log(kind: PrimitiveType, x: Value) -> Value:
     """The natural logarithm."""
-    # Subnormal numbers of F16 are normal ones of F32.
+    # Subnormal numbers of F16 are normal numbers of F32.
     scaled, shift = (x, None) if kind is _F16 else normal(x)
     m, _, n = split(scaled)
     f = m - 1.0

@@ -1,4 +1,4 @@
-"""The functions by name: each is added to a module once, as a small function that LLVM puts where it is called."""
+"""The elementary functions by name: each is added to a module once, as a small function that LLVM inlines."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from xlakit.options import knob
 
 
 class _Entry(NamedTuple):
-    # The module that writes it, under the function's name.
+    # The module of this package that writes the function.
     module: str
-    # The bounds of the error of F32 and of F64.
+    # The error bounds of F32 and F64.
     single: float
     double: float
 
 
-# Single precision that is computed in double precision has one rounding that counts: its bound is little above 1/2.
+# A function of F32 that is computed in F64 is rounded once, so its bound is slightly above 1/2.
 _LIBRARY: Final = {
     "acos": _Entry("trigonometric", 0.51, 1.0),
     "acosh": _Entry("logarithm", 0.51, 2.75),
@@ -51,35 +51,34 @@ _LIBRARY: Final = {
     "tanh": _Entry("exponential", 1.75, 2.75),
 }
 
-# For each function and type the greatest error, in units of the last place of the exact result.
+# For each function and type, the greatest error in units of the last place of the exact result.
 ULP_BOUNDS: Final = MappingProxyType(
     {(name, kind): bound for name, e in _LIBRARY.items() for kind, bound in ((F32, e.single), (F64, e.double))}
 )
 FUNCTION_NAMES: Final = tuple(_LIBRARY)
-# Quicker ones, of what F16 or BF16 has, for results that are rounded to that type.
+# Functions with faster variants for results that are rounded to F16 or BF16.
 HALF_PRECISION_NAMES: Final = ("erf", "exp", "log", "logistic", "tanh")
 _HALF_PRECISION_KINDS: Final = (PrimitiveType.F16, PrimitiveType.BF16)
-# Code of vectors has so many elementary functions written into it. It calls those that are beyond: that values go
-# through memory takes no longer than one of them, and LLVM takes long for the hundred instructions that each has.
+# The most elementary functions that are inlined into a function of vector code. Further ones are called: passing values
+# through memory costs no more than the function itself, and LLVM is slow on the hundred instructions of each.
 _MOST_WRITTEN = knob("math.most_written", 32, 0, 1 << 12)
 
 
 def _writer(module: str, name: str) -> Callable[..., Value]:
-    """What writes a function. Its module is loaded when a program first calls one of those that it has."""
+    """The Python function that writes an elementary function; its module is imported on first use."""
     return getattr(import_module(f"xlakit.cpu.math.{module}"), name)
 
 
 def math_function(fn: Function, name: str, *arguments: Value, kind: PrimitiveType | None = None) -> Value:
-    """Call an elementary function in code that is being written.
+    """Write a call of an elementary function.
 
-    fn: the function that the call goes into.
-    name: one of FUNCTION_NAMES.
-    arguments: as many values as it takes (pow and atan2 take two), all of F32 or all of F64, or vectors of one length.
-    kind: the element type of the operation: of F16 and BF16, some functions are only as good as its rounding needs.
+    fn: the function that the call is written into. name: one of FUNCTION_NAMES. arguments: as many values as it takes
+    (pow and atan2 take two), all F32 or all F64, or vectors of one length. kind: the element type of the operation; for
+    F16 and BF16, some functions are only as accurate as its rounding needs.
 
-    Gives the result, of their type: for all arguments, subnormal, infinite and NaN ones too, what C's function gives,
-    within ULP_BOUNDS; where ``kind`` is of 16 bits, within 0.505 when rounded to it. Raises InternalError for other
-    names and types.
+    Gives the result, of the arguments' type: the result of C's function for all arguments, including subnormal,
+    infinite and NaN ones, within ULP_BOUNDS; for a ``kind`` of 16 bits, within 0.505 when rounded to it. Raises
+    InternalError for other names and types.
     """
     entry = _LIBRARY.get(name)
     types: set[Type] = {a.type for a in arguments}
@@ -92,7 +91,7 @@ def math_function(fn: Function, name: str, *arguments: Value, kind: PrimitiveTyp
     if kind in _HALF_PRECISION_KINDS and name in HALF_PRECISION_NAMES:
         symbol, module, given = f"{symbol}.{kind.hlo_name}", "half_precision", (kind,)
     if fn.effort is Effort.CODE:
-        # A function is put only into others of its own effort.
+        # A function is inlined only into functions of its own effort.
         symbol += ".code"
     fn.elementary_functions += 1
     if fn.calls_math or (fn.effort is Effort.CODE and fn.elementary_functions > _MOST_WRITTEN.value):

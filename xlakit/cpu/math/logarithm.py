@@ -1,7 +1,7 @@
 """Functions built on the logarithm: x = 2^n (1 + f) with 1 + f between sqrt(1/2) and sqrt(2).
 
-Powers are e^(y log x), with a logarithm of more precision than the result has; the inverses of the hyperbolic functions
-are log(1 + u), with u as a sum of two numbers.
+Powers are e^(y log x), with a logarithm of more precision than the result; the inverses of the hyperbolic functions are
+log(1 + u), with u as a sum of two numbers.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from xlakit.cpu.math.arithmetic import (
 from xlakit.cpu.math.coefficients import EXP_WIDE, LOG_DOUBLE, LOG_SINGLE, LOG_WIDE, POW_LOG
 from xlakit.cpu.math.exponential import reduced_exponential, reduced_exponential_of_sum, scaled
 
-# The bits of sqrt(1/2): what is below them in a number's bits belongs to the next lower power of two.
+# The bits of sqrt(1/2): numbers whose fractions are less belong to the next lower power of two.
 _ROOT_OF_HALF = {23: 0x3F3504F3, 52: 0x3FE6A09E667F3BCD}
-# ln(2) in two parts, for each format; the high one has enough zeros at its end that multiples by exponents are exact.
+# ln(2) in two parts, for each format; the high part ends in enough zeros that multiples by exponents are exact.
 _LN2 = {23: (0.693145751953125, 1.428606765330187e-06), 52: (0.6931471803691238, 1.9082149292705877e-10)}
 
 
@@ -51,7 +51,7 @@ def split(x: Value) -> tuple[Value, Value, Value]:
     if x.type.element is F32:
         n = moved.integer("ashr", form.fraction)
         return m, n, n.cast("sitofp", x.type)
-    # Not all processors have arithmetic shifts and conversions of vectors of 64-bit integers. So the exponent is made
+    # Some processors lack arithmetic shifts and conversions of vectors of 64-bit integers. So the exponent is made
     # positive, shifted as unsigned, and put into the low bits of the fraction of 2^fraction, which is then subtracted.
     positive = (moved + (form.bias << form.fraction)) >> form.fraction
     n = positive - form.bias
@@ -60,7 +60,7 @@ def split(x: Value) -> tuple[Value, Value, Value]:
 
 
 def normal(x: Value) -> tuple[Value, Value]:
-    """``x``, multiplied by a power of two if it is subnormal, and what that adds to its exponent."""
+    """``x``, multiplied by a power of two if it is subnormal, and the correction of its exponent."""
     form = format_of(x)
     tiny = x < form.tiniest_normal
     shift = form.fraction + 2
@@ -74,7 +74,7 @@ def log_of_parts(f: Value, n: Value) -> Value:
     if f.type.element is F32:
         tail = fma(f * square, polynomial(f, LOG_SINGLE), n * low)
         return fma(n, high, f + fma(square, -0.5, tail))
-    # log((1 + s) / (1 - s)) is an odd function of s, with half as many terms.
+    # log((1 + s) / (1 - s)) is an odd function of s, and needs half as many terms.
     s = f / (f + 2.0)
     z = s * s
     half = square * 0.5
@@ -90,7 +90,7 @@ def log(x: Value) -> Value:
 
 
 def with_ends(result: Value, x: Value, one_up: Value) -> Value:
-    """The logarithm of ``one_up``, which is x or 1 + x, with the values at the ends of its domain put in."""
+    """The logarithm of ``one_up``, which is x or 1 + x, with the values at the ends of its domain filled in."""
     result = where(one_up < math.inf, result, x)  # infinity and NaN are their own logarithms
     result = where(one_up < 0.0, math.nan, result)
     return where(one_up.eq(0.0), -math.inf, result)
@@ -104,14 +104,14 @@ def log1p(x: Value) -> Value:
 
 
 def log1p_of_sum(x: Value, low: Value, exponent: Value) -> Value:
-    """log(1 + x + low) + exponent ln(2) for finite x >= 0; ``low`` is far below x."""
+    """log(1 + x + low) + exponent ln(2) for finite x >= 0; ``low`` is much less than x."""
     return _log1p(x, x + 1.0, low, exponent)
 
 
 def _log1p(x: Value, up: Value, low: Value | None = None, exponent: Value | None = None) -> Value:
-    """log(1 + x + low) + exponent ln(2), where ``up`` is 1 + x: positive, finite."""
+    """log(1 + x + low) + exponent ln(2), where ``up`` is 1 + x, positive and finite."""
     m, n, whole = split(up)
-    # x 2^-n + (2^-n - 1) is m - 1 without the rounding of 1 + x; of great x it is m itself that counts.
+    # x 2^-n + (2^-n - 1) is m - 1 without the rounding error of 1 + x; for large x, m itself is accurate.
     great = n > format_of(x).fraction + 4
     down = two_to(x, where(great, 0, 0 - n))
     f = fma(x, down, down - 1.0)
@@ -124,7 +124,7 @@ def pow(x: Value, y: Value) -> Value:
     """x^y."""
     size = absolute(x)
     result = _power_single(size, y) if x.type.element is F32 else _power_double(size, y)
-    # pow(1, y) = pow(x, 0) = 1 even where the other is NaN; -1 to an infinite power is 1 too.
+    # pow(1, y) = pow(x, 0) = 1 even if the other operand is NaN; pow(-1, +-inf) is 1, too.
     one = size.eq(1.0) & y.eq(y)
     result = where(one, 1.0, result)
     half = y * 0.5
@@ -135,13 +135,13 @@ def pow(x: Value, y: Value) -> Value:
     return where(y.eq(0.0) | x.eq(1.0), 1.0, result)
 
 
-# ln(2) in three parts: multiples of the first by exponents are exact.
+# ln(2) in three parts; multiples of the first part by exponents are exact.
 _LN2_IN_THREE = (0.6931471805598903, 5.497923018708371e-14, 1.1612227229362533e-26)
 _TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
 
 
 def _with_end(size: Value, logarithm: Value) -> Value:
-    """The logarithm of a magnitude, with the values at the ends put in."""
+    """The logarithm of a magnitude, with the values at the ends of its domain filled in."""
     result = where(size.eq(0.0), -math.inf, logarithm)
     return where(size < math.inf, result, size)
 
@@ -163,14 +163,14 @@ def _power_double(size: Value, y: Value) -> Value:
     high = _with_end(size, high)
     product, lost = exact_product(y, high)
     lost = fma(y, low, lost)
-    # Past the range of results, and where a logarithm or y is infinite, there is no more to know.
+    # Beyond the range of results, and if a logarithm or y is infinite, the low part does not matter.
     exponent = at_least(at_most(product, 710.0), -746.0)
     r, t, n = reduced_exponential_of_sum(exponent, where(absolute(product) < 746.0, lost, 0.0))
     return scaled((r + t) + 1.0, n)
 
 
 def _logarithm(x: Value) -> Pair:
-    """The logarithm of a positive finite F64 to about 66 bits."""
+    """The logarithm of a positive finite F64, with about 66 correct bits."""
     x, shift = normal(x)
     m, _, n = split(x)
     n = n + shift
@@ -182,7 +182,7 @@ def _logarithm(x: Value) -> Pair:
     s_low = (fma(-s, below, f) - s * lost) * inverse
     z, z_low = exact_product(s, s)
     z_low = fma(s * 2.0, s_low, z_low)
-    # The series after 2s is s z (2/3 + t), of which t need not be a sum.
+    # The series after 2s is s z (2/3 + t), where t needs no low part.
     t, t_low = exact_sum_ordered(constant(z, _TWO_THIRDS[0]), z * polynomial(z, POW_LOG))
     t_low = t_low + _TWO_THIRDS[1]
     w, w_low = exact_product(z, t)
@@ -195,15 +195,15 @@ def _logarithm(x: Value) -> Pair:
     return exact_sum_ordered(total, low)
 
 
-# From here on, 1 + u is as good as 2x: squares, which might overflow, are not asked.
+# From here on, 1 + u is 2x to the last bit, so squares, which might overflow, are not used.
 _GREAT = 2.0**60
 
 
 def asinh(x: Value) -> Value:
     """The number whose hyperbolic sine is x.
 
-    log1p(|x| + x^2 / (sqrt(x^2 + 1) + 1)), the sum in two floats; log(2 |x|) for great |x|; x
-    where it is tiny, infinite or NaN. F32 goes through F64.
+    Computed as log1p(|x| + x^2 / (sqrt(x^2 + 1) + 1)) with the sum in two floats; as log(2 |x|) for large |x|; and as x
+    if x is tiny, infinite or NaN. F32 is computed in F64.
     """
     if x.type.element is F32:
         return narrowed(asinh(widened(x)))
@@ -218,7 +218,7 @@ def asinh(x: Value) -> Value:
 
 
 def acosh(x: Value) -> Value:
-    """The number, positive or 0, whose hyperbolic cosine is x."""
+    """The number >= 0 whose hyperbolic cosine is x."""
     if x.type.element is F32:
         return narrowed(acosh(widened(x)))
     great = x > _GREAT
@@ -236,7 +236,7 @@ def atanh(x: Value) -> Value:
     if x.type.element is F32:
         return narrowed(atanh(widened(x)))
     size = absolute(x)
-    # u = 2x / (1 - x), with what the difference and the quotient lack.
+    # u = 2x / (1 - x), with the rounding errors of the difference and the quotient.
     below = 1.0 - size
     lost = (1.0 - below) - size
     inverse = 1.0 / below

@@ -1,6 +1,6 @@
-"""Between the types that numbers are stored in and those that are computed in.
+"""Conversions between the types in which floats are stored and the types in which they are computed.
 
-Values of F16 are LLVM's half; those of BF16, and of the types of 8 bits and fewer, are their bits as I16 and I8.
+Stored F16 values have LLVM's type half; stored BF16 values, and those of at most 8 bits, are bits in an I16 or I8.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ _HALF_INFINITY, _HALF_NAN = 0x7C00, 0x7E00
 
 @dataclass(frozen=True, slots=True)
 class Minifloat:
-    """A format of 8 bits or fewer with a sign; a code is a number's bits without the sign."""
+    """A format with a sign and at most 8 bits, or F16; a code is a number's bits without the sign."""
 
     sign_bit: int
     fraction: int
     bias: int
-    # The greatest finite number, and the codes that it and what is beyond it have.
+    # The greatest finite number, its code, and the code of numbers beyond it.
     greatest: float
     greatest_code: int
     overflow: int
-    # The bits of NaN, if there is one; whether the sign stays with it.
+    # The bits of NaN, if there is one, and whether NaN keeps the sign.
     nan: int
     signed_nan: bool
     has_nan: bool
-    # Formats without a negative zero have their NaN instead.
+    # Formats without a negative zero use its bits for NaN.
     negative_zero: bool
 
 
 @cache
 def minifloat(kind: PrimitiveType) -> Minifloat:
-    """The format of a type, as the casts of its dtype show it."""
+    """The format of a type, derived from the casts of its dtype."""
     info = ml_dtypes.finfo(kind.dtype)
 
     def code(x: float) -> int:
@@ -68,7 +68,7 @@ def minifloat(kind: PrimitiveType) -> Minifloat:
     )
 
 
-# F16, for processors without instructions that convert it; LLVM would call functions of a C library there.
+# F16, for processors without conversion instructions; LLVM would call functions of a C library there.
 _HALF = Minifloat(
     sign_bit=0x8000,
     fraction=10,
@@ -84,7 +84,7 @@ _HALF = Minifloat(
 
 
 def storage(kind: PrimitiveType) -> Type:
-    """The LLVM type that a value of a floating point type is stored as."""
+    """The LLVM type in which a value of a floating point type is stored."""
     wide = {PrimitiveType.F64: F64, PrimitiveType.F32: F32, PrimitiveType.F16: F16, PrimitiveType.BF16: I16}
     if not kind.is_floating:
         raise InternalError(f"{kind.hlo_name} is no floating point type")
@@ -95,9 +95,9 @@ def storage(kind: PrimitiveType) -> Type:
 
 
 def to_f32(fn: Function, primitive_type: PrimitiveType, stored: Value) -> Value:
-    """The F32 of a stored value of any floating point type but F64; exact.
+    """Convert a stored value of any floating point type but F64 to F32, exactly.
 
-    Raises InternalError where ``stored`` is not of the type's storage.
+    Raises InternalError if ``stored`` does not have the type's storage.
     """
     if primitive_type is PrimitiveType.F64 or stored.type.element is not storage(primitive_type):
         raise InternalError(f"{stored} is no stored {primitive_type.hlo_name}")
@@ -109,7 +109,7 @@ def to_f32(fn: Function, primitive_type: PrimitiveType, stored: Value) -> Value:
     if primitive_type is PrimitiveType.BF16:
         return float_of(bits << 16)
     if primitive_type is PrimitiveType.F8E8M0FNU:
-        # An exponent and no more: 2^-127 is a subnormal number of F32, and the last one is NaN.
+        # The format has only an exponent: 2^-127 is a subnormal number of F32, and the last code is NaN.
         shifted = where(bits.eq(0), 1 << 22, bits << _WIDE_FRACTION)
         return float_of(where(bits.eq(0xFF), _WIDE_NAN, shifted))
     return _from_minifloat(minifloat(primitive_type), bits)
@@ -120,12 +120,12 @@ def _from_minifloat(form: Minifloat, bits: Value) -> Value:
     sign = (bits & form.sign_bit) << (32 - form.sign_bit.bit_length())
     shifted = code << (_WIDE_FRACTION - form.fraction)
     normal = shifted + ((_WIDE_BIAS - form.bias) << _WIDE_FRACTION)
-    # A subnormal number has no leading one: it is added, and subtracted as a float. No step is subnormal in F32, which
-    # would take long, or be zero.
+    # A subnormal number has no leading one, so one is added in the bits, and subtracted as a float. No intermediate
+    # result is subnormal in F32, which could be slow or flushed to zero.
     subnormal = bits_of(float_of(normal + (1 << _WIDE_FRACTION)) - 2.0 ** (1 - form.bias))
     result = where(code < 1 << form.fraction, subnormal, normal)
     if form.has_nan and form.negative_zero:
-        # Formats with infinity have more than one NaN; which one it is stays in the fraction, beside all ones above it.
+        # Formats with infinity have several NaNs, distinguished by their fractions, which the F32 keeps.
         beyond = shifted | _WIDE_INFINITY if form.overflow != form.nan else _WIDE_NAN
         result = where(code > form.greatest_code, beyond, result)
     elif form.has_nan:
@@ -134,14 +134,14 @@ def _from_minifloat(form: Minifloat, bits: Value) -> Value:
 
 
 def _from_half(stored: Value) -> Value:
-    """The F32 of an F16; a NaN keeps its bits and becomes a quiet one, as instructions do it."""
+    """The F32 of an F16; a NaN keeps its bits and becomes quiet, as with conversion instructions."""
     bits = stored.bits_as(stored.type.with_element(I16)).cast("zext", stored.type.with_element(I32))
     wide = bits_of(_from_minifloat(_HALF, bits))
     return float_of(where((bits & 0x7FFF) > _HALF_INFINITY, wide | _WIDE_NAN, wide))
 
 
 def _to_half(value: Value) -> Value:
-    """The F16 of an F32, rounded half to even; a NaN keeps its first bits and becomes a quiet one."""
+    """The F16 of an F32, rounded half to even; a NaN keeps its leading bits and becomes quiet."""
     bits = bits_of(value)
     sign = (bits >> 16) & _HALF.sign_bit
     payload = (bits >> (_WIDE_FRACTION - _HALF.fraction)) & ((1 << _HALF.fraction) - 1)
@@ -153,9 +153,9 @@ def _to_half(value: Value) -> Value:
 
 
 def from_f32(fn: Function, primitive_type: PrimitiveType, value: Value) -> Value:
-    """An F32 rounded, half to even, to a floating point type, as it is stored; overflow is the type's own.
+    """Round an F32, half to even, to the stored form of a floating point type, with the type's own overflow.
 
-    Raises InternalError where ``value`` is not of F32.
+    Raises InternalError if ``value`` is not F32.
     """
     if value.type.element is not F32:
         raise InternalError(f"{value} is not of F32")
@@ -170,17 +170,17 @@ def from_f32(fn: Function, primitive_type: PrimitiveType, value: Value) -> Value
         quiet = ((bits >> 16) & 0x8000) | 0x7FC0
         return where(value.is_nan(), quiet, _rounded(bits, 16)).cast("trunc", value.type.with_element(I16))
     if primitive_type is PrimitiveType.F8E8M0FNU:
-        # The one type whose halves go up, though the least number, 2^-127, is where the bits have such a half. What is
-        # not positive is NaN, and so is what rounds beyond the greatest.
+        # The only type whose ties round up, but a tie at the least number, 2^-127, rounds down to it. Numbers that are
+        # not positive become NaN, and so do those that round beyond the greatest.
         half = 1 << (_WIDE_FRACTION - 1)
         rounded = where(bits > half, bits + half, 0) >> _WIDE_FRACTION
-        # By the bits: a float that is subnormal may count as zero.
+        # The comparison is on bits, because a subnormal float may be flushed to zero.
         return where((bits > 0) & ~value.is_nan(), rounded, 0xFF).cast("trunc", value.type.with_element(I8))
     return _to_minifloat(minifloat(primitive_type), value).cast("trunc", value.type.with_element(I8))
 
 
 def stored_again(fn: Function, primitive_type: PrimitiveType, value: Value) -> Value:
-    """What :func:`from_f32` gives, but that a NaN which :func:`to_f32` has read has the bits that it had."""
+    """As :func:`from_f32`, but a NaN that :func:`to_f32` has read keeps its original bits."""
     stored = from_f32(fn, primitive_type, value)
     if primitive_type.bit_width != 8 or primitive_type is PrimitiveType.F8E8M0FNU:
         return stored
@@ -193,34 +193,34 @@ def stored_again(fn: Function, primitive_type: PrimitiveType, value: Value) -> V
 
 
 def as_bf16(value: Value) -> Value:
-    """An F32 rounded to what BF16 has, still an F32.
+    """Round an F32 to the values of BF16, as an F32.
 
-    NaNs that arithmetic with BF16 gives have no fraction bits that would carry, so they stay NaNs without a test;
-    :func:`from_f32` gives them the bits that they are stored with.
+    NaNs from arithmetic on BF16 have no fraction bits that would carry, so they stay NaNs without a test;
+    :func:`from_f32` gives them the bits that are stored.
     """
     return float_of(_rounded(bits_of(value), 16) << 16)
 
 
 def bf16_bits(value: Value) -> Value:
-    """An F32 that BF16 has, as :func:`from_f32` stores it, for less."""
+    """The stored form, as from :func:`from_f32`, of an F32 that is exact in BF16; cheaper."""
     upper = (bits_of(value) >> 16).cast("trunc", value.type.with_element(I16))
-    # In 16 bits a register has twice as many elements.
+    # A register has twice as many 16-bit elements as 32-bit ones.
     return where((upper & 0x7FFF) > 0x7F80, (upper & -0x8000) | 0x7FC0, upper)
 
 
 def _rounded(bits: Value, dropped: int) -> Value:
-    """Bits without so many of the last ones, rounded half to even; a carry makes the exponent greater, as it should."""
+    """Bits without the last ``dropped`` ones, rounded half to even; a carry correctly increases the exponent."""
     odd = (bits >> dropped) & 1
     return (bits + ((1 << (dropped - 1)) - 1) + odd) >> dropped
 
 
 def _to_minifloat(form: Minifloat, value: Value) -> Value:
-    # Bounded so that what is far beyond the range does not come round.
+    # Bounded, so that numbers far beyond the range do not wrap around.
     size = at_most(absolute(value), form.greatest * 4)
     exponents = (_WIDE_BIAS - form.bias) << form.fraction
     normal = _rounded(bits_of(size), _WIDE_FRACTION - form.fraction) - exponents
-    # Subnormal numbers are multiples of the least one: they are rounded to that by the sum with a number whose last
-    # bit it is, and stand in the low bits of the sum.
+    # Subnormal numbers are multiples of the least one: a sum with a number whose last bit has that value rounds to such
+    # a multiple, which is in the low bits of the sum.
     least_normal = 2.0 ** (1 - form.bias)
     anchor = least_normal * 2.0 ** (_WIDE_FRACTION - form.fraction)
     anchor_bits = int(np.float32(anchor).view(np.int32))
@@ -237,9 +237,9 @@ def _to_minifloat(form: Minifloat, value: Value) -> Value:
 
 
 def from_f64(fn: Function, primitive_type: PrimitiveType, value: Value) -> Value:
-    """An F64 rounded once, half to even, to a floating point type, as it is stored; overflow is the type's own.
+    """Round an F64 once, half to even, to the stored form of a floating point type, with the type's own overflow.
 
-    Raises InternalError where ``value`` is not of F64.
+    Raises InternalError if ``value`` is not F64.
     """
     if value.type.element is not F64:
         raise InternalError(f"{value} is not of F64")
@@ -254,25 +254,25 @@ def from_f64(fn: Function, primitive_type: PrimitiveType, value: Value) -> Value
 
 
 def _exponent_of_double(value: Value) -> Value:
-    """The F8E8M0 of an F64, by its bits: the least numbers are subnormal ones of F32, which may count as zero."""
+    """The F8E8M0 of an F64, by its bits: the least numbers are subnormal in F32, and may be flushed to zero."""
     bits = bits_of(value)
     half, lower = 1 << (DOUBLE.fraction - 1), DOUBLE.bias - _WIDE_BIAS
     least = lower << DOUBLE.fraction
-    # As F32's bits are rounded: what is above the least number goes up to the next one.
+    # As in from_f32: numbers above the least one by more than half round up to the next one.
     above = where(bits > least + half, ((bits + half) >> DOUBLE.fraction) - lower, 1)
-    # What is not positive is NaN, and what rounds beyond the greatest, with infinity and NaN.
+    # Numbers that are not positive become NaN, and so do infinities and numbers that round beyond the greatest.
     code = where(bits > least, where(above > 0xFE, 0xFF, above), 0)
     return where(bits > 0, code, 0xFF).cast("trunc", value.type.with_element(I8))
 
 
 def _rounded_to_odd(value: Value, kept: int) -> Value:
-    """An F64 with ``kept`` bits of its fraction, as F32: inexact ones go towards zero and get a last bit of 1.
+    """Round an F64 to ``kept`` bits of its fraction, to odd: toward zero, with the last bit set if that is inexact.
 
-    A second rounding, to a few bits less, then does no harm. F32 has the result unless it is far below the least
-    number of any narrow type.
+    A second rounding to at least two bits less then gives the correctly rounded result. The result is exact in F32,
+    unless it is far below the least number of any narrow type.
     """
     bits = bits_of(value)
     below = (1 << (DOUBLE.fraction - kept)) - 1
-    # The sum carries into the last bit that stays where one below it is set.
+    # The sum carries into the last kept bit if any lower bit is set.
     odd = bits | ((bits & below) + below)
     return narrowed(float_of(odd & ~below))

@@ -1,4 +1,4 @@
-"""The remainder of two F32 with the sign of the first one, as C's fmodf gives it, to the bit."""
+"""The remainder of two F32 with the sign of the first one, bit-identical to C's fmodf."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import math
 
 from xlakit.cpu.llvm import F64, I32, I64, Function, Value
 
-# Quotients are computed of so many bits at a time: their products with 24 bits are exact in F64, which has 53.
+# The bits of a partial quotient: its product with 24 bits is exact in F64, which has 53.
 _QUOTIENT_BITS = 28
 _FRACTION_BITS = 52
 
 
 def remainder(fn: Function, a: Value, b: Value) -> Value:
-    """The remainder of F32, or of vectors of them.
+    """The remainder of two F32 values or vectors.
 
-    ``b`` is scaled by the power of two that makes the quotient short; what is left after subtracting their product is a
-    multiple of the last bit of the scaled ``b`` and less than it, so it has no more than 24 bits either. Quotients of
-    operands that are not very far apart take one step.
+    Each step scales ``b`` by a power of two that makes the quotient short. The remainder of a step is a multiple of the
+    last bit of the scaled ``b`` and less than it, so it has no more than 24 bits either. Operands whose exponents are
+    not far apart take one step.
     """
     wide, bits = a.type.with_element(F64), a.type.with_element(I64)
     left, divisor = (fn.intrinsic("llvm.fabs", a.type, x).cast("fpext", wide) for x in (a, b))
@@ -29,7 +29,7 @@ def remainder(fn: Function, a: Value, b: Value) -> Value:
         scale = fn.select(apart > _QUOTIENT_BITS, apart - _QUOTIENT_BITS, fn.constant(bits, 0))
         scaled = (divisor.bits_as(bits) + (scale << _FRACTION_BITS)).bits_as(wide)
         quotient = (rest / scaled).cast("fptosi", a.type.with_element(I32)).cast("sitofp", wide)
-        # A quotient that was rounded up to a whole number is one too large.
+        # A quotient that was rounded up to an integer is one too large.
         after = rest - quotient * scaled
         after = fn.select(after < 0.0, after + scaled, after)
         loop.next(fn.select(rest >= divisor, after, rest))

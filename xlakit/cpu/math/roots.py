@@ -36,13 +36,13 @@ def cbrt(x: Value) -> Value:
         inverse = _inverse_cube_root(size)
         return with_sign_of(_or_itself(narrowed(size * inverse * inverse), absolute(x)), x)
     size = absolute(x)
-    # Away from both ends of the range: 2^3k leaves with 2^k what is exact.
+    # Scaled away from both ends of the range by 2^3k, whose cube root 2^k is exact.
     small, great = size < 2.0**-900, size > 2.0**900
     scaled = size * where(small, 2.0**300, where(great, constant(x, 2.0**-300), 1.0))
     inverse = _inverse_cube_root(scaled)
     square = inverse * inverse
     root = scaled * square
-    # One step of Newton's method with a residual that is exact but for its last bits.
+    # One step of Newton's method, with a residual that is exact up to its last bits.
     second, lost_of_second = exact_product(root, root)
     third, lost_of_third = exact_product(root, second)
     residual = ((scaled - third) - lost_of_third) - root * lost_of_second
@@ -52,13 +52,14 @@ def cbrt(x: Value) -> Value:
 
 
 def _or_itself(root: Value, size: Value) -> Value:
-    """Zero, infinity and NaN are their own roots."""
+    """The root, but zero, infinity and NaN are their own roots."""
     return where((size > 0.0) & (size < float("inf")), root, size)
 
 
 def _inverse_cube_root(x: Value) -> Value:
-    """x^(-1/3) for a positive normal F64, but for the last two bits or so."""
-    # A third of the exponent, and a linear guess at the fraction, by arithmetic on the upper bits.
+    """x^(-1/3) of a positive normal F64, except for about the last two bits."""
+    # The initial guess: a third of the exponent, and a linear function of the fraction, by arithmetic on the upper
+    # bits.
     bits = bits_of(x)
     upper = (bits >> 32).cast("trunc", bits.type.with_element(I32))
     guess = 0x553EF0FF - upper.integer("udiv", 3)

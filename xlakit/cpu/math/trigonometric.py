@@ -56,8 +56,8 @@ def cos(x: Value) -> Value:
 def _near_or_far(x: Value, of: Callable[[Value, Angle], Value]) -> Value:
     """A function of the angle of an F64.
 
-    Each element has the reduction of its own size, so that no result depends on others. That of far ones is long and
-    reads from a table: a vector that has one calls a function that takes lane by lane.
+    The reduction of each element depends only on its own size, so that no result depends on other lanes. The one for
+    far elements is long and reads a table: a vector with a far element calls a function that computes lane by lane.
     """
     fn, near, is_far = x.function, of(x, reduce_near(x)), absolute(x) >= NEAR
 
@@ -83,7 +83,7 @@ def _turned_single(x: Value, quarters: int) -> Value:
 
 
 def _turned(x: Value, sine: Value, cosine: Value, quarter: Value, quarters: int) -> Value:
-    """The sine of ``x`` plus so many quarters of a turn, 0 or 1, from those of what is left of it."""
+    """The sine of ``x`` plus ``quarters`` quarter turns, 0 or 1, from the sine and cosine of the reduced angle."""
     quarter = quarter + quarters
     sign = (quarter << (format_of(x).int.bits - 2)) & format_of(x).sign_bit
     result = negate_if(where((quarter & 1).ne(0), cosine, sine), sign)
@@ -115,7 +115,7 @@ def _sine_cosine(r: Value, of_sine: tuple[float, ...], of_cosine: tuple[float, .
 
 
 def sine_cosine_of_eighth(r: Value) -> tuple[Value, Value]:
-    """The sine and the cosine of an F64 within an eighth of a turn around 0."""
+    """The sine and the cosine of an F64 of magnitude at most pi/4."""
     z = r * r
     half = z * 0.5
     near = 1.0 - half
@@ -129,7 +129,7 @@ def _sine_cosine_double(angle: Angle) -> tuple[Value, Value]:
     half = z * 0.5
     near = 1.0 - half
     sine = r + fma(r * z, polynomial(z, SIN_DOUBLE), low * near)
-    # What rounding took from 1 - z/2 is given back.
+    # This adds the rounding error of 1 - z/2.
     rest = fma(z * z, polynomial(z, COS_DOUBLE), ((1.0 - near) - half) - r * low)
     return sine, near + rest
 
@@ -155,7 +155,7 @@ def atan2(y: Value, x: Value) -> Value:
 
 
 def _arc(y: Value, x: Value | None, coefficients: tuple[float, ...]) -> Value:
-    """The angle of the point (x, y), where no x is 1."""
+    """The angle of the point (x, y); x is 1 if it is None."""
     across, up = constant(y, 1.0) if x is None else absolute(x), absolute(y)
     steep = up > across
     less, more = where(steep, across, up), where(steep, up, across)
@@ -175,7 +175,7 @@ def _arc(y: Value, x: Value | None, coefficients: tuple[float, ...]) -> Value:
 
 
 def _within_range(less: Value, more: Value) -> tuple[Value, Value]:
-    """Two magnitudes changed such that their quotient stays, their sum is finite, and the quotient is a number."""
+    """Two magnitudes scaled such that their quotient stays, their sum is finite, and the quotient is not NaN."""
     scale = where(more > 2.0**1000, constant(more, 2.0**-60), 1.0)
     both_infinite = less.eq(math.inf)
     both_infinite = both_infinite & more.eq(math.inf)
@@ -200,7 +200,7 @@ def acos(x: Value) -> Value:
 def _arcsine(x: Value, coefficients: tuple[float, ...]) -> Value:
     size = absolute(x)
     root, low, outer = _half_angle(size, coefficients)
-    # pi/2 - 2 (root + low), with what rounding takes from the first difference.
+    # pi/2 - 2 (root + low), with the rounding error of the first difference.
     first = _HALF_PI[0] - root * 2.0
     lost = (_HALF_PI[0] - first) - root * 2.0
     complement = first + (lost + fma(low, -2.0, _HALF_PI[1]))
@@ -210,7 +210,7 @@ def _arcsine(x: Value, coefficients: tuple[float, ...]) -> Value:
 def _arccosine(x: Value, coefficients: tuple[float, ...]) -> Value:
     root, low, outer = _half_angle(absolute(x), coefficients)
     negative = x < 0.0
-    # Outside, 2 (root + low), or pi less that; inside, pi/2 less the arc sine, whose sign is that of x.
+    # Outside, 2 (root + low), or pi minus that; inside, pi/2 minus the arc sine, whose sign is that of x.
     base = where(outer, where(negative, constant(x, 2 * _HALF_PI[0]), 0.0), _HALF_PI[0])
     base_low = where(outer, where(negative, constant(x, 2 * _HALF_PI[1]), 0.0), _HALF_PI[1])
     factor = where(outer, constant(x, 2.0), 1.0)
@@ -226,13 +226,13 @@ def _same(a: Value, b: Value) -> Value:
 
 
 def _half_angle(size: Value, coefficients: tuple[float, ...]) -> tuple[Value, Value, Value]:
-    """The arc sine of ``size``, or half the arc cosine where that is above 1/2, as a sum; and whether it is above."""
+    """The arc sine of ``size``, or half the arc cosine if ``size`` is above 1/2, as a sum; and whether it is above."""
     outer = size > 0.5
     z = where(outer, fma(size, -0.5, 0.5), size * size)
     s = where(outer, square_root(z), size)
     tail = s * z * polynomial(z, coefficients)
     if coefficients is ASIN_WIDE:
         return s, tail, outer
-    # What the root lacks: (z - s^2) / (2 s).
+    # The error of the root: (z - s^2) / (2 s).
     lack = fma(-s, s, z) * (0.5 / where(s.eq(0.0), 1.0, s))
     return s, tail + where(outer, lack, 0.0), outer
