@@ -1,1 +1,1 @@
-"""Kernels: the code of operations that are not loop nests, and the library that asks for each."""
+"""Kernels: the code of operations that are not loop nests, and the library that makes each instruction's kernel."""

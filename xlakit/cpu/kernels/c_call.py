@@ -1,7 +1,7 @@
-"""Custom calls of C functions: machine code calls them by an address that is known when the program is loaded.
+"""Custom calls of C functions: machine code calls them at addresses that are known when the program is loaded.
 
-A program imports the function under a symbol made of its name, so machine code that is kept on disk names the function
-and not its address.
+A program imports the function under a symbol made from its name, so machine code in the cache contains the name and not
+the address.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from xlakit.passes.analysis.cost_model import C_CALL
 
 
 def operand_shapes(instruction: Instruction) -> tuple[Shape, ...]:
-    """The shapes of the operands with the layouts that the function wants."""
+    """The shapes of the operands, with the layouts that the function requires."""
     constraints = instruction.op_as(CustomCall).operand_layout_constraints
     return constraints or tuple(o.shape for o in instruction.operands)
 
 
 def is_plain(layout: Layout) -> bool:
-    """Whether an array so laid out is its elements one after the other, in whatever order."""
+    """Whether an array with this layout consists of its elements only, in any order, without padding or tiles."""
     return not layout.padded_dimensions and not layout.tiles
 
 
 def lies_major_to_minor(instruction: Instruction) -> bool:
-    """Whether all arrays that a call takes and gives lie as they do in compiled programs."""
+    """Whether all arrays of a call are laid out major to minor, as in compiled programs."""
     layouts = [
         leaf.layout_or_default
         for shape in (*operand_shapes(instruction), instruction.shape)
@@ -42,12 +42,12 @@ def lies_major_to_minor(instruction: Instruction) -> bool:
 
 
 def is_ffi_call(op: CustomCall) -> bool:
-    """Whether a call is of a handler of XLA's typed FFI."""
+    """Whether the call is one of a handler of XLA's typed FFI."""
     return op.api_version is CustomCallApiVersion.API_VERSION_TYPED_FFI
 
 
 def is_native_ffi_call(instruction: Instruction, functions: Collection[str]) -> bool:
-    """Whether machine code calls the handler of an instruction; ``functions`` names those that it can call."""
+    """Whether machine code calls the handler of an instruction; ``functions`` names the handlers it can call."""
     op = instruction.op
     return (
         isinstance(op, CustomCall)
@@ -69,7 +69,7 @@ def emit_c_call(module: Module, instruction: Instruction) -> Kernel:
     for (_, shape), number in zip(_leaves([instruction.shape]), results.values(), strict=True):
         if number not in updates and shape.byte_size:
             fn.fill(pointers[len(numbers) + number], 0, shape.byte_size)
-    # An operand that a result shares memory with is at the result's address.
+    # An operand whose memory a result shares is passed at the result's address.
     moved = {operand: pointers[len(numbers) + result] for result, operand in updates.items()}
     inputs = iter([moved.get(number, pointers[number]) for number in range(len(numbers))])
     given = [_pointer(fn, operand.shape, inputs) for operand in instruction.operands]
@@ -80,19 +80,19 @@ def emit_c_call(module: Module, instruction: Instruction) -> Kernel:
 
 
 def _leaves(shapes: Sequence[Shape]) -> list[tuple[tuple[int, ...], Shape]]:
-    """The arrays in a row of shapes, each with its index: which shape, and the tuple index in it."""
+    """The arrays in a list of shapes, each with its index: the number of its shape, and its tuple index there."""
     return [
         ((number, *path), leaf) for number, shape in enumerate(shapes) for path, leaf in shape.leaves() if leaf.is_array
     ]
 
 
 def arrays_of(shapes: Sequence[Shape]) -> dict[tuple[int, ...], int]:
-    """The number of each array in a row of shapes, by its index."""
+    """Maps the index of each array in a list of shapes to its number."""
     return {index: number for number, (index, _) in enumerate(_leaves(shapes))}
 
 
 def in_place_of(instruction: Instruction) -> dict[int, int]:
-    """The results of a call that lie in the memory of operands, by the numbers of their arrays."""
+    """Maps the results of a call that share the memory of operands to these operands, both by array number."""
     numbers = arrays_of([o.shape for o in instruction.operands])
     return updates_of(instruction.op_as(CustomCall), arrays_of([instruction.shape]), numbers)
 
@@ -100,7 +100,7 @@ def in_place_of(instruction: Instruction) -> dict[int, int]:
 def updates_of(
     op: CustomCall, results: Mapping[tuple[int, ...], int], operands: Mapping[tuple[int, ...], int]
 ) -> dict[int, int]:
-    """The results that lie in the memory of operands, by the numbers of their arrays."""
+    """Maps the results that share the memory of operands to these operands, both by array number."""
     found: dict[int, int] = {}
     for pair in op.output_to_operand_aliasing:
         result, operand = (0, *pair.output_index), (pair.operand_number, *pair.operand_index)
@@ -111,7 +111,7 @@ def updates_of(
 
 
 def _pointer(fn: Function, shape: Shape, pointers: Iterator[Value]) -> Value:
-    """What stands for a value: an array's address, the address of a tuple's table, null for a token."""
+    """The pointer that represents a value: an array's address, a table of pointers for a tuple, null for a token."""
     if shape.is_tuple:
         return _table(fn, [_pointer(fn, s, pointers) for s in shape.tuple_shapes])
     return next(pointers) if shape.is_array else fn.null()

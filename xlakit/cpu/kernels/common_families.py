@@ -1,6 +1,6 @@
-"""The functions that all programs share: of which family each is, and its code, by the name that programs import.
+"""The functions that all programs share: finds the family of a function by its imported name, and writes its code.
 
-``shared/common.py`` makes the names, ``shared/common_code.py`` keeps the machine code.
+``shared/common.py`` makes the names, ``shared/common_code.py`` stores the machine code.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ FAMILIES: Mapping[str, Callable[..., Any]] = {c.family: c for c in (*_PRODUCTS, 
 
 
 def function_of(symbol: str) -> Any:
-    """The common function that has this name."""
+    """The common function with this name."""
     head, *values = symbol.removeprefix(PREFIX).split(".")
     return FAMILIES[head.partition("$")[0]](*map(_read, values))
 
 
 def text(symbol: str) -> str:
-    """The LLVM IR of a common function, by the name that programs import."""
+    """The LLVM IR of a common function, given the name that programs import."""
     return part(symbol)[1]
 
 
 def part(symbol: str) -> tuple[Effort, str]:
-    """The LLVM IR of a common function, and the effort that it takes."""
+    """The effort and the LLVM IR of a common function."""
     function = function_of(symbol)
     module = Module(symbol)
-    # What is in force may be other options than those of the program that imports it.
+    # The options in force may differ from those of the program that imports it.
     with compiling(options_of(symbol)):
         fn = module.function(symbol, VOID, function.parameters, external=True)
         function.write(fn)

@@ -1,7 +1,7 @@
-"""Calls of handlers of XLA's typed FFI in machine code: a function that makes the call frame and calls the handler.
+"""Calls of handlers of XLA's typed FFI in machine code: a function that writes the call frame and calls the handler.
 
-The frame and what it points at are written to the stack for each call: it is some hundred bytes. The handler is
-imported as other C functions are; see :mod:`xlakit.cpu.kernels.c_call`.
+The frame and the structures that it points to are written to the stack for each call, some hundred bytes. The handler
+is imported like other C functions; see :mod:`xlakit.cpu.kernels.c_call`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOKEN: Final = Shape(PrimitiveType.TOKEN)
 
 
 def emit_ffi_call(module: Module, instruction: Instruction) -> Function:
-    """A function ``ptr ffi_call(ptr table, i64 ordinal)``, which gives the handler's error, or null.
+    """A function ``ptr ffi_call(ptr table, i64 ordinal)``, which returns the handler's error, or null.
 
     table: the addresses of the arrays of the operands, then of the results. ordinal: the number of the device.
     """
@@ -40,7 +40,7 @@ def emit_ffi_call(module: Module, instruction: Instruction) -> Function:
     pointers = [fn.load(PTR, fn.at(table, PTR, number)) for number in range(len(arrays))]
     count = sum(shape.is_array for shape in operands)
     for result, operand in in_place_of(instruction).items():
-        # The handler finds the operand in the result's memory.
+        # The handler expects the operand in the result's memory.
         fn.copy(pointers[count + result], pointers[operand], arrays[operand].byte_size)
         pointers[operand] = pointers[count + result]
     writer = _Writer(fn)
@@ -66,13 +66,13 @@ def _leaves(shape: Shape) -> list[Shape]:
 
 
 class _Writer:
-    """Writes the interface's structures to the stack of a function."""
+    """Writes the structures of the FFI to the stack of a function."""
 
     def __init__(self, fn: Function) -> None:
         self._fn = fn
 
     def structure(self, kind: type[ctypes.Structure], **fields: Value | int) -> Value:
-        """A structure; fields that are not given are 0, but its size."""
+        """A new structure; ``struct_size`` is set, and other fields that are not given are 0."""
         fn = self._fn
         memory = fn.alloca(I64, -(-ctypes.sizeof(kind) // 8))
         fn.fill(memory, 0, ctypes.sizeof(kind))
@@ -89,16 +89,16 @@ class _Writer:
             self._fn.store(number, self.inside(memory, kind, name))
 
     def inside(self, memory: Value, kind: type[ctypes.Structure], name: str) -> Value:
-        """Where a field is."""
+        """The address of a field."""
         return self._fn.at(memory, I8, getattr(kind, name).offset)
 
     def numbers(self, numbers: Sequence[int], type: Any) -> Value:
-        """A row of numbers, which do not change."""
+        """The address of a constant array of numbers."""
         data = b"".join(number.to_bytes(type.bytes, "little", signed=True) for number in numbers)
         return self.data(data)
 
     def pointers(self, pointers: Sequence[Value]) -> Value:
-        """A row of pointers."""
+        """The address of an array of pointers, on the stack."""
         fn = self._fn
         memory = fn.alloca(PTR, max(1, len(pointers)))
         for number, pointer in enumerate(pointers):
@@ -106,12 +106,12 @@ class _Writer:
         return memory
 
     def data(self, data: bytes) -> Value:
-        """Bytes that do not change."""
+        """The address of constant bytes."""
         module = self._fn.module
         return self._fn.address(module.constant_data("ffi_data", data.ljust(8, b"\0"), align=16))
 
     def buffer(self, shape: Shape, address: Value) -> Value:
-        """An operand or a result."""
+        """The structure of an operand or a result."""
         dimensions = shape.dimensions if shape.is_array else ()
         return self.structure(
             structures.Buffer,
@@ -122,7 +122,7 @@ class _Writer:
         )
 
     def attributes(self, memory: Value, attributes: Mapping[str, Attribute]) -> None:
-        """Fill in a dictionary."""
+        """Fill in the structure of a dictionary of attributes."""
         kinds = [int(kind_of(value)) for value in attributes.values()]
         self.fill(
             memory,

@@ -1,4 +1,4 @@
-"""The kernels of one module: which maker writes the code of which instruction, each kernel once."""
+"""The kernels of one module: chooses how each instruction is computed, and makes each distinct kernel once."""
 
 from __future__ import annotations
 
@@ -39,33 +39,33 @@ class KernelLibrary:
         self._made: dict[Any, Kernel | None] = {}
 
     def kernel(self, instruction: Instruction) -> Kernel | None:
-        """The kernel of an instruction; None where there is none, and the interpreter has to do it."""
+        """The kernel of an instruction; None if there is none, so that the interpreter must execute it."""
         key: Any = fingerprint(instruction)
         if isinstance(instruction.op, CustomCall):
-            # Custom calls also see layouts and backend_config.
+            # The kernel of a custom call also depends on layouts and on backend_config.
             key = key, lies_major_to_minor(instruction), instruction.annotations.backend_config
         if key not in self._made:
             before = len(self.module.functions)
             try:
                 self._made[key] = self._make_as_chosen(instruction)
             except (DeclinedError, UnsupportedError):
-                # What was begun before it was clear that it would not do.
+                # Remove functions that were begun before the strategy was declined.
                 for name in list(self.module.functions)[before:]:
                     del self.module.functions[name]
                 self._made[key] = None
         return self._made[key]
 
     def ffi_call(self, instruction: Instruction) -> str:
-        """The function that calls a handler of XLA's typed FFI for a custom call; "" where machine code cannot."""
+        """The name of the function that calls a custom call's FFI handler; "" if machine code cannot call it."""
         if not is_native_ffi_call(instruction, self._c_functions):
             return ""
-        # Few programs have one.
+        # Imported here: few programs have one.
         from xlakit.cpu.kernels.ffi_call import emit_ffi_call
 
         return emit_ffi_call(self.module, instruction).name
 
     def _make_as_chosen(self, instruction: Instruction) -> Kernel | None:
-        """The kernel with the knobs that tuning has chosen for it."""
+        """The kernel of an instruction, with the knobs that tuning has chosen for it."""
         given = current()
         chosen = given.kernels.get(kernel_digest(instruction)) if given.kernels else None
         if not chosen:
@@ -75,7 +75,7 @@ class KernelLibrary:
             return None if made is None else replace(made, phases=tuple(map(as_chosen, made.phases)))
 
     def _make(self, instruction: Instruction) -> Kernel | None:
-        # set-dimension-size refuses a size, which is an error of the run whether the array has elements or not.
+        # set-dimension-size may refuse a size, which is a runtime error even if the array has no elements.
         acts = instruction.op.has_side_effect or isinstance(instruction.op, (CustomCall, SetDimensionSize))
         if not acts and not any(s.num_elements for _, s in instruction.shape.leaves() if s.is_array):
             return Kernel(())
@@ -105,20 +105,21 @@ class KernelLibrary:
         if not lies_major_to_minor(instruction):
             return None
         if target in self._c_functions:
-            # What fails leaves the program, which a kernel cannot: see ffi_call.
+            # A handler may return an error, which ends the program; kernels cannot do that: see ffi_call.
             return None if is_ffi_call(instruction.op_as(CustomCall)) else emit_c_call(self.module, instruction)
         if split_target(target) is None:
             return None
-        # Few programs have it, and SciPy's library is loaded for it.
+        # Imported here: few programs call LAPACK, and it loads SciPy's library.
         from xlakit.cpu.kernels.linalg.lapack import emit_lapack
 
         return emit_lapack(self.module, instruction)
 
 
 def alone(instruction: Instruction) -> Computation:
-    """A computation of one instruction, its operands being the parameters.
+    """A computation of one instruction, whose operands are parameters.
 
-    What a constant scalar is stays known, though it keeps its parameter: a sum that starts from zero has parts.
+    A constant scalar stays a constant, although it also keeps its parameter: so a sum that starts from zero can be
+    split.
     """
     parameters = [
         Instruction(Parameter(number=number), (), operand.shape, f"p{number}")
@@ -131,9 +132,10 @@ def alone(instruction: Instruction) -> Computation:
 
 
 def _symbol(instruction: Instruction) -> str:
-    """The name of a kernel's function: that of the instruction, apart from all names that machine code knows.
+    """The name of a kernel's function: derived from that of the instruction, and distinct from all other symbols.
 
-    A function called ``memcpy`` would be what LLVM calls wherever code copies, one called as the entry what runs.
+    Without the prefix a function named ``memcpy`` would replace the one that LLVM calls to copy memory, and a function
+    named as the entry would replace the entry.
     """
     name = instruction.name or instruction.opcode
     return "hlo." + "".join(c if (c.isascii() and c.isalnum()) or c in "._-" else "_" for c in name).replace("-", "_")

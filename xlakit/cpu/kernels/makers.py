@@ -1,4 +1,4 @@
-"""Which kernel computes which operation, where it is not a loop nest."""
+"""The tables of kernels that are not loop nests: by opcode, and by the operations of a fusion."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from xlakit.ops.sort import Sort
 from xlakit.ops.windows import SelectAndScatter
 from xlakit.passes.analysis.cost_model import cost_model
 
-# Makes the kernel of an instruction; None where a loop nest does it as well. Each imports its kernel when it is called:
-# a program has few kinds, and all of them take a while to load.
+# Makes the kernel of an instruction; None if a loop nest computes it as well. Each maker imports its kernel when it is
+# called, because a program has few kinds, and all of them take a while to import.
 Maker = Callable[[Module, Instruction], "Kernel | None"]
 
 
@@ -53,7 +53,7 @@ def _reduce_window(module: Module, instruction: Instruction) -> Kernel | None:
 
 
 def _imported(path: str, takes: int = 2) -> Callable[..., Kernel | None]:
-    """A function of a module in this folder, imported when it is called; it gets the first ``takes`` arguments."""
+    """A function of a module in this folder, imported when called; it gets the first ``takes`` arguments."""
     module, name = path.split(":")
 
     def make(*arguments: object) -> Kernel | None:
@@ -78,10 +78,11 @@ MAKERS: dict[str, Maker] = {
     "triangular-solve": _imported("linalg.triangular_solve:emit_triangular_solve"),
 }
 
-# Makes the kernel of a fused computation, with the name for its function; None where it is not of the kind.
+# Makes the kernel of a fused computation, given the name of its function; None if it is not of this kind.
 FusionMaker = Callable[[Module, Computation, str], "Kernel | None"]
 
-# Fusions that are no loop nest, by an operation that each of them has; in the order in which they are tried.
+# Makers of fusions that are not loop nests, in the order in which they are tried. Each is tried for fusions that
+# contain one of its operations.
 OF_FUSIONS: tuple[tuple[tuple[type[Op], ...], FusionMaker], ...] = (
     ((Contraction, Convolution), _imported("product_fusion.fusion:emit_product_fusion", takes=3)),
     ((SelectAndScatter,), _imported("scatter.select_and_scatter:emit_padded_selection")),

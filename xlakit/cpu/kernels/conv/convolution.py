@@ -1,9 +1,9 @@
 """The HLO convolution: as matrix products over strided arrays, or feature by feature if it is depthwise.
 
-There is no im2col: micro-kernels read the input itself at the window positions (placements); where there is padding,
-they read a copy with the zeros written out: each thread makes the lines that its next rows read, or they are all made
-before the product. The rows of the product are placements or features, whichever makes its
-columns contiguous in the result.
+There is no im2col: micro-kernels read the input itself at the window positions (placements). With padding, they read a
+copy of the input that has the zeros written out; either each thread makes the lines that its next rows read, or the
+whole copy is made before the product. The rows of the product are placements or features, whichever makes its columns
+contiguous in the result.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from xlakit.options import knob, times
 
 _INPUT, _KERNEL, _RESULT, _SCRATCH = range(4)
 _LINE_BYTES = knob("convolution.line_bytes", 64, 0, 1000, tries=(0, 1000))
-# Storing an element of a result with strided columns takes as long as so many steps of its sum.
-# What is copied of an input for a chunk of rows is in the second-level cache when it is read.
+# The copied lines of the input for a chunk of rows stay in the second-level cache until they are read.
 _LINES_BYTES = knob("convolution.lines_bytes", lambda: machine.current().l2 // 2, 0, 1 << 12, tries=(0, times(0.5)))
 # Lines that two chunks read are copied twice. With more copies than this, in percent of all lines, the whole input is
 # copied once.
@@ -43,8 +42,9 @@ _STRIDED_STORE = knob("convolution.strided_store", 16, 0, 1000, tries=(0, 1000))
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A task function, the number of its tasks, and their multiplications (or copied elements). A stage ends before the
-    next begins.
+    """A task function, the number of its tasks, and the number of their multiplications (or copied elements).
+
+    A stage ends before the next one begins.
     """
 
     function: Function
@@ -56,8 +56,9 @@ class Stage:
 class ConvolutionPlan:
     """The kernel of a convolution, and its blocking.
 
-    kind: "depthwise" (feature by feature), "positions" or "features" (products with those as rows). padded, converted:
-    the copies of input and kernel that are made first. products: for each phase the product and its blocking.
+    kind: "depthwise" (feature by feature), or "positions" or "features" (products that have these as rows). padded,
+    converted: copies of the input and of the kernel that are made first. products: for each phase the product and its
+    blocking.
     """
 
     kind: str
@@ -69,7 +70,7 @@ class ConvolutionPlan:
 
     @property
     def copies(self) -> tuple[Padded, ...]:
-        """The operands that are first written into the scratch, which is entry 3 of the table."""
+        """The operands that are first copied to the scratch, which is entry 3 of the table."""
         padded = None if any(product.lines for product, _ in self.products) else self.padded
         return tuple(copy for copy in (padded, self.converted) if copy is not None)
 
@@ -99,7 +100,7 @@ def plan_convolution(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> 
         products.append((product, blocking))
     converted = _converted(rhs, geometry, products, padded)
     if converted is not None:
-        # In phases of other sizes positions may be the rows.
+        # With the sizes of other phases, positions may be the rows.
         replaced = [_with_kernel(p, converted) if p.arrays[0] == _KERNEL else p for p, _ in products]
         products = [(product, plan_gemm(product)) for product in replaced]
     return ConvolutionPlan(kind, geometry, padded, tuple(products), cost, converted)
@@ -121,7 +122,7 @@ def _check(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> None:
 
 
 def _padded(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine) -> Padded | None:
-    """The copy of the input with padding, if any is read, and converted, if that would be done often; or None."""
+    """The padded copy of the input, converted too if that would be repeated; None if neither is needed."""
     around: dict[int, tuple[int, int, int]] = {}
     for k, dimension in enumerate(op.dim_labels.input_spatial_dimensions):
         low = max((axes[k].low for axes in geometry.phases), default=0)
@@ -144,18 +145,18 @@ def _padded(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine) -> 
         and inputs.size * kind.byte_width < _LINE_BYTES.value
         and padded.may_have_groups
     ):
-        # A group on its own is read in whole cache lines.
+        # Each group becomes contiguous, and is read in whole cache lines.
         padded = replace(padded, groups=groups)
     return padded
 
 
 def _packed_kind(engine: Engine) -> PrimitiveType:
-    """The type of the elements that an engine for floats packs."""
+    """The element type that a floating-point engine packs."""
     return PrimitiveType.F32 if engine.packed.bytes == 4 else PrimitiveType.F64
 
 
 def _image(op: Convolution, geometry: Geometry, padded: Padded | None) -> Geometry:
-    """The geometry with the strides of the input's copy."""
+    """The geometry with the strides of the input's copy, if there is one."""
     if padded is None:
         return geometry
     numbers = op.dim_labels
@@ -198,7 +199,7 @@ def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tu
     first_input = sum(a.shift * a.input for a in axes)
     first_kernel = sum(a.first_kernel for a in axes)
     first_output = sum(a.first_output for a in axes)
-    # Windows overlap, so packing would repeat elements.
+    # Windows overlap, so packing would duplicate elements.
     overlap = math.prod(a.taps for a in axes) > 1
     if by_features and across is not None:
         product = _features_as_rows(image, axes, across[2], along)
@@ -223,12 +224,12 @@ def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tu
 
 
 def _lines(op: Convolution, image: Geometry, axes: Sequence[Axis], padded: Padded, blocking: Blocking) -> Lines | None:
-    """How threads make the input's copy line by line; None if it is made as a whole, before the product."""
+    """How threads copy the input line by line; None if it is copied as a whole, before the product."""
     numbers = op.dim_labels
     order = (numbers.input_batch_dimension, *numbers.input_spatial_dimensions, numbers.input_feature_dimension)
     outputs = [image.batch.output, *(a.output for a in axes)]
     if (
-        # Rows are images, their lines, and so on; a line is a whole number of what is written at a time.
+        # Rows are images, their lines, and so on; a line consists of whole parts that are written at a time.
         list(order) != sorted(order)
         or outputs != sorted(outputs, reverse=True)
         or padded.line < 2
@@ -252,7 +253,7 @@ def _lines(op: Convolution, image: Geometry, axes: Sequence[Axis], padded: Padde
     )
     room = _LINES_BYTES.value // (lines.elements * padded.kind.byte_width)
     rows = image.batch.size * lines.steps * lines.rows
-    # What fits, in whole blocks of rows.
+    # As many rows as fit, in whole blocks.
     chunk = min((room - lines.reach) // lines.stride * lines.rows, rows + blocking.mc - 1) // blocking.mc * blocking.mc
     while chunk > 0 and replace(lines, chunk=chunk).most > room:
         chunk -= blocking.mc
@@ -263,7 +264,7 @@ def _lines(op: Convolution, image: Geometry, axes: Sequence[Axis], padded: Padde
 
 
 def _relative_time(columns: int, image: Geometry) -> float:
-    """The time for one of ``columns`` columns, relative to one in full micro-tiles."""
+    """The time of one of ``columns`` columns, relative to a column of full micro-tiles."""
     tile = choose_engine(*image.kinds).nr
     return -(-columns // tile) * tile / max(1, columns)
 

@@ -1,15 +1,8 @@
 """Depthwise convolutions, in which each feature depends on one feature of the input, with contiguous features.
 
-Lanes are features. Neighboring placements of a line are computed together, a strip of them, with some taps of the last
-axis at a time: the kernel's elements are loaded once for the whole strip, and an element of the input once for all the
-taps that fall on it. With three taps and stride 1:
-
-    input           x0  x1  x2  x3  x4  x5
-    placement 0     k0  k1  k2                  each column is loaded once; the sums and k0 to k2 stay in registers
-    placement 1         k0  k1  k2
-    placement 2             k0  k1  k2
-
-Taps that fall on padding are left out. A sum has the order of its taps, whatever strip it is in.
+Lanes are features. Neighboring placements of a line, a strip, are computed together, with some taps of the last axis
+at a time: an element of the kernel is loaded once for the whole strip, and an element of the input once for all taps
+that read it. With three taps and stride 1:
 """
 
 from __future__ import annotations
@@ -29,7 +22,8 @@ from xlakit.cpu.loops.emit.kernel import kernel_function
 from xlakit.dataclass import dataclass
 from xlakit.target import vector_bytes
 
-# Strips at the edges of a line have code of their own, with at most so many taps on padding; others are cut up.
+# The most strips at the edges of a line that have code of their own, and their most taps on padding; other strips are
+# computed placement by placement.
 _MOST_EDGE_STRIPS = 4
 _MOST_EDGE_TAPS = 16
 # The only placement of a window without dimensions.
@@ -49,7 +43,7 @@ def is_depthwise(geometry: Geometry) -> bool:
 
 
 def depthwise_engine(geometry: Geometry) -> Engine:
-    """The engine of the sums."""
+    """The engine that computes the sums."""
     return replace(choose_engine(*geometry.kinds).one_by_one(), mr=1, vectors=1)
 
 
@@ -97,9 +91,9 @@ def emit_depthwise(module: Module, geometry: Geometry, axes: Sequence[Axis], nam
 
 @dataclass(frozen=True, slots=True)
 class _Strip:
-    """Neighboring placements along the last axis, and the taps from ``low`` to ``high`` that fall on padding for none.
+    """Neighboring placements along the last axis; taps ``low`` to ``high`` read the input at each, none padding.
 
-    known: the first placement, where code is only for this strip. Other strips have all taps inside.
+    known: the first placement, if the code is only for this strip. In strips without it all taps read the input.
     """
 
     count: int
@@ -122,11 +116,11 @@ class _Line:
     feature: Value
 
     def emit(self, width: int) -> None:
-        """Strips with all taps inside in a loop, those at the edges one by one."""
+        """Compute strips without padding in a loop, and those at the edges one by one."""
         fn, axis = self.fn, self.axes[-1]
-        # Half of the registers hold sums, the others taps: that takes the fewest loads for a product.
+        # Half of the registers hold sums, the others taps: that minimizes the loads per product.
         count = -(-axis.outputs // -(-axis.outputs // (_registers() // 2))) if axis.outputs else 0
-        # The last strip ends with the line, and may repeat placements of the one before.
+        # The last strip ends with the line, and may recompute placements of the strip before.
         firsts = [min(n, axis.outputs - count) for n in range(0, axis.outputs, count or 1)]
         strips = [_Strip(count, *_taps_of_all(axis, first, count), first) for first in firsts]
         edges = [strip for strip in strips if strip.high - strip.low < axis.taps]
@@ -148,13 +142,13 @@ class _Line:
                     self._placements(position.index, None, width)
 
     def _placements(self, first: Value, strip: _Strip | None, width: int) -> None:
-        """The results of a strip, or of one placement with any taps on padding."""
+        """The results of a strip, or of one placement any of whose taps may read padding."""
         fn, engine = self.fn, self.engine
         count = 1 if strip is None else strip.count
         zeros = [fn.constant(acc_vector(engine, width), 0)] * count
         image = self.feature + self.batch * self.geometry.batch.input
         kernel = self.feature + sum(axis.first_kernel for axis in self.axes)
-        # The input features of a group are the batch, in gradients.
+        # In gradients, the input features of a group are the batch.
         inputs = self.geometry.inputs
         with fn.loop(0, inputs.size, carried=zeros, hints=AS_WRITTEN) as loop:
             start = image + loop.index * inputs.input, kernel + loop.index * inputs.kernel
@@ -175,7 +169,7 @@ class _Line:
         width: int,
         sums: list[Value],
     ) -> list[Value]:
-        """The sums with the taps of the axes from ``number`` on added."""
+        """The sums, with the products of the taps of axes from ``number`` on added."""
         fn, axis = self.fn, self.axes[number]
         first, strip = placements
         is_last = number == len(self.axes) - 1
@@ -192,7 +186,7 @@ class _Line:
         return list(loop.results)
 
     def _strip_taps(self, start: tuple[Value, Value], strip: _Strip, width: int, sums: list[Value]) -> list[Value]:
-        """The sums of a strip with the taps of the last axis added, as many at a time as registers hold."""
+        """The sums of a strip with the products of the last axis's taps added, as many at a time as fit registers."""
         fn, axis = self.fn, self.axes[-1]
         if strip.low:
             sums = self._add(start, strip, range(strip.low), width, sums)
@@ -221,7 +215,7 @@ class _Line:
     def _add(
         self, start: tuple[Value, Value], strip: _Strip, taps: range, width: int, sums: list[Value]
     ) -> list[Value]:
-        """Add the products at some taps, column by column of the input; those on padding only of a known strip."""
+        """Add the products of some taps, column by column of the input; a known strip skips the columns on padding."""
         fn, axis = self.fn, self.axes[-1]
         image, kernel = (
             OperandReader(fn, self.engine, Matrix(kind, Direction(()), Direction(())), array, self.geometry.kinds[2])
@@ -246,19 +240,19 @@ class _Line:
 
 
 def _registers() -> int:
-    """How many vectors fit into registers."""
+    """The number of vector registers."""
     return 32 if vector_bytes() == 64 else 16
 
 
 def _taps_of_all(axis: Axis, first: int, count: int) -> tuple[int, int]:
-    """The range of taps that read elements of the input at each of ``count`` placements."""
+    """The range of taps that read the input, not padding, at each of ``count`` placements."""
     low = min(axis.taps, max(0, -((first * axis.stride + axis.shift) // axis.dilation)))
     last = axis.size - 1 - axis.shift - (first + count - 1) * axis.stride
     return low, max(low, min(axis.taps, last // axis.dilation + 1))
 
 
 def _taps_inside(fn: Function, axis: Axis, base: Value) -> tuple[Value, Value]:
-    """The range of taps that read elements of the input, not padding, if tap 0 is at ``base``."""
+    """The range of taps that read the input, not padding, if tap 0 is at ``base``."""
 
     def rounded_up(distance: Value) -> Value:
         bounded = distance.smax(0)

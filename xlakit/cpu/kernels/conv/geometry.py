@@ -1,8 +1,8 @@
-"""A convolution as sums over strides: every array's step for groups, batches, features and each spatial dimension.
+"""A convolution as sums over strides: the stride of every array for groups, batches, features and spatial dimensions.
 
-Zeros between the elements of the input (base dilation) are never read. With base dilation b and stride s, window
-positions whose numbers have the same remainder modulo b / gcd(b, s), a phase, read the input at a constant stride, with
-the same taps of the kernel; the other taps fall on zeros.
+Zeros between the elements of the input (base dilation) are never read. With base dilation b and stride s, the window
+positions whose numbers have the same remainder modulo b / gcd(b, s) form a phase. They read the input at a constant
+stride, with the same taps of the kernel; their other taps fall on zeros.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ class Axis:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """The first and the last element that is read; they may lie outside of the input."""
+        """The first and the last input element that is read; they may be outside of the input."""
         span, taps = (self.outputs - 1) * self.stride, (self.taps - 1) * self.dilation
         return self.shift + min(0, taps), self.shift + span + max(0, taps)
 
     @property
     def low(self) -> int:
-        """Zeros that are needed before the first element."""
+        """The number of zeros needed before the first element."""
         return max(0, -self.reach[0]) if self.outputs and self.taps else 0
 
     @property
     def high(self) -> int:
-        """Zeros that are needed after the last element."""
+        """The number of zeros needed after the last element."""
         return max(0, self.reach[1] - self.size + 1) if self.outputs and self.taps else 0
 
     def with_reversed_taps(self) -> Axis:
@@ -78,7 +78,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A dimension that is not spatial: its size, and its strides in input, kernel and result (0 where it is none)."""
+    """A non-spatial dimension: its size, and its strides in input, kernel and result (0 if the array lacks it)."""
 
     size: int
     input: int
@@ -88,7 +88,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A convolution; ``phases`` has the axes of each phase. ``inputs`` are the features that are summed over."""
+    """A convolution. ``phases`` has the axes of each phase; ``inputs`` are the features that are summed over."""
 
     kinds: tuple[PrimitiveType, PrimitiveType, PrimitiveType]
     groups: Step
@@ -96,18 +96,18 @@ class Geometry:
     inputs: Step
     features: Step
     phases: tuple[tuple[Axis, ...], ...]
-    # How many zeros are written between elements, for each spatial dimension of the input.
+    # The number of zeros written between elements, for each spatial dimension of the input.
     holes: tuple[int, ...]
 
     @property
     def products(self) -> int:
-        """Multiplications in all."""
+        """The number of multiplications."""
         elements = sum(math.prod(a.outputs * a.taps for a in axes) for axes in self.phases)
         return elements * self.groups.size * self.batch.size * self.inputs.size * self.features.size
 
 
 def convolution_geometry(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> Geometry:
-    """What a convolution of row-major arrays of static shapes does."""
+    """The geometry of a convolution of row-major arrays of static shapes."""
     numbers = op.dim_labels
     left, right, out = (
         row_major_strides(lhs.dimensions),
@@ -121,7 +121,7 @@ def convolution_geometry(op: Convolution, lhs: Shape, rhs: Shape, result: Shape)
     features = rhs.dimensions[feature] // count
     of_input = left[numbers.input_feature_dimension]
     of_output = out[numbers.output_feature_dimension]
-    # Where the next group begins in the input: at other members of the batch, or at other features.
+    # The offset of the next group in the input: other members of the batch, or other features.
     group = batches * left[batch] if op.batch_group_count > 1 else rhs.dimensions[inputs] * of_input
     window = list(op.window.dimensions)
     if op.convolution_kind is ConvolutionKind.CONVOLUTION_KIND_DGRAD:
@@ -149,7 +149,7 @@ def convolution_geometry(op: Convolution, lhs: Shape, rhs: Shape, result: Shape)
 
 
 def _axis_phases(d: WindowDimension, size: int, outputs: int, strides: Sequence[int]) -> list[Axis]:
-    """A spatial dimension by phases, see above; ``strides`` are those of input, kernel and output, in elements."""
+    """The phases of a spatial dimension; ``strides`` are those of input, kernel and output, in elements."""
     of_input, of_kernel, of_output = strides
     common = math.gcd(d.stride, d.base_dilation)
     period = d.base_dilation // common
@@ -175,6 +175,6 @@ def _axis_phases(d: WindowDimension, size: int, outputs: int, strides: Sequence[
             first_kernel=kernel_first,
             first_output=of_output * phase,
         )
-        # Taps in the order of the kernel in memory.
+        # Taps in the order of the kernel's memory.
         found.append(axis if axis.kernel >= 0 else axis.with_reversed_taps())
     return found

@@ -1,4 +1,4 @@
-"""Copies of a convolution's operands in scratch, with padding, with zeros between elements, or converted."""
+"""Copies of a convolution's operands in scratch: padded, with zeros between elements, or converted."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from xlakit.options import knob, times
 _TASK_BYTES = knob(
     "convolution_pad.task_bytes", lambda: machine.current().l2 // 2, 64, 500, tries=(times(0.5), times(2))
 )
-# For lines of at least so many bytes, the code around the copying of a line takes negligible time.
+# For lines of at least this many bytes, the time of the code around the copy of a line is negligible.
 _LONG_LINE = knob("convolution_pad.long_line", 2048, 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Padded:
-    """A copy of an array of ``sizes``: of type ``kind``, with ``low`` and ``high`` zeros around each dimension.
+    """A copy of an array of ``sizes``, of type ``kind``, with ``low`` and ``high`` zeros around each dimension.
 
-    ``holes`` zeros come between elements. ``engine`` converts where the type changes, for a convolution of type
-    ``result``. The last dimension is divided into ``groups``, which follow each other, each as an array of its own.
-    ``array`` is the operand's index in the table, ``first`` the byte of the scratch that the copy begins at.
+    ``holes`` zeros come between elements. ``engine`` converts if the type changes, for a convolution of type
+    ``result``. The last dimension is divided into ``groups``; in the copy each group is a separate array, one after the
+    other. ``array`` is the operand's index in the table, ``first`` the offset of the copy in the scratch, in bytes.
     """
 
     source: PrimitiveType
@@ -65,18 +65,18 @@ class Padded:
 
     @property
     def may_have_groups(self) -> bool:
-        """Whether elements of the last dimension are copied as they are, so that it can be divided into groups."""
+        """Whether elements of the last dimension are copied unchanged, so that it can be divided into groups."""
         plain = self.source is self.kind and not self.kind.is_complex and not any(self.holes)
         return plain and self.line == len(self.sizes) - 2
 
     @property
     def bytes(self) -> int:
-        """Bytes of the copy, in whole cache lines, with one more for vectors that reach past the end."""
+        """The size of the copy in whole cache lines, plus one line for vectors that reach past the end."""
         return -(-math.prod(self.padded) * self.kind.byte_width // 64) * 64 + 64
 
     @property
     def line(self) -> int:
-        """The first dimension of a line, the last with zeros; lines are written one by one."""
+        """The first dimension of a line, the last dimension with zeros; the copy is written line by line."""
         dims = zip(self.low, self.high, self.holes, strict=True)
         changed = [d for d, around in enumerate(dims) if any(around)]
         if changed:
@@ -86,23 +86,23 @@ class Padded:
 
     @property
     def lines(self) -> int:
-        """How many lines there are."""
+        """The number of lines."""
         return math.prod(self.padded[: self.line])
 
     @property
     def lines_per_task(self) -> int:
-        """Lines of a task."""
+        """The number of lines of a task."""
         line = math.prod(self.padded[self.line :]) * self.kind.byte_width
         return max(1, _TASK_BYTES.value // max(1, line))
 
     @property
     def tasks(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         return -(-self.lines // self.lines_per_task)
 
 
 def emit_pad(module: Module, padded: Padded, scratch: int, name: str) -> Function:
-    """A task function that writes a padded array; ``scratch`` is an index in the table."""
+    """A task function that writes a padded copy; ``scratch`` is its index in the table."""
     around = (padded.low, padded.high, padded.holes)
     require(
         f"an array of {padded.sizes} written out with zeros around",
@@ -127,7 +127,7 @@ def emit_pad(module: Module, padded: Padded, scratch: int, name: str) -> Functio
 
 def _ended(fn: Function, padded: Padded) -> Function:
     fn.ret()
-    # Long lines are filled and copied by functions of the C library.
+    # Long lines are filled and copied by functions of the C library, so the code around them needs no optimization.
     line = math.prod(padded.padded[padded.line :]) * padded.kind.byte_width
     is_long = line >= _LONG_LINE.value and padded.source is padded.kind and not padded.holes[padded.line]
     if is_long and padded.groups == 1:
@@ -137,12 +137,12 @@ def _ended(fn: Function, padded: Padded) -> Function:
 
 @dataclass(frozen=True, slots=True)
 class ImageLines:
-    """Emits the writing of a copy whose first two dimensions are images and their lines; see gemm/product.py."""
+    """Writes the lines of a copy whose first two dimensions are images and lines; see gemm/product.py."""
 
     padded: Padded
 
     def emit_lines(self, module: Module) -> Function:
-        """Write the function."""
+        """Write the function that copies a range of lines."""
         padded = self.padded
         fn = module.function("convolution_lines", VOID, [PTR, PTR, I64, I64])
         source, target, begin, end = fn.parameters
@@ -155,7 +155,7 @@ class ImageLines:
 def _write_line(fn: Function, padded: Padded, source: Value, into: Value, line: Value) -> None:
     """Write line ``line`` of the padded array: zeros, and the elements of the source's line, with holes between.
 
-    A line that is padding altogether is all zeros.
+    A line that is entirely padding is all zeros.
     """
     d = padded.line
     inner = math.prod(padded.sizes[d + 1 :])
@@ -192,7 +192,7 @@ def _write_line(fn: Function, padded: Padded, source: Value, into: Value, line: 
 
 
 def _write_groups(fn: Function, padded: Padded, source: Value, into: Value, line: Value) -> None:
-    """A line of each group."""
+    """Write a line of each group."""
     type = memory_type(padded.kind)
     d, every = padded.line, padded.sizes[-1]
     each = every // padded.groups
@@ -213,7 +213,7 @@ def _write_groups(fn: Function, padded: Padded, source: Value, into: Value, line
 
 
 def _source_line(fn: Function, padded: Padded, line: Value) -> tuple[Value, Value]:
-    """Whether a line has elements of the source, and the number of the first one's line there (times the size)."""
+    """Whether a line has elements of the source, and the index of its first row of inner dimensions there."""
     inside, offset = fn.constant(I1, 1), fn.i64(0)
     scale = padded.sizes[padded.line]
     for d in range(padded.line - 1, -1, -1):
@@ -233,7 +233,7 @@ def _source_line(fn: Function, padded: Padded, line: Value) -> tuple[Value, Valu
 
 
 def _copy(fn: Function, padded: Padded, source: Value, target: Value, count: int) -> None:
-    """Copy, converting, parts of elements."""
+    """Copy parts of elements, and convert them."""
     if padded.source is padded.kind:
         fn.copy(target, source, count * memory_type(padded.kind).bytes)
         return
@@ -246,11 +246,11 @@ def _copy(fn: Function, padded: Padded, source: Value, target: Value, count: int
 
 
 def scratch_bytes(copies: Sequence[Padded]) -> int:
-    """The length of a scratch that holds all of several padded arrays."""
+    """The size of a scratch that holds several padded copies."""
     return max((copy.first + copy.bytes for copy in copies), default=0)
 
 
 def padded_dimensions(sizes: Sequence[int], around: dict[int, tuple[int, int, int]]) -> tuple[tuple[int, ...], ...]:
-    """Low, high and holes for each dimension, from those of the dimensions that have any."""
+    """The low, high and hole counts of all dimensions, given those of the dimensions that have any."""
     found = [around.get(d, (0, 0, 0)) for d in range(len(sizes))]
     return tuple(f[0] for f in found), tuple(f[1] for f in found), tuple(f[2] for f in found)

@@ -1,4 +1,4 @@
-"""The HLO dot as a matrix product: its dimensions are merged, and its kernel is chosen."""
+"""The HLO dot as a matrix product: merges its dimensions, and chooses its kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from xlakit.ops.shared.contraction import free_dimensions
 from xlakit.ops.shared.nibbles import is_packed
 from xlakit.options import knob, times
 
-# The least size of a matrix for the kernels of few rows and of few vectors, which read it in streams.
+# The least size of a matrix for the kernels of few rows and of few vectors, which stream it.
 _STREAMED = knob("dot.streamed", 1 << 16, 1)
 # Elements of the matrix in one task of a product with a vector.
 _VECTOR_TASK = knob("dot.vector_task", 1 << 17, 8, 64, tries=(times(0.25), times(4)))
@@ -33,8 +33,8 @@ _VECTOR_TASK = knob("dot.vector_task", 1 << 17, 8, 64, tries=(times(0.25), times
 class DotPlan:
     """The kernel of a dot, and its blocking.
 
-    tasks: the size of the task space; 0 where there is no result. cost: multiplications. task_rows: the rows of a task
-    of "matrix_vector". swapped: whether the operands of ``product`` are those of the dot in the other order.
+    tasks: the size of the task space; 0 if the result is empty. cost: the number of multiplications. task_rows: the
+    rows of a task of "matrix_vector". swapped: whether the operands of ``product`` are the dot's in reversed order.
     """
 
     kernel: Literal["gemm", "matrix_vector", "few_rows"]
@@ -60,7 +60,7 @@ def plan_dot(op: Contraction, lhs: Shape, rhs: Shape, result: Shape) -> DotPlan:
 def dot_product(
     op: Contraction, lhs: Shape, rhs: Shape, result: Shape, strides: Sequence[int] | None = None
 ) -> Product:
-    """The matrix product that a dot is; ``strides`` are those of its result if that is not row-major."""
+    """The matrix product of a dot; ``strides`` are those of its result if it is not row-major."""
     left, right = row_major_strides(lhs.dimensions), row_major_strides(rhs.dimensions)
     if result.element_type.is_complex is False:
         # Real results of complex operands depend on the real parts only.
@@ -80,7 +80,7 @@ def dot_product(
     columns: Dims = [(rhs.dimensions[d], (right[d], out[done + n])) for n, d in enumerate(rhs_free)]
     pairs = zip(op.lhs_contracting_dims, op.rhs_contracting_dims, strict=True)
     along: Dims = [(lhs.dimensions[a], (left[a], right[b])) for a, b in pairs]
-    # The order of a sum is free: the dimension of stride 1 should be innermost.
+    # A sum may have any order: the dimension of stride 1 should be innermost.
     along.sort(key=lambda dim: (-min(dim[1]), dim[1]))
     return make_product(
         (lhs.element_type, rhs.element_type, result.element_type),
@@ -92,7 +92,7 @@ def dot_product(
 
 
 def real_parts(shape: Shape, strides: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]]:
-    """An array of the real parts of another one, and their strides in its memory."""
+    """The shape of the real parts of a complex array, and their strides in its memory."""
     if not shape.element_type.is_complex:
         return shape, strides
     return shape.with_element_type(shape.element_type.real_part), tuple(2 * s for s in strides)
@@ -124,7 +124,7 @@ def plan_product(product: Product) -> DotPlan:
 
 
 def _is_streamed(product: Product) -> bool:
-    """Whether this is a product of a few rows and a large row-major matrix."""
+    """Whether this is a product of a few rows and a large row-major matrix, which is streamed."""
     rows, columns, depth = product.sizes
     across = product.rhs.across
     return (
@@ -141,7 +141,7 @@ def _vector_engine(product: Product) -> Engine:
 
 
 def _with_vectors_last(product: Product) -> Product | None:
-    """A product of a matrix with contiguous rows and a few vectors, with the matrix on the left; None for others."""
+    """The product with the matrix on the left, if it is one of contiguous rows and a few vectors; else None."""
     rows, columns, depth = product.sizes
     matrix = product.lhs if columns <= rows else product.rhs
     if depth < 2 or len(matrix.along.dims) > 1 or matrix.along.stride != 1:
@@ -161,9 +161,9 @@ def _with_vectors_last(product: Product) -> Product | None:
 
 
 def _of_real_numbers(product: Product) -> Product:
-    """A product of complex matrix and vectors as one of real numbers, but for the vectors, which are packed so.
+    """A product of a complex matrix and vectors as a product of real numbers; the vectors are packed as real ones.
 
-    The parts of an element of the matrix are two steps of k, and those of a result are two columns.
+    The parts of an element of the matrix are two steps of k, and the parts of a result are two columns.
     """
 
     def doubled(direction: Direction) -> Direction:
@@ -178,9 +178,9 @@ def _of_real_numbers(product: Product) -> Product:
 
 
 def emit_dot(module: Module, plan: DotPlan) -> Function:
-    """The task function of a plan: its table is lhs, rhs, result.
+    """The task function of a plan; its table is lhs, rhs, result.
 
-    Scratch is taken while a task runs, see ``kernels/shared/scratch.py``.
+    A task acquires its scratch itself, see ``kernels/shared/scratch.py``.
     """
     if plan.kernel == "matrix_vector" and plan.engine is not None:
         arrays = (1, 0) if plan.swapped else (0, 1)

@@ -1,7 +1,7 @@
 """A few rows times a large row-major matrix, which is read once, row by row.
 
-A task computes a block of columns. Several rows of the matrix are read at the same time, each as one stream, while the
-sums of the block stay in the first-level cache.
+A task computes a block of columns. Several rows of the matrix are read concurrently, each as a stream, while the sums
+of the block stay in the first-level cache.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from xlakit.cpu.scalars.memory import element_type
 from xlakit.options import knob
 
 MOST_ROWS = knob("gemm_few_rows.most_rows", 4, 0, 1, 9, tries=(0, 8))
-# Sums stay in the first-level cache while the matrix is streamed.
+# The sums stay in the first-level cache while the matrix is streamed.
 _SUMS_BYTES = knob("gemm_few_rows.sums_bytes", lambda: machine.current().l1 // 2, 512)
 
 
 def columns_per_task(engine: Engine, rows: int, columns: int) -> int:
     """The columns of a task."""
     most = _SUMS_BYTES.value // (rows * engine.parts * engine.acc.bytes)
-    # About a page, but short enough for a task for each thread.
+    # About a page, but short enough that each thread gets a task.
     wanted = min(most, max(1024, -(-columns // 8)))
-    # A vector of sums for each row at the least.
+    # At least a vector of sums for each row.
     return max(1, min(wanted // engine.lanes, -(-columns // engine.lanes))) * engine.lanes
 
 
 def emit_few_rows(module: Module, engine: Engine, product: Product) -> Function:
-    """A task function for a product of at most MOST_ROWS rows; rhs has one direction across, of stride 1."""
+    """A task function for a product of at most MOST_ROWS rows; rhs has one dimension across, of stride 1."""
     rows, columns, _ = product.sizes
     across = product.rhs.across
     require(
@@ -62,7 +62,7 @@ class _Emitter:
         self.fn, self.engine, self.product = fn, engine, product
         self.rows, self.columns, self.depth = product.sizes
         self.task_columns = columns_per_task(engine, self.rows, self.columns)
-        # The sums of one row stay in registers with so many streams; with more rows there are fewer streams.
+        # With this many streams the sums of one row fit into registers; with more rows there are fewer streams.
         self.streams = 8 if self.rows == 1 else 4
 
     def emit(self) -> None:
@@ -90,7 +90,7 @@ class _Emitter:
         release(fn, scratch)
 
     def _pack_factors(self, lhs: OperandReader) -> None:
-        """Pack the rows of lhs, with the elements of all rows at one step of k next to each other."""
+        """Pack the rows of lhs, so that the elements of all rows at one step of k are adjacent."""
         fn, along = self.fn, self.product.lhs.along
         with fn.loop(0, self.rows, hints=AS_WRITTEN) as row, fn.loop(0, self.depth, independent=True) as k:
             values = lhs.elements(lhs.across(row.index) + along.offset(fn, k.index), 1)
@@ -138,7 +138,7 @@ class _Emitter:
         self._columns(width, add)
 
     def _columns(self, width: Value, body: Callable[[Value, int], None]) -> None:
-        """Emit ``body`` for all columns of the block, a register at a time."""
+        """Emit ``body`` for all columns of the block, one register at a time."""
         fn, lanes = self.fn, self.engine.lanes
         tail = self.columns % lanes
         whole = width & -lanes
@@ -153,7 +153,7 @@ class _Emitter:
         return self.rows * self.engine.parts * self.task_columns * self.engine.acc.bytes
 
     def _sums(self, row: int, column: Value, lanes: int) -> tuple[Value, ...]:
-        """The parts of neighboring sums."""
+        """The parts of adjacent sums."""
         fn, engine = self.fn, self.engine
         addresses = [self._sum_address(row, column, part) for part in range(engine.parts)]
         return tuple(fn.load(acc_vector(engine, lanes), address, align=engine.acc.bytes) for address in addresses)

@@ -1,14 +1,14 @@
 """A matrix with contiguous rows times a few vectors: each result is one sum along a row.
 
-The matrix is read once, in the order of memory, so that a large one comes as fast as memory gives it. A register of
-sums belongs to one row. It has a part for each vector, of as many lanes as fit: so many elements of the row are spread
-over the parts, and multiplied by as many elements of each vector, which are packed that way.
+The matrix is read once, in memory order, so a large one is read at memory bandwidth. A register of sums belongs to one
+row. It has a part for each vector, of as many lanes as fit: that number of elements of the row are replicated in each
+part, and multiplied by the same number of elements of each vector, which are packed in this order.
 
     elements of a row   a0 a1   a0 a1   a0 a1   a0 a1
     four vectors        b0 b1   c0 c1   d0 d1   e0 e1
 
-Complex ones are rows of real numbers, twice as long, times two vectors for each complex one: (re, -im, re, -im, ..)
-gives the real parts of its results, (im, re, im, re, ..) the imaginary parts.
+A complex matrix has rows of real numbers, twice as long, times two real vectors for each complex one: (re, -im, re,
+-im, ..) gives the real parts of the results, (im, re, im, re, ..) the imaginary parts.
 """
 
 from __future__ import annotations
@@ -30,25 +30,24 @@ from xlakit.options import knob
 if TYPE_CHECKING:
     from xlakit.cpu.kernels.gemm.product import Product
 
-# Independent sums that hide how long an addition takes.
+# The number of independent sums that hides the latency of an addition.
 _SUMS = 8
-# Rows of which the sums with one vector are computed at the same time.
+# The number of rows whose sums with one vector are computed concurrently.
 _ROWS_WITH_ONE = 4
-# The bytes of several vectors when packed, and the least steps along a row: adding up lanes takes time, too.
+# The most bytes of several packed vectors, and the fewest steps along a row: adding up lanes takes time, too.
 _VECTORS_BYTES = knob("matrix_vector.vectors_bytes", lambda: machine.current().l2 // 2, 1)
 _LEAST_STEPS = knob("matrix_vector.least_steps", 32, 1, tries=(8, 128))
 
 
 def rows_at_once(engine: Engine, vectors: int) -> int:
-    """The rows that are summed at the same time, so that elements of the vectors are loaded once for all of them."""
+    """The number of rows summed concurrently, so that elements of the vectors are loaded once for all of them."""
     return min(_ROWS_WITH_ONE, engine.lanes) if vectors == 1 else _SUMS
 
 
 def fits_vectors(engine: Engine, vectors: int, depth: int, *, is_complex: bool) -> bool:
-    """Whether so many vectors of this length are few enough: at least two lanes for each.
+    """Whether this number of vectors of this length is small enough: each needs at least two lanes.
 
-    Complex vectors are so from the shortest rows on, since there is nothing to spread over the lanes of their parts
-    otherwise.
+    For complex vectors the least length is smaller, because a blocked product could not fill the lanes of their parts.
     """
     if vectors == 1:
         return True
@@ -58,17 +57,17 @@ def fits_vectors(engine: Engine, vectors: int, depth: int, *, is_complex: bool) 
 
 
 def _parts(vectors: int) -> int:
-    """The parts of a register, a power of two."""
+    """The number of parts of a register, a power of two."""
     return 1 << (vectors - 1).bit_length()
 
 
 def emit_matrix_vector(
     module: Module, engine: Engine, product: Product, arrays: tuple[int, int], task_rows: int
 ) -> Function:
-    """A task function: result[b, i, j] = sum over k of matrix[b, i, k] * vectors[b, k, j]; one run of k, of stride 1.
+    """A task function: result[b, i, j] = sum over k of matrix[b, i, k] * vectors[b, k, j]; k is one run of stride 1.
 
-    product: of the matrix on the left and the vectors on the right. arrays: the indices of matrix and vectors in the
-    table, the result's is 2. A task is ``task_rows`` rows of one batch.
+    product: the matrix is on the left, and the vectors on the right. arrays: the indices of matrix and vectors in the
+    table; the result's is 2. A task is ``task_rows`` rows of one batch.
     """
     matrix, vectors, batches = product.lhs, product.rhs, product.batches
     rows, depth = matrix.across.size, matrix.along.size
@@ -106,7 +105,7 @@ class _Emitter:
         along = product.rhs.along
         contiguous = along.stride == 1 or self.depth == 1
         self.in_place = self.vectors == 1 and contiguous and stored_as_packed(engine, product.rhs.kind)
-        # The lanes of a part are as many steps along a row. Steps are taken so many at a time, each with other sums.
+        # The lanes of a part are consecutive steps along a row. Several such steps are unrolled, each with other sums.
         self.parts = _parts(self.vectors)
         self.lanes = engine.lanes // self.parts
         self.at_once = min(rows_at_once(engine, self.vectors), self.rows)
@@ -137,7 +136,7 @@ class _Emitter:
             if not self.in_place:
                 self._pack(OperandReader(fn, engine, product.rhs, bases[1], product.result))
             self.matrix = OperandReader(fn, engine, product.lhs, bases[0], product.result)
-            # What is stored at a time is contiguous in the result: the sums with one vector, or those of a row.
+            # Values that are stored together are contiguous in the result: the sums with one vector, or those of a row.
             self.by_vectors = self.vectors == 1 or product.rows.stride == 1
             directions = (product.columns, product.rows) if self.by_vectors else (product.rows, product.columns)
             self.output = Output(fn, engine, product.result, *directions, bases[2])
@@ -147,7 +146,7 @@ class _Emitter:
             release(fn, scratch)
 
     def _pack(self, vectors: OperandReader) -> None:
-        """Pack the vectors: ``lanes`` steps at a time, then those that are left one by one."""
+        """Pack the vectors: ``lanes`` steps at a time, then the remaining steps one by one."""
         fn, matrix = self.fn, self.product.rhs
         if matrix.kind.is_complex:
             self._pack_complex(vectors)
@@ -166,7 +165,7 @@ class _Emitter:
                     fn.store(vectors.elements(element, 1)[0], at)
 
     def _pack_complex(self, vectors: OperandReader) -> None:
-        """Pack complex vectors as two real ones each: two steps for each element."""
+        """Pack complex vectors as two real ones each: an element is two steps."""
         fn, along, packed = self.fn, self.product.rhs.along, self.engine.packed
         for first, last, lanes in ((0, self.whole, self.lanes), (self.whole, self.depth, 1)):
             with (
@@ -182,13 +181,13 @@ class _Emitter:
                         fn.store(value, fn.at(self._address(step & -lanes), packed, among))
 
     def _interleaved(self, rows: Sequence[Value]) -> Value:
-        """An element of each row, then the next of each, up to the number of parts."""
+        """An element of each row, then the next element of each, up to the number of parts."""
         joined, count = self._side_by_side(rows), len(rows)
         lanes = [min(v, self.vectors - 1) + n * self.vectors for v in range(self.parts) for n in range(count)]
         return self.fn.shuffle(joined, joined, lanes)
 
     def _side_by_side(self, rows: Sequence[Value]) -> Value:
-        """Vectors, whose number is a power of two, one after another."""
+        """The concatenation of vectors, whose number is a power of two."""
         if len(rows) == 1:
             return rows[0]
         half = len(rows) // 2
@@ -196,7 +195,7 @@ class _Emitter:
         return self.fn.shuffle(low, high, range(2 * low.type.lanes))
 
     def _address(self, k: Value) -> Value:
-        """Where the elements of all vectors are for a step."""
+        """The address of the elements of all vectors for a step."""
         return self.fn.at(self.values, self.engine.packed, k * self.parts)
 
     def _rows(self, first: Value, last: Value) -> None:
@@ -221,7 +220,7 @@ class _Emitter:
             self.output.store_tile([pieces], fn.i64(v), row, count)
 
     def _joined(self, sums: Sequence[Value]) -> Value:
-        """Scalars as the lanes of a register."""
+        """Scalars, as the lanes of a register."""
         fn = self.fn
         if len(sums) == 1:
             return sums[0]
@@ -231,7 +230,7 @@ class _Emitter:
         return joined
 
     def _sums(self, row: Value, count: int) -> list[Value]:
-        """The sums along ``count`` rows: for each row those of all vectors."""
+        """The sums along ``count`` rows: for each row those with all vectors."""
         fn, engine = self.fn, self.engine
         starts = [self.matrix.across(row + r) for r in range(count)]
 
@@ -263,7 +262,7 @@ class _Emitter:
         return totals
 
     def _spread(self, offset: Value, lanes: int) -> Value:
-        """Elements of the matrix, once for each part."""
+        """Elements of the matrix, replicated for each part."""
         elements = self.matrix.elements(offset, lanes)[0]
         if self.parts == 1:
             return elements
@@ -279,7 +278,7 @@ def _sum_of_product(fn: Function, a: Value, b: Value, c: Value) -> Value:
 def _across(fn: Function, registers: Sequence[Value], parts: int) -> list[Value]:
     """For each register the sums of the lanes of its parts.
 
-    The upper lanes of each part are added to the lower ones, of two registers at a time: registers stay full that way.
+    The upper lanes of each part are added to the lower ones, two registers at a time, so that registers stay full.
     """
     width, together = registers[0].type.lanes // parts, 1
     found = list(registers)
@@ -295,7 +294,7 @@ def _across(fn: Function, registers: Sequence[Value], parts: int) -> list[Value]
 
 
 def _part(fn: Function, register: Value, number: int, lanes: int) -> Value:
-    """Lanes of a register, from a multiple of their number on."""
+    """Group ``number`` of ``lanes`` lanes of a register."""
     if lanes == register.type.lanes:
         return register
     first = number * lanes

@@ -1,8 +1,8 @@
-"""ragged-dot: products whose rows, steps of k or batches are given by group sizes at run time.
+"""ragged-dot: products whose rows, steps of k or batches are divided by group sizes that are given at run time.
 
-A part of the result has the blocking of any product. Where the rows are in groups, a task goes from group to group and
-multiplies those of its rows that belong to it; where the sum is in groups, each group is a batch whose k begins and
-ends somewhere; where batches are counted, those behind the last are zero.
+A part of the result has the blocking of a normal product. If rows are grouped, a task visits all groups, and multiplies
+those of its rows that belong to a group with the matrix of the group. If k is grouped, each group is a batch with its
+own range of k. If batches are grouped, batches beyond the sum of the sizes are zero.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def emit_ragged_dot(module: Module, instruction: Instruction) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """The group sizes: their type, how many groups there are, and whether there are sizes for each index before."""
+    """The group sizes: their type, their number, and whether each index of earlier dimensions has its own sizes."""
 
     kind: PrimitiveType
     count: int
@@ -58,9 +58,9 @@ class _Groups:
 class _Plan:
     """The plan of a ragged dot.
 
-    mode: "rows", "sums" or "batches". ragged: the size of the ragged dimension. inner: how many rows, batches or runs
-    of k there are for each index of it. step: how far its matrices are apart in rhs. before: how many contracting
-    indices there are before the ragged one.
+    mode: "rows", "sums" or "batches". ragged: the size of the ragged dimension. inner: the number of rows, batches or
+    runs of k for each index of it. step: the stride between the groups' matrices in rhs. before: the number of indices
+    of the contracting dimensions before the ragged one.
     """
 
     mode: str
@@ -84,7 +84,7 @@ def _plan(instruction: Instruction) -> _Plan:
         after = math.prod(lhs.dimensions[d] for d in op.lhs_batch_dims[op.lhs_batch_dims.index(ragged) + 1 :])
         return _Plan("batches", product, plan_gemm(product), groups, lhs.dimensions[ragged], after)
     if ragged in op.lhs_contracting_dims:
-        # The groups come first, and all of them see the same operands.
+        # Groups are the outermost batch dimension, and all of them have the same operands.
         out = row_major_strides(instruction.shape.dimensions)
         batch: Dims = [(groups.count, (0, 0, out[0])), *sides.batch(1)]
         position = op.lhs_contracting_dims.index(ragged)
@@ -97,7 +97,7 @@ def _plan(instruction: Instruction) -> _Plan:
         return _Plan("sums", product, _in_several(product), groups, lhs.dimensions[ragged], after, 0, before)
     rows = sides.rows(0)
     position = sides.free.index(ragged)
-    # Rows before the ragged ones are batches, for which rhs is the same.
+    # Rows before the ragged dimension are batches that share rhs.
     batch = [*sides.batch(0), *((size, (left, 0, out)) for size, (left, out) in rows[:position])]
     product = sides.product(batch, rows[position:], sides.columns(0))
     after = math.prod(size for size, _ in rows[position + 1 :])
@@ -120,7 +120,7 @@ class _Sides:
         self._op = op
         self._left, self.right = row_major_strides(lhs.dimensions), row_major_strides(rhs.dimensions)
         if not result.element_type.is_complex:
-            # Of complex operands, real results see the real parts.
+            # Real results of complex operands depend on the real parts only.
             lhs, self._left = real_parts(lhs, self._left)
             rhs, self.right = real_parts(rhs, self.right)
         self._out = row_major_strides(result.dimensions)
@@ -129,7 +129,7 @@ class _Sides:
         self._columns = free_dimensions(rhs.rank, op.rhs_batch_dims, op.rhs_contracting_dims, op.rhs_group_dims)
 
     def batch(self, first: int) -> Dims:
-        """The batch dimensions, which are those of the result from ``first`` on."""
+        """The batch dimensions, which are dimensions of the result from ``first`` on."""
         pairs = zip(self._op.lhs_batch_dims, self._op.rhs_batch_dims, strict=True)
         return [
             (self._lhs.dimensions[a], (self._left[a], self.right[b], self._out[first + n]))
@@ -137,21 +137,21 @@ class _Sides:
         ]
 
     def rows(self, first: int) -> Dims:
-        """The free dimensions of lhs."""
+        """The free dimensions of lhs, which are dimensions of the result after ``first`` and the batch."""
         first += len(self._op.lhs_batch_dims)
         return [(self._lhs.dimensions[d], (self._left[d], self._out[first + n])) for n, d in enumerate(self.free)]
 
     def columns(self, first: int) -> Dims:
-        """The free dimensions of rhs."""
+        """The free dimensions of rhs, which are the last dimensions of the result."""
         first += len(self._op.lhs_batch_dims) + len(self.free)
         return [(self._rhs.dimensions[d], (self.right[d], self._out[first + n])) for n, d in enumerate(self._columns)]
 
     def product(self, batch: Dims, rows: Dims, columns: Dims, order: Sequence[int] | None = None) -> Product:
-        """The product; the contracting dimensions in their ``order``, if that matters."""
+        """The product; ``order`` fixes the order of the contracting dimensions, if that matters."""
         pairs = list(zip(self._op.lhs_contracting_dims, self._op.rhs_contracting_dims, strict=True))
         along: Dims = [(self._lhs.dimensions[a], (self._left[a], self.right[b])) for a, b in pairs]
         if order is None:
-            # What runs fastest should lie side by side.
+            # The innermost dimension should be contiguous.
             along = merged(sorted(along, key=lambda dim: (-min(dim[1]), dim[1])))
         else:
             along = [along[k] for k in order]
@@ -160,7 +160,7 @@ class _Sides:
 
 
 class _Writer(GemmEmitter):
-    """The base of the emitters of all modes. The table: lhs, rhs, group sizes, result."""
+    """The base of the emitters of all modes. The table has lhs, rhs, group sizes and result."""
 
     def __init__(self, fn: Function, plan: _Plan) -> None:
         product = replace(plan.product, arrays=(0, 1, 3))
@@ -175,12 +175,12 @@ class _Writer(GemmEmitter):
         return as_real(load(fn, groups.kind, self.sizes, index)).cast("sext" if groups.kind.is_signed else "zext", I64)
 
     def clamped(self, position: Value) -> Value:
-        """A position along the ragged dimension."""
+        """A position along the ragged dimension, clamped to its range."""
         fn = self.fn
         return smaller(position.smax(0), fn.i64(self.plan.ragged))
 
     def clear(self, batch: Value, column: Value, first: Value, last: Value) -> None:
-        """Zeros for rows from ``first`` below ``last`` of the columns of one task."""
+        """Store zeros to the rows from ``first`` below ``last`` in the columns of one task."""
         fn, product = self.fn, self.product
         base = self.bases(batch)[2]
         end = smaller(column + self.blocking.task_columns, fn.i64(self.columns))
@@ -192,17 +192,17 @@ class _Writer(GemmEmitter):
 
 
 class _Rows(_Writer):
-    """Each group of rows is multiplied by its own matrix."""
+    """Multiplies each group of rows by a matrix of its own."""
 
     def bases(self, batch: Value) -> list[Value]:
-        """Where lhs, the group's rhs, and the result begin."""
+        """The addresses of lhs, of the group's rhs, and of the result."""
         lhs, rhs, result = super().bases(batch)
         kind = self.product.rhs.kind
         step = self.group * (self.plan.step * (2 if kind.is_complex else 1))
         return [lhs, self.fn.at(rhs, memory_type(kind), step), result]
 
     def compute_rows(self, batch: Value, column: Value, first: Value, last: Value) -> None:
-        """Group by group; a row belongs to the first group that ends behind it."""
+        """Multiply group by group; a row belongs to the first group that ends behind it."""
         fn, plan = self.fn, self.plan
         zero = fn.i64(0)
         with fn.loop(0, plan.groups.count, carried=[zero, zero], hints=AS_WRITTEN) as loop:
@@ -220,10 +220,10 @@ class _Rows(_Writer):
 
 
 class _Batches(_Writer):
-    """Only the batches that the groups count are computed."""
+    """Computes only the batches that the group sizes count."""
 
     def compute_rows(self, batch: Value, column: Value, first: Value, last: Value) -> None:
-        """A part of a batch, or zeros."""
+        """Compute a part of a batch, or store zeros."""
         fn, plan = self.fn, self.plan
         position = batch.integer("udiv", plan.inner).integer("urem", plan.ragged)
         prefix = batch.integer("udiv", plan.inner * plan.ragged)
@@ -237,13 +237,13 @@ class _Batches(_Writer):
 
 
 class _Sums(_Writer):
-    """Each group is summed apart: the groups are batches, with the steps of k that belong to them."""
+    """Sums each group separately: the groups are batches, each with its own steps of k."""
 
-    # A group may be empty.
+    # A group may be empty, so its sums must begin with zeros.
     begins_with_zeros = True
 
     def compute_rows(self, batch: Value, column: Value, first: Value, last: Value) -> None:
-        """A part of a group's result."""
+        """Compute a part of a group's result."""
         count = self.product.batch // self.plan.groups.count
         self.group, self.own = batch.integer("udiv", count), batch.integer("urem", count)
         super().compute_rows(batch, column, first, last)

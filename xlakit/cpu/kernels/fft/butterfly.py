@@ -1,7 +1,7 @@
-"""Butterflies: the transforms of a few points, written out.
+"""Butterflies: unrolled transforms of a few points.
 
-Real transforms of even length are made of complex ones of half the length: the even and odd numbers of a row are the
-parts of half as many complex ones.
+A real transform of even length is computed by a complex one of half the length: the even and odd elements of a row are
+the real and imaginary parts of its points.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from xlakit.cpu.llvm import Value
 from xlakit.cpu.scalars.complex_arithmetic import plain_product
 
-# The real and the imaginary parts of one point of many transforms.
+# The real and the imaginary parts of one point of several transforms.
 Point = tuple[Value, Value]
 
 
 def add(a: Point, b: Point) -> Point:
-    """The sum."""
+    """The sum of two points."""
     return a[0] + b[0], a[1] + b[1]
 
 
 def subtract(a: Point, b: Point) -> Point:
-    """The difference."""
+    """The difference of two points."""
     return a[0] - b[0], a[1] - b[1]
 
 
@@ -65,7 +65,7 @@ def _eight(points: Sequence[Point]) -> list[Point]:
 
 
 def _odd(points: Sequence[Point]) -> list[Point]:
-    """Points that are as far from the first one on both sides share their cosines and their sines."""
+    """The transform of an odd number of points; points k and count - k share their cosines and sines."""
     count = len(points)
     half = (count - 1) // 2
     first = points[0]
@@ -90,25 +90,25 @@ def _odd(points: Sequence[Point]) -> list[Point]:
 
 
 def untangle_point(one: Point, other: Point, root: Point) -> Point:
-    """Point k of a real row's spectrum, from points k and h - k of that of the h complex ones; ``root`` is w^k."""
+    """Point k of a real row's spectrum, from points k and h - k of the spectrum of h pairs; ``root`` is w^k."""
     even = (one[0] + other[0]) * 0.5, (one[1] - other[1]) * 0.5
     odd = (one[1] + other[1]) * 0.5, (other[0] - one[0]) * 0.5
     return add(even, plain_product(odd, root))
 
 
 def untangle_ends(first: Point) -> tuple[Point, Point]:
-    """The first and the last point."""
+    """The first and the last point of a real row's spectrum."""
     zero = first[0].function.constant(first[0].type, 0.0)
     return (first[0] + first[1], zero), (first[0] - first[1], zero)
 
 
 def tangle_point(one: Point, other: Point, root: Point) -> Point:
-    """The way back, twice the point."""
+    """Twice the point of the complex spectrum: the inverse of :func:`untangle_point`."""
     even = one[0] + other[0], one[1] - other[1]
     odd = plain_product((one[0] - other[0], one[1] + other[1]), (root[0], -root[1]))
     return even[0] - odd[1], even[1] + odd[0]
 
 
 def tangle_ends(first: Point, last: Point) -> Point:
-    """Twice the first point; the ends of a real row's spectrum are real, whatever is given."""
+    """Twice the first point of the complex spectrum; the ends of a real row's spectrum are taken as real."""
     return first[0] + last[0], first[0] - last[0]

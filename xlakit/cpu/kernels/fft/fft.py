@@ -1,4 +1,4 @@
-"""fft: one axis after the other, each by transforms of many rows at once, or of single long rows."""
+"""fft: transforms one axis after the other, each in groups of many rows at once or as single long rows."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from xlakit.ir.enums import FftType
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.fft import Fft
 
-# Tables of longer transforms would make programs too large.
+# The tables of longer transforms would make programs too large.
 _LONGEST = 1 << 24
 
 
 def emit_fft(module: Module, instruction: Instruction) -> Kernel:
-    """The kernel; its table is the operand, the result, and scratch. Raises DeclinedError for odd shapes."""
+    """The kernel; its table has operand, result and scratch. Raises DeclinedError for sizes it does not handle."""
     op, operand = instruction.op_as(Fft), instruction.operands[0].shape
     lengths = op.fft_length
     if 0 in operand.dimensions or 0 in lengths or max(lengths) > _LONGEST:
@@ -42,7 +42,7 @@ def _needs_copy(op: Fft) -> bool:
 
 
 def _axes(op: Fft, kind: PrimitiveType, dimensions: Sequence[int]) -> list[Axis]:
-    """The axes in the order in which they are transformed: that of real rows is the first, or the last."""
+    """The axes in the order of their transforms: the axis of real rows is first, or last in an inverse transform."""
     is_inverse = op.fft_type in (FftType.IFFT, FftType.IRFFT)
     reads_real, writes_real = op.fft_type is FftType.RFFT, op.fft_type is FftType.IRFFT
     part = F64 if kind in (PrimitiveType.F64, PrimitiveType.C128) else F32
@@ -75,7 +75,7 @@ def _axes(op: Fft, kind: PrimitiveType, dimensions: Sequence[int]) -> list[Axis]
 
 
 def _emit_axis(module: Module, axis: Axis, scratch: int) -> tuple[Sequence[Phase], int]:
-    """The phases of one axis, and how many bytes of scratch they need behind the first ``scratch`` ones."""
+    """The phases of one axis, and the bytes of scratch that they need after the first ``scratch`` bytes."""
     if not is_smooth(axis.points) and axis.points > LONGEST_CHIRP.value and are_long_rows(axis):
         return emit_long_rows(module, axis, scratch)
     long = long_row_cost(axis)

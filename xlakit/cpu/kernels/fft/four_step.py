@@ -1,7 +1,7 @@
-"""The four-step transform of a * b points: the columns of a matrix [a, b], roots of unity, the rows, transposed.
+"""The four-step transform of a * b points: columns of a matrix [a, b], roots of unity, rows, and a transpose.
 
-Between them the points stand in planes: for each row of the matrix, of each group of columns first all real parts and
-then the imaginary ones.
+Between the passes the points are stored in planes: for each row of the matrix and each group of columns, first all real
+parts and then the imaginary parts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class FourStep:
     """Writes passes over columns and rows: ``void(ptr source, ptr target, i64 begin, i64 end)``, for some chunks."""
 
     def __init__(self, module: Module, part: Type, a: int, b: int) -> None:
-        # The memory below is for a * b points; transforms of other lengths (Bluestein) would need more.
+        # The memory is for a * b points; lengths without butterflies (Bluestein) would need more.
         require(f"a four-step transform of {a} and {b}", [("both have butterflies", is_smooth(a) and is_smooth(b))])
         self._module = module
         self._part = part
@@ -38,11 +38,11 @@ class FourStep:
         self._lanes = lane_count(part)
         self.column_chunks = -(-b // self._lanes)
         self.row_chunks = -(-a // self._lanes)
-        # For the points between the two passes, in whole vectors.
+        # The bytes of the points between the two passes, in whole vectors.
         self.bytes = max(a * self.column_chunks * self._lanes, a * b) * 2 * part.bytes
 
     def columns(self, swaps: bool) -> Function:
-        """Transform the columns, and multiply with the roots."""
+        """The pass that transforms the columns, and multiplies them with the roots."""
         module, part, lanes, n = self._module, self._part, self._lanes, self._a * self._b
         transform = lane_transform(module, part, self._a)
         fn = module.function("fft_columns", VOID, [PTR, PTR, I64, I64])
@@ -50,7 +50,7 @@ class FourStep:
         fn.effort = Effort.CODE
         source, target, begin, end = fn.parameters
         moves, tables = Moves(fn, part), Tables(fn, part)
-        # The root of row i and column j is that of the group's first column times that of the lane.
+        # The root of row i and column j is the root of the group's first column times that of the lane.
         near = tables.planes(f"lanes.{n}.{self._a}", roots(np.outer(np.arange(self._a), np.arange(lanes)), n), lanes)
         far = LongRoots(tables, fn, part, n, lanes, self._a * self.column_chunks)
         size = self._a * 2 * moves.type.bytes
@@ -74,7 +74,7 @@ class FourStep:
         return fn
 
     def rows(self, swaps: bool, scale: float) -> Function:
-        """Transform the rows; point j of row i becomes point i + a * j of the result."""
+        """The pass that transforms the rows; point j of row i becomes point i + a * j of the result."""
         module, part, lanes = self._module, self._part, self._lanes
         transform = lane_transform(module, part, self._b)
         fn = module.function("fft_rows", VOID, [PTR, PTR, I64, I64])
@@ -98,7 +98,7 @@ class FourStep:
         return fn
 
     def _load(self, fn: Function, moves: Moves, source: Value, first: Value, memory: Value) -> None:
-        """The rows of a group, transposed."""
+        """Load the rows of a group, transposed."""
         width = self.column_chunks * 2 * self._lanes
         rows = Rows(source, first, width, self._a).pointers(fn, self._part)
         with fn.loop(0, self.column_chunks, hints=AS_WRITTEN) as loop:

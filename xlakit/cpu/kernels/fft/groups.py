@@ -1,4 +1,4 @@
-"""Transforms of many rows or columns, a group of as many as there are lanes at a time."""
+"""Transforms of many rows or columns: groups of as many as a vector has lanes."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from xlakit.passes.analysis.cost_model import cost_model
 
 
 def group_cost(axis: Axis) -> float:
-    """About how many nanoseconds all groups take together."""
+    """The estimated nanoseconds of all groups together."""
     lanes = lane_count(axis.part)
     groups = axis.outer * -(-axis.inner // lanes) if axis.inner > 1 else -(-axis.outer // lanes)
-    # Many points of many lanes do not stay near the processor.
+    # Long transforms of all lanes exceed the near caches.
     far = 1.6 if lane_points(axis.points) > LONGEST_LANES else 1.0
     return cost_model().cycles(groups * work(axis.points) * far)
 
 
 def emit_groups(module: Module, axis: Axis) -> Phase:
-    """One phase; a task is a group."""
+    """The phase of an axis; a task is a group."""
     require(
         f"transforms of {axis.length} points",
         [
@@ -46,7 +46,7 @@ def emit_groups(module: Module, axis: Axis) -> Phase:
     transform = lane_transform(module, axis.part, axis.points)
     fn = kernel_function(module, "fft_groups")
     fn.fast_math = CONTRACTS
-    # Complex rows and columns are moved and transformed by calls, unless they have but a few points.
+    # Complex rows and columns are moved and transformed by calls, unless they have only a few points.
     is_called = not (axis.reads_real or axis.writes_real) and axis.length >= lane_count(axis.part)
     fn.effort = Effort.LITTLE if is_called else Effort.CODE
     writer = _Writer(fn, axis, transform)
@@ -76,12 +76,12 @@ class _Writer:
         self.bytes = points * 2 * self.moves.type.bytes
 
     def _transformed(self, points: Value, other: Value) -> Value:
-        """Transform the points; gives where the result is."""
+        """Transform the points; gives the address of the result."""
         self.fn.call(self.transform, VOID, points, other)
         return other if is_moved(self.axis.points) else points
 
     def columns(self, source: Value, target: Value, task: Value, memory: Value) -> None:
-        """A group of neighboring columns."""
+        """Transform a group of adjacent columns."""
         fn, axis, lanes = self.fn, self.axis, self.moves.lanes
         groups = -(-axis.inner // lanes)
         outer, first = task.integer("udiv", groups), task.integer("urem", groups) * lanes
@@ -96,7 +96,7 @@ class _Writer:
         self.moves.store_columns(found, start, axis.inner, count, axis.length, axis.scale, axis.is_inverse)
 
     def rows(self, source: Value, target: Value, task: Value, memory: Value) -> None:
-        """A group of rows."""
+        """Transform a group of rows."""
         fn, axis, moves = self.fn, self.axis, self.moves
         first = task * moves.lanes
         other = fn.at(memory, I8, self.bytes)
@@ -142,7 +142,7 @@ class _Writer:
             store_point(fn, untangle_point(one, other, root), target, loop.index)
 
     def _tangle(self, source: Value, target: Value) -> None:
-        """Back from the spectrum, with the parts exchanged as the inverse transform wants them."""
+        """The complex spectrum of a real row's spectrum, with parts exchanged as the inverse transform requires."""
         fn, type, half = self.fn, self.moves.type, self.axis.points
         table = self._half_roots()
         real, imag = tangle_ends(load_point(fn, type, source, 0), load_point(fn, type, source, half))
@@ -159,7 +159,7 @@ class _Writer:
         return self.tables.pairs(f"half.{half}", roots(np.arange(half), 2 * half))
 
     def _mirror(self, memory: Value) -> None:
-        """The whole spectrum of a real row of odd length, with the parts exchanged."""
+        """The complete spectrum of a real row of odd length, with parts exchanged."""
         fn, type = self.fn, self.moves.type
         zero = fn.constant(type, 0.0)
         store_point(fn, (zero, load_point(fn, type, memory, 0)[0]), memory, 0)

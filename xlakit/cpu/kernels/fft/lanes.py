@@ -1,7 +1,7 @@
 """Transforms of as many rows at once as a vector register has lanes, by Stockham's passes.
 
-The points lie one after the other, of each the real parts of all lanes and then the imaginary ones. A pass reads one
-memory and writes another, so that the points come out in order.
+Points are stored one after the other, each as the real parts of all lanes followed by the imaginary parts. A pass reads
+one memory and writes the other, so that the points come out in order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from xlakit.target import vector_bytes
 
 
 def lane_count(part: Type) -> int:
-    """How many transforms run at once."""
+    """The number of transforms that run at once."""
     return vector_bytes() // part.bytes
 
 
@@ -38,7 +38,7 @@ def store_point(fn: Function, point: Point, memory: Value, index: Value | int) -
 
 
 def splat_point(fn: Function, part: Type, lanes: int, table: Value, index: Value | int) -> Point:
-    """Entry ``index`` of a table of pairs, the same in all lanes."""
+    """Entry ``index`` of a table of pairs, replicated in all lanes."""
     real, imag = load_point(fn, part, table, index)
     return fn.splat(real, lanes), fn.splat(imag, lanes)
 
@@ -63,7 +63,7 @@ def lane_transform(module: Module, part: Type, n: int) -> Function:
         found = module.function(name, VOID, [PTR, PTR], attributes=[NO_INLINE])
         found.never_overlap(0, 1)
         found.fast_math = CONTRACTS
-        # Passes are calls alone.
+        # The passes are calls, so code of a smooth length needs no optimization.
         found.effort = Effort.LITTLE if smooth else Effort.CODE
         writer = _Writer(found, part)
         if inner is None:
@@ -76,10 +76,10 @@ def lane_transform(module: Module, part: Type, n: int) -> Function:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One of Stockham's passes, for parts of a type: butterflies of ``radix`` points, with or without twiddle factors.
+    """One of Stockham's passes, with butterflies of ``radix`` points, with or without twiddle factors.
 
     ``(ptr source, ptr target, ptr twiddles, i64 count, i64 stride)``: ``stride`` transforms of ``radix * count`` points
-    become ``radix`` times as many shorter ones.
+    become ``radix`` times as many transforms of ``count`` points.
     """
 
     part: str
@@ -124,7 +124,7 @@ class _Writer:
     # -- passes ----------------------------------------------------------------------------------
 
     def passes(self, n: int) -> None:
-        """All passes of a smooth length."""
+        """Write all passes of a smooth length."""
         source, target = self.fn.parameters
         length, stride = n, 1
         for radix in radices(n):
@@ -133,7 +133,7 @@ class _Writer:
             length, stride = length // radix, stride * radix
 
     def _pass(self, source: Value, target: Value, length: int, stride: int, radix: int) -> None:
-        """``stride`` transforms of ``length`` points become ``radix`` times as many shorter ones."""
+        """Write a pass: ``stride`` transforms of ``length`` points become ``radix`` times as many shorter ones."""
         fn, count = self.fn, length // radix
         table = fn.null()
         if count > 1:
@@ -145,7 +145,7 @@ class _Writer:
     # -- other lengths ---------------------------------------------------------------------------
 
     def convolution(self, n: int, inner: Function) -> None:
-        """Bluestein: a transform is a convolution with a chirp, which longer transforms compute."""
+        """Bluestein's algorithm: the transform is a convolution with a chirp, computed by longer transforms."""
         fn, length = self.fn, convolution_length(n)
         points, other = fn.parameters
         table = self.tables.pairs(f"chirp.{n}", chirp(n))
@@ -156,7 +156,7 @@ class _Writer:
             store_point(fn, (zero, zero), points, loop.index)
         fn.call(inner, VOID, points, other)
         source, target = (other, points) if is_moved(length) else (points, other)
-        # With the parts exchanged, the forward transform is the backward one.
+        # Exchanging real and imaginary parts turns the forward transform into the backward one.
         self._multiply(source, spectrum, length, swaps=True)
         fn.call(inner, VOID, source, target)
         result = target if is_moved(length) else source
@@ -174,7 +174,7 @@ class _Writer:
 
 
 def transpose(fn: Function, rows: list[Value]) -> list[Value]:
-    """A square of vectors, transposed: blocks are exchanged, then smaller blocks inside them."""
+    """The transpose of a square of vectors: exchanges blocks, then smaller blocks inside them."""
     count = len(rows)
     for level in range(int(math.log2(count))):
         distance = count >> (level + 1)

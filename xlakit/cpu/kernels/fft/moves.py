@@ -1,6 +1,6 @@
-"""Between arrays of complex numbers and the memory of lane transforms: rows are transposed, columns taken apart.
+"""Moves points between arrays of complex numbers and the memory of lane transforms, transposing rows.
 
-How long rows are, and how far apart, are arguments of common functions, so that transforms of all lengths share them.
+The length and distance of rows are arguments of common functions, so that transforms of all lengths share them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from xlakit.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of the lanes: from row ``first`` on of ``count`` rows, ``distance`` real numbers apart from ``base``.
+    """The row of each lane: rows from ``first`` on of ``count`` rows, ``distance`` real numbers apart from ``base`` on.
 
-    Lanes beyond the last row have that row, too.
+    Lanes beyond the last row use the last row.
     """
 
     base: Value
@@ -29,14 +29,14 @@ class Rows:
     count: Value | int
 
     def pointers(self, fn: Function, part: Type) -> list[Value]:
-        """Where the row of each lane starts."""
+        """The address of each lane's row."""
         last = self.count - 1
         return [
             fn.at(self.base, part, (self.first + lane).umin(last) * self.distance) for lane in range(lane_count(part))
         ]
 
     def arguments(self, fn: Function) -> list[Value]:
-        """The same, for a common function."""
+        """The fields as arguments of a common function."""
         distance, count = (n if isinstance(n, Value) else fn.i64(n) for n in (self.distance, self.count))
         return [self.base, self.first, distance, count]
 
@@ -53,14 +53,14 @@ class Moves:
     # -- columns: the lanes are neighbors -------------------------------------------------------
 
     def load_columns(self, source: Value, stride: int, count: Value, memory: Value, points: int, swaps: bool) -> None:
-        """Points ``stride`` complex numbers apart, of the first ``count`` lanes."""
+        """Load points that are ``stride`` complex numbers apart, of the first ``count`` lanes."""
         fn = self.fn
         common.call(fn, LoadColumns(self.part.name, swaps), source, fn.i64(stride), count, memory, fn.i64(points))
 
     def store_columns(
         self, memory: Value, target: Value, stride: int, count: Value, points: int, scale: float, swaps: bool
     ) -> None:
-        """The other way."""
+        """The inverse of :meth:`load_columns`; ``scale`` multiplies the points."""
         fn = self.fn
         store = StoreColumns(self.part.name, swaps, scale != 1.0)
         common.call(fn, store, memory, target, fn.i64(stride), count, fn.i64(points), fn.constant(F64, scale))
@@ -68,19 +68,19 @@ class Moves:
     # -- rows: the points of a lane are neighbors -------------------------------------------------
 
     def load_rows(self, rows: Rows, memory: Value, points: int, swaps: bool) -> None:
-        """Complex numbers that lie one after the other in the row of each lane."""
+        """Load complex numbers that are contiguous in the row of each lane."""
         self._load(LoadRows(self.part.name, 2, swaps), rows, memory, points)
 
     def load_real_rows(self, rows: Rows, memory: Value, points: int) -> None:
-        """Real numbers that lie one after the other in the row of each lane."""
+        """Load real numbers that are contiguous in the row of each lane."""
         self._load(LoadRows(self.part.name, 1, False), rows, memory, points)
 
     def store_rows(self, memory: Value, rows: Rows, points: int, scale: float, swaps: bool) -> None:
-        """The other way."""
+        """The inverse of :meth:`load_rows`; ``scale`` multiplies the points."""
         self._store(StoreRows(self.part.name, 2, swaps, scale != 1.0), memory, rows, points, scale)
 
     def store_real_rows(self, memory: Value, rows: Rows, points: int, scale: float) -> None:
-        """The real numbers of rows whose complex numbers have their parts exchanged: the imaginary parts alone."""
+        """Store the real numbers of rows of points with exchanged parts, which are the imaginary parts."""
         self._store(StoreRows(self.part.name, 1, True, True), memory, rows, points, scale)
 
     def _load(self, load: LoadRows, rows: Rows, memory: Value, points: int) -> None:
@@ -116,8 +116,10 @@ class Moves:
 
 @dataclass(frozen=True, slots=True)
 class LoadColumns:
-    """``(ptr source, i64 stride, i64 count, ptr memory, i64 points)``: points ``stride`` complex numbers apart, of the
-    first ``count`` lanes, with their parts exchanged if it ``swaps``.
+    """Loads points that are ``stride`` complex numbers apart, of the first ``count`` lanes.
+
+    ``(ptr source, i64 stride, i64 count, ptr memory, i64 points)``. swaps: whether real and imaginary parts are
+    exchanged.
     """
 
     part: str
@@ -150,8 +152,9 @@ class LoadColumns:
 
 @dataclass(frozen=True, slots=True)
 class StoreColumns:
-    """``(ptr memory, ptr target, i64 stride, i64 count, i64 points, double scale)``: the opposite of LoadColumns, with
-    a scale if it is ``scaled``.
+    """The inverse of LoadColumns.
+
+    ``(ptr memory, ptr target, i64 stride, i64 count, i64 points, double scale)``. scaled: whether ``scale`` is used.
     """
 
     part: str
@@ -189,10 +192,10 @@ class StoreColumns:
 
 @dataclass(frozen=True, slots=True)
 class LoadRows:
-    """``(ptr base, i64 first, i64 distance, i64 count, ptr memory, i64 points)``: the points of rows, of which
-    there are at least as many as a square of a vector's lanes has.
+    """Loads the points of rows, of which there are at least as many as fill a square of vectors.
 
-    width: how many numbers a point is in the rows: 1 for real ones. swaps: whether parts are exchanged.
+    ``(ptr base, i64 first, i64 distance, i64 count, ptr memory, i64 points)``. width: the real numbers of a point in
+    the rows, 1 or 2. swaps: whether real and imaginary parts are exchanged.
     """
 
     part: str
@@ -218,7 +221,7 @@ class LoadRows:
         _squares(fn, points, type.lanes // self.width, move)
 
     def put(self, fn: Function, memory: Value, index: Value, numbers: Sequence[Value]) -> None:
-        """Write what the lanes have from point ``index`` on."""
+        """Write the values of the lanes from point ``index`` on."""
         if self.width == 1:
             zero = fn.constant(numbers[0].type, 0.0)
             for more, number in enumerate(numbers):
@@ -231,8 +234,10 @@ class LoadRows:
 
 @dataclass(frozen=True, slots=True)
 class StoreRows:
-    """``(ptr memory, ptr base, i64 first, i64 distance, i64 count, i64 points, double scale)``: the opposite of
-    LoadRows, with a scale if it is ``scaled``. Real rows are real parts, or imaginary ones if it ``swaps``.
+    """The inverse of LoadRows; rows of real numbers get the real parts, or the imaginary parts if it ``swaps``.
+
+    ``(ptr memory, ptr base, i64 first, i64 distance, i64 count, i64 points, double scale)``. scaled: whether ``scale``
+    is used.
     """
 
     part: str
@@ -259,7 +264,7 @@ class StoreRows:
         _squares(fn, points, lanes // self.width, move)
 
     def number(self, fn: Function, memory: Value, index: Value, more: int, factor: Value) -> Value:
-        """What the lanes store as number ``more`` from point ``index`` on."""
+        """The value that the lanes store as number ``more`` from point ``index`` on."""
         side = 1 if self.swaps else 0
         place = index * 2 + (more * 2 + side if self.width == 1 else more ^ side)
         found = fn.load(factor.type, fn.at(memory, factor.type, place))
@@ -267,7 +272,7 @@ class StoreRows:
 
 
 def _squares(fn: Function, points: Value, size: int, move: Callable[[Value], None]) -> None:
-    """Move so many points at a time; the last square reaches back to points that were moved before."""
+    """Move ``size`` points at a time; the last square overlaps points that were moved before."""
     with fn.loop(0, points, size, hints=AS_WRITTEN) as loop:
         move(loop.index.umin(points - size))
 
@@ -277,5 +282,5 @@ def _type_of(part: str) -> Type:
 
 
 def _spread(fn: Function, part: Type, scale: Value) -> Value:
-    """A scale in all lanes; it is rounded as a constant of the type would be."""
+    """A scale in all lanes, rounded to the type as a constant would be."""
     return fn.splat(scale if part is F64 else scale.cast("fptrunc", part), lane_count(part))

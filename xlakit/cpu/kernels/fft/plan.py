@@ -1,4 +1,4 @@
-"""How a Fourier transform is done: its axis, its radices, its factors, the length that replaces a prime."""
+"""The plan of a Fourier transform: its axis, radices, four-step factors, and the length of Bluestein's convolution."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from functools import cache
 from xlakit.cpu.llvm import I8, PTR, Function, Type, Value
 from xlakit.dataclass import dataclass
 
-# Lengths with a greater prime factor go through a convolution (Bluestein).
+# Lengths with a larger prime factor are transformed by a convolution (Bluestein).
 LARGEST_PRIME = 31
-# Up to this length the points of a lane transform stay near the processor.
+# Up to this length the points of a lane transform stay in the near caches.
 LONGEST_LANES = 1024
 
 
 @cache
 def prime_factors(n: int) -> tuple[int, ...]:
-    """The prime factors, in order."""
+    """The prime factors in ascending order."""
     found: list[int] = []
     p = 2
     while p * p <= n:
@@ -27,7 +27,7 @@ def prime_factors(n: int) -> tuple[int, ...]:
 
 
 def is_smooth(n: int) -> bool:
-    """Whether there are butterflies for all factors."""
+    """Whether there are butterflies for all prime factors."""
     return all(p <= LARGEST_PRIME for p in prime_factors(n))
 
 
@@ -42,7 +42,7 @@ def radices(n: int) -> tuple[int, ...]:
 
 
 def work(n: int) -> float:
-    """About how many cycles a transform takes for one lane of eight."""
+    """The estimated cycles of a transform for one lane of eight."""
     if not is_smooth(n):
         return 2.5 * work(convolution_length(n))
     cycles = {2: 1.0, 4: 1.4, 8: 2.0}
@@ -51,7 +51,7 @@ def work(n: int) -> float:
 
 @cache
 def convolution_length(n: int) -> int:
-    """A length with small factors only, at least 2n - 1, that is fast to transform."""
+    """The length of at least 2n - 1 with only small prime factors that is the fastest to transform."""
     least = 2 * n - 1
     best, candidates = 1 << (least - 1).bit_length(), [1]
     for p in (2, 3, 5):
@@ -60,13 +60,13 @@ def convolution_length(n: int) -> int:
 
 
 def lane_points(n: int) -> int:
-    """How many points the memory of a lane transform has."""
+    """The number of points of the memory of a lane transform."""
     return n if is_smooth(n) else convolution_length(n)
 
 
 @cache
 def four_step_factors(n: int, lanes: int) -> tuple[int, int] | None:
-    """Two factors of a smooth length that are both at least ``lanes``, best the same; None if there are none."""
+    """The best two factors of a smooth length, both at least ``lanes``; None if there are none."""
     pairs = [(a, n // a) for a in _divisors(n) if min(a, n // a) >= lanes]
     return min(pairs, key=lambda pair: _pair_work(pair, lanes), default=None) if is_smooth(n) else None
 
@@ -74,7 +74,7 @@ def four_step_factors(n: int, lanes: int) -> tuple[int, int] | None:
 def _pair_work(pair: tuple[int, int], lanes: int) -> tuple[float, int]:
     a, b = pair
     total = -(-b // lanes) * work(a) + -(-a // lanes) * work(b)
-    # Equal factors need the least memory.
+    # The more equal the factors, the less memory is needed.
     return total * (1.5 if max(pair) > LONGEST_LANES and min(pair) < LONGEST_LANES else 1.0), max(pair)
 
 
@@ -87,23 +87,24 @@ def _divisors(n: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """An array: a number of the kernel's table, and how many bytes after its start."""
+    """An array: its number in the kernel's table, and an offset in bytes."""
 
     array: int
     offset: int = 0
 
     def pointer(self, fn: Function, table: Value) -> Value:
-        """Where it is."""
+        """The address of the array."""
         found = fn.load(PTR, fn.at(table, PTR, self.array))
         return fn.at(found, I8, self.offset) if self.offset else found
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """``outer`` times ``inner`` transforms of ``length`` points, ``inner`` complex numbers apart.
+    """``outer`` times ``inner`` transforms of ``length`` points; the points are ``inner`` complex numbers apart.
 
-    part: the type of the parts of complex numbers. is_inverse: without the division, which is ``scale``.
-    reads_real, writes_real: real rows in, or out; ``inner`` is 1 then, and the spectrum has length // 2 + 1 points.
+    part: the type of the parts of complex numbers. is_inverse: the inverse transform, whose division is in ``scale``.
+    reads_real, writes_real: whether the input or the output rows are real; then ``inner`` is 1, and the spectrum has
+    length // 2 + 1 points.
     """
 
     part: Type
@@ -119,7 +120,7 @@ class Axis:
 
     @property
     def is_halved(self) -> bool:
-        """Whether a complex transform of half the length does it."""
+        """Whether a complex transform of half the length computes it."""
         return (self.reads_real or self.writes_real) and self.length % 2 == 0
 
     @property
@@ -129,15 +130,15 @@ class Axis:
 
     @property
     def spectrum(self) -> int:
-        """How many points the spectrum has."""
+        """The number of points of the spectrum."""
         return self.length // 2 + 1 if self.reads_real or self.writes_real else self.length
 
     @property
     def source_row(self) -> int:
-        """How many real numbers a row of the source has."""
+        """The number of real numbers of a row of the source."""
         return self.length if self.reads_real else 2 * self.spectrum
 
     @property
     def target_row(self) -> int:
-        """How many real numbers a row of the target has."""
+        """The number of real numbers of a row of the target."""
         return self.length if self.writes_real else 2 * self.spectrum

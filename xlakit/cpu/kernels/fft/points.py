@@ -1,4 +1,4 @@
-"""The simple steps before and after the transform of a long row: each point is made of one or two others."""
+"""The pointwise steps before and after the transform of a long row: each result depends on one or two points."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.scalars.complex_arithmetic import plain_product
 from xlakit.options import knob
 
-# How many points a chunk has.
+# The number of points of a chunk.
 CHUNK = 1 << LongRoots.BITS
 # Tables of longer chirps would make programs too large.
 LONGEST_CHIRP = knob("fft_points.longest_chirp", 1 << 17, 64)
 
 
 class Points:
-    """Writes one step into ``void(ptr source, ptr target, i64 begin, i64 end)``; of chunks of points."""
+    """Writes one step into a function ``void(ptr source, ptr target, i64 begin, i64 end)`` over chunks of points."""
 
     def __init__(self, fn: Function, axis: Axis, length: int, swaps: bool, scale: float) -> None:
         self._fn = fn
         self._axis = axis
         self._part = axis.part
-        # The length of the transform that makes a convolution.
+        # The length of the transforms that compute Bluestein's convolution.
         self._length = length
         self._swaps = swaps
         self._scale = scale
@@ -35,7 +35,7 @@ class Points:
 
     @contextmanager
     def _chunks(self, count: int) -> Generator[tuple[Value, Value, Value]]:
-        """The chunks: number, first point, and the point behind the last."""
+        """The chunks: the number, the first point, and the end of each."""
         fn = self._fn
         begin, end = fn.parameters[2:]
         with fn.loop(begin, end, hints=AS_WRITTEN) as chunks:
@@ -59,7 +59,7 @@ class Points:
     # -- real rows -------------------------------------------------------------------------------
 
     def widen(self) -> int:
-        """A real row as a complex one."""
+        """Write a real row as a complex one."""
         fn, count = self._fn, self._axis.length
         with self._chunks(count) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
             number = fn.load(self._part, fn.at(self._source, self._part, loop.index))
@@ -67,14 +67,14 @@ class Points:
         return count
 
     def narrow(self) -> int:
-        """The half of a real row's spectrum that tells the other one."""
+        """Keep the half of a real row's spectrum that determines the other half."""
         fn, count = self._fn, self._axis.spectrum
         with self._chunks(count) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
             self._store(self._load(loop.index), loop.index)
         return count
 
     def mirror(self) -> int:
-        """The other half, and the parts exchanged; the first point is real."""
+        """Write the complete spectrum with exchanged parts from its half; the first point is real."""
         fn, count, half = self._fn, self._axis.length, self._axis.spectrum
         with self._chunks(count) as (_, first, stop):
             middle = stop.smin(half)
@@ -88,7 +88,7 @@ class Points:
         return count
 
     def imaginary(self) -> int:
-        """The imaginary parts: the real ones of what has its parts exchanged."""
+        """Write the imaginary parts, which are the real parts of points with exchanged parts."""
         fn, count = self._fn, self._axis.length
         with self._chunks(count) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
             number = self._load(loop.index)[1] * self._axis.scale
@@ -96,7 +96,7 @@ class Points:
         return count
 
     def untangle(self) -> int:
-        """The spectrum of a real row from that of its pairs."""
+        """Write the spectrum of a real row, from the spectrum of its pairs."""
         fn, half = self._fn, self._axis.points
         count = half + 1
         with self._chunks(count) as (chunk, first, stop):
@@ -109,7 +109,7 @@ class Points:
         return count
 
     def tangle(self) -> int:
-        """The way back, with the parts exchanged."""
+        """The inverse of :meth:`untangle`, with exchanged parts."""
         fn, half = self._fn, self._axis.points
         with self._chunks(half) as (chunk, first, stop):
             with fn.if_(first.eq(0)):
@@ -135,7 +135,7 @@ class Points:
     # -- other lengths ---------------------------------------------------------------------------
 
     def _chirp(self) -> Callable[[Value], Point]:
-        """The numbers of the chirp; of a long one, from roots, as a table would make the program too large."""
+        """The chirp; a long one is computed from roots, because a table would make the program too large."""
         count = self._axis.points
         if count <= LONGEST_CHIRP.value:
             table = self._tables.pairs(f"chirp.{count}", chirp(count))
@@ -144,7 +144,7 @@ class Points:
         return lambda index: roots.at((index * index).integer("urem", 2 * count))
 
     def back_chirp(self) -> int:
-        """The conjugate chirp around 0, over the length: its transform is what a convolution multiplies with."""
+        """Write the conjugate chirp around 0, divided by the length: its spectrum is a factor of the convolution."""
         fn, count, length = self._fn, self._axis.points, self._length
         entry, scale = self._chirp(), 1.0 / length
         with self._chunks(length) as (_, first, stop):
@@ -160,7 +160,7 @@ class Points:
         return length
 
     def chirped(self) -> int:
-        """The row times the chirp, and zeros behind it."""
+        """Write the row times the chirp, followed by zeros."""
         fn, count = self._fn, self._axis.points
         entry = self._chirp()
         with self._chunks(self._length) as (_, first, stop):
@@ -174,7 +174,7 @@ class Points:
         return self._length
 
     def spectrum(self) -> int:
-        """The transform times that of the other chirp, with the parts exchanged."""
+        """Multiply the spectrum by that of the conjugate chirp, and exchange parts."""
         fn, count, length = self._fn, self._axis.points, self._length
         table = self._tables.pairs(f"spectrum.{count}.{length}", chirp_spectrum(count, length))
         with self._chunks(length) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
@@ -183,7 +183,7 @@ class Points:
         return length
 
     def kept_spectrum(self) -> int:
-        """The transform times that of the other chirp, which is the source, with the parts exchanged."""
+        """Multiply the spectrum by that of the conjugate chirp, which is the source, and exchange parts."""
         fn, length = self._fn, self._length
         with self._chunks(length) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
             real, imag = plain_product(self._entry(self._target, loop.index), self._load(loop.index))
@@ -191,7 +191,7 @@ class Points:
         return length
 
     def unchirped(self) -> int:
-        """The row times the chirp."""
+        """Write the row times the chirp."""
         fn, count = self._fn, self._axis.points
         entry = self._chirp()
         with self._chunks(count) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:

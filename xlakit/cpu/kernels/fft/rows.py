@@ -1,8 +1,8 @@
-"""Transforms of single long rows, as steps one after the other.
+"""Transforms of single long rows, as a sequence of steps.
 
-A length n = a * b is transformed as the columns of a matrix [a, b], then multiplied with roots of unity, then as its
-rows; either time a group of columns or rows at once. Steps before and after make real rows of it, or other lengths.
-Few rows are shared between tasks step by step; of many rows a task takes whole ones, which stay near the processor.
+A length n = a * b is transformed as the columns of a matrix [a, b], multiplied by roots of unity, and transformed as
+its rows, in groups of columns or rows. Steps before and after it handle real rows and other lengths. If there are few
+rows, tasks share each step of them; if there are many, a task computes whole rows, which stay in the near caches.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from xlakit.passes.analysis.cost_model import cost_model
 _SHARED = knob("fft_rows.shared", 1 << 14, 8, 64, tries=(times(0.25), times(4)))
 _FEW_ROWS = knob("fft_rows.few_rows", 4, 0, 1000)
 
-# Where a step reads and writes: the row itself, its result, one of three memories, or what all rows share.
+# The memories of steps: the row itself, its result, three temporaries, and the data shared by all rows.
 _SOURCE, _TARGET, _X, _Y, _Z, _SHARED_SPECTRUM = range(6)
 _SCRATCH = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """``void(ptr source, ptr target, i64 begin, i64 end)`` for some of its chunks, on two memories."""
+    """``void(ptr source, ptr target, i64 begin, i64 end)`` over chunks, and the memories that it reads and writes."""
 
     function: Function
     chunks: int
@@ -44,17 +44,17 @@ class _Step:
 
 
 def row_length(axis: Axis) -> int:
-    """The length of the transforms that are computed."""
+    """The length of the complex transforms."""
     return axis.points if is_smooth(axis.points) else convolution_length(axis.points)
 
 
 def are_long_rows(axis: Axis) -> bool:
-    """Whether a row's length has two factors of which each fills a vector."""
+    """Whether a row's length has two factors that each fill a vector."""
     return four_step_factors(row_length(axis), lane_count(axis.part)) is not None
 
 
 def long_row_cost(axis: Axis) -> float | None:
-    """About how many nanoseconds all rows take together; None where a row is too short or has no two smooth factors."""
+    """The estimated nanoseconds of all rows; None if a row is too short or its length has no two suitable factors."""
     lanes = lane_count(axis.part)
     length = row_length(axis)
     pair = four_step_factors(length, lanes)
@@ -66,7 +66,7 @@ def long_row_cost(axis: Axis) -> float | None:
 
 
 def emit_long_rows(module: Module, axis: Axis, scratch: int) -> tuple[Sequence[Phase], int]:
-    """The phases, and how many bytes of scratch they need behind the first ``scratch`` ones."""
+    """The phases, and the bytes of scratch that they need after the first ``scratch`` bytes."""
     pipeline = _Pipeline(module, axis)
     pipeline.build()
     before = pipeline.emit_before(scratch)
@@ -90,19 +90,19 @@ class _Pipeline:
         self.four_step = FourStep(module, axis.part, *pair)
         self.rows = axis.outer * axis.inner
         self.steps: list[_Step] = []
-        # What is done once, before all rows.
+        # Steps that run once, before all rows.
         self.before: list[_Step] = []
-        # All memories are as large as the largest.
+        # All memories have the size of the largest.
         self.bytes = -(-max(self.four_step.bytes, 2 * axis.spectrum * axis.part.bytes) // 64) * 64
 
     @property
     def memories(self) -> list[int]:
-        """The memories that steps use."""
+        """The temporary memories that the steps of a row use."""
         return sorted({m for s in self.steps for m in (s.source, s.target)} - {_SOURCE, _TARGET, _SHARED_SPECTRUM})
 
     @property
     def shared_bytes(self) -> int:
-        """How much memory there is for what all rows share: the chirp's spectrum, and as much to compute it."""
+        """The bytes for data that all rows share: the spectrum of the chirp, and the same size to compute it."""
         return 2 * self.bytes if self.before else 0
 
     # -- which steps there are -------------------------------------------------------------------
@@ -128,13 +128,13 @@ class _Pipeline:
             self._transform(_SOURCE, _TARGET, axis.is_inverse, axis.is_inverse, axis.scale)
 
     def _transform(self, source: int, target: int, swaps_in: bool, swaps_out: bool, scale: float) -> None:
-        """A complex transform; of a length without smooth factors as a convolution with a chirp (Bluestein)."""
+        """A complex transform; if the length is not smooth, as a convolution with a chirp (Bluestein)."""
         if self.length == self.axis.points:
             self._four_step(source, target, swaps_in, swaps_out, scale)
             return
         self._simple(Points.chirped, source, _Y, swaps_in)
         self._four_step(_Y, _Y, False, False, 1.0)
-        # With the parts exchanged, the forward transform is the backward one.
+        # Exchanging real and imaginary parts turns the forward transform into the backward one.
         if self.axis.points > LONGEST_CHIRP.value:
             self._simple(Points.kept_spectrum, _SHARED_SPECTRUM, _Y)
             steps, self.steps = self.steps, self.before
@@ -154,7 +154,7 @@ class _Pipeline:
     def _simple(
         self, write: Callable[[Points], int], source: int, target: int, swaps: bool = False, scale: float = 1.0
     ) -> None:
-        """A step that makes each point for itself; its chunks are points."""
+        """A pointwise step, whose chunks are ranges of points."""
         fn = self.module.function(f"fft_{write.__name__}", VOID, [PTR, PTR, I64, I64])
         fn.fast_math = CONTRACTS
         count = write(Points(fn, self.axis, self.length, swaps, scale))
@@ -164,7 +164,7 @@ class _Pipeline:
     # -- how they run ----------------------------------------------------------------------------
 
     def emit_before(self, scratch: int) -> list[Phase]:
-        """The phases that compute what all rows share: the spectrum of the chirp of Bluestein's algorithm."""
+        """The phases that compute the data shared by all rows: the spectrum of the chirp of Bluestein's algorithm."""
         phases: list[Phase] = []
         for step in self.before:
             fn = kernel_function(self.module, "fft_before_rows")
@@ -177,7 +177,7 @@ class _Pipeline:
         return phases
 
     def emit_whole(self, shared: int) -> Phase:
-        """One phase; a task does all steps of a row."""
+        """One phase, whose tasks each execute all steps of a row."""
         fn = kernel_function(self.module, "fft_long_rows")
         table, begin, end = fn.parameters
         source, target = self.axis.source.pointer(fn, table), self.axis.target.pointer(fn, table)
@@ -197,7 +197,7 @@ class _Pipeline:
         return Phase(fn.name, self.rows, self.rows * sum(s.cost for s in self.steps))
 
     def emit_shared(self, shared: int, scratch: int) -> list[Phase]:
-        """A phase for each step; a task does one chunk of one row.
+        """A phase for each step, whose tasks each execute a chunk of one row.
 
         A transform of 2**20 points takes 0.76 of the time on two threads.
         """
@@ -224,10 +224,10 @@ class _Pipeline:
         return fn.at(fn.load(PTR, fn.at(table, PTR, _SCRATCH)), I8, offset)
 
     def _row(self, fn: Function, source: Value, target: Value, row: Value) -> dict[int, Value]:
-        """Where a row begins in the source and in the target, as entries of the table of a transform of one row."""
+        """The addresses of a row in the source and in the target, as entries of a table of memories."""
         part, inner = self.axis.part, self.axis.inner
         if inner > 1:
-            # Columns: complex numbers that are ``inner`` apart.
+            # The points of a column are ``inner`` complex numbers apart.
             outer, column = row.integer("udiv", inner), row.integer("urem", inner)
             start = outer * (2 * self.axis.length * inner) + column * 2
             return {_SOURCE: fn.at(source, part, start), _TARGET: fn.at(target, part, start)}

@@ -1,4 +1,4 @@
-"""Roots of unity and what is made of them, as bytes for the constants of a module."""
+"""Tables of roots of unity and of values derived from them, as constants of a module."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def roots(exponents: Exponents, n: int) -> Complex:
 
 def chirp(n: int) -> Complex:
     """exp(-pi i j^2 / n) for j below n."""
-    # In Python's integers, since squares may be great.
+    # In Python's integers, because squares may be large.
     return roots(np.array([j * j % (2 * n) for j in range(n)], np.int64), 2 * n)
 
 
 def chirp_spectrum(n: int, length: int) -> Complex:
-    """The transform of the conjugate chirp around 0, over the length: what Bluestein's convolution multiplies with."""
+    """The spectrum of the conjugate chirp around 0, divided by the length: a factor of Bluestein's convolution."""
     import scipy.fft
 
     back = chirp(n).conj()
@@ -47,13 +47,13 @@ def chirp_spectrum(n: int, length: int) -> Complex:
 
 
 def load_point(fn: Function, type: Type, table: Value, index: Value | int) -> tuple[Value, Value]:
-    """Entry ``index`` of a table of pairs, or of a memory of lanes: its real and imaginary part."""
+    """Entry ``index`` of a table of pairs, or of a memory of lanes: its real and its imaginary part."""
     pair = fn.at(table, type, index * 2)
     return fn.load(type, pair), fn.load(type, fn.at(pair, type, 1))
 
 
 class Tables:
-    """Puts tables into the module of a function, each once."""
+    """Puts tables into the module of a function, each table once."""
 
     def __init__(self, fn: Function, part: Type) -> None:
         self._fn = fn
@@ -61,11 +61,11 @@ class Tables:
         self._dtype = np.dtype(np.float32 if part is F32 else np.float64)
 
     def pairs(self, name: str, numbers: Complex) -> Value:
-        """A table of complex numbers, real and imaginary parts side by side."""
+        """A table of complex numbers, with real and imaginary parts alternating."""
         return self._table(name, np.stack([numbers.real, numbers.imag], -1))
 
     def planes(self, name: str, numbers: Complex, lanes: int) -> Value:
-        """A table of complex numbers in groups: as many real parts as there are lanes, then the imaginary ones."""
+        """A table of complex numbers in groups: the real parts of all lanes, then the imaginary parts."""
         groups = numbers.reshape(-1, lanes)
         return self._table(name, np.stack([groups.real, groups.imag], 1))
 
@@ -75,14 +75,14 @@ class Tables:
 
 
 def symbol(part: Type, parts: Sequence[object]) -> str:
-    """The name of a function for a type."""
+    """The name of a function for a type of parts."""
     return ".".join(["fft", *map(str, parts), part.name])
 
 
 class LongRoots:
-    """The roots exp(-2 pi i step e / n) for e below ``count``; for many of them, as products of two."""
+    """The roots exp(-2 pi i step e / n) for e below ``count``; many of them are products of two table entries."""
 
-    # So many stand in one table; a greater number is cut after so many bits.
+    # The most entries of a single table; an exponent beyond that is split at bit BITS.
     _LARGEST = 8192
     BITS = 12
 
@@ -97,16 +97,16 @@ class LongRoots:
             self._high = tables.pairs(f"roots.{n}.{step}.{len(high)}.high", roots(step * high, n))
 
     def at(self, number: Value) -> tuple[Value, Value]:
-        """The root of a number."""
+        """The root of exponent ``number``."""
         if self.is_short:
             return self.low(number)
         low = self.low(number & ((1 << self.BITS) - 1))
         return plain_product(low, self.high(number >> self.BITS))
 
     def low(self, number: Value) -> tuple[Value, Value]:
-        """The root of a number below ``2^BITS``, or of any number where the table is short."""
+        """The root of an exponent below ``2^BITS``, or of any exponent if there is a single table."""
         return load_point(self._fn, self._part, self._low, number)
 
     def high(self, number: Value) -> tuple[Value, Value]:
-        """The root of ``number * 2^BITS``."""
+        """The root of exponent ``number * 2^BITS``."""
         return load_point(self._fn, self._part, self._high, number)

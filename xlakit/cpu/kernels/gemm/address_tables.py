@@ -1,6 +1,6 @@
-"""Tables of addresses along a direction of an operand: what packing and the macro-kernel get rows and runs of k from.
+"""Tables of addresses along a direction of an operand, from which packing and the macro-kernel read rows and runs of k.
 
-Common functions serve operands of any strides that way.
+With these tables, common functions serve operands of any strides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xlakit.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Addresses along a direction: ``pointer`` (or null, which makes them distances) plus ``base`` bytes.
+    """Addresses along a direction: ``pointer`` plus ``base`` bytes; without a pointer they are distances.
 
     scale: the bytes of one element of the direction.
     """
@@ -33,8 +33,8 @@ class Addresses:
 class Table:
     """A table in memory to be filled with addresses.
 
-    apart: the distance between its entries, in entries. padded: the number of its entries, if there are more than
-    addresses; the rest are ``pad``, or the last address.
+    apart: the stride of its entries, in entries. padded: the number of its entries, if it is larger than the number of
+    addresses; the additional entries are ``pad``, or the last address.
     """
 
     entries: Value
@@ -66,7 +66,7 @@ def fill_table(
 
 
 def _constant_direction(module: Module, direction: Direction) -> tuple[str, int]:
-    """Sizes and strides of a direction as constants of the module: their name, and how many dimensions there are."""
+    """Sizes and strides of a direction as a constant of the module: its name, and the number of dimensions."""
     dims = direction.dims or ((1, 0),)
     name = "_".join(["direction", *(f"{size}x{stride}" for size, stride in dims)]).replace("-", "m")
     return module.shared_data(name, np.array(dims, dtype=np.int64).tobytes(), align=8), len(dims)
@@ -74,12 +74,12 @@ def _constant_direction(module: Module, direction: Direction) -> tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class FillTable:
-    """Addresses, or distances, along a direction through an array.
+    """Writes addresses, or distances, along a direction through an array.
 
     ``(ptr dims, i64 rank, i64 first, i64 count, i64 padded, ptr base, i64 scale, ptr out, i64 apart, ptr pad)``: writes
-    base + scale * (how far element n is from element 0) for ``count`` elements from the first on, ``apart`` words
-    apart. ``dims`` has size and stride of each dimension, the last running fastest. Up to ``padded`` words, more
-    follow: ``pad``, or the last one again where that is null. Distances are addresses from null on.
+    base + scale * (the offset of element n) for ``count`` elements from the first on, ``apart`` words apart. ``dims``
+    has size and stride of each dimension, the last running fastest. Then entries up to ``padded`` are filled with
+    ``pad``, or with the last address if ``pad`` is null. Distances are addresses relative to null.
     """
 
     family: ClassVar[str] = "gemm_addresses"

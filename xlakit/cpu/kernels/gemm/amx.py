@@ -1,8 +1,8 @@
 """Micro-tiles whose sums are in AMX's tile registers.
 
-A register has 16 rows of 64 bytes. One instruction adds, to 16 x 16 sums, the products of 16 rows of the left operand
-and 16 columns of the right one over 16 groups of steps of k: of two numbers of BF16, or of four integers of 8 bits.
-Packed operands lie as it reads them:
+A register has 16 rows of 64 bytes. One instruction adds to 16 x 16 sums the products of 16 rows of the left operand and
+16 columns of the right one, over 16 groups of steps of k: a group is two numbers of BF16, or four 8-bit integers.
+Packed operands have the layout that the instruction reads:
 
                          k ->                         B0: 16 columns, a       B1: 16 more
       A0: 16 rows      [ 64 bytes: 16 groups ]            group of each       columns
@@ -11,12 +11,13 @@ Packed operands lie as it reads them:
       sums: A0 B0, A0 B1     A micro-tile has one or two registers of rows, and one or two of columns: up to four of
             A1 B0, A1 B1     sums. The registers are numbered here, not by LLVM.
 
-Registers exist from :func:`configured` on, within one call of one function: the system saves 8 KiB more of a thread
-while it has any.
+The registers are usable only inside of :func:`configured`, within one call of one function: while a thread uses any,
+the system saves 8 KiB more of its state.
 
-The sums of BF16 are those of its instruction: for 32 steps of k, those of even and of odd steps each, in order, by
-fused operations from zero on, which then are added to each other and to the sum. It takes subnormal numbers for zero,
-raises no flags and heeds none. :func:`write_sums_of_bf16` has the same bits, and keeps subnormal numbers.
+Sums of BF16 have the bits of the instruction's: for 32 steps of k, the even and the odd steps are summed separately, in
+order, by fused operations from zero on; the two sums are added to each other, and then to the total. The instruction
+takes subnormal numbers for zero, and neither raises nor reads floating-point flags. :func:`write_sums_of_bf16` gives
+the same bits, but keeps subnormal numbers.
 """
 
 from __future__ import annotations
@@ -30,21 +31,22 @@ from xlakit.cpu.kernels.gemm.engine import AMX_ROWS, Engine, acc_vector
 from xlakit.cpu.llvm import I8, I16, I32, I64, PTR, VOID, Function, Value
 from xlakit.cpu.llvm.loop import AS_WRITTEN
 
-# Writes the sums of a micro-tile: given a table of rows, the right operand, how many groups of steps, and a buffer.
+# Writes the sums of a micro-tile, given a table of rows, the right operand, the number of groups of steps, and a
+# buffer.
 WriteSums = Callable[[Function, Engine, Value, Value, Value, Value], None]
 
 _ROW_BYTES: Final = 64
-# The first registers of sums, and those of the operands.
+# The first of the two registers of the left operand, and of the right one; the sums are in registers 0 to 3.
 _LEFT, _RIGHT = 4, 6
-# Rows of sums that fused operations compute together.
+# The number of rows whose sums the fused operations compute concurrently.
 _ROWS_AT_ONCE: Final = 4
 _PRODUCTS: Final = {"": "tdpbssd", "left": "tdpbusd", "right": "tdpbsud", "both": "tdpbuud"}
 
 
 @contextmanager
 def configured(fn: Function) -> Generator[None]:
-    """Have eight whole tile registers inside of the block, and none after it."""
-    # The first palette; bytes of a row, and rows, of 16 registers.
+    """Configures eight full tile registers within the block, and releases them after it."""
+    # The fields: palette 1; the bytes of a row, and the rows, of 16 registers.
     table = struct.pack("<BB14x16H16B", 1, 0, *[_ROW_BYTES] * 8, *[0] * 8, *[AMX_ROWS] * 8, *[0] * 8)
     _instruction(fn, "ldtilecfg", fn.address(fn.module.shared_data("tile_registers", table)))
     yield
@@ -54,7 +56,7 @@ def configured(fn: Function) -> Generator[None]:
 def write_sums(fn: Function, engine: Engine, rows: Value, right: Value, groups: Value, buffer: Value) -> None:
     """Write the sums of a micro-tile to a buffer, row by row.
 
-    rows: a table of pointers to rows, which lie at one distance. groups: how many groups of steps of k there are.
+    rows: a table of pointers to rows, which are equally far apart. groups: the number of groups of steps of k.
     """
     first, second = (fn.load(PTR, fn.at(rows, PTR, n)).cast("ptrtoint", I64) for n in (0, 1))
     left, left_step = fn.load(PTR, rows), second - first
@@ -80,7 +82,7 @@ def write_sums(fn: Function, engine: Engine, rows: Value, right: Value, groups: 
 
 
 def _instruction(fn: Function, name: str, *operands: Value | int) -> None:
-    """One of AMX's instructions; numbers are those of registers."""
+    """Call one of AMX's instructions; an int is the number of a register."""
     given = [fn.constant(I8, operand) if isinstance(operand, int) else operand for operand in operands]
     full = f"llvm.x86.{name}"
     fn.module.declare(full, VOID, [value.type for value in given])
@@ -88,7 +90,7 @@ def _instruction(fn: Function, name: str, *operands: Value | int) -> None:
 
 
 def write_sums_of_bf16(fn: Function, engine: Engine, rows: Value, right: Value, groups: Value, buffer: Value) -> None:
-    """What :func:`write_sums` does, by fused operations, which keep subnormal numbers."""
+    """As :func:`write_sums`, by fused operations, which keep subnormal numbers."""
     type = acc_vector(engine)
     none = [fn.constant(type, 0)] * (_ROWS_AT_ONCE * engine.vectors)
     with fn.loop(0, engine.mr, _ROWS_AT_ONCE, hints=AS_WRITTEN) as row:
@@ -112,7 +114,7 @@ def write_sums_of_bf16(fn: Function, engine: Engine, rows: Value, right: Value, 
 def _with_products(
     fn: Function, engine: Engine, left: Sequence[Value], right: Sequence[Value], sums: Sequence[Value]
 ) -> list[Value]:
-    """The sums of even and of odd steps, row by row, with a product more each."""
+    """The sums of even and of odd steps, row by row, each with one more product."""
     made: list[Value] = []
     count = len(sums) // 2
     for odd in (False, True):
@@ -125,5 +127,5 @@ def _with_products(
 
 
 def _numbers(pairs: Value, *, odd: bool) -> Value:
-    """The first or the second of pairs of BF16, as the bits of F32."""
+    """The first or the second number of pairs of BF16, as the bits of an F32."""
     return pairs & -0x10000 if odd else pairs << 16

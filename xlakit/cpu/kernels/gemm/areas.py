@@ -1,4 +1,4 @@
-"""The areas of a product's scratch: packed operands, sums, and tables of addresses."""
+"""The areas of a product's scratch memory: packed operands, sums, and tables of addresses."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from xlakit.cpu.llvm.bounds import within
 from xlakit.dataclass import dataclass
 
 _LINE = 64
-# Two cache lines between areas; the sanitizer checks that nothing is written there.
+# Areas are two cache lines apart; the sanitizer checks that nothing is written between them.
 _GAP = 2 * _LINE
 
 
 @dataclass(frozen=True, slots=True)
 class Areas:
-    """The bytes of each area, in the order in which they lie in scratch; 0 for what a blocking does not need.
+    """The bytes of each area, in their order in scratch; 0 for areas that a blocking does not need.
 
-    left, right: packed blocks of the operands. sums: sums of tiles that are not yet results. results: a rectangle of
-    the result for the epilogue. sources, pointers, targets: where each row of a block begins, before and after it is
-    packed, and its sums. sliver_sources: where each column begins that is to be packed. runs, packed_runs: distances
-    of the runs of k in both operands, as they lie in memory, and as the micro-kernel reads them. lines: the lines of
-    a chunk of rows.
+    left, right: packed blocks of the operands. sums: sums of tiles before they are converted to results. results: a
+    rectangle of the result for the epilogue. sources, pointers: the addresses of the rows of a block, before and after
+    packing; targets: those of their sums. sliver_sources: the addresses of the columns to be packed. runs, packed_runs:
+    the distances of the runs of k in both operands, in the arrays, and as the micro-kernel reads them. lines: the lines
+    of a chunk of rows. ranges: the exponent ranges of packed BF16.
     """
 
     left: int
@@ -48,13 +48,13 @@ class Areas:
 
     @property
     def offsets(self) -> list[int]:
-        """Where the areas begin, in bytes: in cache lines of their own."""
+        """The offset of each area in bytes; areas do not share cache lines."""
         sizes = self.sizes
         return [rounded_up(sum(sizes[:n]), _LINE) + _GAP * n for n in range(len(sizes))]
 
     @property
     def bytes(self) -> int:
-        """The bytes of scratch for all of them."""
+        """The bytes of scratch for all areas."""
         return self.offsets[-1] + self.sizes[-1] + _GAP
 
     def pointers_in(self, fn: Function, scratch: Value) -> AreaPointers:
@@ -84,8 +84,8 @@ class AreaPointers:
 def make_areas(product: Product, blocking: Blocking, *, direct: bool, local_width: int, converted_rows: int) -> Areas:
     """The areas for a product.
 
-    direct: sums of tiles are results. local_width: elements of a row of the epilogue's rectangle, 0 without one.
-    converted_rows: how many rows are converted to results at a time if there is one block of k.
+    direct: sums of tiles are stored as results. local_width: the elements of a row of the epilogue's rectangle, 0
+    without one. converted_rows: the number of rows converted to results at a time if there is one block of k.
     """
     engine = blocking.engine
     slivers = blocking.slivers(product)

@@ -1,10 +1,10 @@
-"""Whether a product of packed BF16 can have subnormal numbers, or overflow.
+"""Decides whether a product of packed BF16 can have subnormal numbers, or overflow.
 
-A number of BF16 with the exponent e (as it is stored) is a multiple of 2^(e-134). So all products of two operands are
-multiples of 2^(a+b-268), where a and b are the least exponents of numbers in them that are not zero; so are sums of
-products, which F32 rounds to multiples of larger powers of two. Where that power is normal in F32, hence a + b is 142
-or more, and no operand is subnormal, a product or sum that is subnormal is zero. Where the greatest exponents add up to
-379 or less, no product is beyond the range.
+A number of BF16 with the stored exponent e is a multiple of 2^(e-134). So all products of two operands are multiples of
+2^(a+b-268), where a and b are the least exponents of their non-zero numbers; so are sums of products, which F32 rounds
+to multiples of larger powers of two. If that power is normal in F32, i.e. a + b is at least 142, and no operand is
+subnormal, then a product or sum below the normal numbers is zero. If the greatest exponents add up to at most 379, no
+product overflows.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _LEAST_SUM, _GREATEST_SUM, _NO_NUMBER = 142, 379, 255
 
 @dataclass(slots=True)
 class Seen:
-    """The range of magnitudes seen so far, as bits: the least that is not 0, minus 1, and the greatest.
+    """The range of the magnitudes seen so far, as bits: the least that is not 0, minus 1, and the greatest.
 
-    Both have a vector, with a lane for each of several numbers, and a scalar for the remaining numbers.
+    Each is kept in a vector, with a lane for each of several numbers, and in a scalar for the remaining numbers.
     """
 
     state: list[Value]
@@ -41,7 +41,7 @@ class Seen:
         return Seen([fn.constant(type, number) for type in types for number in (-1, 0)])
 
     def in_order(self, fn: Function, start: Value, count: Value) -> Seen:
-        """With so many numbers more, which lie one after another, from a pointer on."""
+        """The range extended by ``count`` contiguous numbers from a pointer on."""
         whole = count & -_LANES
         with fn.loop(0, whole, _LANES, carried=self.state[:2], hints=AS_WRITTEN) as loop:
             bits = fn.load(vector(I16, _LANES), fn.at(start, I16, loop.index), align=2)
@@ -51,7 +51,7 @@ class Seen:
         return Seen([*loop.results, *rest.results])
 
     def exponents(self, fn: Function) -> tuple[Value, Value]:
-        """The least exponent of numbers that are not zero, and the greatest; the least of none is beyond all others."""
+        """The least exponent of non-zero numbers, and the greatest; if all are zero, the least is above all others."""
         least, greatest, *single = self.state
         least = fn.intrinsic("llvm.vector.reduce.umin", I16, least, of=least.type)
         greatest = fn.intrinsic("llvm.vector.reduce.umax", I16, greatest, of=greatest.type)
@@ -61,15 +61,15 @@ class Seen:
 
 
 def _with(before: Sequence[Value], bits: Value) -> tuple[Value, Value]:
-    """The range with one number more in each lane."""
+    """The range extended by one number in each lane."""
     magnitude = bits & _MAGNITUDE
-    # Minus 1, zero becomes the greatest of all.
+    # Subtracting 1 makes zero the greatest unsigned number.
     least = before[0].umin(magnitude - 1)
     return least, before[1].umax(magnitude)
 
 
 def flushing_is_exact(left: tuple[Value, Value], right: tuple[Value, Value]) -> Value:
-    """Whether products of operands of these exponents have the same bits where subnormal numbers are taken for zero."""
+    """Whether products of operands with these exponents keep their bits if subnormal numbers are taken for zero."""
     (a, c), (b, d) = left, right
     normal = (a > 0) & (b > 0) & (a + b >= _LEAST_SUM)
     return normal & (c < _NO_NUMBER) & (d < _NO_NUMBER) & (c + d <= _GREATEST_SUM)
@@ -77,10 +77,10 @@ def flushing_is_exact(left: tuple[Value, Value], right: tuple[Value, Value]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Exponents:
-    """The range of exponents in a packed operand of BF16.
+    """Writes the range of exponents in a packed operand of BF16.
 
-    ``(ptr start, i64 pieces, i64 apart, i64 count, ptr range)``: pieces of ``count`` numbers, so many bytes apart. The
-    least exponent of numbers that are not zero and the greatest are written to ``range``.
+    ``(ptr start, i64 pieces, i64 apart, i64 count, ptr range)``: the operand has ``pieces`` pieces of ``count``
+    numbers, ``apart`` bytes apart. The least exponent of non-zero numbers and the greatest are written to ``range``.
     """
 
     family: ClassVar[str] = "gemm_exponents"
@@ -106,15 +106,15 @@ def _is_needed(engine: Engine) -> bool:
 
 
 def ranges_bytes(engine: Engine, blocks: int) -> int:
-    """The bytes for the ranges of a product that keeps so many packed blocks of the right operand."""
+    """The bytes for the ranges of a product that keeps ``blocks`` packed blocks of the right operand."""
     return _RANGE * (1 + blocks) if _is_needed(engine) else 0
 
 
 @dataclass(slots=True)
 class Ranges:
-    """The ranges of a packed block of the left operand, and of each packed block of the right one, in memory.
+    """The ranges, in memory, of a packed block of the left operand and of each packed block of the right one.
 
-    They are found once for each packed block, for engines of BF16; for others nothing is done.
+    For engines of BF16 they are computed once for each packed block; for others they are not needed.
     """
 
     fn: Function
@@ -122,15 +122,15 @@ class Ranges:
     memory: Value
 
     def note_left(self, start: Value, rows: Value, length: int, block: Block) -> None:
-        """Note the range of packed rows, so many elements apart."""
+        """Compute the range of packed rows that are ``length`` elements apart."""
         self._note(start, rows, length, self._padded(block), self.memory)
 
     def note_right(self, start: Value, slivers: Value, length: int, block: Block, number: Value) -> None:
-        """Note the range of packed slivers, so many elements apart: block ``number`` of those that are kept."""
+        """Compute the range of packed slivers that are ``length`` elements apart: kept block ``number``."""
         self._note(start, slivers, length, self._padded(block) * self.engine.nr, self._of_right(number))
 
     def flushing_is_exact(self, number: Value) -> Value:
-        """1 where products of the left block and a right one may take subnormal numbers for zero, else 0."""
+        """1 if products of the left block and a right one may take subnormal numbers for zero, else 0."""
         fn = self.fn
         if not _is_needed(self.engine):
             return fn.i64(0)
@@ -143,7 +143,7 @@ class Ranges:
         return self.fn.at(self.memory, I8, (number + 1) * _RANGE)
 
     def _padded(self, block: Block) -> Value:
-        """The steps of k in a packed block, with the zeros at its end."""
+        """The steps of k in a packed block, including the zeros at its end."""
         steps, most = times(block.runs, block.kc), self.engine.steps
         steps = self.fn.i64(steps) if isinstance(steps, int) else steps
         return in_groups(steps + (most - 1), most) * most

@@ -1,7 +1,7 @@
 """The blocking of a product: tasks, blocks for the caches, the micro-tile, and which operands are packed.
 
-The planner derives it from sizes, types and strides, and from the machine's caches and threads. ``check.py`` states
-what code generation relies on.
+The planner derives it from sizes, types and strides, and from the machine's caches and threads. ``check.py`` states the
+preconditions of code generation.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.dataclass import dataclass
 from xlakit.options import knob, times
 
-# Bytes of a sliver of the right operand: part of it is read from the second-level cache, which costs less than to add
-# blocks of k to the result more often; of a block of the left operand, in the second-level cache; and of the slivers of
-# a task, in its share of the third. If the slivers exceed half of the third-level cache, they are packed again for each
-# block of rows, which is larger then.
+# The most bytes of a sliver of the right operand: a part of it is read from the second-level cache, which costs less
+# than adding more blocks of k to the result; of a block of the left operand, which stays in the second-level cache; and
+# of the slivers of a task, in its share of the third-level cache. Slivers that exceed half of the third-level cache are
+# packed again for each block of rows, which is then larger.
 _SLIVER_BYTES = knob("gemm.sliver_bytes", lambda: machine.current().l1, 1 << 10, tries=(times(0.5), times(2)))
 _BLOCK_BYTES = knob(
     "gemm.block_bytes", lambda: 3 * machine.current().l2 // 16, 1 << 10, 4 << 10, tries=(times(0.5), times(2), times(4))
 )
 _SLIVERS_BYTES = knob("gemm.slivers_bytes", lambda: machine.current().l3 // 8, 1 << 12, tries=(times(0.25), times(4)))
-# Up to so many bytes an operand is read again and again without packing.
+# An operand of at most this size is read repeatedly without packing.
 _NEAR_BYTES = knob("gemm.near_bytes", lambda: machine.current().l1 // 2, 1 << 10)
 _MOST_SLIVERS_BYTES = knob("gemm.most_slivers_bytes", lambda: machine.current().l3 // 2, 1 << 12)
 _LARGE_BLOCK = knob("gemm.large_block", 768, 24)
 _MOST_COLUMNS = knob("gemm.most_columns", 512, 64, 128, tries=(256, 1024))
-# Batches that share cache lines are computed together; the bytes that they read stay in the second-level cache.
+# Batches that share cache lines are computed together; the data that they read stay in the second-level cache.
 _LINE_BYTES = 128
 _CACHE_LINE = 64
 _SHARED_BYTES = knob("gemm.shared_bytes", lambda: machine.current().l2 // 4, 1 << 10)
-# Addresses at a distance of a multiple of this are in one set of the first-level cache, which holds so many lines.
+# Addresses that differ by a multiple of this map to one set of the first-level cache, which holds _WAYS lines.
 _PAGE_BYTES = 4 << 10
 _WAYS = 8
 # The least number of products of a task, and the largest number of tasks.
@@ -42,17 +42,17 @@ _TASK_PRODUCTS = knob("gemm.task_products", 1 << 19, 64, 1000, tries=(times(0.25
 # The least number of tiles in a column of a task, and of slivers in a row, if the result has so many.
 _LEAST_TILES = knob("gemm.least_tiles", 16, 1)
 _LEAST_SLIVERS = knob("gemm.least_slivers", 4, 1)
-# The cost of packing an element, most of which is waiting for memory, and of reading it unpacked again, in products.
+# The cost of packing an element, mostly waiting for memory, and of reading it again unpacked; the unit is a product.
 _PACKING = knob("gemm.packing", 100, 0, 1000, tries=(30, 300))
 _READING = knob("gemm.reading", 8, 0, 1000)
-# Windows that overlap are read unpacked, across their lines, for so many slivers: packing takes as long as that, since
-# it writes each element for each window that has it.
+# Overlapping windows are read unpacked, across their lines, for up to this many slivers: packing takes that long,
+# because it writes each element once for every window that contains it.
 _WINDOW_SLIVERS = knob("gemm.window_slivers", 8, 0, 1000, tries=(2, 16))
-# Rows and vectors of the micro-tile for real numbers; 0 for those of the engine.
+# Rows and vectors of the micro-tile for real numbers; 0 leaves the engine's.
 _TILE_ROWS = knob("gemm.tile_rows", 0, 3, 5, tries=(6, 8, 10, 14))
 _TILE_VECTORS = knob("gemm.tile_vectors", 0, 1, 3, tries=(1, 3))
-# AMX multiplies whole tile registers, with zeros for what is not there, at 8 to 16 times the rate of vectors; it takes
-# products that make at most so many times as many of their multiplications.
+# AMX multiplies full tile registers, padded with zeros, at 8 to 16 times the rate of vectors. It is used for products
+# whose padding increases the multiplications by at most this factor.
 _TILE_WASTE = knob("gemm.tile_waste", 4, 0, 1 << 20, tries=(0, 1 << 20))
 _MOST_TASKS = knob("gemm.most_tasks", lambda: 8 * max(2, machine.current().threads), 2, 64)
 
@@ -61,10 +61,10 @@ _MOST_TASKS = knob("gemm.most_tasks", lambda: 8 * max(2, machine.current().threa
 class Blocking:
     """The blocking of a product.
 
-    A block of k has ``runs`` runs of ``kc`` steps each; if it has several, each is whole. k_blocks: how many blocks
-    there are. task_rows, task_columns: the rectangle of a task; row_tasks, column_tasks: how many there are. mc: rows
-    that are packed at a time; nc is task_columns. packs: which operands are packed; ahead: the right one all at once,
-    before the first block of rows. batches_inner: the same rows of all batches come before the next rows.
+    A block of k has ``runs`` runs of ``kc`` steps each; if it has several runs, each is complete. k_blocks: the number
+    of blocks. task_rows, task_columns: the rectangle of a task; row_tasks, column_tasks: the number of tasks. mc: the
+    rows packed at a time; nc is task_columns. packs: which operands are packed; ahead: the right one is packed
+    completely before the first block of rows. batches_inner: the same rows of all batches come before the next rows.
     """
 
     engine: Engine
@@ -82,9 +82,9 @@ class Blocking:
 
     @property
     def packed_kc(self) -> int:
-        """Steps of k for which packed operands have room: whole ones of what micro-kernels multiply at a time."""
+        """The steps of k that packed operands have room for, a multiple of those a micro-kernel takes at a time."""
         wholes = -(-self.runs * self.kc // self.engine.steps)
-        # Rows of a tile register are loaded at once: an odd number of cache lines apart, they are in different sets.
+        # A tile register loads 16 rows: an odd number of cache lines apart, they are in different cache sets.
         return (wholes | 1 if self.engine.amx else wholes) * self.engine.steps
 
     @property
@@ -102,12 +102,12 @@ class Blocking:
         return -(-min(self.task_columns, product.sizes[1]) // self.engine.nr)
 
     def local_width(self, product: Product) -> int:
-        """The distance of rows of a rectangle in temporary memory of the task."""
+        """The stride of the rows of a rectangle in temporary memory of a task."""
         return min(self.task_columns, max(1, product.sizes[1]))
 
 
 def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
-    """The blocking of a product, from its sizes, types and strides. ``wide``: tasks have whole rows."""
+    """The blocking of a product. ``wide``: tasks have complete rows."""
     rows, columns, _ = product.sizes
     along = product.lhs.along
     engine = _engine_of(product)
@@ -123,7 +123,7 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
         lhs, width = product.lhs, product.result.byte_width
         reach = abs(lhs.across.stride) * lhs.kind.byte_width + abs(product.rows.stride) * width
         task_rows = min(task_rows, max(_SHARED_BYTES.value // reach // engine.mr, 4) * engine.mr)
-    # Where rows are in runs, vectors of them are packed that must not reach into the next run.
+    # If rows are in runs, vectors of packed rows must not extend into the next run.
     row_multiple = math.lcm(engine.mr, engine.lanes) if len(product.lhs.across.dims) > 1 else engine.mr
     task_rows = task_rows if task_rows >= rows else rounded_up(task_rows, row_multiple)
     slivers_bytes = k_blocks * block_bytes * min(task_columns, rounded_up(columns, engine.nr))
@@ -153,18 +153,18 @@ def _engine_of(product: Product) -> Engine:
     if engine.mr > _WAYS and engine.vectors == 1 and not engine.amx and _rows_conflict(product.lhs):
         engine = replace(engine, mr=_WAYS)
     while along.size != along.run and along.run % engine.group:
-        # Steps that one lane takes at once would straddle runs.
+        # Groups of steps that a lane takes at once would straddle runs.
         engine = _fitted(with_fewer_at_once(engine), rows, columns)
     return engine
 
 
 def fills_tiles(product: Product) -> bool:
-    """Whether a product fills AMX's tile registers so far that they are faster than vectors."""
+    """Whether a product fills AMX's tile registers well enough to be faster than with vectors."""
     engine = choose_engine(product.lhs.kind, product.rhs.kind, product.result)
     if not engine.amx:
         return False
     real = padded = 1
-    # Zeros along k count twice: they are not only multiplied, but packed and loaded as well.
+    # Zeros along k count twice, because they are packed and loaded as well as multiplied.
     *across, depth = zip(product.sizes, (AMX_ROWS, AMX_ROWS, engine.steps), strict=True)
     for size, multiple in (*across, depth, depth):
         real, padded = real * size, padded * rounded_up(size, multiple)
@@ -174,9 +174,9 @@ def fills_tiles(product: Product) -> bool:
 def _rectangle(
     engine: Engine, product: Product, packs: tuple[bool, bool], column_bytes: int, *, wide: bool
 ) -> tuple[int, int]:
-    """Rows and columns of a task; ``column_bytes`` is how many bytes all steps of k have in a packed column."""
+    """Rows and columns of a task; ``column_bytes`` are the bytes of a packed column with all steps of k."""
     rows, columns, _ = product.sizes
-    # Tasks have whole slivers, whatever the width of a tile is.
+    # Tasks have whole slivers, for any width of the micro-tile.
     most = max(1, _MOST_COLUMNS.value // engine.nr) * engine.nr
     widest = min(rounded_up(max(columns, 1), engine.nr), most)
     if packs[1]:
@@ -189,7 +189,7 @@ def _rectangle(
 
 
 def _row_block(engine: Engine, rows: int, row_multiple: int, block_bytes: int, slivers_bytes: int) -> tuple[int, bool]:
-    """mc, and whether the right operand is packed ahead: where there are several blocks of rows, if its slivers fit.
+    """mc, and whether the right operand is packed ahead: if there are several blocks of rows, and its slivers fit.
 
     block_bytes: the packed bytes of one row for one block of k. slivers_bytes: those of a task's slivers.
     """
@@ -208,8 +208,8 @@ def _task_sizes(
 ) -> tuple[int, int]:
     """Rows and columns of a task, within bounds of its width; a batch is divided into up to ``wanted`` tasks.
 
-    Each row task packs or reads the right operand again, each column task the left one. More tasks balance
-    better.
+    Each row task packs or reads the right operand again, and each column task the left one, but more tasks balance the
+    load better.
     """
     rows, columns = max(1, sizes[0]), max(1, sizes[1])
     threads = machine.current().threads
@@ -241,19 +241,19 @@ def _batches_share_lines(product: Product) -> bool:
 
 
 def _tiled(engine: Engine) -> Engine:
-    """The engine with the micro-tile that knobs set."""
+    """The engine with the micro-tile that the knobs set."""
     if engine.group > 1 or engine.parts > 1:
         return engine
     return replace(engine, mr=_TILE_ROWS.value or engine.mr, vectors=_TILE_VECTORS.value or engine.vectors)
 
 
 def _fitted(engine: Engine, rows: int, columns: int) -> Engine:
-    """The engine with the micro-tile that leaves the fewest lanes unused for small sizes."""
+    """The engine with the micro-tile that leaves the fewest lanes unused, if the sizes are small."""
     vectors = max(1, min(engine.vectors, -(-columns // engine.lanes)))
     if engine.amx:
         return replace(engine, mr=min(engine.mr, rounded_up(max(1, rows), AMX_ROWS)), vectors=vectors)
     if rows * 2 <= engine.mr and engine.group == engine.parts == 1:
-        # Few rows: more columns, so that enough independent sums hide the latency of additions.
+        # Few rows: more columns give enough independent sums to hide the latency of additions.
         wide = min(8 // max(1, rows), -(-columns // engine.lanes))
         return replace(engine, mr=max(1, rows), vectors=max(vectors, wide))
     most = engine.mr if vectors == engine.vectors else max(engine.mr, 12)
@@ -283,22 +283,22 @@ def _block_k(engine: Engine, product: Product, packs: tuple[bool, bool]) -> tupl
 
 
 def _most_steps(engine: Engine, lhs: Matrix, *, packed: bool) -> int:
-    """The steps of k for which what a micro-tile reads is near.
+    """The steps of k for which the data that a micro-tile reads stay near.
 
-    Where the left operand is read along rows, that is a sliver. Where it is read across them, each step is in other
-    lines, of which tiles of the next rows use the rest. Nothing fetches these ahead, so they and the sliver stay in the
-    first-level cache.
+    If the left operand is read along its rows, these data are a sliver. If it is read across them, each step is in
+    other cache lines, whose remaining elements belong to tiles of the next rows. No prefetcher fetches these lines, so
+    they and the sliver must stay in the first-level cache.
     """
     sliver = engine.nr * engine.packed_bytes
     if packed or lhs.along.stride == 1:
         return _SLIVER_BYTES.value // sliver
-    # Rows that are neighbors begin anywhere in a line.
+    # A group of adjacent rows may begin anywhere in a cache line.
     lines = -(-engine.mr * engine.packed_bytes // _CACHE_LINE) + 1 if lhs.across.stride == 1 else engine.mr
     return _NEAR_BYTES.value // (sliver + lines * _CACHE_LINE)
 
 
 def _packs(engine: Engine, product: Product) -> tuple[bool, bool]:
-    """Whether lhs and rhs are packed: if the engine cannot read them otherwise, or they exceed the caches."""
+    """Whether lhs and rhs are packed: if the engine cannot read them in place, or if they exceed the caches."""
     rows, columns, depth = product.sizes
     lhs = product.lhs
     plain = engine.group == 1
@@ -317,7 +317,7 @@ def _rows_conflict(lhs: Matrix) -> bool:
 
 
 def _is_read_in_place(engine: Engine, product: Product) -> bool:
-    """Whether rhs is read without packing: for a few rows, packing would take longer than the product."""
+    """Whether rhs is read without packing: for few rows, packing would take longer than the product."""
     rows, columns, depth = product.sizes
     rhs, across = product.rhs, product.rhs.across
     if not can_read_in_place(engine, rhs):

@@ -1,6 +1,6 @@
-"""The preconditions of the code of a product, checked before it is emitted.
+"""Checks the preconditions of a product's code before it is emitted.
 
-Micro-kernels store whole tiles and whole registers without checks. A blocking that breaks one of these rules would
+Micro-kernels store whole tiles and whole registers without checks. A blocking that violates one of these rules would
 write beyond the memory of a task, or beyond a result.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def check_blocking(product: Product, blocking: Blocking, *, covers_k: bool = True) -> None:
     """Raise InternalError if the blocking of a product is invalid.
 
-    covers_k: whether the blocks cover k; other emitters compute their blocks at run time.
+    covers_k: whether the blocks must cover k; emitters with blocks that are computed at run time pass False.
     """
     rules = [
         *_tiles(product, blocking),
@@ -31,15 +31,15 @@ def check_blocking(product: Product, blocking: Blocking, *, covers_k: bool = Tru
 
 
 def _tiles(product: Product, blocking: Blocking) -> list[Rule]:
-    """Rows and columns."""
+    """The rules of rows and columns."""
     rows, columns, _ = product.sizes
     engine = blocking.engine
-    # Those below divide by them.
+    # The rules below divide by these.
     if engine.mr < 1 or engine.nr < 1:
         return [("tiles have rows and columns", False)]
     return [
         ("tiles are whole tile registers", not engine.amx or (engine.mr in (16, 32) and engine.vectors <= 2)),
-        # A task stores whole slivers but for the last one of the result, which ends with the last column task.
+        # A task stores whole slivers except the last sliver of the result, which ends with the last column task.
         ("tasks' columns are whole slivers", blocking.column_tasks == 1 or blocking.task_columns % engine.nr == 0),
         (
             "tasks have all columns",
@@ -49,7 +49,7 @@ def _tiles(product: Product, blocking: Blocking) -> list[Rule]:
             "tasks have all rows",
             blocking.task_rows > 0 and blocking.row_tasks == max(1, -(-rows // blocking.task_rows)),
         ),
-        # Rows past the end of a block are computed like its last one: the block's tables have room for whole tiles.
+        # Rows past the end of a block are computed like its last row: the block's tables have room for whole tiles.
         ("blocks of rows are whole tiles", blocking.mc > 0 and blocking.mc % engine.mr == 0),
         ("rows of all batches together are of several batches", not blocking.batches_inner or product.batch > 0),
     ]
@@ -84,7 +84,7 @@ def _lines_hold(product: Product) -> bool:
 
 
 def _steps(product: Product, blocking: Blocking) -> list[Rule]:
-    """Blocks of k."""
+    """The rules of blocks of k."""
     along = product.lhs.along
     runs, run = along.outer.size, along.run
     whole = blocking.runs > 1 or blocking.kc == run
@@ -103,7 +103,7 @@ def _steps(product: Product, blocking: Blocking) -> list[Rule]:
 
 
 def _steps_of_others(product: Product, blocking: Blocking) -> list[Rule]:
-    """Blocks that may begin at any step of a run, in any number."""
+    """The rules of blocks of k that may begin at any step of a run, in any number."""
     return [
         ("blocks that begin anywhere are of one run", blocking.runs == 1),
         (

@@ -1,4 +1,4 @@
-"""The loops around the micro-tiles of a product: tasks, blocks of k, packing. Common functions do the work."""
+"""The loops around the micro-tiles of a product: tasks, blocks, packing. Common functions do the work inside."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob
 
-# The number of tiles whose sums are stored before they are converted to results.
+# The number of tiles whose sums are computed before they are converted to results.
 _TILES = knob("gemm_driver.tiles", 8, 1, 2)
-# Tables and sums of at most so many bytes are on the stack.
+# Tables and sums are on the stack if they have at most this many bytes.
 _STACK_BYTES = knob("gemm_driver.stack_bytes", 4 << 10, 0)
-# From so many products on, the work outside of micro-tiles is negligible.
+# From this number of multiplications on, the time outside of micro-tiles is negligible.
 _LARGE = knob("gemm.large", 1 << 18, 0)
 
 
 class GemmEmitter:
-    """Emits one task function. Ragged dots have subclasses with other parts and other blocks of k.
+    """Emits one task function. Ragged dots have subclasses with other rows and other blocks of k.
 
-    begins_with_zeros: whether there may be no block of k at all.
+    begins_with_zeros: whether there may be no block of k at all, so that the sums must be cleared first.
     """
 
     begins_with_zeros = False
@@ -69,11 +69,11 @@ class GemmEmitter:
             product, blocking, direct=self.direct, local_width=self.local, converted_rows=_TILES.value * engine.mr
         )
         self.sliver = blocking.sliver_elements
-        # The elements of a row of a tile. Rows past the end go to a row of their own.
+        # The elements of a row of a tile of sums.
         self.tile_row = engine.nr * engine.parts
 
     def emit(self) -> None:
-        """The loop over tasks."""
+        """Emit the loop over tasks."""
         fn, blocking = self.fn, self.blocking
         _, begin, end = fn.parameters
         areas = self.areas
@@ -88,7 +88,7 @@ class GemmEmitter:
         else:
             self.area.pointers = self.area.sources
         if blocking.is_mixed:
-            # Runs of the packed operand lie one after another.
+            # The runs of the packed operand are contiguous.
             side = blocking.packs.index(True)
             direction = Direction(((blocking.runs, blocking.kc * (1, self.engine.nr)[side]),))
             table = Table(fn.at(self.area.packed_runs, I64, side), apart=2)
@@ -172,7 +172,7 @@ class GemmEmitter:
                 self.epilogue_call.call(fn, Rectangle(base, batch, (rows.index, end), (column, width)))
 
     def _slivers(self) -> tuple[Value, int]:
-        """Whole slivers of the task's columns, and the columns of one that is not whole (only in the last task)."""
+        """The number of whole slivers of the task's columns, and the columns of a partial one in the last task."""
         fn, engine, blocking = self.fn, self.engine, self.blocking
         tail = self.columns % engine.nr
         if blocking.column_tasks == 1:
@@ -181,8 +181,9 @@ class GemmEmitter:
         return width.integer("udiv", engine.nr), tail
 
     def _each(self, do: Callable[[Value, Value, int], None]) -> None:
-        """Call ``do`` with the first sliver, the number and the width of slivers: once for whole ones, once for a
-        partial one.
+        """Call ``do`` with the first sliver, the number and the width of slivers.
+
+        It is called once for whole slivers, and once for a partial one.
         """
         fn, blocking = self.fn, self.blocking
         if self.whole.constant != 0:
@@ -196,7 +197,7 @@ class GemmEmitter:
             do(self.whole, fn.i64(1), self.tail)
 
     def k_blocks(self) -> AbstractContextManager[Loop]:
-        """The loop over blocks of k."""
+        """The loop over the blocks of k."""
         return self.fn.loop(0, self.blocking.k_blocks, hints=AS_WRITTEN)
 
     def block(self, number: Value) -> Block:
@@ -218,7 +219,7 @@ class GemmEmitter:
     # -- tables ----------------------------------------------------------------------------------
 
     def _fill_row_tables(self, first: Value, last: Value) -> None:
-        """Fill the tables of the rows of a block and of their sums; rows beyond the end repeat the last one."""
+        """Fill the tables of the rows of a block and of their sums; rows beyond the end repeat the last row."""
         fn, engine, output = self.fn, self.engine, self.output
         count = last - first
         padded = (count + (engine.mr - 1)).integer("udiv", engine.mr) * engine.mr
@@ -237,7 +238,7 @@ class GemmEmitter:
         fill_table(fn, output.rows, first - row, count, Addresses(base, engine.acc.bytes), targets)
 
     def _fill_run_tables(self, block: Block) -> None:
-        """Fill the tables of the distances of the runs of a block of k from the beginnings of rows and columns."""
+        """Fill the tables of the distances of the runs of a block of k from the first elements of rows and columns."""
         fn = self.fn
         runs = fn.i64(block.runs) if isinstance(block.runs, int) else block.runs
         for side, matrix in enumerate((self.product.lhs, self.product.rhs)):
@@ -269,7 +270,7 @@ class GemmEmitter:
         self.ranges.note_left(self.area.left, count, self.blocking.packed_kc, block)
 
     def _begins_with_vectors(self) -> bool:
-        """Whether no vector of rows reaches from one run of them into the next."""
+        """Whether no vector of rows extends from one run of rows into the next."""
         blocking, lanes = self.blocking, self.engine.lanes
         if len(self.product.lhs.across.dims) <= 1:
             return True
@@ -283,7 +284,7 @@ class GemmEmitter:
             form = SINGLE
         runs, kc = block.runs, block.kc
         if len(joined(rhs.along).dims) <= 1:
-            # Runs of k that follow on one another in this operand are one run.
+            # Adjacent runs of k in this operand are one run.
             runs, kc = 1, times(runs, kc)
 
         def pack(sliver: Value, slivers: Value, width: int) -> None:
@@ -303,11 +304,11 @@ class GemmEmitter:
         self.ranges.note_right(self._packed_sliver(number, fn.i64(0)), slivers, self.sliver, block, self._kept(number))
 
     def _seen_by(self, kind: PrimitiveType) -> PrimitiveType:
-        """The type of the result, if packing an operand of a type depends on it."""
+        """The type of the result, if packing an operand of ``kind`` depends on it; else ``kind``."""
         return kind if stored_as_packed(self.engine, kind) else self.product.result
 
     def _kept(self, number: Value) -> Value:
-        """Which of the packed blocks of the right operand is block ``number`` of k."""
+        """The position of block ``number`` of k among the kept packed blocks of the right operand."""
         return number if self.blocking.ahead else self.fn.i64(0)
 
     def _packed_sliver(self, number: Value, sliver: Value) -> Value:
@@ -317,7 +318,7 @@ class GemmEmitter:
     # -- tiles -----------------------------------------------------------------------------------
 
     def _rows(self, first: Value, last: Value) -> None:
-        """One block of rows: for each block of k pack, then multiply tile by tile."""
+        """One block of rows: for each block of k, pack the operands, then multiply tile by tile."""
         fn, blocking, engine = self.fn, self.blocking, self.engine
         count = last - first
         self._fill_row_tables(first, last)
@@ -357,7 +358,7 @@ class GemmEmitter:
     ) -> None:
         """Multiply tiles: ranges of slivers and rows, each given by its first and their number.
 
-        Their sums go ``advance`` elements further on from sliver to sliver.
+        The sums of the next sliver are ``advance`` elements further on.
         """
         fn, blocking, engine = self.fn, self.blocking, self.engine
         lhs, rhs = self.product.lhs, self.product.rhs
@@ -371,7 +372,7 @@ class GemmEmitter:
             kc = -(-kc // engine.group) if isinstance(kc, int) else in_groups(kc + (engine.group - 1), engine.group)
         next_right = self.sliver * engine.packed.bytes
         if not blocking.packs[1]:
-            # With two dimensions, slivers are the outer one.
+            # With two dimensions, the outer one counts slivers.
             step = engine.nr * rhs.across.stride if len(rhs.across.dims) < 2 else rhs.across.dims[0][1]
             next_right = step * memory_type(rhs.kind).bytes
         common.call(
@@ -398,7 +399,7 @@ class GemmEmitter:
         )
 
     def _macro_kernel(self, width: int, kc: Value | int) -> MacroKernel:
-        """The macro-kernel for so many columns of a sliver."""
+        """The macro-kernel for slivers of ``width`` columns."""
         blocking, engine, product = self.blocking, self.engine, self.product
         kind = product.rhs.kind
         wide, masks = computed_columns(engine, width, packed=blocking.packs[1], direct=self.direct)
@@ -416,7 +417,7 @@ class GemmEmitter:
         )
 
     def _right(self, number: Value, sliver: Value) -> Value:
-        """Where the right operand of a sliver begins."""
+        """The address of the right operand of a sliver."""
         rhs = self.product.rhs
         if self.blocking.packs[1]:
             return self._packed_sliver(number, sliver)
@@ -428,7 +429,7 @@ class GemmEmitter:
     def _converted(
         self, number: Value, block: Block, slivers: tuple[Value, Value], rows: tuple[Value, Value], width: int
     ) -> None:
-        """Multiply some tiles, convert their sums to results, and so on."""
+        """Multiply a few tiles, convert their sums to results, and continue with the next."""
         fn, most = self.fn, _TILES.value * self.engine.mr
         first, last = rows
         with fn.loop(0, slivers[1], hints=AS_WRITTEN) as each, fn.loop(0, last - first, most, hints=AS_WRITTEN) as row:
@@ -458,7 +459,7 @@ def emit_gemm(
 ) -> Function:
     """A task function for a product; its table is lhs, rhs, result.
 
-    ``epilogue_call`` is called after each block of rows.
+    If ``epilogue_call`` is given, it is called after each block of rows.
     """
     blocking = blocking or plan_gemm(product)
     fn = module.function(name, VOID, [PTR, I64, I64])

@@ -1,19 +1,19 @@
-"""What a matrix product is computed with: the type of its sums, the shape of its micro-kernel, and the conversions.
+"""The engine of a matrix product: the types of packed elements and sums, the shape of the micro-tile, and conversions.
 
 An operand is converted once, while it is packed; sums have a wide type; the result is rounded once.
 
-Processors with AVX512-BF16 add two products of BF16 at a time to a sum of F32, with the bits that two fused operations
-give, but that subnormal operands, products and sums are zero. An operand that is nearly zero may meet one that is huge,
-so that is beyond any rounding. So tiles look first whether anything subnormal can come of their operands
-(``bf16_range.py``), and take fused operations if it can, with the same packed operands and the same bits. With the
-option ``flush_subnormals`` they do not look.
+Processors with AVX512-BF16 add two products of BF16 at a time to a sum of F32, with the bits of two fused operations,
+except that subnormal operands, products and sums are zero. That is no rounding error, because a nearly zero operand may
+be multiplied by a huge one. So tiles first check whether their operands can give subnormal numbers
+(``bf16_range.py``), and if so use fused operations, on the same packed operands and with the same bits. With the option
+``flush_subnormals`` they do not check.
 
-Products of integers of up to 16 bits go in pairs, which LLVM makes VNNI's vpdpwssd of where there is that; their sums
-are exact. Those of 8 bits go in fours where there is VNNI's vpdpbusd, which multiplies numbers without a sign by
-numbers with one. Where both operands have a sign, 128 is added to elements of the left one as they are packed, and
-each tile has one more row of sums, of 128 times the right operand, which are subtracted in the end.
+Products of integers of up to 16 bits are added in pairs, which LLVM compiles to VNNI's vpdpwssd if it exists; their
+sums are exact. Products of 8-bit integers are added in fours if there is VNNI's vpdpbusd, which multiplies unsigned by
+signed numbers. If both operands are signed, 128 is added to elements of the left one as they are packed, and each tile
+has an additional row of sums, 128 times the right operand, which is subtracted in the end.
 
-Processors with AMX do both with sums in tile registers (``gemm/amx.py``), for operands with and without signs alike.
+Processors with AMX do both with sums in tile registers (``gemm/amx.py``), for signed and unsigned operands alike.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from xlakit.dataclass import dataclass
 from xlakit.target import Processor, has_feature, processor, vector_bytes
 
 _TYPES = {type.name: type for type in (F32, F64, I8, I16, I32, I64)}
-# Rows of a tile register of AMX, and columns of 32 bits.
+# The rows of an AMX tile register, and its columns of 32 bits.
 AMX_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """How products are summed.
+    """The types and the micro-tile with which products are summed.
 
-    packed: the type of packed elements. acc: that of sums. group: how many steps of k one lane takes at once.
-    parts: 2 for complex numbers, whose parts are summed apart. The micro-tile, whose sums are in registers, has
-    mr rows of so many ``vectors``. flushes: whether subnormal numbers may be taken for zero. unsigned: of products in
-    fours, the operand whose packed elements have no sign: ``right``, ``left``, or ``biased`` for a left one to which
-    128 was added; with AMX, whose instructions take all signs, also ``both`` or none. amx: whether micro-tiles are in
-    AMX's registers.
+    packed: the type of packed elements. acc: that of sums. group: the steps of k that one lane takes at once. parts: 2
+    for complex numbers, whose parts have separate sums. The micro-tile, whose sums are in registers, has mr rows of
+    ``vectors`` registers. flushes: whether subnormal numbers may be taken for zero. unsigned: for products in fours,
+    the operand whose packed elements are unsigned: ``right``, ``left``, or ``biased`` for a left one to which 128 was
+    added; with AMX, whose instructions take all signs, also ``both``, or empty for none. amx: whether micro-tiles are
+    in AMX's registers.
     """
 
     name: str
@@ -60,22 +60,22 @@ class Engine:
 
     @property
     def steps(self) -> int:
-        """Steps of k in what micro-kernels multiply at a time, a power of two: packed operands have whole ones."""
+        """The steps of k that micro-kernels take at a time, a power of two; packed operands have a multiple."""
         return self.group * (AMX_ROWS if self.amx else 1)
 
     @property
     def lanes(self) -> int:
-        """Sums in one register."""
+        """The number of sums in one register."""
         return vector_bytes() // self.acc.bytes
 
     @property
     def nr(self) -> int:
-        """Columns of a micro-tile."""
+        """The number of columns of a micro-tile."""
         return self.lanes * self.vectors
 
     @property
     def packed_bytes(self) -> int:
-        """Bytes of one packed element."""
+        """The bytes of one packed element."""
         return self.packed.bytes * self.parts
 
     @property
@@ -90,7 +90,7 @@ class Engine:
         return replace(self, packed=self.acc, group=1, flushes=False, unsigned="", amx=False)
 
     def encoded(self) -> str:
-        """The engine in the names of the functions that depend on it."""
+        """The engine as a part of the names of functions that depend on it."""
         parts = [self.packed.name, self.acc.name, self.group, self.parts, self.mr, self.vectors]
         return "_".join(map(str, [*parts, int(self.flushes), self.unsigned, int(self.amx)]))
 
@@ -104,12 +104,12 @@ class Engine:
 
 def choose_engine(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType, *, amx: bool = True) -> Engine:
     """The engine for operands and a result of these types; ``amx`` is False for one without AMX."""
-    # Accesses of tile registers are not among those that the sanitizer checks.
+    # The sanitizer cannot check accesses of tile registers.
     made_for = processor() if amx and not options.current().sanitize else _without_amx(processor())
     only = lhs is rhs is PrimitiveType.BF16 and result in (PrimitiveType.BF16, PrimitiveType.F32)
     in_tiles = has_amx(made_for, "amx-bf16")
     if only and (in_tiles or has_pairs_of_bf16(lhs, rhs, result)):
-        # Packed elements are BF16's bits.
+        # Packed elements are the bits of BF16.
         flushes = bool(options.current().flush_subnormals)
         mr = 2 * AMX_ROWS if in_tiles else 12
         return Engine("bf16", I16, F32, group=2, parts=1, mr=mr, vectors=2, flushes=flushes, amx=in_tiles)
@@ -117,13 +117,13 @@ def choose_engine(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType,
 
 
 def has_pairs_of_bf16(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> bool:
-    """Whether there is an instruction for two products at a time of numbers of BF16."""
+    """Whether there is an instruction for pairs of products of BF16."""
     only = lhs is rhs is PrimitiveType.BF16 and result in (PrimitiveType.BF16, PrimitiveType.F32)
     return only and has_feature("avx512bf16") and vector_bytes() == 64
 
 
 def has_amx(made_for: Processor, feature: str) -> bool:
-    """Whether there is AMX, with a feature of it."""
+    """Whether the processor has AMX with this feature."""
     return (
         made_for.vector_bytes == 64 and made_for.registers == 1 and made_for.has("amx-tile") and made_for.has(feature)
     )
@@ -159,7 +159,8 @@ def _integer_engine(
 ) -> Engine:
     if result.bit_width > 32:
         return Engine("i64", I64, I64, group=1, parts=1, mr=8 if has_32_registers else 4, vectors=1)
-    # Modulo the width of the result, operands may be cut to it first; what fits 16 bits with a sign goes in pairs.
+    # The result is modulo its width, so operands may be truncated to it first; 16-bit signed numbers are added in
+    # pairs.
     unsigned = _unsigned_operand(kinds, result)
     if has_amx(made_for, "amx-int8") and (result.bit_width <= 8 or all(map(_fits_bytes, kinds))):
         sides = "both" if _are_unsigned(kinds) else "" if unsigned == "biased" else unsigned
@@ -177,14 +178,14 @@ def _pairs(made_for: Processor) -> Engine:
 
 
 def has_fours(made_for: Processor) -> bool:
-    """Whether there is an instruction for four products at a time of integers of 8 bits."""
+    """Whether there is an instruction for four products of 8-bit integers."""
     return made_for.vector_bytes == 64 and made_for.registers == 1 and made_for.has("avx512vnni")
 
 
 def _unsigned_operand(kinds: tuple[PrimitiveType, PrimitiveType], result: PrimitiveType) -> str:
-    """Which operand has no sign where products go in fours; empty where they cannot."""
+    """Which operand is unsigned if products are added in fours; empty if they cannot be."""
     if result.bit_width <= 8:
-        # Modulo 256 a sign makes no difference.
+        # Modulo 256 the sign makes no difference.
         return "biased"
     if not all(map(_fits_bytes, kinds)):
         return ""
@@ -202,7 +203,7 @@ def _fits_bytes(kind: PrimitiveType) -> bool:
 
 
 def _are_unsigned(kinds: tuple[PrimitiveType, PrimitiveType]) -> bool:
-    """Whether no operand has a sign, so that U8 with U8 is among what products in fours take."""
+    """Whether both operands are unsigned, which AMX's products in fours also support."""
     return all(kind is PrimitiveType.PRED or not kind.is_signed for kind in kinds)
 
 
@@ -222,12 +223,12 @@ def _fits_i16(kind: PrimitiveType) -> bool:
 
 
 def takes_pairs_of_bf16(engine: Engine) -> bool:
-    """Whether packed elements are pairs of BF16's bits."""
+    """Whether packed elements are pairs of BF16 bits."""
     return engine.group == 2 and engine.acc.is_float
 
 
 def stored_as_packed(engine: Engine, kind: PrimitiveType) -> bool:
-    """Whether elements in memory are packed elements already."""
+    """Whether elements in memory already have the form of packed elements."""
     if engine.parts == 2:
         return kind.is_complex and memory_type(kind) is engine.packed
     if takes_pairs_of_bf16(engine):
@@ -240,10 +241,10 @@ def stored_as_packed(engine: Engine, kind: PrimitiveType) -> bool:
 
 
 def to_packed(fn: Function, engine: Engine, kind: PrimitiveType, result: PrimitiveType, stored: Value) -> Value:
-    """An element, or a vector of them, from memory; of a complex one, a part."""
+    """Convert an element, or a vector of them, from memory to the packed type; of a complex element, one part."""
     target = stored.type.with_element(engine.packed)
     if result is PrimitiveType.PRED:
-        # The sum of what is not zero is not zero.
+        # For logical results: any number other than zero counts as 1, so a sum is zero only if all products are.
         value = to_f32(fn, kind, stored) if is_narrow(kind) else stored
         return value.ne(0).cast("uitofp", target)
     if kind is PrimitiveType.PRED:
@@ -260,7 +261,7 @@ def to_packed(fn: Function, engine: Engine, kind: PrimitiveType, result: Primiti
 
 
 def to_result(fn: Function, kind: PrimitiveType, sums: Sequence[Value]) -> tuple[Value, ...]:
-    """Sums (one, or the parts of a complex one) as a result is stored, rounded once."""
+    """Convert sums (one, or the two parts of a complex one) to the stored form of a result, rounded once."""
     if kind.is_complex:
         return tuple(_narrowed(fn, s, kind.real_part) for s in sums)
     return (_narrowed(fn, sums[0], kind),)
@@ -283,7 +284,7 @@ def _narrowed(fn: Function, value: Value, kind: PrimitiveType) -> Value:
 
 
 def _saturated(fn: Function, value: Value, kind: PrimitiveType) -> Value:
-    """A float as the nearest integer towards zero that a type has."""
+    """A float truncated to an integer, saturated at the bounds of the type."""
     letter = "s" if kind.is_signed else "u"
     narrow = integer(kind.bit_width)
     target = value.type.with_element(narrow)
@@ -303,10 +304,10 @@ def _resized(value: Value, target: Type, *, signed: bool) -> Value:
 
 
 def vectors_of(engine: Engine, width: int) -> list[tuple[int, int]]:
-    """Columns [0, width) as pieces that fit registers: (first column, how many)."""
+    """Columns [0, width) as pieces that fit registers: (first column, number of columns)."""
     return [(c, min(engine.lanes, width - c)) for c in range(0, width, engine.lanes)]
 
 
 def acc_vector(engine: Engine, lanes: int | None = None) -> Type:
-    """A register of sums."""
+    """The type of a register of sums."""
     return vector(engine.acc, lanes or engine.lanes)

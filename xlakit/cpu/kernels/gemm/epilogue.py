@@ -1,7 +1,7 @@
-"""The epilogue of a product: a function that takes each rectangle of results as soon as it is complete, in the cache.
+"""The epilogue of a product: a function that is called on each complete rectangle of results, while it is in the cache.
 
-A product with an epilogue is a function that all fusions of this product call; the address of the epilogue is in its
-table. So the product is compiled once for all epilogues.
+All fusions of the same product call one product function, whose table contains the address of the epilogue. So the
+product is compiled once for all epilogues.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Value
 from xlakit.dataclass import dataclass
 
-# Where the table of such a product has the address of the function, and after it what that is given first.
+# The index in the product's table of the epilogue's address, which is followed by the epilogue's first argument.
 ENTRY = 4
-# Its parameters: a table, the address of the rectangle, the batch, the range of rows, the range of columns.
+# The parameters of an epilogue: a table, the address of the rectangle, the batch, the range of rows, that of columns.
 PARAMETERS = (PTR, PTR, I64, I64, I64, I64, I64)
 
 
@@ -29,14 +29,14 @@ class Rectangle:
 class EpilogueCall:
     """The call of an epilogue by a product.
 
-    local: results are written to temporary memory of the task, row after row, which is only valid during the call;
-    else to the result's array.
+    local: results are written to temporary memory of the task, row after row, which is only valid during the call; else
+    they are written to the result's array.
     """
 
     local: bool
 
     def call(self, fn: Function, rectangle: Rectangle) -> None:
-        """Call what the table of ``fn`` says."""
+        """Call the epilogue in the table of ``fn``."""
         table = fn.parameters[0]
         function = fn.load(PTR, fn.at(table, PTR, ENTRY))
         first = fn.load(PTR, fn.at(table, PTR, ENTRY + 1))
@@ -44,6 +44,6 @@ class EpilogueCall:
 
 
 def rectangle_of(fn: Function) -> Rectangle:
-    """What a function of these parameters is given."""
+    """The rectangle that an epilogue function gets as its parameters."""
     _, base, batch, first_row, last_row, first_column, last_column = fn.parameters
     return Rectangle(base, batch, (first_row, last_row), (first_column, last_column))

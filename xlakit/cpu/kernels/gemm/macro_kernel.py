@@ -1,4 +1,4 @@
-"""The innermost loops of products, as functions that all programs share; they use tables of pointers."""
+"""The macro-kernel: the loops over the micro-tiles of packed blocks, as functions that all programs share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 
-# Of a cache line: where lines are longer, some are asked for twice.
+# The bytes of a cache line; if lines are longer, some are prefetched twice.
 _LINE_BYTES = 64
 
 
@@ -26,21 +26,21 @@ _LINE_BYTES = 64
 class MacroKernel:
     """The sums of all micro-tiles of some rows and slivers; ``engine.mr`` rows and one sliver at a time.
 
-    width: how many columns are stored; None for as many as an argument says, so many that they end in the last
-    register, and none beyond it is read. computed: how many columns are computed, with those that only fill a register.
-    left_step, right_step: the distances between steps of k, in elements; None where they are arguments. unpacked: the
-    type of the right operand if it is not packed; result: the type of the result if unpacked elements are converted for
-    it. kc: the steps of k in a run, if they are so few that the loop is unrolled. adds: whether sums
-    may be added to those of earlier blocks of k. ahead: whether the slivers of all blocks of k are packed before, and
-    lie one behind the other, probably not in the second-level cache.
+    width: the number of stored columns; None if it is an argument, whose last column is in the last register, and no
+    column beyond it is read. computed: the number of computed columns, including those that only fill a register.
+    left_step, right_step: the distances between steps of k, in elements; None if they are arguments. unpacked: the type
+    of the right operand if it is not packed; result: the type of the result if unpacked elements are converted for it.
+    kc: the steps of k in a run, if they are so few that the loop is unrolled. adds: whether sums may be added to those
+    of earlier blocks of k. ahead: whether the slivers of all blocks of k are packed before, one behind the other, and
+    probably are not in the second-level cache.
 
     ``(i64 tiles, i64 slivers, i64 right_advance, i64 advance, ptr rows, ptr right, ptr runs, i64 count, i64 kc, i64
-    left_step, i64 right_step, ptr targets, i64 offset, i64 adds, i64 flushes, i64 width)``: ``rows`` has a pointer for
-    each row, ``runs`` for each of ``count`` runs of k how far it is from there, in elements of the left and of the
-    right operand. ``targets`` has for each row where its sums go, ``offset`` elements further on; where ``adds`` is not
-    0 they are added to what is there. ``flushes`` is not 0 where the sums of BF16 have the same bits if subnormal
-    numbers are taken for zero (``bf16_range.py``). From sliver to sliver the right operand is ``right_advance`` bytes
-    and the target ``advance`` elements further on.
+    left_step, i64 right_step, ptr targets, i64 offset, i64 adds, i64 flushes, i64 width)``: ``rows`` has a pointer to
+    each row; ``runs`` has for each of ``count`` runs of k its distance from there, in elements of the left and of the
+    right operand. ``targets`` has for each row the address of its sums, to which ``offset`` elements are added; if
+    ``adds`` is not 0 the sums are added to the values there. ``flushes`` is not 0 if the sums of BF16 have the same
+    bits when subnormal numbers are taken for zero (``bf16_range.py``). From sliver to sliver the right operand is
+    ``right_advance`` bytes and the target ``advance`` elements further on.
     """
 
     engine: Engine
@@ -80,7 +80,7 @@ class MacroKernel:
             self._all(fn, write_sums)
 
     def _all(self, fn: Function, write: WriteSums | None = None) -> None:
-        """All tiles; ``write`` writes the sums of one to memory, if they are not in vector registers."""
+        """Write all tiles; ``write``, if given, writes the sums of a tile to memory instead of vector registers."""
         tiles, slivers, right_advance, advance, rows, right, *middle, targets, offset, adds, _, width = fn.parameters
         engine = self.engine
         mask = None
@@ -129,8 +129,9 @@ class MacroKernel:
         )
 
     def _prefetch_targets(self, fn: Function, targets: Value, offset: Value) -> None:
-        """Prefetch the cache lines where the sums go. Out-of-order execution does not look ahead over all steps of k,
-        so that storing the sums would wait for memory.
+        """Prefetch the cache lines of the sums.
+
+        Out-of-order execution does not look ahead over all steps of k, so that storing the sums would wait for memory.
         """
         elements = (self.width or self.computed) * self.engine.parts
         line = max(1, _LINE_BYTES // self.engine.acc.bytes)
@@ -140,8 +141,9 @@ class MacroKernel:
                 fn.prefetch(fn.at(start, self.engine.acc, element))
 
     def _prefetch_next(self, fn: Function, right: Value, advance: Value, part: tuple[Value, Value]) -> None:
-        """Prefetch a part of the next sliver into the second-level cache; the tiles of a sliver prefetch all of the
-        next one while they read their own.
+        """Prefetch a part of the next sliver into the second-level cache.
+
+        The tiles of a sliver together prefetch the whole next sliver, while they read their own.
         """
         row, rows = part
         lines = advance.integer("udiv", _LINE_BYTES)
@@ -153,7 +155,7 @@ class MacroKernel:
     def _store(
         self, fn: Function, sums: Sums, targets: Value, offset: Value, adds: Value, mask: Value | None = None
     ) -> None:
-        """Store sums; ``mask``: which lanes of the last register of a row."""
+        """Store the sums of a tile; ``mask`` selects the lanes of the last register of a row."""
         engine = self.engine
         pieces = vectors_of(engine, self.width or self.computed)
         ends = [
@@ -171,7 +173,7 @@ class MacroKernel:
                     addresses.append(fn.at(start, acc_vector(engine), n * engine.parts + part))
                     flat.append(first_lanes(fn, value, lanes))
         if self.adds:
-            # Sums of blocks are added up, which loses fewer digits than one long sum.
+            # Sums of blocks are added up, which loses less precision than one long sum.
             def added() -> list[Value]:
                 before = [
                     fn.load(v.type, address, align=engine.acc.bytes)
@@ -189,7 +191,7 @@ class MacroKernel:
                 masked_store(fn, value, target, end)
 
     def _store_from(self, fn: Function, buffer: Value, targets: Value, offset: Value, adds: Value) -> None:
-        """Store the sums of a tile that are in memory, a row at a time."""
+        """Store the sums of a tile that are in memory, one row at a time."""
         engine = self.engine
         with fn.loop(0, engine.mr, hints=AS_WRITTEN) as row:
             start = fn.at(buffer, acc_vector(engine), row.index * engine.vectors)
@@ -201,14 +203,14 @@ class MacroKernel:
 
 
 def computed_columns(engine: Engine, width: int, *, packed: bool, direct: bool) -> tuple[int, bool]:
-    """How many columns tiles of a width compute, and whether they mask the last register.
+    """The number of columns that tiles of a width compute, and whether they mask the last register.
 
-    Packed slivers are padded, so that registers are full. Sums that are results (``direct``), and columns that are read
-    where they are, end with the last one: with a mask, tiles of many widths are one function.
+    Packed slivers are padded, so registers are full. Sums that are stored as results (``direct``), and columns that are
+    read in place, end with the last column: with a mask, one function serves tiles of many widths.
     """
     wide = full = rounded_up(width, engine.lanes)
     if not packed and width < full:
-        # More lanes than needed would lie across two cache lines more often.
+        # A wider load than needed would straddle two cache lines more often.
         whole = full - engine.lanes
         wide = whole + (1 << (width - whole - 1).bit_length())
     masks = engine.parts == 1 and not engine.amx and has_masks()

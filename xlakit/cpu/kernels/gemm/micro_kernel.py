@@ -1,7 +1,7 @@
-"""The micro-kernel of matrix products: a tile of sums in registers, one step of k after another.
+"""The micro-kernel of matrix products: a tile of sums in registers, to which one step of k after the other is added.
 
-Rows of the left operand are read element by element (each is spread over a register), rows of the right operand a
-register at a time.
+Rows of the left operand are read element by element, each replicated in a register; rows of the right operand are read
+one register at a time.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.dataclass import dataclass
 from xlakit.target import has_feature
 
-# Sums of a tile: for each row, for each register of columns, for each part.
+# The sums of a tile: for each row, for each register of columns, for each part.
 Sums = list[list[tuple[Value, ...]]]
 
-# Four times 128, which is added to elements of 8 bits.
+# 128 in each of four bytes, the bias of left elements.
 _BIAS = 0x80808080
 
-# Of tiles with more rows, LLVM would load the left elements of all steps that are written out before it uses them: more
-# than registers hold, so that a step takes three times as long.
+# In tiles with more rows, LLVM would load the left elements of all unrolled steps before it uses them, more than the
+# registers hold, so that a step takes three times as long.
 _FEW_ROWS = 8
 
 
@@ -31,7 +31,7 @@ _FEW_ROWS = 8
 class Rows:
     """The left operand of a tile: a pointer for each row, and the distance between steps of k, in elements.
 
-    ``offsets`` gives what must be added to the pointers for run ``q`` of steps.
+    ``offset`` gives the number of elements to add to the pointers for a run of steps.
     """
 
     pointers: Sequence[Value]
@@ -41,22 +41,22 @@ class Rows:
 
 @dataclass(slots=True)
 class Columns:
-    """The right operand of a tile: where its first column starts, and the distance between steps of k, in elements."""
+    """The right operand of a tile: the address of its first column, and the distance of steps of k, in elements."""
 
     pointer: Value
     step: Value | int
     offset: Callable[[Value], Value] | None = None
-    # How far the imaginary parts are behind the real ones.
+    # The distance between the real and the imaginary parts, in elements.
     part: int = 0
-    # What elements are converted with that are not packed ones; then all distances count elements of ``stored``.
+    # The type and the conversion of elements that are not packed; then all distances count elements of ``stored``.
     stored: Type | None = None
     convert: Callable[[Value], Value] | None = None
-    # The lanes of the last register that are read.
+    # The mask of the lanes of the last register that are read; None if all are read.
     mask: Value | None = None
 
 
 def zeros(fn: Function, engine: Engine, rows: int, width: int) -> Sums:
-    """The sums before any product."""
+    """The sums before the first product."""
     return [
         [(fn.constant(acc_vector(engine, n), 0),) * engine.parts for _, n in vectors_of(engine, width)]
         for _ in range(rows)
@@ -68,7 +68,7 @@ def _width(sums: Sums) -> int:
 
 
 def flatten(sums: Sums) -> list[Value]:
-    """The sums of a tile in a row."""
+    """The sums of a tile as a flat list."""
     return [part for row in sums for register in row for part in register]
 
 
@@ -82,7 +82,7 @@ def shaped(engine: Engine, flat: Sequence[Value], rows: int) -> Sums:
 def multiply(
     fn: Function, engine: Engine, left: Rows, right: Columns, sums: Sums, runs: Value, kc: Value | int
 ) -> Sums:
-    """Add to the sums the products of ``runs`` runs of ``kc`` steps of k each (steps of the engine's group)."""
+    """Add to the sums the products of ``runs`` runs of ``kc`` steps of k each (a step is a group of the engine)."""
     if engine.is_biased:
         sums = [*sums, *zeros(fn, engine, 1, _width(sums))]
     rows = len(sums)
@@ -98,7 +98,7 @@ def multiply(
 def _run(
     fn: Function, engine: Engine, left: Rows, right: Columns, sums: Sums, run: Value, kc: Value | int
 ) -> list[Value]:
-    """The sums, flat, with the products of one run of k added."""
+    """The sums as a flat list, with the products of one run of k added."""
     type = engine.packed
     parts = engine.parts
     pointers, columns = list(left.pointers), right.pointer
@@ -133,7 +133,7 @@ def _spread(fn: Function, engine: Engine, pointer: Value) -> tuple[Value, ...]:
 
 
 def _products(fn: Function, engine: Engine, pointers: list[Value], start: Value, right: Columns, sums: Sums) -> Sums:
-    """One step of k for the whole tile."""
+    """The sums with one step of k added for the whole tile."""
     width = _width(sums)
     across = [
         [
@@ -148,10 +148,10 @@ def _products(fn: Function, engine: Engine, pointers: list[Value], start: Value,
         ]
         for column, lanes in vectors_of(engine, width)
     ]
-    # Row by row, so that an element of the left operand needs a register for a moment only.
+    # Row by row, so that an element of the left operand occupies a register only briefly.
     made: Sums = []
     for pointer, row in zip_longest(pointers, sums):
-        # The last row of biased sums is what was added to elements of the left operand times the right one.
+        # The last row of biased sums is the bias of elements of the left operand times the right one.
         element = (fn.constant(I32, _BIAS),) if pointer is None else _spread(fn, engine, pointer)
         made.append([])
         for b, register in zip(across, row, strict=True):
@@ -162,7 +162,7 @@ def _products(fn: Function, engine: Engine, pointers: list[Value], start: Value,
 
 
 def _register(fn: Function, type: Type, start: Value, right: Columns, mask: Value | None) -> Value:
-    """Elements of the right operand that lie side by side; where there is a ``mask``, its lanes alone."""
+    """Adjacent elements of the right operand; with a ``mask``, only its lanes are loaded."""
     if mask is None:
         found = fn.load(type, start, align=type.element.bytes)
     else:
@@ -173,7 +173,7 @@ def _register(fn: Function, type: Type, start: Value, right: Columns, mask: Valu
 def with_product(
     fn: Function, engine: Engine, a: Sequence[Value], b: Sequence[Value], sums: tuple[Value, ...]
 ) -> tuple[Value, ...]:
-    """The parts of sums to which a product is added; those of its factors are vectors like these."""
+    """The parts of sums with a product added; the parts of its factors are vectors of the same lanes."""
     if engine.parts == 2:
         real = _fused(fn, a[0], b[0], sums[0])
         imaginary = _fused(fn, a[0], b[1], sums[1])
@@ -216,19 +216,19 @@ def _pairs(fn: Function, a: Value, b: Value) -> Value:
 
 
 def _with_fours(fn: Function, engine: Engine, a: Value, b: Value, sums: Value) -> Value:
-    """For each lane the sum, with four products of integers of 8 bits added."""
+    """The sums, with four products of 8-bit integers added in each lane."""
     type = sums.type
     unsigned, signed = (b, a) if engine.unsigned == "right" else (a, b)
     name = f"llvm.x86.avx512.vpdpbusd.{8 * type.bytes}"
-    # Older versions of LLVM take the bytes of a lane as one integer, and newer ones both forms.
+    # Older versions of LLVM take the four bytes of a lane as one integer; newer ones accept both forms.
     fn.module.declare(name, type, [type] * 3)
     return fn.call(name, type, sums, unsigned.bits_as(type), signed.bits_as(type))
 
 
 def _with_pairs_of_bf16(fn: Function, a: Value, b: Value, sums: Value, *, flushes: bool) -> Value:
-    """For each lane the sum, with a[2i+1] * b[2i+1] added and then a[2i] * b[2i], of the bits of BF16.
+    """The sums, with a[2i+1] * b[2i+1] and then a[2i] * b[2i] added in lane i; operands are the bits of BF16.
 
-    That is the order of the instruction, which takes subnormal numbers for zero.
+    That is the order of the instruction, which also takes subnormal numbers for zero.
     """
     lanes = sums.type.lanes
     if flushes and lanes == 16:

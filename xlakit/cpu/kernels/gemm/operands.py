@@ -1,4 +1,4 @@
-"""Operands of a product: their layout in memory, and reading of their elements in the engine's packed type."""
+"""Operands of a product: their layout in memory, and readers that convert elements to the engine's packed type."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Direction:
 
     @property
     def run(self) -> int:
-        """The number of elements in a run: those at one stride from each other."""
+        """The number of elements in a run, which all have the same stride."""
         return self.dims[-1][0] if self.dims else 1
 
     @property
     def stride(self) -> int:
-        """The distance of the elements of a run."""
+        """The stride of the elements of a run."""
         return self.dims[-1][1] if self.dims else 0
 
     @property
@@ -38,7 +38,7 @@ class Direction:
         return Direction(self.dims[:-1])
 
     def offset(self, fn: Function, index: Value) -> Value:
-        """The distance of an element from the first."""
+        """The offset of element ``index`` from the first."""
         total = fn.i64(0)
         for position, (size, stride) in reversed(list(enumerate(self.dims))):
             last = position == 0
@@ -54,10 +54,10 @@ def element_bytes(kind: PrimitiveType) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """An operand: the type of its elements, its direction along rows or columns, and that along k.
+    """An operand: the type of its elements, its direction along rows or columns, and its direction along k.
 
-    first: where its first element is. in_place: its elements are read many times, as those of overlapping
-    windows are, so that packing would multiply its size.
+    first: the offset of its first element. in_place: its elements are read many times, like those of overlapping
+    windows, so that packing would multiply its size.
     """
 
     kind: PrimitiveType
@@ -81,7 +81,7 @@ def can_read_in_place(engine: Engine, rhs: Matrix) -> bool:
 
 @dataclass(slots=True)
 class Block:
-    """A block of k: of each of the ``runs`` runs from ``run`` on, ``kc`` steps from ``step`` on."""
+    """A block of k: ``kc`` steps from ``step`` on, in each of the ``runs`` runs from ``run`` on."""
 
     run: Value
     runs: Value | int
@@ -90,7 +90,7 @@ class Block:
 
 
 def joined(direction: Direction) -> Direction:
-    """The direction with contiguous neighboring dimensions merged."""
+    """The direction with adjacent dimensions merged if they are contiguous."""
     dims: list[tuple[int, int]] = []
     for size, stride in direction.dims:
         if dims and dims[-1][1] == size * stride:
@@ -102,7 +102,7 @@ def joined(direction: Direction) -> Direction:
 
 @dataclass(slots=True)
 class ElementReader:
-    """Reads elements of one type in one function, as they are packed."""
+    """Reads elements of one type in one function, converted to packed elements."""
 
     fn: Function
     engine: Engine
@@ -111,7 +111,7 @@ class ElementReader:
     is_left: bool = False
 
     def packed(self, stored: Value) -> Value:
-        """A part of an element as it is packed."""
+        """Convert a part of an element to the packed type."""
         value = stored
         if not stored_as_packed(self.engine, self.kind):
             value = to_packed(self.fn, self.engine, self.kind, self.result, stored)
@@ -122,7 +122,7 @@ class ElementReader:
         return self.fn.at(pointer, memory_type(self.kind), offset * (2 if self.kind.is_complex else 1))
 
     def elements(self, pointer: Value, count: int) -> list[Value]:
-        """The parts of ``count`` elements that lie one after another."""
+        """The parts of ``count`` contiguous elements, in the packed type."""
         fn, type = self.fn, memory_type(self.kind)
         if self.kind.is_complex:
             pairs = fn.load(vector(type, 2 * count), pointer, align=type.bytes)
@@ -146,22 +146,22 @@ class OperandReader:
     result: PrimitiveType
 
     def elements(self, offset: Value, count: int) -> list[Value]:
-        """The parts of ``count`` elements that lie one after another, as they are packed."""
+        """The parts of ``count`` contiguous elements, in the packed type."""
         reader = ElementReader(self.fn, self.engine, self.matrix.kind, self.result)
         return reader.elements(reader.at(self.base, offset), count)
 
     def across(self, index: Value) -> Value:
-        """How far a row or column is from the first."""
+        """The offset of a row or column from the first."""
         return self.matrix.across.offset(self.fn, index)
 
 
 def in_groups(steps: Value, group: int) -> Value:
-    """How many whole groups so many steps of k are."""
+    """The number of complete groups in ``steps`` steps of k."""
     return steps >> group.bit_length() - 1
 
 
 def times(a: Value | int, b: Value | int) -> Value | int:
-    """A product of numbers of which some are known at compile time."""
+    """The product of two numbers, each of which may be known at compile time."""
     if isinstance(a, int):
         return a * b if isinstance(b, int) else b * a
     return a * b

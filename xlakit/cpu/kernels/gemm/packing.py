@@ -1,8 +1,8 @@
 """Packing: copies operands of a product into the panels that micro-kernels read.
 
 The left operand is packed in row panels, with k innermost; the right one in column panels of nr columns (slivers), with
-columns innermost. Elements are converted to the engine's packed type. The emitted functions are shared by all programs:
-they get rows, columns and runs of k in tables.
+columns innermost. Elements are converted to the engine's packed type. All programs share the emitted functions, which
+get the addresses of rows, columns and runs of k in tables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xlakit.target import vector_bytes
 
 # The contiguous direction of an operand: along k, across it (rows or columns), or neither.
 ALONG, ACROSS, SINGLE = "along", "across", "single"
-# Fewer elements are copied one by one.
+# Pieces of fewer elements are copied element by element.
 _LEAST_PIECE = 4
 
 
@@ -36,9 +36,9 @@ def form_of(matrix: Matrix, width: int, *, along_first: bool = True) -> str:
 
 
 def pieces_of(matrix: Matrix, width: int) -> tuple[str, int]:
-    """The same for columns, and how many of them are neighbors wherever a sliver begins.
+    """The form for columns, and the number of columns that are adjacent wherever a sliver begins.
 
-    ``width`` columns of which 16 in a row are neighbors are as many vectors of 16 elements.
+    ``width`` columns that are adjacent in groups of 16 are read as vectors of 16 elements.
     """
     form, across = form_of(matrix, width, along_first=False), matrix.across
     piece = math.gcd(width, across.run)
@@ -49,11 +49,11 @@ def pieces_of(matrix: Matrix, width: int) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class PackRows:
-    """Rows of the left operand, of type ``kind``, for a result of type ``result``.
+    """Packs rows of the left operand, of type ``kind``, for a result of type ``result``.
 
     ``(ptr sources, ptr runs, i64 count, i64 kc, i64 stride, i64 rows, ptr target, i64 length)``: ``sources`` has a
-    pointer for each row, ``runs`` (every other word) how far each of ``count`` runs of ``kc`` steps is from there,
-    in elements; steps of k are ``stride`` elements apart. Packed rows are ``length`` elements apart.
+    pointer to each row; ``runs`` (every other word) has the distance of each of ``count`` runs of ``kc`` steps from
+    there, in elements; steps of k are ``stride`` elements apart. Packed rows are ``length`` elements apart.
     """
 
     engine: Engine
@@ -102,7 +102,7 @@ class PackRows:
                 fn.store(value, fn.at(into, engine.packed, step.index * engine.parts + part))
 
     def _across(self, fn: Function) -> None:
-        """Pack rows that are neighbors in memory: square blocks are transposed in registers."""
+        """Pack rows that are adjacent in memory: square blocks are transposed in registers."""
         engine = self.engine
         reader = ElementReader(fn, engine, self.kind, self.result, is_left=True)
         sources, runs, count, kc, stride, rows, target, length = fn.parameters
@@ -139,7 +139,7 @@ class PackRows:
 
 
 def _copy(fn: Function, type: Type, source: Value, target: Value, count: Value) -> None:
-    """Copy elements that lie one after another, in vectors; a call would take as long as a short row."""
+    """Copy contiguous elements in vectors; a call of memcpy would take as long as a short row."""
     wide = vector(type, vector_bytes() // type.bytes)
     whole = count & -wide.lanes
 
@@ -153,7 +153,7 @@ def _copy(fn: Function, type: Type, source: Value, target: Value, count: Value) 
 
 
 def _clear_ends(fn: Function, engine: Engine) -> None:
-    """Zeros, before rows are packed, where the steps of k do not fill the last tile register: one row of it."""
+    """Zero one row of the last tile register of each row, before rows are packed, if the steps of k do not fill it."""
     _, _, count, kc, _, rows, target, length = fn.parameters
     zeros = vector(I32, AMX_ROWS)
     total = count * kc
@@ -163,7 +163,7 @@ def _clear_ends(fn: Function, engine: Engine) -> None:
 
 
 def _pad_rows(fn: Function, engine: Engine) -> None:
-    """Fill up the last group of steps with zeros."""
+    """Fill the last group of steps with zeros."""
     _, _, count, kc, _, rows, target, length = fn.parameters
     total = count * kc
     with fn.loop(total, total + (-total & (engine.group - 1)), hints=AS_WRITTEN) as step:
@@ -173,11 +173,11 @@ def _pad_rows(fn: Function, engine: Engine) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PackSlivers:
-    """Slivers of the right operand, of type ``kind``, for a result of type ``result``; ``width`` columns of each, of
-    which, where they are neighbors, ``piece`` at a time certainly are.
+    """Packs slivers of the right operand, of type ``kind``, for a result of type ``result``.
 
-    ``(ptr sources, ptr runs, i64 count, i64 kc, i64 stride, i64 slivers, ptr target, i64 distance)``: ``sources``
-    has a pointer for each column, the rest is as for PackRows. Packed slivers are ``distance`` elements apart.
+    A sliver has ``width`` columns; in the form ACROSS, ``piece`` columns at a time are adjacent. ``(ptr sources, ptr
+    runs, i64 count, i64 kc, i64 stride, i64 slivers, ptr target, i64 distance)``: ``sources`` has a pointer to each
+    column, and the other arguments are those of PackRows. Packed slivers are ``distance`` elements apart.
     """
 
     engine: Engine
@@ -203,7 +203,7 @@ class PackSlivers:
             own = fn.at(target, engine.packed, sliver.index * distance)
             columns = fn.at(sources, PTR, sliver.index * engine.nr)
             if self.width < engine.nr and takes_pairs_of_bf16(engine):
-                # What is in other columns from before might be numbers that instructions take for zero.
+                # The old contents of the other columns may be subnormal, and the check of the exponents reads them.
                 fn.fill(own, 0, distance * engine.packed.bytes)
             if self.form == ALONG and engine.parts == 1:
                 self._along(fn, columns, own)
@@ -219,7 +219,7 @@ class PackSlivers:
                     self._pad(fn, own)
 
     def _pad(self, fn: Function, own: Value) -> None:
-        """Groups of zeros up to whole steps of k that a tile register has."""
+        """Add groups of zeros up to a multiple of the steps of k of a tile register."""
         engine = self.engine
         _, _, count, kc, *_ = fn.parameters
         lanes = vector(I32, engine.lanes)
@@ -229,7 +229,7 @@ class PackSlivers:
             fn.store(fn.constant(lanes, 0), fn.at(own, lanes, more.index), align=engine.packed.bytes)
 
     def _across(self, fn: Function) -> None:
-        """Pack rows of k, each for all slivers, in the order of memory."""
+        """Pack rows of k, each for all slivers, in memory order."""
         engine, width = self.engine, self.width
         reader = ElementReader(fn, engine, self.kind, self.result)
         sources, runs, count, kc, stride, slivers, target, distance = fn.parameters
@@ -245,7 +245,7 @@ class PackSlivers:
         def piece(sliver: Value, column: int, own: Value, shift: Value, step: Value, is_whole: bool) -> None:
             source = fn.load(PTR, fn.at(sources, PTR, sliver * columns + column))
             count = min(self.piece, width - column)
-            # Zeros fill the last piece up to the end of the sliver.
+            # The last piece is filled with zeros up to the end of the sliver.
             lanes = columns - column if column + count == width else count
 
             def row(number: Value) -> list[Value]:
@@ -256,7 +256,7 @@ class PackSlivers:
                 first = step * group
                 steps = [row(first)[0]]
                 for number in (first + more for more in range(1, group)):
-                    # A group that is not whole is filled up with zeros, in place of the last row read again.
+                    # A partial group is filled with zeros; the last row is read again in place of the missing ones.
                     found = row(number if is_whole else number.smin(kc - 1))[0]
                     zero = fn.constant(found.type, 0)
                     steps.append(found if is_whole else fn.select(number.compare("slt", kc), found, zero))
@@ -279,19 +279,19 @@ class PackSlivers:
                 self._pad(fn, fn.at(target, engine.packed, sliver.index * distance))
 
     def _along(self, fn: Function, columns: Value, own: Value) -> None:
-        """Pack columns whose elements along k are neighbors in memory: square blocks are transposed in registers."""
+        """Pack columns that are contiguous along k: square blocks are transposed in registers."""
         engine, width = self.engine, self.width
         reader = ElementReader(fn, engine, self.kind, self.result)
         _, runs, count, kc, _, _, _, _ = fn.parameters
         group, lanes = engine.group, engine.lanes
-        # A step of the loops takes ``group`` steps of k; what a lane takes at once moves as 32 bits.
+        # The loops count groups of steps of k; the elements of a group move as one 32-bit number.
         element = I32 if group > 1 else engine.packed
         whole = in_groups(kc, group) & -lanes
         with fn.loop(0, count, hints=AS_WRITTEN) as run:
             shift = fn.load(I64, fn.at(runs, I64, run.index * 2))
             into = fn.at(own, engine.packed, run.index * kc * engine.nr)
             with fn.loop(0, -(-width // lanes) * lanes, lanes, hints=AS_WRITTEN) as column:
-                # Beyond the last column it is read again: the table says so.
+                # The table repeats the last column beyond the end, so that reads stay inside.
                 starts = [reader.at(fn.load(PTR, fn.at(columns, PTR, column.index + c)), shift) for c in range(lanes)]
                 with fn.loop(0, whole, lanes, hints=AS_WRITTEN) as step:
                     square = [reader.elements(reader.at(s, step.index * group), lanes * group)[0] for s in starts]
@@ -331,7 +331,7 @@ def _packed_address(fn: Function, engine: Engine, own: Value, step: Value, colum
 
 
 def transposed(fn: Function, rows: Sequence[Value]) -> list[Value]:
-    """The transpose of a square of lanes, recursively by blocks."""
+    """The transpose of a square of vectors, recursively by blocks."""
     square, size = list(rows), len(rows)
     half = 1
     while half < size:
@@ -347,7 +347,7 @@ def transposed(fn: Function, rows: Sequence[Value]) -> list[Value]:
 
 
 def widened(fn: Function, value: Value, lanes: int) -> Value:
-    """The vector with zeros after its lanes."""
+    """The vector, extended with zeros to ``lanes`` lanes."""
     count = value.type.lanes
     if count == lanes:
         return value
@@ -357,11 +357,11 @@ def widened(fn: Function, value: Value, lanes: int) -> Value:
 
 
 def grouped(fn: Function, steps: Sequence[Value]) -> Value:
-    """Lanes of two vectors of I16, or four of I8, side by side; each group moves as one I32 from here on."""
+    """The lanes of two vectors of I16, or of four of I8, interleaved; from here on each group moves as one I32."""
     lanes = steps[0].type.lanes
     mixed = list(steps)
     while len(mixed) > 1:
-        # Of four: the first with the third, the second with the fourth, then both.
+        # Of four vectors: the first with the third, the second with the fourth, then both results.
         half = len(mixed) // 2
         mixed = [_interleaved(fn, a, b) for a, b in zip(mixed[:half], mixed[half:], strict=True)]
     return mixed[0].bits_as(vector(I32, lanes))

@@ -11,22 +11,22 @@ from xlakit.dataclass import dataclass
 
 
 class LineWriter(Protocol):
-    """Emits ``(ptr source, ptr target, i64 begin, i64 end)``, which writes lines ``begin`` to ``end`` of a copy.
+    """Writes ``(ptr source, ptr target, i64 begin, i64 end)``, which copies lines ``begin`` to ``end`` of the source.
 
-    ``target`` is where line 0 would be.
+    ``target`` is the address that line 0 would have.
     """
 
     def emit_lines(self, module: Module) -> Function:
-        """Write the function."""
+        """Write the function into a module."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The left operand is a copy in lines, of which a thread makes those that its next ``chunk`` rows read.
+    """The left operand is a copy in lines; a thread copies the lines that its next ``chunk`` rows read.
 
-    ``steps`` times ``rows`` rows are an image, which has ``image`` lines of so many ``elements``. Rows of step n of it
-    read ``reach`` lines from its line n * stride + low on.
+    An image is ``steps`` times ``rows`` rows, and has ``image`` lines of ``elements`` elements. The rows of its step n
+    read ``reach`` lines from line n * stride + low of the image on.
 
         image 0:  line 0  line 1  line 2  line 3  ...      three lines are read in each step, with stride 1
                   [rows of step 0      ]                   a chunk's lines are in the second-level cache, and those
@@ -45,7 +45,7 @@ class Lines:
 
     @property
     def most(self) -> int:
-        """The largest number of lines of a chunk, wherever it begins."""
+        """The largest number of lines of a chunk, wherever the chunk begins."""
         steps = (self.chunk - 1) // self.rows + (self.chunk > 1)
         skipped = -(-steps // self.steps) * max(0, self.image - self.steps * self.stride)
         return steps * self.stride + skipped + self.reach
@@ -57,7 +57,7 @@ class Lines:
         return image * self.image + step * self.stride + self.low
 
     def write(self, fn: Function, lhs: Matrix, source: Value, memory: Value, rows: tuple[Value, Value]) -> Value:
-        """Write the lines of some rows to ``memory``; gives where lhs begins, or would if all lines were there."""
+        """Write the lines of some rows to ``memory``; gives the address of lhs if all lines were there."""
         width = element_bytes(lhs.kind)
         begin, end = self.first(rows[0]), self.first(rows[1] - 1) + self.reach
         target = fn.at(memory, I8, -begin * (self.elements * width))
@@ -79,10 +79,10 @@ class Product:
     rows: Direction
     columns: Direction
     batches: tuple[Direction, Direction, Direction] = (Direction(()), Direction(()), Direction(()))
-    # The offset of the first element in the result, and the indices of lhs, rhs and result in the table.
+    # first: the offset of the first element in the result. arrays: the indices of lhs, rhs and result in the table.
     first: int = 0
     arrays: tuple[int, int, int] = (0, 1, 2)
-    # How lhs, which has one batch, is made of the array in the table.
+    # How lhs, which then has one batch, is copied from the array in the table; None if it is the array itself.
     lines: Lines | None = None
 
     @property
@@ -103,9 +103,10 @@ Dims = list[tuple[int, tuple[int, ...]]]
 def make_product(
     kinds: tuple[PrimitiveType, PrimitiveType, PrimitiveType], batch: Dims, rows: Dims, columns: Dims, along: Dims
 ) -> Product:
-    """A product from its dimensions.
+    """A product, given its dimensions.
 
-    Their strides are those in (lhs, rhs, result), in (lhs, result), in (rhs, result), and in (lhs, rhs).
+    Their strides are those in (lhs, rhs, result) for batches, in (lhs, result) for rows, in (rhs, result) for columns,
+    and in (lhs, rhs) for k.
     """
 
     def direction(dims: Dims, operand: int) -> Direction:
@@ -115,7 +116,7 @@ def make_product(
         Matrix(kinds[0], direction(rows, 0), direction(along, 0)),
         Matrix(kinds[1], direction(columns, 0), direction(along, 1)),
         kinds[2],
-        # Rows or columns of several dimensions are neighbors in the result, though not in the operand.
+        # Rows or columns of several dimensions may be contiguous in the result, though not in the operand.
         joined(direction(rows, 1)),
         joined(direction(columns, 1)),
         (direction(batch, 0), direction(batch, 1), direction(batch, 2)),

@@ -1,4 +1,4 @@
-"""From the sums of a tile to the result: rounding, storing."""
+"""Converts the sums of a tile to the type of the result, and stores them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xlakit.dataclass import dataclass
 
 @dataclass(slots=True)
 class Output:
-    """Where a function stores results: their type, and the directions of rows and columns from ``base``.
+    """The destination of results: their type, and the directions of rows and columns from ``base`` on.
 
     origin: the row and the column at ``base``, if they are not 0.
     """
@@ -33,14 +33,14 @@ class Output:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the columns of a tile are neighbors in memory."""
+        """Whether the columns of a tile are contiguous in memory."""
         columns, width = self.columns, self.engine.nr
         return (columns.stride == 1 or columns.run == 1) and (len(columns.dims) <= 1 or columns.run % width == 0)
 
     def store_tile(self, sums: Sums, row: Value, column: Value, width: int) -> None:
-        """Store a tile that starts at ``row`` and ``column``, of so many columns."""
+        """Store a tile of ``width`` columns that starts at ``row`` and ``column``."""
         if is_narrow(self.kind) or not self.is_contiguous:
-            # Row by row in a loop: it takes little time besides the product, and much code otherwise.
+            # Row by row in a loop: unrolled it would be much code, and its time is small compared with the product's.
             self._store_some(sums, row, column, width)
             return
         for r, registers in enumerate(sums):
@@ -55,7 +55,7 @@ class Output:
         self.store_rows((buffer, len(flat) // len(sums)), row, column, fn.i64(len(sums)), width)
 
     def store_rows(self, sums: tuple[Value, int], row: Value, column: Value, count: Value, width: int) -> None:
-        """Store ``count`` rows of ``width`` columns, whose sums are in memory, so many registers for each row."""
+        """Store ``count`` rows of ``width`` columns, whose sums are in memory, a fixed number of registers per row."""
         fn, engine = self.fn, self.engine
         buffer, per_row = sums
         pieces = vectors_of(engine, width)
@@ -69,7 +69,7 @@ class Output:
             self._store_row(registers, row + r.index, column, width)
 
     def call_store_rows(self, sums: tuple[Value, int], row: Value, column: Value, count: Value, width: int) -> None:
-        """The same by a function of its own: it is large where results are narrow, or scattered."""
+        """As :meth:`store_rows`, in a separate function, since the code for narrow or scattered results is large."""
 
         def emit(own: Function, given: list[Value]) -> None:
             _, base, buffer, row, count, column, *origin = given
@@ -96,12 +96,12 @@ class Output:
                 self._scatter(values, start, column + first)
 
     def _are_neighbors(self, lanes: int) -> bool:
-        """Whether so many columns that a vector of a tile has are neighbors in memory; tiles begin at whole ones."""
+        """Whether ``lanes`` columns of a vector of a tile are contiguous in memory; tiles begin at multiples."""
         columns = self.columns
         return columns.stride == 1 and columns.run % lanes == 0 and self.engine.nr % lanes == 0
 
     def _scatter(self, values: Sequence[Value], start: Value, column: Value) -> None:
-        """Store lanes one by one."""
+        """Store the lanes one by one."""
         fn = self.fn
         lanes, element = values[0].type.lanes, values[0].type.element
         buffers = [fn.alloca(value.type, align=64) for value in values]
@@ -112,7 +112,7 @@ class Output:
             self.store_elements(single, start + self.columns.offset(fn, column + lane.index))
 
     def store_elements(self, values: Sequence[Value], offset: Value) -> None:
-        """Store elements that are neighbors, given as vectors of their parts."""
+        """Store contiguous elements, given as vectors of their parts."""
         fn, type = self.fn, memory_type(self.kind)
         lanes = values[0].type.lanes
         if len(values) == 1:
@@ -128,7 +128,7 @@ class Output:
 
 
 def is_stored_by_tiles(engine: Engine, kind: PrimitiveType, columns: Direction, *, local: bool) -> bool:
-    """Whether sums need no conversion, and those of a row are contiguous in the result."""
+    """Whether sums need no conversion, and the sums of a row are contiguous in the result."""
     plain = engine.parts == 1 and kind is not PrimitiveType.PRED and not is_narrow(kind) and not kind.is_complex
     if not plain or memory_type(kind) is not engine.acc:
         return False
@@ -136,7 +136,7 @@ def is_stored_by_tiles(engine: Engine, kind: PrimitiveType, columns: Direction, 
 
 
 def first_lanes(fn: Function, value: Value, lanes: int) -> Value:
-    """The first lanes of a register."""
+    """The first ``lanes`` lanes of a register."""
     if value.type.lanes == lanes:
         return value
     return fn.lane(value, 0) if lanes == 1 else fn.shuffle(value, value, range(lanes))
@@ -145,7 +145,7 @@ def first_lanes(fn: Function, value: Value, lanes: int) -> Value:
 def _outlined(
     fn: Function, name: str, arguments: Sequence[Value], emit: Callable[[Function, list[Value]], None]
 ) -> None:
-    """Call a new function that ``emit`` writes, given the arguments as its parameters, or as constants."""
+    """Call a new function that ``emit`` writes; constant arguments are constants in it, the others parameters."""
     given = [a for a in arguments if a.constant is None]
     own = fn.module.function(name, VOID, [a.type for a in given], attributes=[NO_INLINE])
     parameters = iter(own.parameters)

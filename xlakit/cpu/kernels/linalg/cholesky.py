@@ -1,4 +1,4 @@
-"""cholesky: by LAPACK, by blocks that threads share for large matrices, and by plain loops for small ones."""
+"""cholesky: small matrices by loops, larger ones by LAPACK, and few large ones by blocks that threads share."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from xlakit.passes.analysis.cost_model import cost_model
 
 _BLOCK = knob("cholesky_blocked.block", 192, 8, 16, tries=(96, 256))
 _TILE = knob("cholesky_blocked.tile", 256, 8, 24)
-# Matrices of fewer rows have too little to share.
+# Matrices of fewer rows have too little work to share.
 LEAST_BLOCKED = knob("cholesky_blocked.least_blocked", 768, 24)
 
 
 class BlockedCholesky:
-    """Factors matrices in place in one function, from which it starts its tasks.
+    """Factors matrices in place, block by block; the function that it writes starts tasks for each block.
 
-    The table of a task is the matrix, and the number of its first row that is not factored.
+    The table of a task has the matrix, and the number of the first row that is not factored.
     """
 
     def __init__(self, fn: Function, kind: PrimitiveType, size: int, *, lower: bool) -> None:
         self._fn = fn
         self._kind = kind
         self._size = size
-        # As LAPACK sees it.
+        # LAPACK sees the transpose of a row-major matrix, so its triangle is the other one.
         self._upper = lower
         self._letter = blas.LETTERS[kind]
         self._adjoint = "C" if kind.is_complex else "T"
@@ -64,7 +64,7 @@ class BlockedCholesky:
         return loop.results[1]
 
     def _square(self, matrix: Value, row: Value) -> Value:
-        """Factor the block on the diagonal; gives whether that is positive definite."""
+        """Factor the block on the diagonal; gives whether it is positive definite."""
         fn, arguments = self._fn, self._arguments
         order = arguments.computed("order", self._rows(fn, row, _BLOCK.value))
         diagonal, info = self._at(fn, matrix, row, row), arguments.slot("info", fn.i32(0))
@@ -75,13 +75,13 @@ class BlockedCholesky:
     # -- tasks -----------------------------------------------------------------------------------
 
     def _begin(self, module: Module, name: str) -> tuple[Function, Value, Value]:
-        """A task function, and from its table the matrix and the first row of the block."""
+        """Begin a task function; gives it, and from its table the matrix and the first row of the block."""
         fn = kernel_function(module, name)
         table = fn.parameters[0]
         return fn, fn.load(PTR, table), fn.load(I64, fn.at(table, I64, 1))
 
     def _emit_strips(self, module: Module) -> Function:
-        """The rest of the block of rows: u' x = a for the square u, or x u = a."""
+        """The tasks that compute the rest of a block of rows: u' x = a with the diagonal block u, or x u = a."""
         fn, matrix, row = self._begin(module, "cholesky_strips")
         arguments = blas.Arguments(fn)
         routine = blas.declare(module, f"{self._letter}trsm", 11)
@@ -108,7 +108,7 @@ class BlockedCholesky:
         return fn
 
     def _emit_tiles(self, module: Module) -> Function:
-        """What is left of the matrix less the products of the strips, where the factor's triangle is."""
+        """The tasks that subtract the products of the strips from the rest of the matrix, in the factor's triangle."""
         fn, matrix, row = self._begin(module, "cholesky_tiles")
         arguments = blas.Arguments(fn)
         routine = blas.declare(module, f"{self._letter}gemm", 13)
@@ -118,7 +118,7 @@ class BlockedCholesky:
         with fn.loop(fn.parameters[1], fn.parameters[2], hints=NO_UNROLL) as task:
             one, other = task.index.integer("udiv", count), task.index.integer("urem", count)
             with fn.if_(other <= one):
-                # The tile's rows and columns, where the triangle is.
+                # The tile's rows and columns in the triangle.
                 low, high = start + other * _TILE.value, start + one * _TILE.value
                 across, along = (low, high) if self._upper else (high, low)
                 fn.call(
@@ -144,12 +144,12 @@ class BlockedCholesky:
     # -- addresses ----------------------------------------------------------------------------------
 
     def _at(self, fn: Function, matrix: Value, row: Value, column: Value) -> Value:
-        """Where an element of the column-major matrix is."""
+        """The address of an element of the column-major matrix."""
         parts = 2 if self._kind.is_complex else 1
         return fn.at(matrix, memory_type(self._kind), (row + column * self._size) * parts)
 
     def _panel(self, fn: Function, matrix: Value, row: Value, column: Value) -> Value:
-        """Where the part of the block of rows (or columns) at ``row`` begins that belongs to ``column``."""
+        """The address of the part of the block of rows (or columns) at ``row`` that belongs to ``column``."""
         return self._at(fn, matrix, row, column) if self._upper else self._at(fn, matrix, column, row)
 
     def _rows(self, fn: Function, first: Value, most: int) -> Value:
@@ -160,12 +160,12 @@ class BlockedCholesky:
         return arguments.data(struct.pack(blas.FACTORS[self._letter], *parts))
 
 
-# Up to this size calling LAPACK costs more than it brings.
+# Up to this size a call of LAPACK costs more than it saves.
 SMALL = knob("cholesky.small", 16, 0, 4)
 
 
 def emit_cholesky(module: Module, instruction: Instruction) -> Kernel:
-    """The kernel; its table is the matrices and the factors, which start as the matrices."""
+    """The kernel; its table has the matrices and the factors, which start as copies of the matrices."""
     shape = instruction.shape
     *batch, size, _ = shape.dimensions
     kind, lower = shape.element_type, instruction.op_as(Cholesky).lower
@@ -173,7 +173,7 @@ def emit_cholesky(module: Module, instruction: Instruction) -> Kernel:
     table, begin, end = fn.parameters
     factors = fn.load(PTR, fn.at(table, PTR, 1))
     count = math.prod(batch)
-    # Few large matrices are factored one after the other, each by all threads.
+    # A few large matrices are factored one after the other, each by all threads.
     is_shared = size >= LEAST_BLOCKED.value and count < machine.current().threads
     method = _Loops if size <= SMALL.value else BlockedCholesky if is_shared else _Lapack
     factor = method(fn, kind, size, lower=lower)
@@ -200,14 +200,14 @@ def _clear(fn: Function, kind: PrimitiveType, matrix: Value, size: int, *, lower
 
 
 def _spoil(fn: Function, kind: PrimitiveType, matrix: Value, size: int) -> None:
-    """What is not positive definite has no factor: all elements become NaN."""
+    """Set all elements to NaN: a matrix that is not positive definite has no factor."""
     nan = constant(fn, kind, kind.dtype.type(math.nan))
     with fn.loop(0, size * size, independent=True) as loop:
         store(fn, kind, nan, matrix, loop.index)
 
 
 class _Lapack:
-    """Factors by ``potrf``, which sees the transpose of what is row-major here."""
+    """Factors by ``potrf``, which sees the transpose of a row-major matrix."""
 
     def __init__(self, fn: Function, kind: PrimitiveType, size: int, *, lower: bool) -> None:
         self._fn = fn
@@ -251,7 +251,7 @@ class _Loops:
         return rows.results[0]
 
     def _rest(self, matrix: Value, row: Value, column: Value) -> Scalar:
-        """An element less the product of the rows of the factor up to it."""
+        """An element minus the product of the rows of the factor up to the column."""
         fn = self._fn
         start = self._element(matrix, row, column)
         with fn.loop(0, column, carried=parts(start), hints=NO_UNROLL) as known:
@@ -269,7 +269,7 @@ class _Loops:
         return row * self._size + column if self._lower else column * self._size + row
 
     def _element(self, matrix: Value, row: Value, column: Value) -> Scalar:
-        """An element of the lower factor, which is the adjoint of what is stored of an upper one."""
+        """An element of the lower factor, which is the adjoint of a stored upper factor."""
         found = load(self._fn, self._kind, matrix, self._offset(row, column))
         return (found[0], -found[1]) if isinstance(found, tuple) and not self._lower else found
 

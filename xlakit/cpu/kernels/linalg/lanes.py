@@ -1,7 +1,7 @@
-"""Decompositions of many small matrices whose batch is the minor dimension: a matrix in each lane of vectors.
+"""Decompositions of many small matrices whose batch is the minor dimension: each vector lane computes one matrix.
 
-Element (i, k) of all matrices is a row of memory, so the loops over one matrix compute vectors of such rows. The pass
-batch-minor makes fusions of this kind; each is ``transpose(op(transpose(x), ..))``.
+Element (i, k) of all matrices is contiguous in memory, so the loops over one matrix compute with vectors of these
+elements. The pass batch-minor makes such fusions; each is ``transpose(op(transpose(x), ..))``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.batches.products import decomposition_of
 from xlakit.target import vector_bytes
 
-# A row or a column of a matrix: a number of the loops.
+# The number of a row or a column: a constant or a loop index.
 _Index = Value | int
 
 
@@ -32,7 +32,7 @@ _Index = Value | int
 class _Matrices:
     """The matrices of the lanes that are computed together.
 
-    Element (i, k) of the first lane's is element ``first + i * steps[0] + k * steps[1]`` of the array.
+    Element (i, k) of the first lane's matrix is element ``first + i * steps[0] + k * steps[1]`` of the array.
     """
 
     fn: Function
@@ -49,24 +49,24 @@ class _Matrices:
         return place
 
     def transposed(self) -> _Matrices:
-        """The transposes of the matrices, in the same memory."""
+        """The transposed matrices, in the same memory."""
         return replace(self, steps=self.steps[::-1])
 
     def load(self, row: _Index, column: _Index) -> Value:
-        """An element of each lane's matrix."""
+        """Load an element of each lane's matrix."""
         return as_real(load(self.fn, self.kind, self.array, self._place(row, column), self.lanes))
 
     def store(self, value: Value, row: _Index, column: _Index) -> None:
-        """Write an element of each lane's matrix."""
+        """Store an element of each lane's matrix."""
         store(self.fn, self.kind, value, self.array, self._place(row, column))
 
 
-# Computes the matrices of some lanes, of the operands and the result.
+# Writes the code for some lanes, given the matrices of the operands and the result.
 _Compute = Callable[[Sequence[_Matrices]], None]
 
 
 def emit_in_lanes(module: Module, computation: Computation) -> Kernel | None:
-    """The kernel of such a fusion; its table is the operands and the result. None for other fusions."""
+    """The kernel of such a fusion; its table has the operands and the result. None for other fusions."""
     inner = decomposition_of(computation)
     if inner is None:
         return None
@@ -78,7 +78,7 @@ def emit_in_lanes(module: Module, computation: Computation) -> Kernel | None:
     arrays = [fn.load(PTR, fn.at(table, PTR, number)) for number in range(len(sizes))]
     compute = _cholesky(fn, inner) if isinstance(inner.op, Cholesky) else _substitution(fn, inner)
     lanes = vector_bytes() // register_type(kind).bytes
-    # What the last vector would only have in part is done one by one.
+    # Matrices that would fill only a part of the last vector are computed one by one.
     vectors, rest = divmod(batch, lanes)
 
     def run(group: Value, lane: Value, lanes: int) -> None:
@@ -103,14 +103,14 @@ def emit_in_lanes(module: Module, computation: Computation) -> Kernel | None:
 
 
 def _cycles(inner: Instruction) -> float:
-    """About how many cycles the matrices of a vector take."""
+    """The estimated cycles for the matrices of a vector."""
     size = inner.operands[0].shape.dimensions[-1]
     sides = math.prod(inner.shape.dimensions[-2:]) / size
     return 50.0 + size * size * (8.0 + (size / 3 if isinstance(inner.op, Cholesky) else sides))
 
 
 def _cholesky(fn: Function, inner: Instruction) -> _Compute:
-    """The factors row by row, as a kernel of one matrix finds them."""
+    """The factors, computed row by row as in the kernel of a single matrix."""
     kind, lower = inner.shape.element_type, inner.op_as(Cholesky).lower
     size = inner.shape.dimensions[-1]
 
@@ -128,7 +128,7 @@ def _cholesky(fn: Function, inner: Instruction) -> _Compute:
             factor.store(fn.intrinsic("llvm.sqrt", type, square), row, row)
             rows.next(rows.carried[0] & (square > 0.0))
         (good,) = rows.results
-        # What is not positive definite has no factor: all of its elements are NaN.
+        # A matrix that is not positive definite has no factor: all elements become NaN.
         nan = fn.constant(type, math.nan)
         with fn.loop(0, size, hints=NO_UNROLL) as rows:
             with fn.loop(0, rows.index + 1, hints=NO_UNROLL) as columns:
@@ -141,7 +141,7 @@ def _cholesky(fn: Function, inner: Instruction) -> _Compute:
 
 
 def _less_products(start: Value, factor: _Matrices, rows: tuple[Value, Value], count: Value) -> Value:
-    """A value less the products of the first elements of two rows."""
+    """A value minus the products of the first ``count`` elements of two rows."""
     fn = factor.fn
     with fn.loop(0, count, carried=[start], hints=NO_UNROLL) as known:
         left, right = (factor.load(row, known.index) for row in rows)
@@ -150,7 +150,7 @@ def _less_products(start: Value, factor: _Matrices, rows: tuple[Value, Value], c
 
 
 def _substitution(fn: Function, inner: Instruction) -> _Compute:
-    """Substitution in t x = b for one right-hand side after the other, where t is a or its transpose."""
+    """Substitution in t x = b, one right-hand side after the other, where t is a or its transpose."""
     op = inner.op_as(TriangularSolve)
     size = inner.operands[0].shape.dimensions[-1]
     sides = inner.shape.dimensions[-1 if op.left_side else -2]

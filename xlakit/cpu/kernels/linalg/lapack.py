@@ -1,19 +1,19 @@
 """Calls of LAPACK from machine code: a task is one matrix.
 
 A custom call ``lapack_*_transposed`` (see execution/calls/lapack.py) becomes a kernel that calls the routine by its
-address, which is looked up when the program is loaded. No part of it is Python's, so such calls are made in loops and
-on any thread.
+address, which is looked up when the program is loaded. The call does not involve Python, so it works in loops and on
+any thread.
 
     table: operands | results            workspaces of a task
     a [batch, n, m] -> a (in place)      work, iwork, ... | copies of operands that the routine changes
 
-Memory. The routine writes results and workspaces alone. A result that is an operand changed in place begins as that
-operand, by the memory plan; others begin as zeros, so that results are the same bits where LAPACK gives up early. Small
-workspaces are on the stack of the kernel; for larger ones the thread takes memory once for all of its tasks.
+Memory. The routine writes only results and workspaces. A result that updates an operand in place begins as that
+operand, by the memory plan; other results begin as zeros, so that they have the same bits if LAPACK stops early. Small
+workspaces are on the stack of the kernel; for larger ones the thread acquires memory once for all of its tasks.
 
-Threads. The program has LAPACK's library use one thread (entry/emit.py), and tasks are shared out as those of other
-kernels, so results do not depend on the number of threads, but for few large matrices on one thread or more (see
-lapack_blocked.py). LAPACK's own variables on the stack take less than 100 KiB.
+Threads. The program limits LAPACK's library to one thread (entry/emit.py), and its tasks are distributed like those of
+other kernels, so results do not depend on the number of threads, except that few large matrices are factored otherwise
+on one thread than on more (see lapack_blocked.py). LAPACK's own variables take less than 100 KiB of stack.
 """
 
 from __future__ import annotations
@@ -55,20 +55,21 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.custom_call import CustomCall
 from xlakit.passes.analysis.cost_model import cost_model
 
-# Workspaces of more bytes are not on the stack.
+# Larger workspaces are not on the stack.
 _MOST_STACK_BYTES = 4096
 _ALIGNMENT = 64
 _LARGEST = 2**31 - 1
-# What a call takes besides its multiplications, in cycles.
+# The overhead of a call in cycles, and the cycles per multiplication.
 _CALL_CYCLES = 1000.0
 _PRODUCT_CYCLES = 0.6
-# Routines that OpenBLAS has in C, and whose other callers do not tell lengths either.
+# Routines that OpenBLAS implements in C, which take no lengths of their character arguments.
 _WITHOUT_LENGTHS = ("potrf", "trsm")
 
 
 def emit_lapack(module: Module, instruction: Instruction) -> Kernel:
-    """The kernel of a call of LAPACK on transposed matrices. Raises DeclinedError if its arrays are not as they are
-    meant to be, or are too large.
+    """The kernel of a call of LAPACK on transposed matrices.
+
+    Raises DeclinedError if its arrays do not fit the routine, or are too large.
     """
     prefix, name = split_target(instruction.op_as(CustomCall).custom_call_target) or ("", "")
     operands = [o.shape for o in instruction.operands]
@@ -86,7 +87,7 @@ def emit_lapack(module: Module, instruction: Instruction) -> Kernel:
     except (KeyError, IndexError) as error:
         raise DeclinedError(f"LAPACK's {name} without {error}") from None
     count = math.prod(batch)
-    # Few large matrices are factored one after the other, each by all threads.
+    # A few large matrices are factored one after the other, each by all threads.
     is_shared = count < machine.current().threads and is_blocked(problem, name)
     kernel = _Kernel(module, problem, call, workspace_counts(call))
     changed = [dims for _, dims in problem.operands if len(dims) == 2][-1]
@@ -96,12 +97,12 @@ def emit_lapack(module: Module, instruction: Instruction) -> Kernel:
 
 
 def _each(shapes: Sequence[Shape], rank: int) -> tuple[ArrayType, ...]:
-    """The arrays of one matrix."""
+    """The types of the arrays of one matrix, without the batch."""
     return tuple((s.element_type, s.dimensions[rank:]) for s in shapes)
 
 
 class _Kernel:
-    """The function of a call, under construction."""
+    """Writes the function of a call."""
 
     def __init__(self, module: Module, problem: Problem, call: Call, counts: Mapping[str, int]) -> None:
         self._problem = problem
@@ -121,7 +122,7 @@ class _Kernel:
         self._method: BlockedMethod | None = None
 
     def write_zeros(self) -> Function:
-        """Matrices without elements have zeros for results."""
+        """Results for matrices without elements: zeros."""
         fn = self._fn
         _, begin, end = fn.parameters
         with fn.loop(begin, end, hints=NO_UNROLL) as task:
@@ -133,7 +134,7 @@ class _Kernel:
         return fn
 
     def write(self, shared: int | None = None) -> Function:
-        """Each task calls the routine once; or, for so many ``shared`` matrices, the one task begins others."""
+        """Each task calls the routine once; with ``shared``, one task factors that many matrices by all threads."""
         fn, call = self._fn, self._call
         if shared is not None:
             self._method = blocked(fn, self._problem, call.routine[1:])
@@ -155,7 +156,7 @@ class _Kernel:
         return fn
 
     def _layout(self) -> tuple[dict[str, int], int]:
-        """Where each workspace begins, and the bytes of all."""
+        """The offset of each workspace, and the bytes of all."""
         offsets: dict[str, int] = {}
         total = 0
         for work in self._call.works:
@@ -166,7 +167,7 @@ class _Kernel:
     # -- a task ----------------------------------------------------------------------------------
 
     def _begin(self, task: Value) -> None:
-        """Find the arrays of a task's matrix."""
+        """Compute the addresses of the arrays of a task's matrix."""
         arrays = (*self._problem.operands, *self._problem.results)
         found = [self._fn.at(base, I8, task * _bytes(array)) for base, array in zip(self._bases, arrays, strict=True)]
         self._operands = found[: len(self._problem.operands)]
@@ -215,10 +216,10 @@ class _Kernel:
         if size:
             self._fn.fill(self._results[result], 0, size)
 
-    # -- what LAPACK leaves to its callers --------------------------------------------------------
+    # -- pre- and postprocessing --------------------------------------------------------
 
     def _is_finite(self) -> Value:
-        """Whether all elements of the first operand are."""
+        """Whether all elements of the first operand are finite."""
         fn, (kind, dims) = self._fn, self._problem.operands[0]
         matrix = next((self._results[r] for r, o in self._call.updates.items() if o == 0), self._operands[0])
         type = memory_type(kind)
@@ -229,7 +230,7 @@ class _Kernel:
         return loop.results[0]
 
     def _spoiled(self) -> None:
-        """Results that are NaN, numbers that are 0, and an info of 1."""
+        """Fill results for an operand that is not finite: floats are NaN, integers are 0, and info is 1."""
         fn = self._fn
         for result, (pointer, (kind, dims)) in enumerate(zip(self._results, self._problem.results, strict=True)):
             if kind is S32:
@@ -240,12 +241,12 @@ class _Kernel:
                 store(fn, kind, nan, pointer, loop.index)
 
     def _unpack(self, packed: Value, imaginary: Value, vectors: Value) -> None:
-        """Complex vectors of what ``geev`` gives for real matrices.
+        """Write complex eigenvectors from the packed form that ``geev`` gives for real matrices.
 
-        imaginary part of value j    vector j
-        0                            column j
-        positive: first of a pair    column j     + i column j + 1
-        negative: second of a pair   column j - 1 - i column j
+            imaginary part of value j    vector j
+            0                            column j
+            positive: first of a pair    column j     + i column j + 1
+            negative: second of a pair   column j - 1 - i column j
         """
         fn, real = self._fn, memory_type(self._problem.real)
         order = self._problem.sizes()[0]
@@ -254,7 +255,7 @@ class _Kernel:
             column = columns.index
             value = fn.load(real, fn.at(imaginary, real, column))
             is_first, is_second = value > 0.0, value < 0.0
-            # A pair that is cut by the ends would be none; nothing is read beyond them whatever LAPACK gives.
+            # LAPACK gives only complete pairs; the clamps keep reads inside of the array for any data.
             after = (column + 1).smin(order - 1)
             before = (column - 1).smax(0)
             reals = fn.select(is_second, before, column) * order

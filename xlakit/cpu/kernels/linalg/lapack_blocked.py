@@ -1,12 +1,12 @@
-"""LU and QR factorizations of few large matrices, block by block, so that threads share what follows from each block.
+"""LU and QR factorizations of few large matrices, block by block; threads share the updates that follow each block.
 
-    LU      a block of columns by getrf; in each strip of later columns its exchanges of rows, trsm and gemm;
-            at the end, in each earlier block, the exchanges of all later ones
+    LU      a block of columns by getrf; in each strip of later columns its row exchanges, trsm and gemm;
+            at the end, in each earlier block, the exchanges of all later blocks
     QR      a block of columns by geqrf; its reflections applied to each strip of later columns by larfb
     Q       from the last block to the first: its reflections applied to the strips of later columns, then orgqr
 
-Matrices are column-major. Strips are tasks; how columns are cut depends on the size alone. LAPACK's own blocks are left
-to one thread, because what its library's threads calculate depends on their number.
+Matrices are column-major. Strips are tasks; the division into strips depends only on the size. LAPACK's own blocks run
+on one thread, because the results of its library's threads depend on their number.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from xlakit.options import knob
 
 _BLOCK = knob("lapack_blocked.block", 64, 8, 16, tries=(48, 96))
 _STRIP = knob("lapack_blocked.strip", 128, 8, 24, tries=(64, 256))
-# Matrices of fewer reflections or pivots have too little to share.
+# Matrices with fewer reflections or pivots have too little work to share.
 LEAST_BLOCKED = knob("lapack_blocked.least_blocked", 512, 24)
 
 
 class _Strip(NamedTuple):
-    """A task: ``width`` later columns from ``first`` on, and the block whose first row and column is ``row``.
+    """A task: ``width`` later columns from ``first`` on; the block's first row and column is ``row``.
 
-    second: the pivots, or the triangle of the block's reflections. work: the memory of the task.
+    second: the pivots, or the triangular factor of the block's reflections. work: the memory of the task.
     """
 
     matrix: Value
@@ -45,10 +45,10 @@ class _Strip(NamedTuple):
 
 
 class _Blocked:
-    """A factorization in place in one function, from which it starts its tasks.
+    """A factorization in place, in one function that starts tasks for each block.
 
-    The table of a task is the matrix, a second array (pivots, or the triangle of a block's reflections), and the number
-    of the block's first row and column.
+    The table of a task has the matrix, a second array (the pivots, or the triangular factor of a block's reflections),
+    and the number of the block's first row and column.
     """
 
     name = ""
@@ -68,7 +68,7 @@ class _Blocked:
     def factor(
         self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], size: int
     ) -> None:
-        """Write the code for one matrix; ``size`` is how many elements the workspace ``work`` has."""
+        """Write the code for one matrix; ``size`` is the number of elements of the workspace ``work``."""
         raise NotImplementedError
 
     # -- parts of a block ---------------------------------------------------------------------------
@@ -77,11 +77,11 @@ class _Blocked:
         return -(-self._steps // _BLOCK.value)
 
     def _count(self, fn: Function, row: Value) -> Value:
-        """The columns of the block that begins at a row."""
+        """The number of columns of the block that begins at a row."""
         return (fn.i64(self._steps) - row).smin(_BLOCK.value)
 
     def _share(self, row: Value, second: Value) -> None:
-        """Start the tasks of a block's strips."""
+        """Run the tasks of a block's strips."""
         fn = self._fn
         fn.store(second, fn.at(self._table, I64, 1))
         fn.store(row, fn.at(self._table, I64, 2))
@@ -90,7 +90,7 @@ class _Blocked:
         fn.call("xlakit_parallel", VOID, fn.address(self._strips.name), self._table, tasks, fn.i64(1))
 
     def _emit_strips(self, module: Module) -> Function:
-        """The tasks of a block: one for each strip of later columns."""
+        """The task function of a block: a task is a strip of later columns."""
         fn = kernel_function(module, f"{self.name}_strips")
         table, begin, end = fn.parameters
         matrix, second = fn.load(PTR, table), fn.load(PTR, fn.at(table, I64, 1))
@@ -106,7 +106,7 @@ class _Blocked:
         return fn
 
     def _strip(self, fn: Function, arguments: blas.Arguments, strip: _Strip) -> None:
-        """The work of one task."""
+        """Write the work of one task."""
         raise NotImplementedError
 
     # -- calls --------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class _Blocked:
         fn.call(symbol, VOID, *arguments, *[fn.i64(1)] * letters)
 
     def _block(self, matrix: Value, row: Value, count: Value) -> list[Value]:
-        """The arguments for a block from its diagonal down: rows, columns, address, leading dimension."""
+        """The arguments for a block from the diagonal down: rows, columns, address, leading dimension."""
         fn, arguments = self._fn, self._arguments
         return [
             arguments.computed("rows", fn.i64(self._rows) - row),
@@ -126,7 +126,7 @@ class _Blocked:
         ]
 
     def _at(self, fn: Function, matrix: Value, row: Value | int, column: Value) -> Value:
-        """Where an element of the matrix is."""
+        """The address of an element of the matrix."""
         return fn.at(matrix, self._type, (column * self._rows + row) * self._parts)
 
     def _element(self, fn: Function, vector: Value, index: Value) -> Value:
@@ -137,7 +137,7 @@ class _Blocked:
 
 
 class BlockedLu(_Blocked):
-    """``getrf``: results are the factors, pivots and info."""
+    """``getrf``: the results are the factors, the pivots and info."""
 
     name = "lu"
 
@@ -148,7 +148,7 @@ class BlockedLu(_Blocked):
     def factor(
         self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], size: int
     ) -> None:
-        """The blocks one after the other; info is the first pivot of 0."""
+        """Factor the blocks one after the other; info is the number of the first zero pivot."""
         fn, arguments = self._fn, self._arguments
         matrix, pivots, info = results
         fn.store(matrix, self._table)
@@ -189,7 +189,7 @@ class BlockedLu(_Blocked):
             self._routine(fn, "gemm", [no, no, *sizes, minus, lower, leading, target, leading, one, rest, leading])
 
     def _emit_exchanges(self, module: Module) -> Function:
-        """The exchanges of rows by later blocks, in each block but the last."""
+        """The tasks that apply the row exchanges of later blocks to each block but the last."""
         fn = kernel_function(module, "lu_exchanges")
         table, begin, end = fn.parameters
         matrix, pivots = fn.load(PTR, table), fn.load(PTR, fn.at(table, I64, 1))
@@ -211,7 +211,7 @@ class BlockedLu(_Blocked):
 
 
 class _Reflections(_Blocked):
-    """What QR and Q share: the reflections of a block applied to strips."""
+    """The common part of QR and Q: applies the reflections of a block to strips of columns."""
 
     letter = ""
 
@@ -243,7 +243,7 @@ class _Reflections(_Blocked):
 
 
 class BlockedQr(_Reflections):
-    """``geqrf``: results are the matrix and the factors of the reflections."""
+    """``geqrf``: the results are the matrix and the scalar factors of the reflections."""
 
     name = "qr"
 
@@ -254,7 +254,7 @@ class BlockedQr(_Reflections):
     def factor(
         self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], size: int
     ) -> None:
-        """The blocks one after the other."""
+        """Factor the blocks one after the other."""
         fn, arguments = self._fn, self._arguments
         matrix, factors = results
         fn.store(matrix, self._table)
@@ -268,7 +268,7 @@ class BlockedQr(_Reflections):
 
 
 class BlockedQ(_Reflections):
-    """``orgqr`` or ``ungqr``: the matrix has the reflections, operand 1 their factors."""
+    """``orgqr`` or ``ungqr``: the matrix has the reflections, and operand 1 their scalar factors."""
 
     name = "q"
     letter = "N"
@@ -279,7 +279,7 @@ class BlockedQ(_Reflections):
     def factor(
         self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], size: int
     ) -> None:
-        """The blocks from the last one; what has no reflections begins as unit vectors."""
+        """Compute the blocks from the last to the first; columns without reflections begin as unit vectors."""
         fn, arguments = self._fn, self._arguments
         matrix, factors = results[0], operands[1]
         fn.store(matrix, self._table)
@@ -308,12 +308,12 @@ BlockedMethod = BlockedLu | BlockedQr | BlockedQ
 
 
 def blocked(fn: Function, problem: Problem, routine: str) -> BlockedMethod:
-    """The method of a routine."""
+    """The blocked method of a routine."""
     return _METHODS[routine](fn, problem)
 
 
 def is_blocked(problem: Problem, routine: str) -> bool:
-    """Whether a routine has such a method that is worth it for a matrix of this size."""
+    """Whether a routine has a blocked method that pays off for a matrix of this size."""
     if routine not in _METHODS:
         return False
     steps = problem.length(1) if routine in ("orgqr", "ungqr") else min(problem.sizes())

@@ -1,7 +1,7 @@
-"""Calls of LAPACK as values: for each custom call the routine, its arguments, and what it does to which array.
+"""Descriptions of LAPACK calls: for each custom call the routine, its arguments, and the arrays that it updates.
 
-Matrices lie column by column, so a matrix of m rows and n columns is an array ``[n, m]``. Nothing here writes code:
-``lapack.py`` does, and ``lapack_workspaces.py`` asks LAPACK for the sizes of workspaces by the same arguments.
+Matrices are stored column by column, so a matrix of m rows and n columns is an array ``[n, m]``. This module writes no
+code: ``lapack.py`` does, and ``lapack_workspaces.py`` queries LAPACK for workspace sizes with the same arguments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xlakit.cpu.declined import DeclinedError
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 
-# The element type and the sizes of one matrix or vector, without the dimensions that count them.
+# The element type and the dimensions of one matrix or vector, without batch dimensions.
 ArrayType = tuple[PrimitiveType, tuple[int, ...]]
 
 _F32, _F64, _C64, _C128 = PrimitiveType.F32, PrimitiveType.F64, PrimitiveType.C64, PrimitiveType.C128
@@ -23,7 +23,7 @@ _KINDS: Final = {"s": _F32, "d": _F64, "c": _C64, "z": _C128}
 _REAL: Final = {"s": _F32, "d": _F64, "c": _F32, "z": _F64}
 _COMPLEX: Final = {"s": _C64, "d": _C128, "c": _C64, "z": _C128}
 S32: Final = PrimitiveType.S32
-# A number such as info.
+# The array of an integer such as info.
 _INTEGER: Final[ArrayType] = (S32, ())
 
 
@@ -32,21 +32,21 @@ _INTEGER: Final[ArrayType] = (S32, ())
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """An option such as ``N`` or ``T``."""
+    """A character option such as ``N`` or ``T``."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """A number that is known."""
+    """A known integer."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Bytes, such as those of a factor."""
+    """Constant bytes, such as those of a scalar factor."""
 
     data: bytes
 
@@ -68,10 +68,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Memory of a task.
+    """Workspace of a task.
 
-    count: how many elements it has, at least those if LAPACK is asked for more. copy_of: the operand that it is a copy
-    of: one that the routine changes, and that is no result.
+    count: the number of elements; if LAPACK is queried, the least number. copy_of: the operand that it begins as a copy
+    of, because the routine changes it and it is not a result.
     """
 
     name: str
@@ -83,14 +83,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class WorkSize:
-    """How many elements the workspace of a name has; -1 has the routine write there how many it wants."""
+    """The number of elements of a workspace; -1 in a workspace query, in which the routine writes the best size."""
 
     work: str
 
 
 @dataclass(frozen=True, slots=True)
 class Null:
-    """No address: of a function that is not called."""
+    """A null pointer, for a function that is not called."""
 
 
 Argument = Letter | Integer | Data | Operand | Result | Work | WorkSize | Null
@@ -100,11 +100,11 @@ Argument = Letter | Integer | Data | Operand | Result | Work | WorkSize | Null
 class Call:
     """One call of a routine for one matrix.
 
-    updates: results that are operands changed in place, by their numbers; all other results begin as zeros.
-    products: about how many multiplications it takes, of real numbers.
-    unpacked: results that are made of vectors in a workspace, by the workspace's name (see ``geev``).
-    is_finite_only: it may not end, or not for minutes, if there are infinities or NaN among the elements of operand 0.
-        Then it is not called: the results are NaN, and ``info``, which is the last of them, is 1.
+    updates: results that are operands updated in place, by number; all other results begin as zeros.
+    products: the estimated number of real multiplications.
+    unpacked: results that are made from vectors in a workspace, by the workspace's name (see ``geev``).
+    is_finite_only: the routine may not end, or only after minutes, if operand 0 has infinities or NaN. Then it is not
+      called: the results are NaN, and ``info``, the last of them, is 1.
     """
 
     routine: str
@@ -116,17 +116,17 @@ class Call:
 
     @property
     def works(self) -> tuple[Work, ...]:
-        """Its workspaces, each once."""
+        """The distinct workspaces of the call."""
         return tuple(dict.fromkeys(a for a in self.arguments if isinstance(a, Work)))
 
 
-# Where the info of a routine goes if no result takes it.
+# The workspace for the info of a routine if no result takes it.
 _INFO: Final = Work("info", S32, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a custom call asks for: the letter of its type, its arrays for one matrix, and its attributes."""
+    """A custom call of LAPACK: the letter of its type, the arrays of one matrix, and its attributes."""
 
     prefix: str
     operands: Sequence[ArrayType]
@@ -135,17 +135,17 @@ class Problem:
 
     @property
     def kind(self) -> PrimitiveType:
-        """The type of its matrices."""
+        """The element type of the matrices."""
         return _KINDS[self.prefix]
 
     @property
     def real(self) -> PrimitiveType:
-        """The type of the parts of their elements."""
+        """The type of the real and imaginary parts of elements."""
         return _REAL[self.prefix]
 
     @property
     def complex(self) -> PrimitiveType:
-        """The type of complex numbers with such parts."""
+        """The complex type with such parts."""
         return _COMPLEX[self.prefix]
 
     @property
@@ -153,7 +153,7 @@ class Problem:
         """Whether elements are complex."""
         return self.kind.is_complex
 
-    # -- what it has -----------------------------------------------------------------------------
+    # -- properties -----------------------------------------------------------------------------
 
     def sizes(self, operand: int = 0) -> tuple[int, int]:
         """The rows and columns of an operand that is a matrix."""
@@ -175,33 +175,33 @@ class Problem:
         return dims[0]
 
     def letter(self, attribute: str, allowed: str) -> Letter:
-        """An attribute that is the code of a letter."""
+        """The character option whose code is an attribute."""
         text = chr(self.attributes[attribute])
         if text not in allowed:
             raise DeclinedError(f"{attribute} is {text!r}")
         return Letter(text)
 
     def require(self, operands: Sequence[ArrayType], results: Sequence[ArrayType]) -> None:
-        """Raise DeclinedError unless these are the arrays: LAPACK writes as much as the given sizes say."""
+        """Raise DeclinedError unless the arrays are these: LAPACK writes as much as the size arguments say."""
         if (tuple(operands), tuple(results)) != (tuple(self.operands), tuple(self.results)):
             raise DeclinedError(f"{self.results} of {self.operands} are not the arrays of a routine")
 
-    # -- what it is made of ----------------------------------------------------------------------
+    # -- arrays and arguments ----------------------------------------------------------------------
 
     def matrix(self, rows: int, columns: int) -> ArrayType:
-        """A matrix of the type."""
+        """A matrix of the problem's type."""
         return self.kind, (columns, rows)
 
     def vector(self, length: int) -> ArrayType:
-        """A vector of the type."""
+        """A vector of the problem's type."""
         return self.kind, (max(0, length),)
 
     def asked(self, least: int, name: str = "work", kind: PrimitiveType | None = None) -> tuple[Work, WorkSize]:
-        """A workspace whose size LAPACK says, and the argument with its size."""
+        """A workspace whose size LAPACK is queried for, and the argument with its size."""
         return Work(name, kind or self.kind, max(1, least), is_asked=True), WorkSize(name)
 
     def work(self, name: str, kind: PrimitiveType, count: int) -> Work:
-        """A workspace whose size is known."""
+        """A workspace of known size."""
         return Work(name, kind, max(1, count))
 
     def call(
@@ -213,7 +213,7 @@ class Problem:
         unpacked: Mapping[str, int] | None = None,
         is_finite_only: bool = False,
     ) -> Call:
-        """A call of a routine; numbers stand for themselves."""
+        """A call of a routine; integers are passed as arguments of this value."""
         given = tuple(Integer(a) if isinstance(a, int) else a for a in arguments)
         each = 4.0 if self.is_complex else 1.0
         return Call(self.prefix + name, given, each * products, updates or {}, unpacked or {}, is_finite_only)
@@ -238,7 +238,7 @@ def _gtsv(p: Problem) -> Call:
     rows, sides = p.sizes(3)
     arrays = [*[p.vector(rows)] * 3, p.matrix(rows, sides)]
     p.require(arrays, [*arrays, _INTEGER])
-    # All diagonals are as long as the middle one: the first of the lower is not there.
+    # All diagonals have the length of the main one; the first element of the lower diagonal is unused.
     diagonals = Result(0, 1), Result(1), Result(2)
     updates = {0: 0, 1: 1, 2: 2, 3: 3}
     end = Result(3), _leading(rows), Result(4)
@@ -302,7 +302,7 @@ def _ormqr(p: Problem) -> Call:
         Letter("L" if is_left else "R"),
         Letter(("C" if p.is_complex else "T") if p.attributes["transpose"] else "N"),
     )
-    # LAPACK changes the reflections, and changes them back.
+    # LAPACK changes the reflections temporarily.
     reflections = Work("a", p.kind, max(1, math.prod(p.operands[0][1])), copy_of=0)
     work = p.asked(columns if is_left else rows)
     matrices = reflections, _leading(length), Operand(1), Result(0), _leading(rows)
@@ -337,7 +337,7 @@ def _gesvd(p: Problem) -> Call:
 
 
 def _svd(p: Problem) -> tuple[str, tuple[Argument, ...]]:
-    """The job (which vectors to compute), sizes and arrays; vectors that are not computed are zeros."""
+    """The job (which vectors to compute), sizes and arrays. Vectors that are not computed are zeros."""
     rows, columns = p.sizes()
     least, mode = min(rows, columns), p.letter("mode", "ASN").text
     a, values = p.matrix(rows, columns), (p.real, (least,))
@@ -424,7 +424,7 @@ def _sytrd(p: Problem) -> Call:
 
 
 def _leading(rows: int) -> Integer:
-    """How far the columns of a matrix are apart."""
+    """The leading dimension of a matrix."""
     return Integer(max(1, rows))
 
 

@@ -1,4 +1,4 @@
-"""How large the workspaces of LAPACK's routines are: each routine is asked, once for each call, when code is made."""
+"""The sizes of LAPACK's workspaces: each routine is queried once for each call, when code is generated."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _LARGEST = 2**31 - 1
 
 
 def workspace_counts(call: Call) -> dict[str, int]:
-    """How many elements each workspace of a call has, by name.
+    """The number of elements of each workspace of a call, by name.
 
-    They are no fewer than LAPACK's documents ask for, so code that is kept on disk may be run with another LAPACK.
-    Raises DeclinedError where a number is not one of 32 bits.
+    They are at least what LAPACK's documentation requires, so code from the cache may run with another LAPACK. Raises
+    DeclinedError if a number does not fit 32 bits.
     """
     counts = {work.name: work.count for work in call.works}
     asked = [work for work in call.works if work.is_asked]
@@ -45,18 +45,18 @@ def workspace_counts(call: Call) -> dict[str, int]:
 
 
 def _count(first: Any) -> int:
-    """A number that a routine has written as an element of its workspace."""
+    """A size that a routine has written as an element of its workspace."""
     number = float(np.real(first))
     if np.dtype(first.dtype).itemsize // (1 + np.iscomplexobj(first)) == 4 and not np.issubdtype(
         first.dtype, np.integer
     ):
-        # It may have been rounded down.
+        # The float may have been rounded down.
         number = float(np.nextafter(np.float32(number), np.float32(np.inf)))
     return math.ceil(number)
 
 
 def _workspace_query(call: Call) -> Mapping[str, Any]:
-    """The first elements of the workspaces after a workspace query: a call that gives sizes and reads no array."""
+    """The first elements of the workspaces after a workspace query, which reports sizes and reads no array."""
     works = {work.name: np.zeros(4, work.kind.dtype) for work in call.works}
     anywhere = np.zeros(8, np.complex128)
     kept: list[Any] = []

@@ -1,4 +1,4 @@
-"""triangular-solve: by BLAS on blocks of right-hand sides, and by plain loops for small matrices."""
+"""triangular-solve: small systems by loops, larger ones by BLAS on blocks of right-hand sides."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from xlakit.ops.linear_algebra import TriangularSolve
 from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 
-# Up to this size of the triangle calling BLAS costs more than it brings.
+# Up to this size of the triangle a call of BLAS costs more than it saves.
 SMALL = knob("triangular_solve.small", 16, 0, 4)
-# A task should have so many multiplications, and so many right-hand sides at least: BLAS packs the triangle for each.
+# The least multiplications and right-hand sides of a task: BLAS packs the triangle again for each.
 _TASK_PRODUCTS = knob("triangular_solve.task_products", 1 << 18, 10, tries=(times(0.25), times(4)))
 _LEAST_SIDES = knob("triangular_solve.least_sides", 64, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """``batch`` systems of ``size`` unknowns for ``sides`` right-hand sides each."""
+    """``batch`` systems of ``size`` unknowns, with ``sides`` right-hand sides each."""
 
     op: TriangularSolve
     kind: PrimitiveType
@@ -40,24 +40,24 @@ class _Problem:
 
     @property
     def products(self) -> float:
-        """How many multiplications a system takes, those of complex numbers counted as four."""
+        """The number of real multiplications of a system."""
         return 0.5 * self.size * self.size * self.sides * (4 if self.kind.is_complex else 1)
 
     @property
     def block(self) -> int:
-        """How many right-hand sides a task has."""
+        """The number of right-hand sides of a task."""
         shared = -(-self.sides // -(-machine.current().threads // max(1, self.batch)))
         wanted = max(_LEAST_SIDES.value, shared, int(_TASK_PRODUCTS.value * self.sides / max(1.0, self.products)))
         return min(self.sides, -(-wanted // 16) * 16)
 
     @property
     def tasks(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         return self.batch * -(-self.sides // self.block)
 
 
 def emit_triangular_solve(module: Module, instruction: Instruction) -> Kernel:
-    """The kernel; its table is a, b and the result, which starts as b. Raises DeclinedError for narrow types."""
+    """The kernel; its table has a, b and the result, which starts as b. Raises DeclinedError for narrow types."""
     op = instruction.op_as(TriangularSolve)
     shape = instruction.shape
     *batch, rows, columns = shape.dimensions
@@ -82,7 +82,7 @@ def emit_triangular_solve(module: Module, instruction: Instruction) -> Kernel:
 
 
 class _Blas:
-    """Solves by ``trsm``; Fortran sees the transpose of what is row-major here: x op(a) = b as op(a)' x' = b'."""
+    """Solves by ``trsm``. Fortran sees the transpose of row-major arrays: x op(a) = b as op(a)' x' = b'."""
 
     def __init__(self, fn: Function, problem: _Problem) -> None:
         self._fn = fn
@@ -114,7 +114,7 @@ class _Blas:
 
 
 class _Loops:
-    """Solves by substitution: the system is t x = b, where t is a or its transpose and x is [size, sides]."""
+    """Solves by substitution the system t x = b, where t is a or its transpose and x is [size, sides]."""
 
     def __init__(self, fn: Function, problem: _Problem) -> None:
         self._fn = fn
@@ -135,7 +135,7 @@ class _Loops:
             self._substitute(a, self._at(x, loop.index * self._problem.size), None)
 
     def _substitute(self, a: Value, x: Value, count: Value | None) -> None:
-        """Solve for ``count`` neighboring sides, or for one whose elements are neighbors."""
+        """Solve for ``count`` adjacent sides, or, if that is None, for one side whose elements are adjacent."""
         fn, size = self._fn, self._problem.size
         step = 1 if count is None else self._problem.sides
         with fn.loop(0, size, hints=NO_UNROLL) as steps:

@@ -1,1 +1,1 @@
-"""Fusions around products: matrix products and convolutions with what follows them."""
+"""Product fusions: matrix products and convolutions with the operations that follow them."""

@@ -1,4 +1,4 @@
-"""How the products of a fusion are cut: into rectangles of results that are complete before what follows begins."""
+"""Divides the products of a fusion into rectangles of results, each of which is completed before its epilogue runs."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.fusion.product_chain import Chain, Link
 
-# A rectangle of whole rows stays in the second-level cache, as one of an own product's results does: what follows reads
-# and writes it several times. Packing the other operand for each is negligible for many rows, so there are as many even
-# if a rectangle is so many times as large.
+# The bytes of a rectangle of whole rows, which stays in the second-level cache because the epilogue reads and writes it
+# several times. The cost of packing the other operand for each rectangle is negligible only with many rows, so the
+# rectangle may be up to _MOST_TIMES times as large to have them.
 _ROWS_BYTES = knob("product_cut.rows_bytes", lambda: machine.current().l2 // 2, 256, tries=(times(0.5), times(2)))
 _MOST_TIMES = 4
 _LARGEST_BLOCK = knob("product_cut.largest_block", lambda: machine.current().l2, 1 << 12)
-# Fewer rows than this take longer to multiply, as the other operand is packed for each block.
+# Blocks of fewer rows take longer to multiply, because the other operand is packed for each block.
 _LEAST_ROWS = knob("product_cut.least_rows", 64, 1, 4)
 _MANY_ROWS = knob("product_cut.many_rows", 256, 4)
-# Fewer multiplications than this are not worth a task of their own.
+# Fewer multiplications than this are not worth a separate task.
 _TASK_PRODUCTS = knob("product_cut.task_products", 1 << 22, 100, tries=(times(0.25), times(4)))
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A product and how it is cut.
+    """A product and its division into rectangles.
 
-    copies: what becomes of a convolution's operands first.
+    copies: the copies of a convolution's operands that are made first.
     """
 
     product: Product
@@ -51,27 +51,27 @@ class Cut:
 
     @property
     def tasks(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         return task_count(self.product, self.blocking)
 
     @property
     def most(self) -> int:
-        """The rows of the largest rectangle."""
+        """The number of rows of the largest rectangle."""
         return min(self.blocking.mc, self.product.sizes[0])
 
     @property
     def width(self) -> int:
-        """How far rows of a local rectangle are apart."""
+        """The stride of the rows of a local rectangle."""
         return self.blocking.local_width(self.product)
 
     @property
     def cost(self) -> float:
-        """Nanoseconds that all multiplications take."""
+        """The estimated nanoseconds of all multiplications."""
         return self.product.batch * math.prod(self.product.sizes) * cost_model().multiplication
 
     @property
     def result(self) -> tuple[Direction, Direction, Direction]:
-        """The directions through the result."""
+        """The directions through the result: of batches, rows and columns."""
         return self.product.batches[2], self.product.rows, self.product.columns
 
 
@@ -79,9 +79,9 @@ class Cut:
 
 
 def cut_first(chain: Chain, *, reads_beside: bool) -> Cut:
-    """How the first product of a chain is cut; raises DeclinedError if it cannot call an epilogue.
+    """The division of the first product of a chain; raises DeclinedError if the product cannot call an epilogue.
 
-    reads_beside: whether the epilogue reads arrays of the size of the product's result.
+    reads_beside: whether the epilogue reads other arrays of the size of the product's result.
     """
     if isinstance(chain.first.product.op, Convolution):
         return _cut_convolution(chain.first.product)
@@ -96,7 +96,7 @@ def cut_first(chain: Chain, *, reads_beside: bool) -> Cut:
 
 
 def product_of(link: Link) -> Product:
-    """The product of a dot; its result's strides are those of what is stored."""
+    """The product of a dot; its result has the strides of the value that is stored."""
     dot, stored = link.product, link.value
     strides: Sequence[int] = row_major_strides(stored.shape.dimensions)
     if stored is not dot:
@@ -116,7 +116,7 @@ def _cut_convolution(convolution: Instruction) -> Cut:
 
 
 def _with_smaller_blocks(product: Product, cut: Blocking) -> Blocking:
-    """Blocks of rows whose results stay in the cache."""
+    """The blocking with blocks of rows whose results stay in the cache."""
     most = _LARGEST_BLOCK.value // (cut.local_width(product) * product.result.byte_width)
     mc = max(4 * cut.engine.mr, most // cut.engine.mr * cut.engine.mr)
     if mc >= cut.mc or not (cut.ahead or cut.mc >= product.sizes[0]):
@@ -128,26 +128,26 @@ def _with_smaller_blocks(product: Product, cut: Blocking) -> Blocking:
 
 
 def _cut_rows(product: Product) -> Cut:
-    """Rectangles of whole rows."""
+    """The division into rectangles of whole rows."""
     fitting = _ROWS_BYTES.value // (product.sizes[1] * product.result.byte_width)
     task_rows = _rows_at_once(product, max(fitting, min(_MANY_ROWS.value, _MOST_TIMES * fitting)))
     return Cut(product, _with_whole_rows(product, plan_gemm(product), task_rows, task_rows))
 
 
 def _rows_at_once(product: Product, most: int) -> int:
-    """Rows of a block: about ``most``, but so few that there are tasks for all processors."""
+    """The rows of a block: about ``most``, or fewer so that there are tasks for all processors."""
     rows, columns, depth = product.sizes
     task_rows = min(rows, max(_LEAST_ROWS.value, most))
     wanted = min(machine.current().threads, product.batch * rows * columns * depth // _TASK_PRODUCTS.value)
     if product.batch * -(-rows // task_rows) < wanted:
         task_rows = max(min(rows, _LEAST_ROWS.value), -(-rows * product.batch // wanted))
-    # Blocks of like size.
+    # Blocks of nearly equal size.
     blocks = -(-rows // task_rows)
     return (rows + 8 * blocks - 1) // (8 * blocks) * 8
 
 
 def _with_whole_rows(product: Product, cut: Blocking, mc: int, task_rows: int) -> Blocking:
-    """Tasks of about ``task_rows`` rows, in blocks of at most ``mc``, of all columns."""
+    """A blocking with tasks of about ``task_rows`` rows and all columns, in blocks of at most ``mc`` rows."""
     rows, columns, _ = product.sizes
     engine = cut.engine
     mc, task_rows = (-(-min(size, rows) // engine.mr) * engine.mr for size in (mc, task_rows))
@@ -167,7 +167,7 @@ def _with_whole_rows(product: Product, cut: Blocking, mc: int, task_rows: int) -
 
 
 def product_of_rows(link: Link, weights: Instruction) -> Product:
-    """The second product of a chain, the rows of ``weights`` on the left."""
+    """The second product of a chain, with the rows of ``weights`` on the left."""
     whole = product_of(link)
     if link.product.operands[0] is weights:
         return whole
@@ -176,15 +176,16 @@ def product_of_rows(link: Link, weights: Instruction) -> Product:
 
 
 def cut_second(whole: Product, rows: int, *, local: bool) -> Cut:
-    """The product of at most so many rows of a batch of a second product.
+    """The product of at most ``rows`` rows of a batch of a second product.
 
-    It reads them row after row. It writes ``local`` results so, too, others to where they belong. A task is a few rows.
+    It reads these rows as contiguous rows. It also writes ``local`` results row after row, other results to their final
+    place. A task is a few rows.
     """
     _, columns, depth = whole.sizes
     lhs = replace(whole.lhs, across=Direction(((rows, depth),)), along=Direction(((depth, 1),)))
     rhs = whole.rhs
     if rhs.along.run != depth:
-        # Runs of k must be those of both operands.
+        # Both operands must have the same runs of k.
         lhs = replace(lhs, along=_runs(rhs.along))
     none = Direction(())
     part = replace(whole, lhs=lhs, rows=Direction(((rows, whole.rows.stride),)), batches=(none, none, none))
@@ -192,12 +193,12 @@ def cut_second(whole: Product, rows: int, *, local: bool) -> Cut:
         part = replace(part, rows=Direction(((rows, columns),)), columns=Direction(((columns, 1),)))
     cut = plan_gemm(part)
     if cut.engine.group == 1 and stored_as_packed(cut.engine, part.lhs.kind):
-        # The rows are in the cache, and are read from there.
+        # The rows are in the cache, so they are read there without packing.
         cut = replace(cut, packs=(False, cut.packs[1]))
     return Cut(part, _with_whole_rows(part, cut, cut.mc, 4 * cut.engine.mr))
 
 
 def _runs(along: Direction) -> Direction:
-    """The direction through a row of elements that has the same dimensions as another one."""
+    """The direction through a contiguous row of elements with the same dimensions as ``along``."""
     sizes = [size for size, _ in along.dims]
     return Direction(tuple(zip(sizes, row_major_strides(sizes), strict=True)))

@@ -1,7 +1,7 @@
-"""Fusions around a product: the epilogue is computed on each block of the product's results, while it is in the cache.
+"""Fusions of a product and its epilogue, which runs on each block of the product's results while it is in the cache.
 
 The product is a function that writes a rectangle of results and then calls its epilogue: a loop over the rectangle's
-elements, or over its rows (``loops/nests/rectangle.py``), and after these maybe a second product with the rows.
+elements, or over its rows (``loops/nests/rectangle.py``), which may be followed by a second product with these rows.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from xlakit.passes.fusion.product_chain import Chain, Link, chain_of
 
 
 def emit_product_fusion(module: Module, computation: Computation, name: str) -> Kernel | None:
-    """A kernel for a product with an epilogue; None where the computation is no such chain."""
+    """A kernel for a product with an epilogue; None if the computation is not such a chain."""
     chain = chain_of(computation)
     if chain is None:
         return None
@@ -59,7 +59,7 @@ def emit_product_fusion(module: Module, computation: Computation, name: str) -> 
 
 
 class _Fusion:
-    """Writes the kernel of one fusion. Its table has the parameters' arrays, the results', and a padded input."""
+    """Writes the kernel of one fusion. Its table has the arrays of parameters and results, and a padded input."""
 
     def __init__(self, module: Module, computation: Computation, name: str, chain: Chain) -> None:
         self.module, self.name, self.chain = module, name, chain
@@ -67,19 +67,20 @@ class _Fusion:
         self.computation = computation
         beside = self._beside()
         self.cut = cut_first(chain, reads_beside=bool(beside))
-        # Whether all rectangles of rows are of one size.
+        # Whether all rectangles have the same number of rows.
         self.even = self.cut.product.sizes[0] % self.cut.most == 0
-        # Whether the weights stand in the rectangle, maybe beside their array: rows past the last are read there.
+        # Whether the weights are stored in the rectangle, maybe also in their array: the second product reads rows past
+        # the end.
         self.has_weights = chain.weights is not None and not (self.even and chain.weights in chain.roots)
         self.arrays = len(self.parameters) + len(chain.roots)
         self.product_slot = self._product_slot(beside)
         self.cost = 0.0
 
     def emit(self) -> Kernel:
-        """Write the functions of all phases."""
+        """Write the functions of all phases, and make the kernel."""
         operands = [self._parameter(o) for o in self.chain.first.product.operands]
         follows = self._elements() if not self.chain.reduces else self._rows()
-        # As a convolution's: input, kernel, result, what these become first.
+        # The entries of a convolution's table: input, kernel, result, and the scratch of copied operands.
         scratch = self.arrays if self.cut.copies else None
         entries = [*operands, self.product_slot, scratch]
         phases: list[Phase] = []
@@ -98,16 +99,16 @@ class _Fusion:
         return found
 
     def _beside(self) -> set[Instruction]:
-        """The parameters of the product's size that the epilogue reads."""
+        """The parameters with the size of the product's result that the epilogue reads."""
         count, product = self.chain.first.value.shape.num_elements, self.chain.first.product
         read = {o for i in self.computation.instructions if i is not product for o in i.operands}
         return {o for o in read if o in self.parameters and o.shape.num_elements == count}
 
     def _product_slot(self, beside: set[Instruction]) -> int | None:
-        """The result in whose array the product is stored until the fusion is done with it; None for no such array."""
+        """The result array that stores the product until the epilogue has used it; None if none is suitable."""
         shape = self.chain.first.value.shape
         bytes, count, value = shape.element_type.byte_width, shape.num_elements, self.chain.first.value
-        # A result may lie in an array that is not read yet.
+        # A result may share the memory of an operand that the epilogue still reads.
         if self.has_weights or any(o.shape.element_type.byte_width == bytes for o in beside):
             return None
         slots = [
@@ -119,16 +120,16 @@ class _Fusion:
         return next(iter(own or slots), None)
 
     def _shared(self, key: Any, emit: Any) -> str:
-        """A function that all kernels of the module with the same key call."""
+        """The name of a function that all kernels of the module with the same key share."""
         name = f"{key[0]}.{hashlib.blake2b(repr(key).encode(), digest_size=8).hexdigest()}"
         if name not in self.module.functions:
             fn: Function = emit(name)
-            # Its table is on the stack of the caller, which writes it first.
+            # Not inlined: its table is on the stack of its caller, which writes it first.
             fn.attributes.append(NO_INLINE)
         return name
 
     def _product(self, cut: Cut, epilogue_call: EpilogueCall | None) -> str:
-        """The function of a product."""
+        """The name of the function of a product."""
 
         def emit(name: str) -> Function:
             return emit_gemm(self.module, cut.product, cut.blocking, name=name, epilogue_call=epilogue_call)
@@ -136,7 +137,7 @@ class _Fusion:
         return self._shared(("product", cut, epilogue_call), emit)
 
     def _calling(self, function: str, entries: Sequence[int | None], follows: Function | None) -> Function:
-        """A task function that calls a product's, with a table of entries of its own."""
+        """A task function that calls the function of a product with a table of its own."""
         fn = kernel_function(self.module, self.name)
         table, begin, end = fn.parameters
         own = fn.alloca(PTR, ENTRY + 2, align=8)
@@ -154,7 +155,7 @@ class _Fusion:
     # -- the epilogue ------------------------------------------------------------------------------
 
     def _begin(self) -> tuple[Function, Emitter, Bounds]:
-        """The function of the epilogue, what emits code into it, and the rows and columns that its loops go over."""
+        """Begin the function of the epilogue; gives it, its emitter, and the ranges of its loops."""
         fn = self.module.function(f"{self.name}.after", VOID, PARAMETERS)
         rectangle = rectangle_of(fn)
         columns, task_columns = self.cut.product.sizes[1], self.cut.blocking.task_columns
@@ -200,9 +201,9 @@ class _Fusion:
         local: LocalIndex,
         width: int | None,
     ) -> tuple[Directions, list[Output]]:
-        """The results that follow from each element of ``value``.
+        """The results that depend on each element of ``value``, traced.
 
-        width: how far rows of the rectangle are apart; None where it is a part of the result's array.
+        width: the stride of the rows of the rectangle; None if it is a part of the result's array.
         """
         sizes = value.shape.dimensions
         index: Index = tuple(space.axis(size).index for size in sizes)
@@ -226,7 +227,7 @@ class _Fusion:
     # -- rows --------------------------------------------------------------------------------------
 
     def _rows(self) -> Function:
-        """The epilogue of a chain with reductions: row by row, then the second product, if there is one."""
+        """Write the epilogue of a chain with reductions: row by row, then the second product, if there is one."""
         chain = self.chain
         local = _local_index(self.cut.most, self.cut.product.sizes[1])
         roots = [r for r in chain.roots if r not in chain.last]
@@ -266,7 +267,7 @@ class _Fusion:
         return batch.offset(fn, bounds.batch) + rows.offset(fn, bounds.rows[0])
 
     def _planned(self, space: Space, roots: Sequence[Instruction], element: LocalIndex) -> tuple[Directions, Plan]:
-        """The stages of a row. The weights are the last root where they stand in the rectangle."""
+        """The stages of a row. The weights are the last root if they are stored in the rectangle."""
         chain = self.chain
         value = chain.first.value
         sizes = value.shape.dimensions
@@ -294,7 +295,7 @@ class _Fusion:
     # -- the second product ------------------------------------------------------------------------
 
     def _second(self, fn: Function, link: Link, weights: Instruction, rows: Value, bounds: Bounds) -> None:
-        """Multiply the rows of ``weights``, which begin at ``rows``; store the epilogue of the elements of that."""
+        """Multiply the rows of ``weights``, which begin at ``rows``, and store the second epilogue of the results."""
         whole = product_of_rows(link, weights)
         direct = self.even and self.chain.last == (link.value,) and len(whole.rows.dims) < 2
         cut = cut_second(whole, self.cut.most, local=not direct)
@@ -322,13 +323,13 @@ class _Fusion:
             release(fn, memory)
 
     def _last(self, fn: Function, link: Link, whole: Product, memory: Value, bounds: Bounds) -> None:
-        """Store the epilogue of a second product, whose rectangle of results stands in ``memory``."""
+        """Store the epilogue of a second product, whose rectangle of results is in ``memory``."""
         columns = whole.sizes[1]
         local = _local_index(self.cut.most, columns)
         roots = [(r, self._array(r)) for r in self.chain.last]
         dims = (whole.batches[2], whole.rows, whole.columns)
         where, outputs = with_splits(lambda space: self._traced(space, link.value, dims, roots, local, columns))
-        # A function of its own, since LLVM may have to do more for it than for what comes before, or less.
+        # A separate function, because LLVM may need another effort for it than for the code before it.
         own = self.module.function(f"{self.name}.last", VOID, PARAMETERS, attributes=[NO_INLINE])
         inside = rectangle_of(own)
         span = own.i64(0), own.i64(columns)
@@ -339,11 +340,11 @@ class _Fusion:
 
 
 def _local_index(rows: int, columns: int) -> LocalIndex:
-    """The index of an element of a rectangle of so many rows, in one of ``columns`` columns of the result.
+    """The index of an element of a rectangle of ``rows`` rows, in one of ``columns`` columns of the result.
 
-    What is stored to a rectangle is known by it to be small, and goes through the caches.
+    By this index, stores to a rectangle are known to be small, so they are not non-temporal.
     """
-    # Numbers that no variable of a space has.
+    # Identifiers that no variable of a space has.
     return LocalIndex(Variable(rows, 1 << 18), Variable(max(1, columns), (1 << 18) + 1))
 
 
@@ -362,7 +363,7 @@ def _by_dimension(space: Space, rank: int) -> list[list[Variable]]:
 
 
 def _index(variables: Sequence[Variable]) -> Affine:
-    """The index of a dimension that variables make up, major to minor."""
+    """The index of a dimension that the variables span, major to minor."""
     total, stride = Affine(), 1
     for variable in reversed(variables):
         total, stride = total + of(variable, stride), stride * variable.extent

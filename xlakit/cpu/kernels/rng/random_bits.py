@@ -1,6 +1,6 @@
-"""rng-bit-generator: Threefry2x32 and Philox4x32, many counters at once.
+"""rng-bit-generator: Threefry2x32 and Philox4x32, for many counters at once.
 
-``xlakit.ops.shared.random_bits`` tells in which order the words of a block fill an array.
+``xlakit.ops.shared.random_bits`` defines the order in which the words of a block fill an array.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from xlakit.ops.random import RngBitGenerator
 from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 
-# How many counters a task takes.
+# The number of counters of a task.
 _TASK = knob("random_bits.task", 8192, 64, tries=(times(0.25), times(4)))
-# From so many neighbors on a row is worth a loop of its own; shorter ones go through a block of so many counters.
+# The least number of adjacent blocks for which a row has a loop of its own; shorter rows are computed in blocks of
+# _BLOCK counters.
 _LONG_ROW = knob("random_bits.long_row", 64, 1, 1000)
 _BLOCK = knob("random_bits.block", 512, 64)
 
 
 def emit_random_bits(module: Module, instruction: Instruction) -> Kernel:
-    """The kernel of an rng-bit-generator; its table is the state, the state after (if it is given), and the bits."""
+    """The kernel of an rng-bit-generator; its table has the state, the new state (if it is a result), and the bits."""
     op, shape = instruction.op_as(RngBitGenerator), instruction.shape
     data = shape.tuple_shapes[1] if shape.is_tuple else shape
     words = instruction.operands[0].shape.dimensions[0]
@@ -46,9 +47,9 @@ def emit_random_bits(module: Module, instruction: Instruction) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where blocks go: ``outer`` times ``size`` times ``inner`` elements, two neighbors along ``size`` to a block.
+    """The positions of blocks: ``outer`` x ``size`` x ``inner`` elements; a block has two adjacent along ``size``.
 
-    Without ``inner`` the words of a block are neighbors in memory.
+    If ``inner`` is 0, the words of a block are adjacent in memory.
     """
 
     blocks: int
@@ -59,12 +60,12 @@ class _Layout:
 
     @property
     def is_flat(self) -> bool:
-        """Whether all words of all blocks follow one another."""
+        """Whether the words of all blocks follow one another in memory."""
         return self.inner == 0
 
     @property
     def row_pairs(self) -> int:
-        """How many blocks stand along ``size``."""
+        """The number of blocks along ``size``."""
         return (self.size + 1) // 2
 
 
@@ -107,7 +108,7 @@ class _Writer:
         self.results = results
         self.type = integer(max(8, kind.bit_width))
         self.lanes = lane_count()
-        # Whole vectors are written into buffers of so many blocks.
+        # Tasks and buffers of _BLOCK blocks are written in whole vectors.
         fits = _TASK.value % self.lanes == _BLOCK.value % self.lanes == 0
         require("random bits", [("a task is whole vectors", fits)])
         self._spare_buffer: Value | None = None
@@ -115,7 +116,7 @@ class _Writer:
     # -- phases ----------------------------------------------------------------------------------
 
     def emit_bits(self) -> Phase:
-        """The random bits."""
+        """The phase that writes the random bits."""
         fn = kernel_function(self.module, "random_bits")
         table, begin, end = fn.parameters
         state, bits = (fn.load(PTR, fn.at(table, PTR, n)) for n in (0, self.results))
@@ -132,7 +133,7 @@ class _Writer:
         return Phase(fn.name, tasks, cost)
 
     def emit_state(self) -> Phase:
-        """The state after use; words that the algorithm has no use for stay as they are."""
+        """The phase that writes the new state; words that the algorithm does not use stay unchanged."""
         fn = kernel_function(self.module, "random_state")
         table = fn.parameters[0]
         before, after = (fn.load(PTR, fn.at(table, PTR, n)) for n in (0, 1))
@@ -149,7 +150,7 @@ class _Writer:
     # -- the order of elements -------------------------------------------------------------------
 
     def _flat(self, fn: Function, bits: Value, words: Words, begin: Value, end: Value) -> int:
-        """Blocks follow one another, the last one perhaps in part."""
+        """Write blocks that follow one another; the last one may be partial."""
         layout = self.layout
         per_block = (2 if self.is_threefry else 4) // (2 if self.kind.bit_width == 64 else 1)
         step = self.lanes * per_block
@@ -164,7 +165,7 @@ class _Writer:
         return -(-layout.blocks // _TASK.value)
 
     def _rows(self, fn: Function, bits: Value, words: Words, begin: Value, end: Value) -> int:
-        """Each row of ``inner`` blocks fills two rows of elements."""
+        """Write rows: each row of ``inner`` blocks fills two rows of elements."""
         layout = self.layout
         chunks = -(-layout.inner // _TASK.value)
         with fn.loop(begin, end) as task:
@@ -182,7 +183,7 @@ class _Writer:
         return layout.outer * layout.row_pairs * chunks
 
     def _short_rows(self, fn: Function, bits: Value, words: Words, begin: Value, end: Value) -> int:
-        """A task computes many blocks in vectors, whatever rows they are of, then stores their elements one by one."""
+        """Compute many blocks in vectors, across rows, and store their elements one by one."""
         layout = self.layout
         blocks = [fn.alloca(self.type, _BLOCK.value, align=64) for _ in range(2)]
         with fn.loop(begin, end) as task:
@@ -203,7 +204,7 @@ class _Writer:
         return -(-layout.blocks // _BLOCK.value)
 
     def _row(self, fn: Function, bits: Value, row: Value) -> tuple[Value, Value]:
-        """Where the first elements of a row of blocks go, and whether there are second ones."""
+        """The address of the first elements of a row of blocks, and whether there are second elements."""
         layout = self.layout
         outer = row.integer("udiv", layout.row_pairs)
         first = row.integer("urem", layout.row_pairs) * 2
@@ -227,7 +228,7 @@ class _Writer:
         return self._spare_buffer
 
     def _elements(self, words: Sequence[Value]) -> list[Value]:
-        """The elements of a block, as they are stored."""
+        """The elements of a block, in their stored form."""
         if self.kind.bit_width == 64:
             return joined(words)
         elements = [word.cast("trunc", vector(self.type, self.lanes)) for word in words]

@@ -1,7 +1,6 @@
-"""rng: uniform and normal numbers from the words of Philox4x32, as ``xlakit.ops.shared.random_numbers`` says.
+"""rng: uniform and normal numbers from the words of Philox4x32, as ``xlakit.ops.shared.random_numbers`` defines them.
 
-A task computes some words into memory near the processor, in their order, and then makes elements of them, in a loop
-that LLVM vectorizes.
+A task computes some words into memory in order, and then converts them to elements in a loop that LLVM vectorizes.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ from xlakit.ops.random import Rng
 from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 
-# How many blocks of words a task takes.
+# The number of blocks of words of a task.
 _TASK = knob("random_numbers.task", 512, 64, tries=(times(0.25), times(4)))
-# Nanoseconds for an element, beside its words.
+# Cycles for an element, without its words.
 _UNIFORM_CYCLES, _NORMAL_CYCLES = 2.8, 10.0
 
-# The state of a draw: a key, and the halves of the counter that it begins at.
+# The state of a draw: a key, and the halves of its first counter.
 STATE_BYTES = 24
 
-# Makes elements of words.
+# Converts words to elements.
 _Make = Callable[[Sequence[Value]], Sequence[Scalar]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Recipe:
-    """How many words of how many bits make how many elements."""
+    """How words become elements: ``taken`` words of ``width`` bits give ``made`` elements."""
 
     width: int
     taken: int
@@ -49,17 +48,17 @@ class _Recipe:
 
     @property
     def words_of_block(self) -> int:
-        """How many words a block has."""
+        """The number of words of a block."""
         return 128 // self.width
 
     @property
     def elements_of_block(self) -> int:
-        """How many elements a block makes."""
+        """The number of elements that a block gives."""
         return self.words_of_block // self.taken * self.made
 
 
 def emit_random_numbers(module: Module, instruction: Instruction) -> Kernel:
-    """The kernel of an rng; its table is the two parameters, the result, and the state of the draw as scratch."""
+    """The kernel of an rng; its table has the two parameters, the result, and the state of the draw as scratch."""
     kind, total = instruction.shape.element_type, instruction.shape.num_elements
     if not total:
         return Kernel((), scratch_bytes=STATE_BYTES)
@@ -77,7 +76,7 @@ def emit_random_numbers(module: Module, instruction: Instruction) -> Kernel:
     blocks = -(-total // recipe.elements_of_block)
 
     def elements(group: Value, first: Value, count: int) -> None:
-        """The elements of a group of words, put behind element ``first``."""
+        """Store the elements of a group of words; ``first`` is the first element of the task."""
         taken = [fn.load(word, fn.at(memory, word, group * recipe.taken + n)) for n in range(recipe.taken)]
         for number, element in enumerate(make(taken)[:count]):
             store(fn, kind, element, result, first + group * recipe.made + number)
@@ -119,7 +118,7 @@ def _maker(
     given: PrimitiveType,
     parameters: Sequence[Scalar],
 ) -> _Make:
-    """What makes elements of a type; ``parameters`` have the type ``given``."""
+    """The function that converts words to elements of a type; ``parameters`` have the type ``given``."""
     if kind is PrimitiveType.PRED:
         first, second = map(as_real, parameters)
         return lambda words: [fn.select((words[0] >> 31).ne(0), second, first)]
@@ -172,7 +171,7 @@ def _floats(fn: Function, kind: PrimitiveType, low: Value, high: Value) -> _Make
 
 
 def _below(fn: Function, kind: PrimitiveType, bound: Value) -> Value:
-    """The number of a type before ``bound``."""
+    """The greatest number of a type that is less than ``bound``."""
     bits = to_bits(fn, kind, bound)
     less = fn.select(bound < 0.0, bits + 1, fn.constant(bits.type, (1 << (kind.bit_width - 1)) | 1))
     return as_real(from_bits(fn, kind, fn.select(bound > 0.0, bits - 1, less)))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from xlakit.cpu.llvm import I32, I64, Function, Value, vector
 from xlakit.target import vector_bytes
 
-# Cycles for a block of two (four) words.
+# Cycles for a block of two words (Threefry) or four (Philox).
 THREEFRY_CYCLES, PHILOX_CYCLES = 6.0, 12.0
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -18,7 +18,7 @@ _PARITY = 0x1BD11BDA
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 
-# Gives the 32-bit words of blocks, a vector for the first of each, the second of each.., given their numbers.
+# Gives the 32-bit words of blocks, given the blocks' numbers: a vector of the first words, one of the second words, ..
 Words = Callable[[Value], Sequence[Value]]
 
 
@@ -28,7 +28,7 @@ def lane_count() -> int:
 
 
 def counters(fn: Function, first: Value) -> Value:
-    """The numbers of the blocks that are computed at once, from ``first`` on: one in each lane of a vector."""
+    """The numbers of the blocks computed at once, from ``first`` on: one in each lane of a vector."""
     lanes = lane_count()
     steps = fn.undefined(vector(I64, lanes))
     for lane in range(lanes):
@@ -57,9 +57,9 @@ def threefry(fn: Function, state: Value) -> Words:
 
 
 def philox(fn: Function, state: Value, length: int) -> Words:
-    """The four words of each block; the state is a key and the halves of a counter, of which the upper may lack."""
+    """The four words of each block; the state is a key and the halves of a counter, whose upper half may be missing."""
     key, low = (fn.splat(fn.load(I64, fn.at(state, I64, n)), lane_count()) for n in (0, 1))
-    # The counter of the short state has the key as its upper half.
+    # If the state is short, the key is also the upper half of the counter.
     high = fn.splat(fn.load(I64, fn.at(state, I64, 2)), lane_count()) if length > 2 else key
     keys = [
         [(half + number * step % 2**32).cast("zext", low.type) for number in range(10)]
@@ -69,7 +69,7 @@ def philox(fn: Function, state: Value, length: int) -> Words:
     def words(numbers: Value) -> Sequence[Value]:
         counter = low + numbers
         upper = high + counter.compare("ult", low).cast("zext", low.type)
-        # Words stay in the lower halves of 64 bits, where products are taken.
+        # The words are kept in the lower halves of 64-bit numbers, for the products.
         a, b, c, d = (part for both in (counter, upper) for part in (both & 0xFFFFFFFF, both >> 32))
         for first, second in zip(*keys, strict=True):
             left, right = a * _MULTIPLIERS[0], c * _MULTIPLIERS[1]
@@ -87,14 +87,14 @@ def halves(words: Value) -> tuple[Value, Value]:
 
 
 def joined(words: Sequence[Value]) -> list[Value]:
-    """Each two words as one of 64 bits, the lower half first."""
+    """Pairs of words as 64-bit words, the lower half first."""
     wide = words[0].type.with_element(I64)
     pairs = zip(words[::2], words[1::2], strict=True)
     return [low.cast("zext", wide) | (high.cast("zext", wide) << 32) for low, high in pairs]
 
 
 def interleaved(fn: Function, elements: Sequence[Value]) -> Value:
-    """The elements of all blocks in order, those of a block one after the other."""
+    """The elements of all blocks in order: those of a block are adjacent."""
     while len(elements) > 1:
         half = len(elements) // 2
         order = [lane + side * elements[0].type.lanes for lane in range(elements[0].type.lanes) for side in (0, 1)]

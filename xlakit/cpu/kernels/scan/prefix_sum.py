@@ -1,9 +1,9 @@
-"""Prefix sums and their like: reduce-window with a window that reaches from one end of a dimension to each element.
+"""Prefix sums and other scans: reduce-window with a window that extends from one end of a dimension to each element.
 
-Many sequences run side by side, one in each lane of vector registers. Where elements of a sequence are contiguous, the
-lanes are rows (or, of a single row, pieces of it), which are transposed into a buffer and back; sums of a single row
-need no buffer (:mod:`vectors`). Few long sequences are cut into segments: the totals of the segments are
-found first, and each segment then begins with what is before it.
+Sequences are computed side by side, one in each lane of vector registers. If the elements of a sequence are contiguous,
+the lanes are rows (or, of a single row, pieces of it), which are transposed into a buffer and back; sums of a single
+row need no buffer (:mod:`vectors`). Few long sequences are divided into segments: the totals of the segments are
+computed first, and each segment then begins with the total of all before it.
 """
 
 from __future__ import annotations
@@ -28,24 +28,25 @@ from xlakit.ops.windows import ReduceWindow
 from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 
-# Cycles for an element of a result.
+# Cycles for an element of the result.
 _CYCLES = 2.0
-# Rows of a buffer, and sequences side by side in it.
+# The rows of a buffer, and the sequences side by side in it.
 _DEPTH = 128
 _LANES = 16
-# Sequences side by side where they are so in memory.
+# The most sequences side by side of a task, if they are adjacent in memory.
 _STRIP = knob("prefix_sum.strip", 512, 16, 64, tries=(256, 1024))
 _AT_ONCE = 4
 _FEW_TASKS = knob("prefix_sum.few_tasks", 8, 0, 1000)
 _MOST_SEGMENTS = knob("prefix_sum.most_segments", 32, 3)
-# Sequences of so many blocks of registers are done one by one: the running sums of f32[64,60000] in 0.64 of the time.
+# Sequences of this many blocks of registers are computed one by one: running sums of f32[64,60000] take 0.64 of the
+# time.
 _LONG = knob("prefix_sum.long", 4, 1)
 _SEGMENT_ELEMENTS = knob("prefix_sum.segment_elements", 1 << 15, 4, 50, tries=(times(0.25), times(4)))
 
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """A scan over the middle one of three dimensions."""
+    """A scan over the middle of three dimensions."""
 
     computation: Computation
     kinds: tuple[PrimitiveType, ...]
@@ -56,54 +57,54 @@ class ScanPlan:
 
     @property
     def strip(self) -> int:
-        """How many sequences a task has side by side."""
+        """The number of sequences side by side in a task."""
         return min(self.inner, _STRIP.value) if self.inner > 1 else min(self.outer, _LANES)
 
     @property
     def is_single(self) -> bool:
-        """Whether each sequence is done by itself: cut into pieces that run side by side, or in registers."""
+        """Whether each sequence is computed by itself: in pieces that are lanes, or in registers."""
         if self.inner > 1 or self.outer < _FEW_TASKS.value:
             return self.inner == 1
         return self.totals is not None and self.length >= _LONG.value * self.totals.block
 
     @property
     def totals(self) -> RunningTotals | None:
-        """How one sequence is done in registers."""
+        """The computation of one sequence in registers; None if it has none."""
         if self.inner > 1 or len(self.kinds) != 1:
             return None
         return running_totals(self.computation, self.kinds[0], reverse=self.reverse)
 
     @property
     def groups(self) -> int:
-        """How many groups of sequences there are."""
+        """The number of groups of sequences."""
         if self.inner > 1:
             return self.outer * -(-self.inner // self.strip)
         return self.outer if self.is_single else -(-self.outer // self.strip)
 
     @property
     def segments(self) -> int:
-        """Into how many segments each sequence is cut."""
+        """The number of segments of each sequence."""
         if self.groups >= _FEW_TASKS.value or (self.inner == 1 and not self.is_single):
             return 1
         lanes = self.strip if self.inner > 1 else 1
         segments = min(_MOST_SEGMENTS.value, self.length * lanes // _SEGMENT_ELEMENTS.value)
-        # Each of them has elements, however wide the strips are.
+        # Each segment has elements, for any width of the strips.
         return max(1, min(segments, self.length))
 
     @property
     def cost(self) -> float:
-        """About how many nanoseconds it takes on one processor."""
+        """The estimated nanoseconds on one processor."""
         return cost_model().cycles(_CYCLES) * self.outer * self.length * self.inner * len(self.kinds)
 
     @property
     def total_bytes(self) -> int:
-        """The bytes of the segments' totals, of one result."""
+        """The bytes of the segments' totals, for one result."""
         width = max(register_type(k).bytes * (1 + k.is_complex) for k in self.kinds)
         return self.outer * self.inner * self.segments * max(8, width)
 
 
 def plan_prefix_sum(instruction: Instruction) -> ScanPlan | None:
-    """The scan that a reduce-window is; None where it is none."""
+    """The plan of a reduce-window that is a scan; None for others."""
     op = instruction.op_as(ReduceWindow)
     count = len(instruction.operands) // 2
     arrays, inits = instruction.operands[:count], instruction.operands[count:]
@@ -127,7 +128,7 @@ def plan_prefix_sum(instruction: Instruction) -> ScanPlan | None:
 
 
 def emit_prefix_sum(module: Module, plan: ScanPlan) -> Kernel:
-    """The kernel of a scan; its table is arrays, initial values, results, scratch."""
+    """The kernel of a scan; its table has arrays, initial values, results, and scratch."""
     require(
         f"a scan of {plan.outer} x {plan.length} x {plan.inner} elements",
         [
@@ -158,7 +159,7 @@ class _Writer:
         self.totals = plan.totals if plan.is_single else None
 
     def _combined(self, emitter: Emitter, before: Sequence[Scalar], new: Sequence[Scalar]) -> list[Scalar]:
-        """One step, in the order of the window's elements."""
+        """One step of the scan, with operands in the order of the window's elements."""
         first, second = (new, before) if self.plan.reverse else (before, new)
         with emitter.scope():
             return emitter.combined(self.plan.computation, list(first), list(second))
@@ -170,7 +171,7 @@ class _Writer:
         return self._load(emitter, emitter.arrays[self.count : 2 * self.count], emitter.fn.i64(0))
 
     def _row_of(self, position: Value, length: int) -> Value:
-        """Where in memory, counted in rows, a position of the scan is."""
+        """The row in memory of a position of the scan."""
         return position.function.i64(length - 1) - position if self.plan.reverse else position
 
     # -- side by side ------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ class _Writer:
         positions: tuple[Value, Value],
         lanes: Value,
     ) -> None:
-        """Fold the rows of some positions into the accumulators of all lanes, storing them in each row of a target."""
+        """Fold rows into the accumulators of all lanes; with a target, store them to its rows after each step."""
         fn = emitter.fn
         begin, end = positions
         whole = begin + (end - begin).integer("udiv", _AT_ONCE) * _AT_ONCE
@@ -202,7 +203,7 @@ class _Writer:
                     accumulators.put(lane.index, running)
 
     def _matrix(self, emitter: Emitter, bases: _Addresses, stride: int, length: int) -> Callable[[Value], _Addresses]:
-        """The rows of matrices in memory, by their positions."""
+        """The addresses of the rows of matrices in memory, by position."""
         widths = [k.byte_width for k in self.plan.kinds]
 
         def row(position: Value) -> _Addresses:
@@ -225,12 +226,12 @@ class _Writer:
         )
 
     def _totals(self, emitter: Emitter) -> list[Value]:
-        """Where the segments' totals are: by segment, then by sequence."""
+        """The addresses of the segments' totals: by segment, then by sequence."""
         scratch = emitter.arrays[3 * self.count]
         return [emitter.fn.at(scratch, I8, k * self.plan.total_bytes) for k in range(self.count)]
 
     def _group(self, emitter: Emitter, number: Value) -> tuple[Value, Value, Value]:
-        """Of a group of sequences: where its memory begins, its first sequence, and how many it has."""
+        """The offset of a group of sequences, its first sequence, and its number of sequences."""
         fn, plan = emitter.fn, self.plan
         if plan.is_single:
             return number * plan.length, number, fn.i64(1)
@@ -248,7 +249,7 @@ class _Writer:
         return outer * (plan.length * plan.inner) + low, outer * plan.inner + low, size
 
     def emit_totals(self) -> Phase:
-        """The total of each segment but the last: all of its elements combined."""
+        """The phase that computes the total of each segment but the last."""
         plan = self.plan
         tasks = plan.groups * (plan.segments - 1)
         with task_function(self.module, "scan.totals", self.arrays) as (fn, emitter, begin, end):
@@ -291,7 +292,7 @@ class _Writer:
         accumulators.put(zero, regrouped(loop.results, sizes))
 
     def _total_parts(self, emitter: Emitter, position: Value) -> Accumulators:
-        """The totals from a position on, as accumulators: the imaginary parts stand behind all real ones."""
+        """The totals from a position on, as accumulators: all real parts come before all imaginary parts."""
         fn, plan = emitter.fn, self.plan
         found: list[list[Value]] = []
         for kind, total in zip(plan.kinds, self._totals(emitter), strict=True):
@@ -301,7 +302,7 @@ class _Writer:
         return Accumulators(fn, plan.kinds, found)
 
     def emit_scan(self) -> Phase:
-        """The results; each segment begins with the total of all segments before it."""
+        """The phase that computes the results; each segment begins with the total of all segments before it."""
         plan = self.plan
         with task_function(self.module, "scan", self.arrays) as (fn, emitter, begin, end):
             accumulators = Accumulators.of(fn, plan.kinds, max(plan.strip, _LANES))
@@ -351,9 +352,9 @@ class _Writer:
         sizes: tuple[Value, Value],
         distance: Value,
     ) -> Generator[Callable[[Value], _Addresses]]:
-        """Sequences of so many lanes and steps, ``distance`` apart in memory, side by side in the buffers.
+        """Transposes ``lanes`` sequences of ``depth`` steps, ``distance`` apart in memory, into the buffers.
 
-        What stands there in the end goes to the targets.
+        At the end of the block, the contents of the buffers are transposed to the targets.
         """
         fn, (lanes, depth), (sources, targets) = emitter.fn, sizes, arrays
         for kind, buffer, source in zip(self.plan.kinds, buffers, sources, strict=True):
@@ -381,7 +382,7 @@ class _Writer:
         arrays: tuple[_Addresses, _Addresses],
         lanes: Value,
     ) -> None:
-        """Sequences that are rows of memory."""
+        """Scan sequences that are rows of memory."""
         fn, plan = emitter.fn, self.plan
         with fn.loop(0, plan.length, _DEPTH) as tile:
             depth = (fn.i64(plan.length) - tile.index).smin(_DEPTH)
@@ -399,7 +400,7 @@ class _Writer:
         arrays: tuple[_Addresses, _Addresses],
         positions: tuple[Value, Value],
     ) -> None:
-        """One sequence; lane 0 of the accumulators has what is before."""
+        """Scan one sequence; lane 0 of the accumulators has the total before it."""
         fn = emitter.fn
         begin, end = positions
         chunk = _DEPTH * _LANES if self.totals is None else self.totals.block
@@ -422,7 +423,7 @@ class _Writer:
         arrays: tuple[_Addresses, _Addresses],
         positions: tuple[Value, Value],
     ) -> None:
-        """Whole chunks of one sequence, with a piece for each lane."""
+        """Scan whole chunks of one sequence, with a piece in each lane."""
         fn, plan = emitter.fn, self.plan
         chunk = _DEPTH * _LANES
         begin, whole = positions
@@ -441,7 +442,7 @@ class _Writer:
             accumulators.put(zero, after)
 
     def _prefixes(self, emitter: Emitter, accumulators: Accumulators, before: list[Scalar]) -> list[Scalar]:
-        """Replace the total of each lane by the total of all lanes before it; gives the total of all."""
+        """Replace the total of each lane by the total of all lanes before it; gives the overall total."""
         running = before
         for number in range(_LANES):
             lane = emitter.fn.i64(number)

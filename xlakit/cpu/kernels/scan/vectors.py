@@ -1,7 +1,7 @@
-"""Running totals of one sequence in vector registers: of neighbors first, then of vectors, blocks and chunks.
+"""Running totals of one sequence in vector registers: within a vector, then across vectors, blocks and chunks.
 
-The total before a vector is a sum of three: of the chunks before its chunk, of the blocks before its block in the
-chunk, and of the vectors before it in the block. So no total is a long chain, which would be slow and lose digits.
+The total before a vector is combined from three: of the chunks before its chunk, of the blocks before its block in the
+chunk, and of the vectors before it in the block. So no total is a long chain, which would be slow and lose precision.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from xlakit.ops.reduction import applied_op
 from xlakit.options import knob
 from xlakit.target import vector_bytes
 
-# Vectors of a block, and the most blocks of a chunk.
+# The vectors of a block, and the most blocks of a chunk.
 _VECTORS = 8
 _BLOCKS = knob("prefix_sum_vectors.blocks", 16, 1)
-# Shuffles within so many bytes are the fast ones.
+# Shuffles within this many bytes are fast.
 _NEAR_BYTES = 16
 _ARITHMETIC = (Add, Multiply, Maximum, Minimum)
 
 
 @dataclass(frozen=True, slots=True)
 class RunningTotals:
-    """What is combined, in which direction: backwards, element n of the sequence is the last but n of memory."""
+    """An operation and a direction. If it is reversed, element n of the sequence is the n-th from the end of memory."""
 
     op: Op
     kind: PrimitiveType
@@ -40,20 +40,20 @@ class RunningTotals:
 
     @property
     def lanes(self) -> int:
-        """Elements of a vector."""
+        """The number of elements of a vector."""
         return vector_bytes() // register_type(self.kind).bytes
 
     @property
     def block(self) -> int:
-        """Elements that are done at a time."""
+        """The number of elements of a block."""
         return self.lanes * _VECTORS
 
     def write(
         self, fn: Function, arrays: tuple[Value, Value], length: int, span: tuple[Value, Value], before: Value
     ) -> Value:
-        """Write the running totals of a span of whole blocks after the total ``before``; gives the total after it.
+        """Write the running totals of whole blocks after the total ``before``; gives the total after them.
 
-        arrays: where the sequence of ``length`` elements and its results lie.
+        arrays: the addresses of the sequence of ``length`` elements and of its results. span: the range of positions.
         """
         type = vector(register_type(self.kind), self.lanes)
         most = self.block * _BLOCKS.value
@@ -71,7 +71,7 @@ class RunningTotals:
         return BINARY[self.op.opcode](fn, self.kind, before, value)
 
     def _block(self, fn: Function, arrays: tuple[Value, Value], length: int, first: Value, before: Value) -> Value:
-        """The results of a block; gives the total of the block alone, in all lanes."""
+        """Write the results of a block; gives the total of the block alone, in all lanes."""
         lanes, type = self.lanes, register_type(self.kind)
         positions = [first + n * lanes for n in range(_VECTORS)]
         if self.reverse:
@@ -100,7 +100,7 @@ class RunningTotals:
             value = self._after(fn, fn.shuffle(value, nothing, before), value)
             distance *= 2
         while distance < lanes:
-            # The last lane of what is before, for each second run of lanes.
+            # For each second run of lanes, the last lane of the run before.
             before = [n // distance * distance - 1 if n // distance % 2 else lanes for n in range(lanes)]
             value = self._after(fn, fn.shuffle(value, nothing, before), value)
             distance *= 2
@@ -108,7 +108,7 @@ class RunningTotals:
 
 
 def running_totals(computation: Computation, kind: PrimitiveType, *, reverse: bool) -> RunningTotals | None:
-    """Totals in registers, where elements of a type are combined by an operation that has them."""
+    """Running totals in registers; None if the operation or the element type does not support them."""
     op = applied_op(computation)
     if not isinstance(op, _ARITHMETIC) or kind.is_complex or kind is PrimitiveType.PRED:
         return None

@@ -1,4 +1,4 @@
-"""What a scatter does to memory: its loops over updates and windows, and how tasks share them."""
+"""The plan of a scatter: its loops over updates and windows, and the way in which tasks share them."""
 
 from __future__ import annotations
 
@@ -18,38 +18,39 @@ from xlakit.ops.scatter import Scatter
 from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
 
-# Cycles for an update, beside its elements, and for each of these.
+# Cycles for an update without its elements, and for each element.
 _UPDATE_CYCLES, _ELEMENT_CYCLES = 6.0, 0.6
 _MOST_TASKS = knob("scatter_plan.most_tasks", 16, 3)
-# A task of a shared window has so many bytes of each.
+# The bytes of a window that a task of a shared window has.
 _WINDOW_BYTES = knob("scatter_plan.window_bytes", 1 << 12, 4, 32)
-# Windows of so many elements are worth passing over those that belong to other tasks, of which there are so many.
+# The least number of elements of a window, and the number of tasks, for which each task can scan all updates and skip
+# those of other tasks.
 _TARGET_ELEMENTS = knob("scatter_plan.target_elements", 48, 1)
 _TARGET_TASKS = knob("scatter_plan.target_tasks", 4, 2)
 # Fewer updates than this are applied by one task.
 _FEW_UPDATES = knob("scatter_plan.few_updates", 1 << 14, 0, tries=(0, 1 << 30))
-# Private results are worth it where each gets so many updates for each of its elements.
+# Private results pay off if each has at least this many updates for each of its elements.
 _UPDATES_PER_ELEMENT = knob("scatter_plan.updates_per_element", 4, 1, tries=(1, 16))
 _MOST_PARTS = knob("scatter_plan.most_parts", 8, 2)
 
 
 class Sharing(enum.Enum):
-    """How tasks share the work, so that the result does not depend on their number."""
+    """The ways in which tasks share the work; the result does not depend on the number of threads."""
 
     ALONE = enum.auto()
-    # Each task has some of the outermost updates, which go to different elements.
+    # Each task has some of the outermost updates, which have different target elements.
     UPDATES = enum.auto()
-    # All go over all updates, each with a part of the window.
+    # Each task scans all updates, and applies a part of each window.
     WINDOW = enum.auto()
-    # All go over all updates, each with those that start at its positions along one dimension.
+    # Each task scans all updates, and applies those that start at its positions along one dimension.
     TARGETS = enum.auto()
-    # Each has some of the updates and a private result.
+    # Each task applies some of the updates to a private result.
     PARTS = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateLoop:
-    """A loop over updates: how far an iteration moves in the updates, the indices and (batching) the operand."""
+    """A loop over updates: its strides in the updates, in the indices, and (if it is a batch) in the operand."""
 
     extent: int
     update: int
@@ -59,9 +60,9 @@ class UpdateLoop:
 
 @dataclass(frozen=True, slots=True)
 class WindowLoop:
-    """A loop over a window: how far an iteration moves in the operand and the updates.
+    """A loop over a window: its strides in the operand and in the updates.
 
-    still: all windows begin at the same position here.
+    still: whether all windows begin at the same position along this dimension.
     """
 
     extent: int
@@ -72,9 +73,9 @@ class WindowLoop:
 
 @dataclass(frozen=True, slots=True)
 class IndexPart:
-    """A component of an index vector: where it stands, the greatest that is inside, its stride in the operand.
+    """A component of an index vector: its offset, its greatest valid value, and its stride in the operand.
 
-    apart: windows that start at different positions along this dimension do not overlap.
+    apart: whether windows that start at different positions along this dimension do not overlap.
     """
 
     offset: int
@@ -85,7 +86,7 @@ class IndexPart:
 
 @dataclass(frozen=True, slots=True)
 class ScatterPlan:
-    """The loops of a scatter, outer to inner."""
+    """The loops of a scatter, from outermost to innermost."""
 
     computation: Computation
     kinds: tuple[PrimitiveType, ...]
@@ -99,22 +100,22 @@ class ScatterPlan:
 
     @property
     def count(self) -> int:
-        """How many windows there are."""
+        """The number of windows."""
         return math.prod(loop.extent for loop in self.updates)
 
     @property
     def window_elements(self) -> int:
-        """How many elements a window has."""
+        """The number of elements of a window."""
         return math.prod(loop.extent for loop in self.window)
 
     @property
     def shared_component(self) -> int | None:
-        """The component of the index vectors that says which task an update belongs to."""
+        """The component of the index vectors that determines an update's task; None if tasks share otherwise."""
         return _shared_component(self.components) if self.sharing is Sharing.TARGETS else None
 
     @property
     def cost(self) -> float:
-        """About how many nanoseconds it takes on one processor."""
+        """The estimated nanoseconds on one processor."""
         cycles = cost_model().cycles
         element = len(self.kinds) * cycles(_ELEMENT_CYCLES) + reducer_cost(self.computation)
         return self.count * (cycles(_UPDATE_CYCLES) + self.window_elements * element)
@@ -126,7 +127,7 @@ class ScatterPlan:
 
 
 def plan_scatter(instruction: Instruction) -> ScatterPlan:
-    """The loops of a scatter, and how it is shared."""
+    """The loops of a scatter, and the way in which it is shared."""
     op = instruction.op_as(Scatter)
     count = len(instruction.operands) // 2
     operand = instruction.operands[0].shape
@@ -161,7 +162,7 @@ def _update_loops(
         UpdateLoop(updates[u], of_updates[u], of_indices[i], of_operand[batching[i]] if i in batching else 0)
         for u, i in zip(scatter_dims, index_dims, strict=True)
     ]
-    # What runs along with the operand may come first: its updates never meet.
+    # Batch loops come first: their updates have different target elements.
     loops.sort(key=lambda loop: not loop.operand)
     return _merged_updates(loops)
 
@@ -191,7 +192,7 @@ def _window_loops(
 
 
 def _merged_updates(loops: Sequence[UpdateLoop]) -> list[UpdateLoop]:
-    """The same loops, outermost first: neighbors that step through all arrays like one loop are one."""
+    """The loops, outermost first, with adjacent loops merged if they step through all arrays like a single one."""
     found: list[UpdateLoop] = []
     for loop in loops:
         if loop.extent == 1:
@@ -232,7 +233,7 @@ def _shared(
         return Sharing.ALONE, 1
     if updates and (updates[0].operand or op.unique_indices):
         return Sharing.UPDATES, min(_MOST_TASKS.value, updates[0].extent)
-    # Windows that begin at different positions would reach over the borders between tasks.
+    # Windows that begin at different positions would extend across the borders between tasks.
     if window and window[-1].still and window[-1].operand == 1:
         tasks = min(_MOST_TASKS.value, window[-1].extent * min(k.byte_width for k in kinds) // _WINDOW_BYTES.value)
         if tasks > 1:
@@ -246,13 +247,13 @@ def _shared(
 
 
 def _shared_component(components: Sequence[IndexPart]) -> int | None:
-    """The number of the component whose dimension tasks can share."""
+    """The number of the component whose dimension tasks can share; None if there is none."""
     found = [(part.limit, number) for number, part in enumerate(components) if part.apart]
     return max(found)[1] if found and max(found)[0] >= _TARGET_TASKS.value else None
 
 
 def neutral(computation: Computation, kind: PrimitiveType) -> float | None:
-    """The identity of a computation; None where that, or the order of updates, is not known."""
+    """The identity of a computation; None if it is not known, or if the order of updates may matter."""
     op = applied_op(computation)
     if op is None or kind.is_complex or computation.parameters[0].shape.element_type is not kind:
         return None

@@ -1,6 +1,6 @@
-"""Scatter, in place: windows of updates combined into an array, one after the other.
+"""Scatter, in place: windows of updates are combined into an array, one after the other.
 
-Updates of one element are applied in their order, except where parts of them are added up apart.
+Updates of one element are applied in their order, except that private results are accumulated separately.
 """
 
 from __future__ import annotations
@@ -32,21 +32,22 @@ from xlakit.ir.instruction import Instruction
 from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
 
-# Cycles for an element that is combined from parts.
+# Cycles to combine an element of a private result.
 _COMBINED_CYCLES = 0.4
 _ALIGNMENT = 64
-# Updates of single elements that take longer are no part of the entry. LLVM could make no vectors of them.
+# Updates of single elements that cost more are compiled at lower effort, apart from the entry: LLVM could not vectorize
+# them.
 _CODE_NANOSECONDS = knob("scatter.code_nanoseconds", 1_000.0, 0.0)
-# So many updates in a row of one element are combined in registers, so that none waits until the one before is stored.
-# Fewer would be a gain for shorter runs, and a branch that is harder to predict where indices are random. Such ones are
-# compared once for so many groups.
+# This many consecutive updates of one element are combined in registers, so that none waits for the store of the update
+# before it. A smaller number would serve shorter runs, but would add a branch that is hard to predict with random
+# indices. To find runs, indices are compared once for this many groups.
 _RUN, _GROUPS = 8, 4
 
 
 def scatter_kernel(module: Module, instruction: Instruction) -> Kernel:
-    """The kernel of a scatter, whose results are its operands changed in place.
+    """The kernel of a scatter, whose results are its operands updated in place.
 
-    Raises DeclinedError where its computation has no code.
+    Raises DeclinedError if its computation cannot be compiled.
     """
     plan = plan_scatter(instruction)
     check_plan(plan)
@@ -61,7 +62,7 @@ def scatter_kernel(module: Module, instruction: Instruction) -> Kernel:
 
 
 def check_plan(plan: ScatterPlan) -> None:
-    """Raise InternalError where tasks would write over each other's elements."""
+    """Raise InternalError if tasks could write to the same elements."""
     sharing, tasks = plan.sharing, plan.tasks
     parallel, window = sharing is Sharing.UPDATES, sharing is Sharing.WINDOW
     require(
@@ -78,13 +79,13 @@ def check_plan(plan: ScatterPlan) -> None:
 
 
 class _Writer:
-    """Writes the functions of one scatter. Their table: operands, indices, updates, results, scratch."""
+    """Writes the functions of one scatter. Their table has operands, indices, updates, results, and scratch."""
 
     def __init__(self, module: Module, plan: ScatterPlan) -> None:
         self.module = module
         self.plan = plan
         self.count = len(plan.kinds)
-        # The range of tasks, where each has some of the positions that updates start at.
+        # The range of tasks, if each applies the updates that start at some of the positions; else None.
         self._tasks: tuple[Value, Value] | None = None
         self.arrays = 3 * self.count + 1 + (plan.sharing is Sharing.PARTS)
 
@@ -95,7 +96,7 @@ class _Writer:
         return -(-size // _ALIGNMENT) * _ALIGNMENT
 
     def emit_updates(self) -> Phase:
-        """All updates, into the results."""
+        """The phase that applies updates to the results."""
         plan = self.plan
         with task_function(self.module, "scatter", self.arrays) as (fn, emitter, begin, end):
             if not plan.window and plan.cost > _CODE_NANOSECONDS.value:
@@ -114,7 +115,7 @@ class _Writer:
         return Phase(fn.name, plan.tasks, plan.cost)
 
     def _share(self, begin: Value, end: Value, extent: int) -> tuple[Value, Value]:
-        """The part of a loop that a range of tasks does."""
+        """The part of a loop that belongs to a range of tasks."""
         tasks = self.plan.tasks
         return (begin * extent).integer("udiv", tasks), (end * extent).integer("udiv", tasks)
 
@@ -126,9 +127,9 @@ class _Writer:
         outer_bounds: tuple[Value, Value] | None,
         window_bounds: tuple[Value, Value] | None,
     ) -> None:
-        """The loops over updates, one inside the other, and in the innermost one those over the window.
+        """Write the nested loops over updates, and inside of the innermost one the loops over the window.
 
-        outer_bounds: of the outermost loop, None for all of it. window_bounds: of the window's innermost loop.
+        outer_bounds: of the outermost loop; None for all of it. window_bounds: of the window's innermost loop.
         """
         fn, updates = emitter.fn, self.plan.updates
 
@@ -158,7 +159,7 @@ class _Writer:
         nest(0, zero, zero, zero)
 
     def _may_have_runs(self, kinds: Sequence[PrimitiveType]) -> bool:
-        """Whether updates in a row may be of one element, whose values are the same in registers and in memory."""
+        """Whether consecutive updates may have one element, whose values are the same in registers and memory."""
         plan = self.plan
         if plan.window or not plan.components or plan.sharing is Sharing.UPDATES or plan.updates[-1].operand:
             return False
@@ -174,9 +175,9 @@ class _Writer:
         bounds: tuple[Value, Value],
         single: Callable[[int, Value, Value, Value], None],
     ) -> Value:
-        """Updates in strips of four groups of eight, groups of one element together; gives where the rest begins.
+        """Apply updates in strips of four groups of eight, equal groups at once; gives the end of the strips.
 
-        Indices are compared in strips that begin with two equal ones, at a distance of seven, as sorted ones do::
+        Groups are compared only in strips whose first index equals the one seven further on, as in sorted indices::
 
             3 3 3 3 3 3 3 3   one load, eight times the computation, one store
             3 3 3 4 4 4 4 4   one after the other, by ``single``
@@ -214,7 +215,7 @@ class _Writer:
         return begin + strips * (_GROUPS * _RUN)
 
     def _same(self, emitter: Emitter, loop: UpdateLoop, index: Value, numbers: Sequence[int]) -> Value:
-        """Whether the index vectors with these numbers are the same as the one at ``index``."""
+        """Whether the index vectors with these numbers equal the one at ``index``."""
 
         def word(number: int, part: IndexPart) -> Value:
             at = index + (number * loop.index + part.offset)
@@ -231,7 +232,7 @@ class _Writer:
         updates: tuple[Value, int],
         position: Value,
     ) -> None:
-        """Updates of one element, in their order; ``updates`` are the first and the distance between two."""
+        """Apply updates of one element in their order; ``updates`` are the offset of the first, and the stride."""
         fn, (first, stride) = emitter.fn, updates
         old = [as_real(load(fn, k, a, position)) for k, a in zip(kinds, targets, strict=True)]
         with fn.loop(0, _RUN, carried=old) as made, emitter.scope():
@@ -248,7 +249,7 @@ class _Writer:
         offsets: tuple[Value, Value, Value],
         window_bounds: tuple[Value, Value] | None,
     ) -> None:
-        """One window, if it is inside; ``offsets`` are those of the update, its index and its operand."""
+        """Apply one window, if it is inside; ``offsets`` are those of the update, of its index and of its operand."""
         update, index, operand = offsets
 
         def write(position: Value) -> None:
@@ -257,7 +258,7 @@ class _Writer:
         self._at_position(emitter, (index, operand), write)
 
     def _at_position(self, emitter: Emitter, offsets: tuple[Value, Value], write: Callable[[Value], None]) -> None:
-        """What an update does at its position, if it is inside; ``offsets`` are those of its index and its operand."""
+        """Call ``write`` at an update's position, if it is inside; ``offsets`` are of its index and operand."""
         fn, kind = emitter.fn, self.plan.index_kind
         index, operand = offsets
         inside: Value | None = None
@@ -314,7 +315,7 @@ class _Writer:
     def _combined(
         self, emitter: Emitter, kinds: Sequence[PrimitiveType], old: Sequence[Scalar], new: Sequence[Scalar]
     ) -> list[Scalar]:
-        """What the computation makes of elements of the results, which may be wider ones, and of the updates."""
+        """The computation applied to elements of the results, which may have a wider type, and of the updates."""
         fn, computation = emitter.fn, self.plan.computation
         if tuple(kinds) != self.plan.kinds:
             return emitter.combined(computation, list(old), list(new))
@@ -332,7 +333,7 @@ class _Writer:
         return emitter.arrays[3 * self.count + 1]
 
     def emit_parts(self) -> Phase:
-        """Each task begins with what changes nothing, and adds its part of the updates."""
+        """The phase in which each task fills a private result with the identity, and applies its updates."""
         plan, kind = self.plan, self.plan.part_kind
         value = neutral(plan.computation, plan.kinds[0])
         if value is None:
@@ -348,7 +349,7 @@ class _Writer:
         return Phase(fn.name, plan.tasks, plan.cost)
 
     def emit_total(self) -> Phase:
-        """Combine the private results into the operand."""
+        """The phase that combines the private results into the operand."""
         plan, kind = self.plan, self.plan.part_kind
         with task_function(self.module, "scatter.total", self.arrays) as (fn, emitter, begin, end):
             result = emitter.arrays[2 * self.count + 1]

@@ -1,12 +1,12 @@
-"""Select-and-scatter, the gradient of pooling: windows side by side in the minor dimension, one lane each.
+"""Select-and-scatter, the gradient of pooling: adjacent windows in the minor dimension are lanes.
 
-Of each window the selected position is found first, in a loop over its positions; then, position by position, the
-source is combined into the elements of those lanes that selected the position. At one position, lanes meet different
-elements. Small windows that are inside of the array are done at once, with what was chosen in registers; others go
-through memory between positions.
+The selected position of each window is found first, in a loop over its positions. Then, position by position, the
+source is combined into the elements of those lanes that selected the position; at one position, lanes have different
+elements. Small windows inside of the array are processed at once, with the selection in registers; others keep it in
+memory between positions.
 
-The array may be padded before and the result cut to its size after, as one fusion: then the elements around the array
-take part in the choice, and what they would receive is dropped.
+In a fusion, the array may be padded before and the result sliced to its size after: then the elements around the array
+take part in the selection, and their results are dropped.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _STRIP = knob("select_and_scatter.strip", 256, 16, 32)
 # Tasks have whole cache lines.
 _LEAST_STRIP = knob("select_and_scatter.least_strip", 16, 4)
 _FEW_TASKS = knob("select_and_scatter.few_tasks", 8, 1000)
-# Windows of so many positions are done at once: they are written out.
+# Windows of at most this many positions are processed at once, unrolled.
 _SMALL_WINDOW = knob("select_and_scatter.small_window", 16, 0, 100)
 
 
 @dataclass(frozen=True, slots=True)
 class _Dimension:
-    """A dimension: its size, its placements, the window along it, and the strides of array and source.
+    """A dimension: its size, its placements, the window along it, and its strides in the array and the source.
 
-    around: how many elements with the padding value are before and behind the array, as far as windows see.
+    around: the number of padding elements before and behind the array that windows read.
     """
 
     size: int
@@ -65,7 +65,7 @@ class _Dimension:
 
     @property
     def low(self) -> int:
-        """How far the first window begins before the array."""
+        """The number of elements by which the first window begins before the array."""
         return self.window.padding_low + self.around[0]
 
     @property
@@ -87,43 +87,43 @@ class SelectPlan:
     moving: tuple[_Dimension, ...]
     minor: _Dimension
     strip: int
-    # Where in the table array, source, initial value and padding value stand, and the result.
+    # The indices in the table of array, source, initial value and padding value, and of the result.
     arrays: tuple[int, int, int, int]
     result: int
 
     @property
     def is_small(self) -> bool:
-        """Whether the lanes' windows are written out."""
+        """Whether the lanes' windows are unrolled."""
         size = math.prod(d.window.size for d in self.moving)
         holes = any(d.window.base_dilation > 1 for d in self.moving)
         return self.minor.is_still and 0 < size <= _SMALL_WINDOW.value and not holes
 
     @property
     def strips(self) -> int:
-        """Into how many strips the placements along the minor dimension are cut."""
+        """The number of strips of placements along the minor dimension."""
         return -(-self.minor.outputs // self.strip)
 
     @property
     def tasks(self) -> int:
-        """The number of parts of the array whose elements are in different windows."""
+        """The number of parts of the array that have no window in common."""
         return math.prod(d.size for d in self.free) * (self.strips if self.minor.is_still else 1)
 
     @property
     def cost(self) -> float:
-        """About how many nanoseconds it takes on one processor."""
+        """The estimated nanoseconds on one processor."""
         every = (*self.free, *self.moving, self.minor)
         return cost_model().cycles(_PLACE_CYCLES) * math.prod(d.outputs * d.window.size for d in every)
 
 
 def plan_select_and_scatter(instruction: Instruction) -> SelectPlan:
-    """The loops of a select-and-scatter by itself."""
+    """The plan of a single select-and-scatter."""
     shapes = [o.shape for o in instruction.operands]
     none = ((0, 0),) * shapes[0].rank
     return _plan(instruction.op_as(SelectAndScatter), shapes, none, (0, 1, 2, 2), 3)
 
 
 def plan_padded(computation: Computation) -> SelectPlan | None:
-    """The loops of a fusion that pads, selects and cuts; None where it does something else."""
+    """The plan of a fusion that pads, selects and slices; None for others."""
     found = padded_selection(computation.root)
     if found is None:
         return None
@@ -145,7 +145,7 @@ def _plan(
 ) -> SelectPlan:
     """The plan for these arrays.
 
-    One dimension is computed in strips; of the others, tasks go over those along which no window moves.
+    One dimension is computed in strips; tasks are the other dimensions along which windows do not move.
     """
     array, source, init = shapes
     dimensions: list[_Dimension] = []
@@ -159,7 +159,7 @@ def _plan(
     none = _Dimension(1, 1, WindowDimension(1), 1, 1)
     minor = next((d for d in reversed(dimensions) if d.size > 1), none)
     if minor.window.base_dilation > 1:
-        # Neighboring lanes would have holes of the dilation at different positions.
+        # Adjacent lanes would have the holes of the dilation at different positions.
         minor = none
     others = [d for d in dimensions if d is not minor and (d.size > 1 or not d.is_still)]
     free, moving = (tuple(d for d in others if d.is_still == still) for still in (True, False))
@@ -172,12 +172,12 @@ def _plan(
 
 
 def select_and_scatter_kernel(module: Module, instruction: Instruction) -> Kernel:
-    """The kernel of a select-and-scatter. Raises DeclinedError where a computation has no code."""
+    """The kernel of a select-and-scatter. Raises DeclinedError if a computation cannot be compiled."""
     return _emit(module, plan_select_and_scatter(instruction))
 
 
 def emit_padded_selection(module: Module, computation: Computation) -> Kernel | None:
-    """The kernel of a fusion that pads, selects and cuts; None where it does something else."""
+    """The kernel of a fusion that pads, selects and slices; None for others."""
     plan = plan_padded(computation)
     return None if plan is None else _emit(module, plan)
 
@@ -192,7 +192,7 @@ def _emit(module: Module, plan: SelectPlan) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class _Lanes:
-    """Windows side by side: the first one's number in the minor dimension, how many, and where others stand."""
+    """Adjacent windows: the first's number in the minor dimension, their count, and the array and source offsets."""
 
     first: Value
     count: Value
@@ -200,8 +200,8 @@ class _Lanes:
     source: Value
 
 
-# What is done at one position of all lanes' windows: its number, the first lane and the one after the last that have
-# it, where an element stands, and whether the array holds it (None: it does).
+# Processes one position of all lanes' windows: its number, the first lane and the end of the lanes that have it, the
+# offset of a lane's element, and whether the array has the position (None: always).
 _AtPlace = Callable[[Value, Value, Value, Callable[[Value], Value], "Value | None"], None]
 
 
@@ -222,7 +222,7 @@ class _Writer:
         self.chosen = self.fn.alloca(I32, plan.strip, align=64)
 
     def task(self, number: Value) -> None:
-        """All windows of one part of the array."""
+        """Process all windows of one part of the array."""
         fn, plan = self.fn, self.plan
         element = source = fn.i64(0)
         strip = fn.i64(0)
@@ -246,7 +246,8 @@ class _Writer:
                 source = source + loop.index * dimension.source_stride
                 starts.append(loop.index * dimension.window.stride - dimension.low)
                 if axis == 0:
-                    # The results begin just before the first window that reaches them, so that they are in the cache.
+                    # Results are initialized just before the first window that reaches them, so that they are in the
+                    # cache.
                     end = self._reached(dimension, starts[0], loop.carried[0])
                     self._fill(element, span, (loop.carried[0], end))
                     loop.next(end)
@@ -260,14 +261,14 @@ class _Writer:
             self._fill(element, span, (filling.results[0], fn.i64(plan.moving[0].size)))
 
     def _count(self, first: Value) -> Value:
-        """How many lanes a strip has."""
+        """The number of lanes of a strip."""
         fn, plan = self.fn, self.plan
         if plan.minor.outputs % plan.strip == 0:
             return fn.i64(plan.strip)
         return fn.i64(plan.strip).smin(fn.i64(plan.minor.outputs) - first)
 
     def _reached(self, dimension: _Dimension, start: Value, before: Value) -> Value:
-        """Up to where elements have been reached by the windows at ``start`` and by those before."""
+        """The end of the elements reached by the windows at ``start`` and by earlier ones."""
         fn, window = self.fn, dimension.window
         if window.base_dilation > 1:
             return fn.i64(dimension.size)
@@ -275,7 +276,7 @@ class _Writer:
         return end.smin(dimension.size)
 
     def _fill(self, element: Value, span: tuple[Value, Value], rows: tuple[Value, Value]) -> None:
-        """Begin with the initial value: all of ``rows``, along the first dimension along which windows move."""
+        """Fill the result with the initial value in ``rows``, along the first dimension along which windows move."""
         fn, plan = self.fn, self.plan
         start = convert(fn, plan.init_kind, plan.kind, load(fn, plan.init_kind, self.init, fn.i64(0)))
         with ExitStack() as loops:
@@ -304,7 +305,7 @@ class _Writer:
             self._position_by_position(lanes, starts)
 
     def _in_registers(self, lanes: _Lanes, starts: Sequence[Value]) -> None:
-        """Small windows without padding, unrolled: each lane selects among all positions of its window and scatters."""
+        """Small windows without padding, unrolled: each lane selects a position of its window, and scatters."""
         fn, plan, kind = self.fn, self.plan, self.compared
         number = integer(max(8, register_type(kind).bits))
         base, distances = lanes.element, [0]
@@ -325,7 +326,7 @@ class _Writer:
                 self._combine(at + distance, source, chosen.eq(candidate))
 
     def _new(self, at: Value) -> Scalar:
-        """An element of the array as it is compared."""
+        """An element of the array, in the type in which it is compared."""
         return convert(self.fn, self.plan.kind, self.compared, load(self.fn, self.plan.kind, self.array, at))
 
     def _source(self, lanes: _Lanes, lane: Value) -> Scalar:
@@ -333,14 +334,14 @@ class _Writer:
         return load(self.fn, self.plan.source_kind, self.source, at)
 
     def _combine(self, at: Value, source: Scalar, chose: Value) -> None:
-        """Combine the source into an element where that was chosen."""
+        """Combine the source into an element in lanes that have selected it."""
         fn, plan = self.fn, self.plan
         taken = [p.shape.element_type for p in plan.op.scatter.parameters]
         given = plan.op.scatter.root.shape.element_type
         old = load(fn, plan.kind, self.result, at)
         left, adds = convert(fn, plan.kind, taken[0], old), convert(fn, plan.source_kind, taken[1], source)
         if self.adds:
-            # Others add what changes nothing: processors are slow to store some lanes of a vector.
+            # Other lanes add zero: storing only some lanes of a vector is slow.
             nothing = fn.constant(register_type(taken[1]), -0.0 if taken[1].is_floating else 0)
             adds = fn.select(chose, as_real(adds), nothing)
         new = convert(fn, given, plan.kind, self.emitter.called(plan.op.scatter, [left, adds])[0])
@@ -349,7 +350,8 @@ class _Writer:
     def _position_by_position(self, lanes: _Lanes, starts: Sequence[Value]) -> None:
         """Windows that may reach into padding: for each position of the window a loop over all lanes, twice.
 
-        The first time each lane stores the position of the element that it selects, the second time it scatters there.
+        In the first pass each lane stores the position of the element that it selects, and in the second pass it
+        scatters there.
         """
         fn = self.fn
         type = register_type(self.compared)
@@ -369,7 +371,7 @@ class _Writer:
         self._positions(lanes, starts, scatter, padded=False)
 
     def _positions(self, lanes: _Lanes, starts: Sequence[Value], act: _AtPlace, *, padded: bool) -> None:
-        """Go over the positions of the windows that are inside of the array, or of what it is padded to."""
+        """Loop over the positions of the windows inside of the array, or inside of the padded array."""
         fn, minor = self.fn, self.plan.minor
         with ExitStack() as loops:
             base, number = lanes.element, fn.i64(0)
@@ -400,7 +402,7 @@ class _Writer:
             tap = loops.enter_context(fn.loop(0, window.size)).index
             number = (number * window.size + tap).cast("trunc", I32)
             shift = tap * window.window_dilation - window.padding_low
-            # The lanes whose element is from 0 on and below the size.
+            # The lanes whose element is at least 0 and below the size.
             stride = window.stride
             low = _divided_up(fn.i64(0) - shift, stride) - lanes.first
             high = _divided_up(fn.i64(minor.size) - shift, stride) - lanes.first
@@ -414,7 +416,7 @@ class _Writer:
 
     @contextmanager
     def _inside(self, dimension: _Dimension, start: Value, around: tuple[int, int]) -> Generator[Value]:
-        """The loop over those positions of a window at ``start`` that are inside along one dimension."""
+        """The loop over the positions of a window at ``start`` that are inside along one dimension."""
         fn, window = self.fn, dimension.window
         before = fn.i64(-around[0]) - start
         low = _divided_up(before, window.window_dilation).smax(0)
@@ -426,7 +428,7 @@ class _Writer:
     def _choose(
         self, position: Value, begin: Value, end: Value, element: Callable[[Value], Value], held: Value | None
     ) -> None:
-        """Where the element at the position is selected, store the position; what is not held has the padding value."""
+        """Store the position in lanes that select its element, which outside of the array is the padding value."""
         fn, plan = self.fn, self.plan
         if held is None:
             self._compare(position, begin, end, lambda lane: self._new(element(lane)))
@@ -461,5 +463,5 @@ class _Writer:
 
 
 def _divided_up(value: Value, divisor: int) -> Value:
-    """The quotient, rounded up; of negative numbers, which round towards zero, a number that is not positive."""
+    """The quotient rounded up; for negative numbers, a number that is not positive."""
     return value if divisor == 1 else (value + (divisor - 1)).integer("sdiv", divisor)

@@ -1,1 +1,1 @@
-"""What kernels of several kinds need: common functions, BLAS, fingerprints, preconditions."""
+"""Parts of several kinds of kernels: common functions, BLAS, fingerprints, parallelism, preconditions and scratch."""

@@ -1,9 +1,9 @@
-"""BLAS and LAPACK by address: those that SciPy brings, called from machine code without Python in between.
+"""BLAS and LAPACK by address: the routines of SciPy's libraries, called from machine code without Python.
 
-SciPy publishes its libraries to Cython as capsules that hold function pointers. Loading the package for them takes
-longer than many a program runs; so where SciPy brings its own OpenBLAS, whose names say that its integers have 32 bits,
-the routines are looked up in the library itself. All of them follow Fortran: arguments by address, column-major
-matrices, 32-bit integers.
+SciPy publishes these routines to Cython as capsules with function pointers. Importing the package for them takes longer
+than many programs run. So if SciPy has its own OpenBLAS, whose symbols tell that its integers have 32 bits, the
+routines are looked up in the library itself. All of them follow Fortran's conventions: arguments by address,
+column-major matrices, 32-bit integers.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from xlakit.cpu.llvm import I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
 
-# What the setter of the number of threads is called: in SciPy's own OpenBLAS, in a system's, in MKL.
+# The names of the functions that set the number of threads: in SciPy's own OpenBLAS, in a system's, and in MKL.
 _SETTERS = ("scipy_openblas_set_num_threads", "openblas_set_num_threads", "MKL_Set_Num_Threads")
 _GETTERS = ("scipy_openblas_get_num_threads", "openblas_get_num_threads", "MKL_Get_Max_Threads")
 _MODULES = ("cython_blas", "cython_lapack")
 
-# Machine code that calls a routine imports it by this prefix and its name.
+# The prefix of the symbol by which machine code imports a routine.
 PREFIX = "xlakit_blas_"
-# The first letter of routines for a type, and how struct packs one number of it.
+# The first letter of the routines for a type, and struct's format of one number of it.
 LETTERS = {PrimitiveType.F32: "s", PrimitiveType.F64: "d", PrimitiveType.C64: "c", PrimitiveType.C128: "z"}
 FACTORS = {"s": "=f", "d": "=d", "c": "=ff", "z": "=dd"}
 
 
 @cache
 def address(routine: str) -> int:
-    """Where a routine of BLAS or LAPACK starts, by its plain name (``sgemm``); raises UnsupportedError."""
+    """The address of a routine of BLAS or LAPACK, given its plain name (``sgemm``); raises UnsupportedError."""
     for name in _MODULES:
         library = _linked(name)
         found = None if library is None else getattr(library, f"scipy_{routine}_", None)
@@ -47,13 +47,13 @@ def address(routine: str) -> int:
 
 @cache
 def _linked(name: str) -> ctypes.CDLL | None:
-    """SciPy's module as a library, with all that it was linked with, without Python's part of it."""
+    """SciPy's extension module loaded as a C library, with its linked libraries, but without importing it."""
     spec = find_spec("scipy")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         for suffix in EXTENSION_SUFFIXES:
             path = Path(folder, "linalg", name + suffix)
             if path.is_file():
-                with suppress(OSError):  # it may take SciPy to find its libraries
+                with suppress(OSError):  # its libraries may be found only when SciPy is imported
                     return ctypes.CDLL(str(path))
     return None
 
@@ -72,7 +72,7 @@ def _published(routine: str) -> int:
 
 
 def resolve(symbol: str) -> int | None:
-    """The address of a symbol that machine code imports, where it is one of ours."""
+    """The address of a routine that machine code imports; None if the symbol is not one of BLAS's."""
     if not symbol.startswith(PREFIX):
         return None
     routine = symbol.removeprefix(PREFIX)
@@ -81,7 +81,7 @@ def resolve(symbol: str) -> int | None:
     return address(routine)
 
 
-# The library's own threads, asked for and set by machine code.
+# The symbols by which machine code gets and sets the library's number of threads.
 _THREADS = {"get_threads": _GETTERS, "set_threads": _SETTERS}
 
 
@@ -92,7 +92,7 @@ def _one_thread() -> int:
 
 @ctypes.CFUNCTYPE(None, ctypes.c_int)
 def _no_setter(count: int) -> None:
-    """For a library that does not tell."""
+    """The setter for a library that has none."""
 
 
 def _address_of(function: Callable[..., Any] | None, routine: str) -> int:
@@ -101,23 +101,23 @@ def _address_of(function: Callable[..., Any] | None, routine: str) -> int:
 
 
 def declare(module: Module, routine: str, arguments: int, lengths: int = 0) -> str:
-    """Declare a routine of so many arguments in a module; gives the symbol to call and to import.
+    """Declare a routine with ``arguments`` arguments in a module; gives the symbol to call and to import.
 
-    lengths: how many of them are letters whose lengths follow the arguments, as compilers of Fortran have it. What is
-        written in C takes no notice of them; a routine is declared either with all of them or without.
+    lengths: the number of character arguments, whose lengths follow the arguments in Fortran's calling convention.
+     Routines written in C ignore them; a routine is always declared with all of them, or always without.
     """
     return module.declare(PREFIX + routine, VOID, [PTR] * arguments + [I64] * lengths)
 
 
 @cache
 def _library(names: tuple[str, ...]) -> Callable[..., Any] | None:
-    # Looking a name up in SciPy's module finds it in the libraries that the module was linked with.
+    # A lookup in SciPy's module also searches the libraries that it was linked with.
     library = _linked(_MODULES[0]) or ctypes.CDLL(import_module(f"scipy.linalg.{_MODULES[0]}").__file__)
     return next((getattr(library, name) for name in names if hasattr(library, name)), None)
 
 
 class Arguments:
-    """What is handed to a Fortran routine by address; constants become globals, values go to the stack."""
+    """The arguments of Fortran routines, passed by address: constants are globals, others are on the stack."""
 
     def __init__(self, fn: Function) -> None:
         self._fn = fn
@@ -125,23 +125,23 @@ class Arguments:
         self._slots: dict[str, Value] = {}
 
     def letter(self, letter: str) -> Value:
-        """An option such as ``N`` or ``T``."""
+        """A character option such as ``N`` or ``T``."""
         return self._constant("letter", letter.encode())
 
     def integer(self, number: int) -> Value:
-        """A number."""
+        """A constant integer."""
         return self._constant("integer", number.to_bytes(4, "little", signed=True))
 
     def computed(self, name: str, number: Value) -> Value:
-        """A number that is computed; each has a slot on the stack under its name."""
+        """A computed integer, in the stack slot with this name."""
         return self.slot(name, number.cast("trunc", I32))
 
     def data(self, data: bytes) -> Value:
-        """Bytes, such as those of a factor."""
+        """Constant bytes, such as those of a scalar factor."""
         return self._constant("factor", data)
 
     def slot(self, name: str, value: Value) -> Value:
-        """A value in memory of the stack."""
+        """A value in the stack slot with this name."""
         slot = self._slots.get(name)
         if slot is None:
             slot = self._slots[name] = self._fn.alloca(value.type)

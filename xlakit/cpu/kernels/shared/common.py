@@ -1,7 +1,7 @@
-"""Functions that many programs need, compiled once: they depend on types and on the sizes of tiles, not on a program.
+"""Common functions: code that many programs share, because it depends only on types, tile sizes and options.
 
-A program imports them by name, and the name says all that there is to know about one, so that it can be made wherever
-the program is loaded; ``common_families.py`` does that.
+A program imports them by name. The name contains everything that the code depends on, so that the function can be
+compiled wherever the program is loaded; ``common_families.py`` does that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xlakit.errors import InternalError
 
 
 class Common(Protocol):
-    """A function that many programs need: a dataclass whose fields are all that it depends on."""
+    """A common function: a dataclass whose fields are everything that its code depends on."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     family: ClassVar[str]
@@ -27,7 +27,7 @@ class Common(Protocol):
     def write(self, fn: Function) -> None:
         """Write its body, without the return.
 
-        One that is written in vectors lowers the effort of the function: LLVM's passes would take as long as its code
+        A body that is written in vectors lowers the effort of the function: LLVM's passes would take as long as code
         generation, and gain nothing.
         """
         ...
@@ -35,10 +35,10 @@ class Common(Protocol):
 
 @runtime_checkable
 class Encoded(Protocol):
-    """What a common function may depend on beside numbers, texts and types."""
+    """A value that a common function may depend on, beside numbers, texts and types."""
 
     def encoded(self) -> str:
-        """All that there is to know about it, as a part of a name."""
+        """The value in full, as a part of a name."""
         ...
 
 
@@ -48,12 +48,12 @@ def call(fn: Function, function: Common, *arguments: Value) -> None:
 
 
 def declared(module: Module, function: Common) -> str:
-    """The symbol of a common function, which the module imports."""
+    """Declare a common function in a module, which then imports it; gives its symbol."""
     return module.declare(symbol_of(function), VOID, function.parameters)
 
 
 def symbol_of(function: Common) -> str:
-    """The name by which programs import a common function: it has the tag of the options that it is made with."""
+    """The name by which programs import a common function; it includes the tag of the options in force."""
     values = [_written(getattr(function, f.name)) for f in fields(function)]
     return PREFIX + ".".join([f"{function.family}${options.current().tag}", *values])
 
@@ -62,7 +62,7 @@ def symbol_of(function: Common) -> str:
 
 
 def _written(value: Any) -> str:
-    """A value as part of a name; its first letter says what it is."""
+    """A value as part of a name; the first letter is its type."""
     if value is None:
         return "n"
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
-"""The machine code of the functions that many programs need; ``common.py`` writes them.
+"""The machine code of common functions, whose LLVM IR ``common.py`` and the kernels write.
 
-Like the runtime they are stored in the compile cache, and stay in memory until the process ends. Loading a program that
-is cached takes no more than this file.
+It is stored in the compile cache, like the runtime, and stays loaded until the process ends. Loading a cached program
+needs only this module.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _loaded: dict[str, Library] = {}
 
 
 def resolve(symbol: str) -> int | None:
-    """The address of a symbol that a program imports, where it is one of ours."""
+    """The address of a common function that a program imports; None if the symbol is not one."""
     if not symbol.startswith(PREFIX):
         return None
     if not is_there(symbol):
         with compiling(options_of(symbol)):
-            # LLVM is not needed where all is on disk.
+            # Imported here: LLVM is not needed if all functions are in the cache.
             from xlakit.cpu.llvm import engine
 
             missing = Missing([symbol])
@@ -36,7 +36,7 @@ def resolve(symbol: str) -> int | None:
 
 
 def is_there(symbol: str) -> bool:
-    """Whether this process has a function, or the disk, from which it is loaded then."""
+    """Whether a function is loaded, or can be loaded from the cache; then it is."""
     if symbol not in _loaded:
         entry = compile_cache.load(key) if (key := key_of(symbol)) is not None else None
         if entry is None:
@@ -46,7 +46,7 @@ def is_there(symbol: str) -> bool:
 
 
 def keep(symbol: str, data: bytes) -> None:
-    """Load a function that has been compiled, and keep it for other processes."""
+    """Load a compiled function, and save it for other processes."""
     (data,) = laid_out([data])
     _load(symbol, data)
     key = key_of(symbol)
@@ -55,34 +55,34 @@ def keep(symbol: str, data: bytes) -> None:
 
 
 class Missing:
-    """The common functions among the imports of a program that this process does not have yet.
+    """The common functions among the imports of a program that must be compiled.
 
-    Those that are on disk are loaded; the others are to be compiled.
+    Functions that are in the compile cache are loaded instead.
     """
 
     def __init__(self, imports: Iterable[str]) -> None:
         self._symbols = [symbol for symbol in imports if symbol.startswith(PREFIX) and not is_there(symbol)]
 
     def parts(self) -> Iterator[tuple[Effort, str]]:
-        """What is to be compiled."""
+        """The efforts and LLVM IR texts of the functions to be compiled."""
         if not self._symbols:
             return iter(())
-        # What all programs share is on disk, as a rule; to write it takes the files of all its families.
+        # Imported here: shared code usually is in the cache, and writing it needs the modules of all families.
         from xlakit.cpu.kernels.common_families import part
 
         return (part(symbol) for symbol in self._symbols)
 
     def keep(self, objects: Sequence[bytes]) -> None:
-        """Load what has been compiled, and keep it for other processes."""
+        """Load the compiled functions, and save them for other processes."""
         for symbol, data in zip(self._symbols, objects, strict=True):
             keep(symbol, data)
 
 
 def options_of(symbol: str) -> Options:
-    """The options that a common function is compiled with: its name tells them.
+    """The options that a common function is compiled with, from its name.
 
-    They are those of the program that imports it, which may be loaded where others are in force: tuning may have chosen
-    a width of vectors for it, or another process may have serialized it.
+    They are those of the program that imports it, which may be loaded while others are in force: tuning may have chosen
+    a vector width for it, or another process may have serialized it.
     """
     return of_tag(_tag(symbol))
 
@@ -92,7 +92,7 @@ def _tag(symbol: str) -> str:
 
 
 def key_of(symbol: str) -> str | None:
-    """The key of a function in the compile cache; None where nothing is cached."""
+    """The key of a function in the compile cache; None if nothing is cached."""
     if not compile_cache.is_enabled():
         return None
     with compiling(options_of(symbol)):
@@ -106,7 +106,7 @@ def _load(symbol: str, data: bytes) -> None:
 
 
 def _imports(symbol: str) -> Mapping[str, int]:
-    """What a function imports: nothing, but where it checks bounds."""
+    """The imports of a function: only those of bounds checks, if it has them."""
     if not options_of(symbol).sanitize:
         return {}
     from xlakit.cpu.runtime.bounds import bounds_symbols

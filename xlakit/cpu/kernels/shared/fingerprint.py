@@ -1,4 +1,4 @@
-"""What tells kernels apart: two instructions with the same fingerprint have the same code."""
+"""Fingerprints of kernels: two instructions with the same fingerprint have the same code."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from xlakit.ops.data import Constant
 
 
 def fingerprint(instruction: Instruction, *, constants: bool = True) -> Any:
-    """The operation, the shapes that it sees and gives, and the computations that it calls, without names.
+    """The operation, the shapes of operands and result, and the called computations, without names.
 
-    Constant scalars count with their values, which code may contain, unless ``constants`` is False.
+    The values of constant scalars are part of it, because code may contain them, unless ``constants`` is False.
     """
     operands = tuple(_of_op(o.op) if constants and is_constant_scalar(o) else _shape(o) for o in instruction.operands)
     return (_of_op(instruction.op), operands, _shape(instruction))

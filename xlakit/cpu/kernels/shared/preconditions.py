@@ -1,4 +1,4 @@
-"""What an emitter relies on, checked before it writes a line: code that is made against it would corrupt memory."""
+"""Preconditions of emitters, checked before code is written, because code that violates them would corrupt memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Rule = tuple[str, bool]
 
 
 def require(what: str, rules: Iterable[Rule]) -> None:
-    """Raise InternalError for the first rule that does not hold; ``what`` is what the code would be for."""
+    """Raise InternalError for the first rule that does not hold; ``what`` names the code to be written."""
     for rule, holds in rules:
         if not holds:
             raise InternalError(f"no code is made for {what}: it breaks the rule that {rule}")

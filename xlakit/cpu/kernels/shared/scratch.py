@@ -1,4 +1,4 @@
-"""Memory that a task needs while it runs: the runtime gives and takes it."""
+"""Scratch memory of tasks, which the runtime allocates."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ RELEASE = "xlakit_scratch_release"
 
 
 def acquire(fn: Function, size: int) -> Value:
-    """``size`` bytes, aligned to 64, not initialized."""
+    """Acquire ``size`` bytes, aligned to 64 and uninitialized."""
     fn.module.declare(ACQUIRE, PTR, [I64])
     return fn.call(ACQUIRE, PTR, fn.i64(size))
 
 
 def release(fn: Function, memory: Value) -> None:
-    """Give memory back."""
+    """Release scratch memory."""
     fn.module.declare(RELEASE, VOID, [PTR])
     fn.call(RELEASE, VOID, memory)
