@@ -117,8 +117,7 @@ class LineTimes:
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """The cost of profiling: the median times of runs of the profiled program and of the normal one, in nanoseconds.
-    """
+    """The cost of profiling: the median nanoseconds of a run of the profiled program and of the normal one."""
 
     profiled: float
     usual: float

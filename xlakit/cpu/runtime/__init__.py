@@ -1,9 +1,9 @@
-"""What compiled programs need while they run, as native code that is written with the typed layer.
+"""The runtime of compiled programs: native code, written with the typed LLVM layer, and its interface to Python.
 
-``pool.py`` runs jobs on several threads; ``memory.py`` keeps blocks for arenas, scratch and results; ``context.py`` and
-``native_context.py`` are how a program is entered, ``host.py`` and ``native_host.py`` how native code turns to Python,
-``call.py`` and ``native_call.py`` how Python calls it. ``text.py`` writes all of it; ``library.py`` compiles it once on
-a machine, loads it once in a process, and knows the addresses for compiled programs.
+``pool.py`` runs jobs on several threads; ``memory.py`` allocates arenas, scratch and results; ``context.py`` and
+``native_context.py`` enter a program; ``host.py`` and ``native_host.py`` call Python from native code; ``call.py`` and
+``native_call.py`` call a program from Python. ``text.py`` writes the LLVM IR of all of them; ``library.py`` compiles it
+once on a machine, loads it once in a process, and gives its addresses to compiled programs.
 """
 
 from xlakit.cpu.runtime.context import CONTEXT, Context, Status

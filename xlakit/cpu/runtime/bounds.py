@@ -1,15 +1,15 @@
-"""The runtime of bounds checks: the checks themselves, bounds of stored pointers, and faults.
+"""The runtime of bounds checks: the check itself, the bounds of stored pointers, and the recorded faults.
 
-The code that calls it is written by :mod:`xlakit.cpu.llvm.bounds_checks`.
-It is loaded when a program that has checks is linked, and stays until the process ends.
+:mod:`xlakit.cpu.llvm.bounds_checks` writes the code that calls it. It is loaded when the first program with checks is
+linked, and stays until the process ends.
 
-Bounds of pointers that are in memory are kept in a table of fixed size, by the address at which a pointer was stored:
+Bounds of pointers in memory are kept in a table of fixed size, keyed by the address at which a pointer was stored:
 
     | address | pointer | low | high |     at hash(address); a later address with the same hash replaces it
 
-A pointer that is loaded has the bounds that stand there if both address and pointer are the same. Where they are not
-there (any more), bounds are unknown, and the check refuses nothing but null: so the table makes checks weaker at worst.
-One lock serves all threads.
+A loaded pointer has the bounds of its table entry if the entry has the same address and the same pointer. Otherwise its
+bounds are unknown, and the check refuses only null: a lost entry makes checks weaker, never wrong. One lock serves all
+threads.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _FAULT = "xlakit_bounds_fault"
 _ADDRESS_BITS = 18
 _WORDS = 4
 _HASH = 0x9E3779B97F4A7C15
-# Addresses below this are null, with an offset.
+# Addresses below this are taken for null with an offset.
 _NEAR_NULL = 4096
-# No access is larger.
+# The size of the spare memory; no single access is larger.
 _SPARE_BYTES = 1 << 16
 _MOST_FAULTS = 100
 
@@ -40,8 +40,8 @@ _MOST_FAULTS = 100
 class BoundsFault:
     """An access that was refused.
 
-    site: the function, and the kind of access. address: where it would have been, of ``size`` bytes. low, high: where
-    the memory begins and ends that the address was computed from. thread: Python's number of the thread.
+    site: the function, and the kind of access. address: that of the access to ``size`` bytes. low, high: the begin and
+    the end of the object that the address was computed from. thread: Python's identifier of the thread.
     """
 
     site: str
@@ -53,7 +53,7 @@ class BoundsFault:
 
     @property
     def text(self) -> str:
-        """What happened, without the name of the array."""
+        """The fault in words, without the name of the array."""
         function, _, what = self.site.partition(": ")
         if not self.high:
             return f"{function} accesses null, with an offset of {self.address} bytes ({what})"
@@ -67,24 +67,24 @@ _faults: list[BoundsFault] = []
 
 
 def take_faults(thread: int | None = None) -> list[BoundsFault]:
-    """The faults since the last call, of one thread or of all; they are forgotten."""
+    """Remove and return the recorded faults of one thread, or of all threads."""
     found = [fault for fault in _faults if thread in (None, fault.thread)]
     _faults[:] = [fault for fault in _faults if fault not in found]
     return found
 
 
 def note_bounds(address: int, pointer: int, size: int) -> None:
-    """Say that the pointer that is stored at an address is that of ``size`` bytes."""
+    """Record that the pointer stored at ``address`` points to an object of ``size`` bytes."""
     _loaded().note(address, pointer, pointer, pointer + size)
 
 
 def bounds_symbols() -> dict[str, int]:
-    """The addresses of what checked programs import."""
+    """The addresses of the functions that checked programs import."""
     return _loaded().symbols
 
 
 class _Loaded:
-    """The machine code."""
+    """The machine code of the checks."""
 
     def __init__(self) -> None:
         names = [CHECK, NOTE, LOW, HIGH]
@@ -144,7 +144,7 @@ def _emit_check(module: Module) -> None:
 
 
 def _entry(fn: Function, address: Value) -> Value:
-    """Where the bounds are of the pointer at an address."""
+    """The table entry for a pointer that is stored at an address."""
     word = address.cast("ptrtoint", I64) >> 3
     number = (word * (_HASH - (1 << 64))) >> (64 - _ADDRESS_BITS)
     return fn.at(fn.address("noted"), I64, number * _WORDS)

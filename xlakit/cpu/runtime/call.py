@@ -1,4 +1,4 @@
-"""Calling a compiled program from Python: native code for arrays that fit, and Python for the rest."""
+"""Calls of a compiled program from Python: through native code if the arguments fit, else through Python."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _MethodDef(ctypes.Structure):
 
 
 def raise_status(status: int) -> NoReturn:
-    """Raise what a status other than DONE means: what a host call raised, ExecutionError or ResourceError."""
+    """Raise the error of a status other than DONE: the exception of a host call, ExecutionError or ResourceError."""
     error = take_error() if status == Status.RAISED else None
     if error is not None:
         raise error
@@ -48,17 +48,17 @@ def make_caller(
     result: Shape,
     fallback: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """A function that runs a program on arrays that are just what it takes, and hands all else to ``fallback``.
+    """A function that runs a program on arrays that fit its parameters, and calls ``fallback`` for other arguments.
 
-    context: the program's; it stays alive as long as the function.
-    arguments: one array shape for each parameter. An argument fits if it is a np.ndarray (no subclass) of the very
-    dtype and dimensions, C-contiguous and aligned; then its data is read in place.
+    context: that of the program; the function keeps it alive. arguments: one array shape for each parameter. An
+    argument fits if it is an np.ndarray (no subclass) of the same dtype and dimensions, C-contiguous and aligned; then
+    its data is read in place.
     result: the shape of the result, tuples nested at will; tokens become None. The entry's ``results`` has a pointer
     for each array of it, in order, aligned to 64 bytes.
-    fallback: called with the same arguments where one of them does not fit or their number is wrong.
+    fallback: called with the same arguments if one of them does not fit or their number is wrong.
 
-    Other Python threads run meanwhile. A status other than DONE raises, see :func:`raise_status`.
-    Gives ``fallback`` itself where native code does not know this build of Python or NumPy, or where a shape is not
+    The GIL is released while the program runs. A status other than DONE raises, see :func:`raise_status`. Gives
+    ``fallback`` itself if the layout of objects in this build of Python or NumPy is not known, or if a shape is not
     static.
     """
     signature = _signature(context, arguments, result)
@@ -68,7 +68,7 @@ def make_caller(
     make = new_function(("PyCFunction_NewEx", ctypes.pythonapi))
     leaves = _leaves(result)
     dtypes = tuple(shape.element_type.dtype for shape in (*arguments, *(leaf for leaf in leaves if leaf is not None)))
-    # The order is that of native_call.HELD_...
+    # In the order of native_call's HELD_ constants.
     held = (signature, fallback, raise_status, context, dtypes)
     return make(ctypes.addressof(_method()), held, None)
 
@@ -76,53 +76,54 @@ def make_caller(
 @cache
 def _method() -> _MethodDef:
     made = _MethodDef(b"executable", runtime().symbols["xlakit_call"], _METH_FASTCALL, None)
-    # Functions point at it; some may be called while Python takes its modules down.
+    # Python functions point to it, and may be called while the interpreter finalizes, so it is never freed.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
     return made
 
 
 def execute(context: Context, arguments: Sequence[Array], results: Sequence[Array]) -> int:
-    """Run a program on arrays that fit, into arrays that fit, while other Python threads run; gives its status.
+    """Run a program on arrays that fit, with the GIL released, and write into ``results``; gives its status.
 
-    Raises what a signal handler raised while it ran, such as KeyboardInterrupt.
+    Raises the exception of a signal handler that ran meanwhile, such as KeyboardInterrupt.
     """
     return _native("xlakit_execute_for_python", 3)(context.address, pointers(arguments), pointers(results))
 
 
 def pointers(arrays: Sequence[Array]) -> Any:
-    """The addresses of arrays, as a program takes them."""
+    """The table of addresses of arrays that a program takes."""
     return (ctypes.c_void_p * max(1, len(arrays)))(*map(array_address, arrays))
 
 
 def array_address(array: Array) -> int:
-    """Where the elements of an array are; ``array.ctypes.data`` takes several times as long."""
+    """The address of an array's first element; ``array.ctypes.data`` takes several times as long."""
     return array.__array_interface__["data"][0]
 
 
 def execute_member(context: Context, arguments: Any, results: Any, run: int) -> int:
-    """As :func:`execute`, on one of the devices of a run, whose address is given; each has a thread of its own.
+    """As :func:`execute`, on one device of the run at address ``run``, whose devices all have threads of their own.
 
-    arguments, results: what :func:`pointers` gives, or the addresses of such tables.
+    arguments, results: results of :func:`pointers`, or the addresses of such tables.
     """
     return _native("xlakit_execute_member", 4)(context.address, arguments, results, run)
 
 
 def execute_replicas(replicas: int, arguments: Sequence[Array], results: Sequence[Array]) -> int:
-    """Run a program on all of its devices; the tables have the arrays of one device after the other. Gives its status.
+    """Run a program on all of its devices, given the arrays of one device after the other; gives its status.
 
-    Raises what a signal handler raised while it ran, when all devices have ended.
+    Raises the exception of a signal handler that ran meanwhile, after all devices have ended.
     """
     return _native("xlakit_execute_replicas_for_python", 3)(replicas, pointers(arguments), pointers(results))
 
 
 @cache
 def _native(name: str, count: int) -> Callable[..., int]:
-    # PYFUNCTYPE: the native function itself gives the GIL away, and an exception that it sets is raised.
+    # PYFUNCTYPE keeps the GIL, which the native function itself releases, and raises an exception that the function
+    # sets.
     return ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * count)(runtime().symbols[name])
 
 
 def allocate_array(dimensions: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """An array with no values yet, aligned to 64 bytes, whose memory is reused when it and its views are gone."""
+    """An uninitialized array, aligned to 64 bytes, whose memory is reused after the array and its views are gone."""
     if "xlakit_new_array" not in runtime().symbols:
         return np.empty(tuple(dimensions), dtype)
     return _new_array()(_packed_record(dtype, tuple(dimensions)))
@@ -140,7 +141,7 @@ def _new_array() -> Callable[..., Array]:
 
 
 def nest(result: Shape, arrays: Sequence[Any]) -> Any:
-    """The arrays of a result as its shape nests them."""
+    """The arrays of a result, nested as its shape."""
     stack: list[Any] = []
     following = iter(arrays)
     for word in _tree(result):
@@ -155,7 +156,7 @@ def nest(result: Shape, arrays: Sequence[Any]) -> Any:
 
 
 def result_arrays(result: Shape) -> list[Array]:
-    """Fresh arrays for a result, in the order of the entry's ``results``."""
+    """New arrays for a result, in the order of the entry's ``results``."""
     return [allocate_array(leaf.dimensions, leaf.element_type.dtype) for leaf in _leaves(result) if leaf is not None]
 
 
@@ -180,7 +181,7 @@ def _array_record(dtype: np.dtype[Any], dimensions: tuple[int, ...]) -> list[int
 
 
 def _leaves(result: Shape) -> list[Shape | None]:
-    """The arrays of a result in order; None for what is none."""
+    """The leaves of a result in order, with None for a token."""
     if result.is_tuple:
         return [leaf for part in result.tuple_shapes for leaf in _leaves(part)]
     return [None if result.is_token else result]

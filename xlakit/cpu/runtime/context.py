@@ -3,9 +3,9 @@
 An entry is ``i64 entry(ptr arguments, ptr results, ptr context)``: two arrays of pointers, to the data of each argument
 and of each result, and the context. It returns a Status.
 
-A program has one context, made by Python (the origin). ``xlakit_execute(ptr origin, ptr arguments, ptr results)`` is
-what Python's calls and native ones both go through: it copies the context for the time of one call and gives the copy
-an arena, so that calls of one program may run at the same time. What they share, they reach through ``origin``.
+A program has one context made by Python (the origin). All calls, from Python and from native code, go through
+``xlakit_execute(ptr origin, ptr arguments, ptr results)``: it copies the context for the time of one call and gives the
+copy an arena, so that calls of one program may run concurrently. Calls reach their shared state through ``origin``.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from xlakit.execution.random_state import RANDOM_WORDS, RandomState
 
 
 class Status(IntEnum):
-    """What an entry returns. A program may give other numbers from PROGRAM on a meaning of its own."""
+    """The status that an entry returns. A program may define numbers from PROGRAM on."""
 
     DONE = 0
     # A Python exception is set, or a host call has stored one.
     RAISED = 1
     # The interrupt flag has been set.
     INTERRUPTED = 2
-    # There is no memory for the arena or for something else.
+    # There is not enough memory for the arena or another allocation.
     OUT_OF_MEMORY = 3
     # The values of a collective's operands are invalid; Python raises the error.
     FAULTY = 4
-    # The devices of a run wait for each other; only where Python is not asked, which raises a DeadlockError.
+    # The devices of a run wait for each other, in a run that may not ask Python; else Python raises a DeadlockError.
     DEADLOCKED = 5
     PROGRAM = 16
 
 
 # Eight bytes each:
-#   arena         where this call keeps its intermediate values; aligned to 64 bytes
+#   arena         the memory of this call's intermediate values; aligned to 64 bytes
 #   origin        the context that this one was copied from
-#   polled        when this call last checked for signals, in nanoseconds
-#   stopped       the status that a job was given up with, else 0: all later ones of the call do nothing
-#   host          the key of the Python object that answers the program's host calls, 0 for none
+#   polled        the time of this call's last check for signals, in nanoseconds
+#   stopped       the status with which a job was canceled, else 0: all later jobs of the call do nothing
+#   host          the key of the Python function that answers the program's host calls, 0 for none
 #   ordinal       the number of the device that runs the program
-#   random        where the device's random state is, which all its calls share: the words of a RandomState
+#   random        the address of the device's random state, shared by all its calls: the words of a RandomState
 #   spare         three words for the program's own use, copied for each call
-#   run           what the devices of this run share, where there are several; see rendezvous.py
-#   flushes       not 0 where subnormal numbers are zero for the program
+#   run           the RUN that the devices of this run share, 0 if there is one device; see rendezvous.py
+#   flushes       not 0 if the program treats subnormal numbers as zero
 # and in the origin alone:
 #   entry         the address of the entry
 #   arena_bytes   the size of the arena
-#   interrupt     not 0 to stop all calls that run; any thread may set it
+#   interrupt     not 0 to stop all running calls; any thread may set it
 CONTEXT = Record(
     arena=1, origin=1, polled=1, stopped=1, host=1, ordinal=1, random=1, spare=3, run=1,
     flushes=1, entry=1, arena_bytes=1, interrupt=1, _fill=1,
@@ -57,7 +57,7 @@ RANDOM = Record(**dict.fromkeys(RANDOM_WORDS, 1))
 
 
 class Context:
-    """The origin of a program's contexts. It must stay as long as the program may be called."""
+    """The origin of a program's contexts. It must live as long as the program may be called."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Context:
 
     @property
     def interrupt(self) -> bool:
-        """Whether calls that run are to stop, and later ones not to begin."""
+        """Whether running calls must stop, and later ones must not begin."""
         return self._memory[CONTEXT.index("interrupt")] != 0
 
     @interrupt.setter

@@ -1,7 +1,8 @@
-"""How a thread computes with subnormal numbers: in full, or taking them for zero, as XLA's CPU backend does.
+"""How a thread computes with subnormal numbers: exactly, or flushing them to zero as XLA's CPU backend does.
 
-It is a part of the thread's state that all code on it shares. So a program sets what it was compiled for, whatever
-libraries have made of it (PyTorch's ``set_flush_denormal``, what GCC links with ``-ffast-math``), and puts that back.
+The mode is part of the thread's state, which all code on the thread shares. So a program sets the mode that it was
+compiled for, whatever libraries have set (PyTorch's ``set_flush_denormal``, code that GCC links with ``-ffast-math``),
+and restores it afterwards.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from contextlib import contextmanager
 from xlakit import target
 from xlakit.cpu.llvm import I32, I64, PTR, VOID, Function, Value
 
-# MXCSR: operands are zero (bit 6), and results (bit 15). FPCR: both (bit 24).
+# MXCSR: flush operands (bit 6) and results (bit 15) to zero. FPCR: flush both (bit 24).
 _X86, _AARCH64 = 0x8040, 1 << 24
 
 
 def _bits() -> int:
-    """The bits of the processor's control register that are set where subnormal numbers are zero; 0 if not known."""
+    """The bits of the control register that make subnormal numbers zero; 0 if the processor is not known."""
     if target.is_x86():
         return _X86
     return _AARCH64 if platform.machine().lower() in ("aarch64", "arm64") else 0
@@ -38,7 +39,7 @@ def get_mode(fn: Function) -> Value:
 
 
 def set_mode(fn: Function, mode: Value) -> None:
-    """Set the thread's control register to what :func:`get_mode` gave, of another thread or before."""
+    """Set the thread's control register to a value from :func:`get_mode`, which may be another thread's."""
     # Writing it holds the processor up longer than comparing does.
     with fn.if_(mode.ne(get_mode(fn))):
         if target.is_x86():
@@ -53,7 +54,7 @@ def set_mode(fn: Function, mode: Value) -> None:
 
 @contextmanager
 def float_mode(fn: Function, flushes: Value | None = None) -> Generator[None]:
-    """What is written inside runs with subnormal numbers as zero where ``flushes`` (an I64) is not 0, else in full."""
+    """Code in the block flushes subnormal numbers to zero if ``flushes`` (an I64) is not 0, else computes exactly."""
     before = get_mode(fn)
     in_full = before & ~_bits()
     set_mode(fn, in_full if flushes is None else fn.select(flushes.eq(0), in_full, before | _bits()))

@@ -1,10 +1,9 @@
-"""Calls from native code to Python: polling for signals in long loops, and host calls.
+"""Calls from native code to Python: polls for signals in long loops, and host calls.
 
-``xlakit_poll(ptr context) -> i64`` is called by long loops and jobs now and then; it gives Status.DONE, or another
-status with which the caller has to return. ``xlakit_host_call(ptr context, i64 step, ptr buffers) -> i64`` calls the
-Python function that the context's ``host`` identifies, with the number of the step and the address of an array of
-pointers, and gives a status, too. The exception of a host call is kept for the thread that made the call; see
-take_error.
+Long loops and jobs call ``xlakit_poll(ptr context) -> i64`` now and then; it gives Status.DONE, or another status that
+the caller has to return. ``xlakit_host_call(ptr context, i64 step, ptr buffers) -> i64`` calls the Python function that
+the context's ``host`` identifies, with the number of the step and the address of an array of pointers, and also gives a
+status. The exception of a host call is stored for the thread that made the call; see take_error.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ _errors = threading.local()
 
 
 def failed_call(step: int) -> int:
-    """The number of the host call that tells of a step's error, whose address it has; and the step of that number."""
+    """The number of the host call that reports an error of step ``step``; this function is its own inverse."""
     return -1 - step
 
 
 def register_host(function: HostFunction) -> int:
-    """Have ``function(step, address)`` answer host calls; gives the key for the context.
+    """Register ``function(step, address)`` to answer host calls; gives the key for the context.
 
-    It is called on the thread that runs the program. What it raises ends the program.
+    It is called on the thread that runs the program. If it raises, the program ends with status RAISED.
     """
     key = next(_keys)
     _functions[key] = function
@@ -52,12 +51,12 @@ def register_host(function: HostFunction) -> int:
 
 
 def release_host(key: int) -> None:
-    """Forget a function; no program that has its key may run any more."""
+    """Remove a function; no program with its key may run any more."""
     _functions.pop(key, None)
 
 
 def take_error() -> BaseException | None:
-    """The exception of the host call that ended the last program of this thread; at most once."""
+    """Remove and return the exception of the host call that ended this thread's last program, if there is one."""
     error: BaseException | None = getattr(_errors, "error", None)
     _errors.error = None
     return error
@@ -66,18 +65,18 @@ def take_error() -> BaseException | None:
 def _answer(key: int, step: int, buffers: int) -> int:
     try:
         _functions[key](step, buffers)
-    except BaseException as error:  # Native code is in between: it is raised again when that has ended.
+    except BaseException as error:  # It cannot pass through native code: it is raised again after that.
         _errors.error = error
         return Status.RAISED
     return Status.DONE
 
 
-# One for all programs, never freed: compiled code has its address.
+# One callback for all programs, never freed, because compiled code contains its address.
 _trampoline = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(_answer)
 
 
 def host_symbols() -> dict[str, int]:
-    """What the functions of native_host.py import."""
+    """The addresses of the functions that native_host.py imports."""
     imported = {"xlakit_host_trampoline": _address_of(_trampoline)}
     for name in _PYTHON_FUNCTIONS:
         imported[name] = _address_of(getattr(ctypes.pythonapi, name))
@@ -89,7 +88,7 @@ def _address_of(function: object) -> int:
 
 
 def register_steps(owner: _Owner, step: Callable[[_Owner, int, int], None]) -> int:
-    """Have the host calls of a program answered by ``step(owner, number, address)``; returns the key of these calls.
+    """Have ``step(owner, number, address)`` answer the host calls of a program; returns the key of these calls.
 
     The registration holds no reference to the owner, and ends with it: machine code runs only while its owner lives.
     """
@@ -101,6 +100,6 @@ def register_steps(owner: _Owner, step: Callable[[_Owner, int, int], None]) -> i
             step(alive, number, address)
 
     key = register_host(answer)
-    # Programs may still run when the process ends.
+    # Not at exit: programs may still run when the process ends.
     weakref.finalize(owner, release_host, key).atexit = False
     return key

@@ -1,4 +1,4 @@
-"""The runtime as machine code: written once, loaded once in each process, there for all compiled programs."""
+"""Loads the runtime: compiled once on a machine, loaded once in each process, and shared by all compiled programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from xlakit.cpu.runtime.processors import default_threads, processor_count
 from xlakit.errors import UnsupportedError
 from xlakit.settings import kept_bytes
 
-# The functions that Python calls with ctypes, with the words that they take and give.
+# The functions that Python calls with ctypes: the type of the result, and the number of word parameters.
 _FUNCTIONS: Mapping[str, tuple[type[Any] | None, int]] = {
     "xlakit_runtime_start": (None, 3),
     "xlakit_limit_threads": (ctypes.c_int64, 1),
@@ -49,7 +49,7 @@ _FUNCTIONS: Mapping[str, tuple[type[Any] | None, int]] = {
     "xlakit_library_reset": (None, 0),
 }
 
-# What compiled programs import, and JAX's plugin.
+# The functions that compiled programs and JAX's plugin import.
 _FOR_PROGRAMS = (
     "xlakit_detach_thread",
     "xlakit_parallel",
@@ -72,7 +72,7 @@ _FOR_PROGRAMS = (
     "xlakit_library_leave",
 )
 
-# What is there only where native code knows this build of Python and NumPy.
+# The functions that exist only if the object layouts of this build of Python and NumPy are known.
 _FOR_PYTHON = (
     "xlakit_python_start",
     "xlakit_data_malloc",
@@ -88,9 +88,9 @@ _loaded: list[Runtime] = []
 
 
 def runtime_object(text: str) -> bytes:
-    """The machine code of the runtime's text, as it is loaded. It holds no addresses: it can be cached on disk."""
-    # It is written as it should run, and has no loop to vectorize: LLVM's passes would take longer than all else.
-    # Optimized machine code would take eight times as long to make, and take 1 % off a call of a small program.
+    """The machine code of the runtime, in loadable form. It contains no addresses, so it can be cached on disk."""
+    # The code is written as it should run and has no loop to vectorize, so LLVM's passes would only cost time.
+    # Optimized code generation would take eight times as long, and save 1 % of a call of a small program.
     from xlakit.cpu.llvm import engine
 
     (data,) = laid_out([engine.compiled(text, Effort.LITTLE)])
@@ -98,13 +98,13 @@ def runtime_object(text: str) -> bytes:
 
 
 class Runtime:
-    """The runtime in memory. There is one, and it stays until the process ends: threads run in it."""
+    """The loaded runtime. There is one, which stays until the process ends, because threads run in it."""
 
     def __init__(self, data: bytes) -> None:
         api = api_symbols()
         exported = [*_FOR_PROGRAMS, *_FUNCTIONS, *([] if api is None else _FOR_PYTHON)]
         self._library = Library("xlakit_runtime", data, exported, {**host_symbols(), **(api or {})}, stays=True)
-        # Never unloaded, not even when Python takes its modules down.
+        # Never unloaded, not even while the interpreter finalizes.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._library))
         self.symbols = {name: self._library.address(name) for name in exported}
         self._functions = {
@@ -124,7 +124,7 @@ class Runtime:
         start(self.symbols["xlakit_python_start"])(id(None), id(np.ndarray), id(handler))
 
     def call(self, name: str, *arguments: int) -> Any:
-        """Call a function of the runtime by its name, without the GIL."""
+        """Call a function of the runtime by name, without the GIL."""
         return self._functions[name](*arguments)
 
     def before_fork(self) -> None:
@@ -136,7 +136,7 @@ class Runtime:
         self.call("xlakit_memory_after_fork")
 
     def after_fork_in_child(self) -> None:
-        """To be called in the child: it has the memory of the parent, and one thread."""
+        """To be called in the child, which has a copy of the parent's memory, and one thread."""
         self.call("xlakit_memory_after_fork")
         self.call("xlakit_pool_reset")
         self.call("xlakit_device_threads_reset")
@@ -157,14 +157,14 @@ def runtime() -> Runtime:
 
 
 def runtime_symbols() -> dict[str, int]:
-    """The addresses of what compiled programs may import from the runtime, by name."""
+    """The addresses of the runtime's functions, which compiled programs may import, by name."""
     return dict(runtime().symbols)
 
 
 def _machine_code() -> bytes:
-    """The runtime's object file, from the compile cache where it is there.
+    """The runtime's object file, from the compile cache if it is there.
 
-    Of the options it heeds the level of the instruction set alone: there is one runtime in a process.
+    Only the instruction set level of the options matters, because there is one runtime in a process.
     """
     with options.compiling(options.DEFAULT, cpu=options.current().cpu):
         return _cached_or_made()
@@ -175,7 +175,7 @@ def _cached_or_made() -> bytes:
     key = runtime_key(variant) if cache.is_enabled() else None
     entry = None if key is None else cache.load(key)
     if entry is None:
-        # What writes it is not needed where it is in the cache.
+        # Imported here: a cached runtime does not need the code that writes it.
         from xlakit.cpu.runtime.text import runtime_text
 
         entry = cache.Entry({}, {"object": runtime_object(runtime_text())})

@@ -1,10 +1,10 @@
-"""How many threads BLAS and LAPACK use: one, as long as any program runs that calls them.
+"""Limits BLAS and LAPACK to one thread while any program that calls them runs.
 
-``xlakit_library_enter(ptr get, ptr set)`` and ``xlakit_library_leave()`` stand around such a program; ``get`` and
-``set`` are the library's functions for its number of threads, of which it has one for the whole process. Programs run
-at the same time, on devices and on threads of the caller: the first one sets the number to one, and the last one that
-ends sets it to what it was. Otherwise a call would use so many threads as there happen to be programs, and its sums
-would be rounded in another order.
+Such a program calls ``xlakit_library_enter(ptr get, ptr set)`` at its begin and ``xlakit_library_leave()`` at its end;
+``get`` and ``set`` are the library's functions for its number of threads, which is global to the process. Programs may
+run concurrently, on devices and on the caller's threads: the first to enter sets the number to one, and the last to
+leave restores it. Otherwise the number of threads of a call would depend on the programs that happen to run, and its
+sums would be rounded in another order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from xlakit.cpu.llvm import I32, PTR, VOID, Module
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.record import Record
 
-# running: programs that have entered. before: the number of threads that the first of them has found.
+# running: the number of programs that have entered. before: the number of threads that the first of them found.
 _STATE = Record(running=1, before=1, set=1, _line=5, mutex=8)
 
 
@@ -48,7 +48,7 @@ def emit_library_threads(module: Module) -> None:
     reset = module.function("xlakit_library_reset", VOID, [], external=True)
     state = reset.address(state_name)
     with reset.if_(_STATE.load(reset, state, "running").ne(0)):
-        # The programs of the parent do not run here.
+        # The parent's programs do not run in the child.
         before = _STATE.load(reset, state, "before").cast("trunc", I32)
         reset.call_pointer(reset.load(PTR, _STATE.at(reset, state, "set")), VOID, before)
     _STATE.store(reset, state, "running", reset.i64(0))

@@ -1,11 +1,11 @@
-"""The allocator for arenas, scratch and results. Fresh pages cost more than most kernels: freed blocks are reused.
+"""The allocator of arenas, scratch and results. It reuses freed blocks: fresh pages cost more than most kernels.
 
-``xlakit_allocate(i64 bytes) -> ptr`` (null where memory is out) gives at least so many bytes, aligned to 64;
-``xlakit_release(ptr)`` takes them back, on any thread. Sizes go by classes, four for each power of two. Released
-blocks of up to a megabyte wait in the thread that released them, without a lock; others, and what is too much for a
-thread, in lists for all, up to a limit. Past the limit the largest blocks go back to the system first.
+``xlakit_allocate(i64 bytes) -> ptr`` (null if out of memory) gives at least ``bytes`` bytes, aligned to 64;
+``xlakit_release(ptr)`` frees them, on any thread. Sizes are rounded up to classes, four for each power of two. A
+released block of up to a megabyte is cached by the thread that released it, without a lock. Other blocks, and those
+beyond the limit of a thread, go to shared lists up to a limit; beyond that, the largest go back to the system first.
 
-Before each block there is a header of 64 bytes: its class, the next free block, and what the system gave.
+Each block is preceded by a header of 64 bytes: its class, the next free block, and the address to pass to ``free``.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from xlakit.cpu.runtime.thread_state import SMALL_CLASSES, THREAD, thread_state
 _CLASSES = 172
 _MAX_BYTES = 1 << 47
 
-# What the free blocks of one thread may take together.
+# The limit in bytes of the free blocks of one thread.
 _THREAD_LIMIT = 8 << 20
 
-# Blocks from here on are aligned for huge pages, and ask for them.
+# Blocks of at least this size are aligned for huge pages, and advise the system to use them.
 _HUGE = 2 << 20
 _MADV_HUGEPAGE = 14
 
 _HEADER = Record(size_class=1, next=1, origin=1, _fill=5)
 
-# cached: the bytes in ``free``. held: the bytes that the system gave and has not got back, free or not.
+# cached: the bytes in ``free``. held: the bytes allocated from the system, in use or free.
 _CACHE = Record(limit=1, cached=1, held=1, _line=5, mutex=8, free=_CLASSES)
 
 
 def emit_memory(module: Module, *, huge_pages: bool) -> Function:
-    """Write the allocator's functions; gives the one that is to be called with a thread's state when it ends."""
+    """Write the allocator's functions; gives the function to call with a thread's state when the thread ends."""
     module.global_data("cache", _CACHE.size)
     _emit_class_of(module)
     _emit_bytes_of(module)
@@ -53,7 +53,7 @@ def emit_memory(module: Module, *, huge_pages: bool) -> Function:
 
 
 def emit_memory_start(fn: Function, limit: Value) -> None:
-    """Set the allocator up with its limit of free bytes."""
+    """Initialize the allocator with its limit of free bytes."""
     cache = fn.address("cache")
     _CACHE.store(fn, cache, "limit", limit)
     waiting.make_mutex(fn, _CACHE.at(fn, cache, "mutex"))
@@ -83,7 +83,7 @@ def _add_cached(fn: Function, bytes: Value) -> Value:
 
 
 def _emit_class_of(module: Module) -> None:
-    """``class_of(i64 bytes) -> i64``: the smallest class whose blocks have so many bytes.
+    """``class_of(i64 bytes) -> i64``: the smallest class whose blocks have at least ``bytes`` bytes.
 
     Blocks of the classes 4 n to 4 n + 3 have 5, 6, 7 and 8 times 2**(n + 3) bytes, from 40 bytes on.
     """
@@ -103,7 +103,7 @@ def _emit_bytes_of(module: Module) -> None:
 
 
 def _emit_block_bytes(module: Module) -> None:
-    """``block_bytes(ptr block) -> i64``: the room in a block."""
+    """``block_bytes(ptr block) -> i64``: the size of a block."""
     fn = module.function("block_bytes", I64, [PTR])
     header = _header(fn, fn.parameters[0])
     fn.ret(fn.call("bytes_of", I64, _HEADER.load(fn, header, "size_class")))
@@ -133,7 +133,7 @@ def _emit_obtain(module: Module, *, huge_pages: bool) -> None:
 
 
 def _emit_give_back(module: Module) -> None:
-    """``give_back(ptr block)``: free a block and the list of blocks behind it."""
+    """``give_back(ptr block)``: return a block, and all blocks linked behind it, to the system."""
     module.declare("free", VOID, [PTR])
     fn = module.function("give_back", VOID, [PTR], attributes=(NO_INLINE,))
     held = _CACHE.at(fn, fn.address("cache"), "held")
@@ -148,7 +148,7 @@ def _emit_give_back(module: Module) -> None:
 
 
 def _emit_evict(module: Module) -> None:
-    """``evict(i64 goal) -> ptr``: with the lock held, take blocks out, large ones first, until ``goal`` are left."""
+    """``evict(i64 goal) -> ptr``: under the lock, unlink blocks, large ones first, until ``goal`` bytes are left."""
     fn = module.function("evict", PTR, [I64], attributes=(NO_INLINE,))
     (goal,) = fn.parameters
     cached = _CACHE.at(fn, fn.address("cache"), "cached")
@@ -176,7 +176,7 @@ def _emit_evict(module: Module) -> None:
 
 
 def _emit_trim(module: Module) -> None:
-    """``xlakit_memory_trim()``: give the free blocks of this thread and of the lists for all back to the system."""
+    """``xlakit_memory_trim()``: return the free blocks of this thread and of the shared lists to the system."""
     fn = module.function("xlakit_memory_trim", VOID, [], external=True)
     fn.call("share_free", VOID, thread_state(fn))
     mutex = _CACHE.at(fn, fn.address("cache"), "mutex")
@@ -188,7 +188,7 @@ def _emit_trim(module: Module) -> None:
 
 
 def _emit_allocate_shared(module: Module) -> None:
-    """``allocate_shared(i64 class) -> ptr``: a block from the lists for all, or a fresh one."""
+    """``allocate_shared(i64 class) -> ptr``: a block from the shared lists, or a fresh one."""
     fn = module.function("allocate_shared", PTR, [I64], attributes=(NO_INLINE,))
     (size_class,) = fn.parameters
     mutex, head = _CACHE.at(fn, fn.address("cache"), "mutex"), _list(fn, size_class)
@@ -206,7 +206,7 @@ def _emit_allocate_shared(module: Module) -> None:
 
 
 def _emit_release_shared(module: Module) -> None:
-    """``release_shared(ptr block, i64 class)``: a block to the lists for all."""
+    """``release_shared(ptr block, i64 class)``: add a block to the shared lists."""
     fn = module.function("release_shared", VOID, [PTR, I64], attributes=(NO_INLINE,))
     block, size_class = fn.parameters
     cache = fn.address("cache")
@@ -219,7 +219,7 @@ def _emit_release_shared(module: Module) -> None:
 
     def keep() -> tuple[Value]:
         waiting.lock(fn, mutex)
-        # Room is made first, so that what was used last stays.
+        # Blocks are evicted before this one is added, so that the block used last stays.
         taken = fn.call("evict", PTR, limit - bytes)
         _set_next(fn, block, fn.load(PTR, head))
         fn.store(block, head)
@@ -270,7 +270,7 @@ def _emit_release(module: Module) -> None:
 
 
 def _emit_thread_exit(module: Module) -> Function:
-    """``share_free(ptr state)`` and ``end_thread(ptr state)``: a thread's free blocks to all, and its state away."""
+    """``share_free(ptr state)``: move a thread's blocks to shared lists; ``end_thread(ptr state)``: free it, too."""
     fn = module.function("share_free", VOID, [PTR])
     (state,) = fn.parameters
     with fn.loop(0, SMALL_CLASSES) as classes:
@@ -293,7 +293,7 @@ def _emit_thread_exit(module: Module) -> Function:
 
 
 def _emit_fork_hooks(module: Module) -> None:
-    """``xlakit_memory_before_fork`` and ``..._after_fork``: no thread may be at the lists while the process forks."""
+    """``xlakit_memory_before_fork`` and ``..._after_fork``: lock the shared lists while the process forks."""
     for name, act in (("xlakit_memory_before_fork", waiting.lock), ("xlakit_memory_after_fork", waiting.unlock)):
         fn = module.function(name, VOID, [], external=True)
         act(fn, _CACHE.at(fn, fn.address("cache"), "mutex"))
@@ -303,7 +303,7 @@ def _emit_fork_hooks(module: Module) -> None:
 def _emit_statistics(module: Module) -> None:
     """``xlakit_memory_held() -> i64``, ``xlakit_memory_cached() -> i64`` and ``xlakit_memory_limit(i64) -> i64``.
 
-    ``cached`` counts the lists for all and those of the calling thread. ``limit`` sets, and gives what was before.
+    ``cached`` counts the shared lists and those of the calling thread. ``limit`` sets the limit, and gives the old one.
     """
     fn = module.function("xlakit_memory_held", I64, [], external=True)
     fn.ret(fn.atomic_load(I64, _CACHE.at(fn, fn.address("cache"), "held")))

@@ -1,10 +1,10 @@
-"""The native half of a call from Python: arrays in, the program, arrays out, with no Python in between.
+"""The native part of a call from Python: gathers the arguments, runs the program, and assembles the result.
 
-What a program takes and gives is a signature, an array of words that call.py packs:
+The parameters and results of a program are described by a signature, an array of words that call.py packs:
 
     SIGNATURE, then for each argument and each result an array record (ARRAY and its dimensions), then the result tree
 
-The tree is in postfix order: LEAF is the next result, NOTHING is None, and a number n makes a tuple of the n before.
+The tree is in postfix order: LEAF is the next result, NOTHING is None, and n makes a tuple of the n items before.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from xlakit.cpu.runtime import numpy_api
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.record import Record
 
-# context: the origin. table_bytes: the room for the tables of one call: pointers to arguments, pointers to results, the
-# results, and the tree's stack.
+# context: the origin. table_bytes: the size of the tables of one call: pointers to arguments, pointers to results,
+# result objects, and the stack for the tree.
 SIGNATURE = Record(context=1, arguments=1, results=1, tree_length=1, table_bytes=1)
 ARRAY = Record(dtype=1, rank=1, bytes=1)
 LEAF, NOTHING = -1, -2
 
-# What a caller holds on to (the ``self`` of its function): a tuple of these, and of what is to stay alive.
+# The items of the tuple that a caller holds as ``self`` of its function; further items are only kept alive.
 HELD_SIGNATURE, HELD_FALLBACK, HELD_ON_ERROR = 0, 1, 2
 
 # Python objects that are looked up once.
 _OBJECTS = Record(none=1, ndarray=1, handler=1)
 
-# Every call of the C API that is made here: its result, and the parameters.
+# The functions of the C API that are called here: the result type, and the parameter types.
 _C_API = {
     "Py_IncRef": (VOID, [PTR]),
     "Py_DecRef": (VOID, [PTR]),
@@ -45,7 +45,7 @@ _C_API = {
 
 
 def emit_native_call(module: Module) -> None:
-    """Write the functions into a module that has emit_memory's and emit_host's."""
+    """Write the functions into a module that has the functions of emit_memory and emit_host."""
     module.global_data("objects", _OBJECTS.size)
     for name, (result, parameters) in _C_API.items():
         module.declare(name, result, parameters)
@@ -74,7 +74,7 @@ def _record_size(fn: Function, record: Value) -> Value:
 
 
 def _emit_start(module: Module) -> None:
-    """``xlakit_python_start(none, ndarray, handler)``: the objects, and the handler of memory that results have."""
+    """``xlakit_python_start(none, ndarray, handler)``: store the objects, and the handler of the memory of results."""
     fn = module.function("xlakit_python_start", VOID, [I64, I64, I64], external=True)
     for name, value in zip(_OBJECTS.names, fn.parameters, strict=True):
         _OBJECTS.store(fn, fn.address("objects"), name, value)
@@ -82,7 +82,7 @@ def _emit_start(module: Module) -> None:
 
 
 def _emit_data_handler(module: Module) -> None:
-    """The four functions of a NumPy data handler, over our allocator; the first parameter is not used."""
+    """The four functions of a NumPy data handler, which call the allocator; their first parameter is not used."""
     fn = module.function("xlakit_data_malloc", PTR, [PTR, I64], external=True)
     fn.ret(fn.call("xlakit_allocate", PTR, fn.parameters[1]))
 
@@ -108,7 +108,7 @@ def _emit_data_handler(module: Module) -> None:
 
 
 def _emit_new_array(module: Module) -> None:
-    """``xlakit_new_array(ptr record) -> ptr``: an array that owns memory of ours, or null with an exception set."""
+    """``xlakit_new_array(ptr record) -> ptr``: an array that owns allocator memory, or null with an exception set."""
     fn = module.function("xlakit_new_array", PTR, [PTR], external=True)
     (record,) = fn.parameters
     data = fn.call("xlakit_allocate", PTR, ARRAY.load(fn, record, "bytes"))
@@ -118,7 +118,7 @@ def _emit_new_array(module: Module) -> None:
     dtype = fn.load(PTR, ARRAY.at(fn, record, "dtype"))
     rank = ARRAY.load(fn, record, "rank").cast("trunc", I32)
     flags = fn.i32(numpy_api.CONTIGUOUS | numpy_api.ALIGNED | numpy_api.WRITEABLE)
-    # The new array takes the reference to the dtype.
+    # The new array steals the reference to the dtype.
     _c(fn, "Py_IncRef", dtype)
     dimensions = fn.at(record, I8, ARRAY.size)
     ndarray, none = _object(fn, "ndarray"), fn.null()
@@ -126,7 +126,7 @@ def _emit_new_array(module: Module) -> None:
     with fn.if_(array.eq(fn.null()), likely=False):
         fn.call("xlakit_release", VOID, data)
     fn.return_if(array.eq(fn.null()), array)
-    # From here on NumPy frees the data with our handler.
+    # From here on NumPy frees the data through the handler.
     handler = _object(fn, "handler")
     _c(fn, "Py_IncRef", handler)
     fn.store(handler, fn.at(array, I8, numpy_api.HANDLER))
@@ -136,7 +136,7 @@ def _emit_new_array(module: Module) -> None:
 
 
 def _emit_accepts(module: Module) -> None:
-    """``accepts(ptr object, ptr record) -> i1``: whether an argument is just the array that is expected."""
+    """``accepts(ptr object, ptr record) -> i1``: whether an argument is exactly the expected array."""
     fn = module.function("accepts", I1, [PTR, PTR])
     given, record = fn.parameters
     no = fn.constant(I1, 0)
@@ -156,9 +156,9 @@ def _emit_accepts(module: Module) -> None:
 
 
 def _emit_gather(module: Module) -> None:
-    """``gather(ptr signature, ptr objects, i64 count, ptr table) -> ptr``: the data of the arguments into the table.
+    """``gather(ptr signature, ptr objects, i64 count, ptr table) -> ptr``: write the data pointers to the table.
 
-    Gives where the records of the results begin, or null where an argument is not what is expected.
+    Gives the address of the first result's record, or null if an argument is not the expected array.
     """
     fn = module.function("gather", PTR, [PTR, PTR, I64, PTR])
     signature, objects, count, table = fn.parameters
@@ -176,7 +176,7 @@ def _emit_gather(module: Module) -> None:
 
 
 def _emit_make_tuple(module: Module) -> None:
-    """``make_tuple(ptr items, i64 count) -> ptr``: takes the references, unless it gives null."""
+    """``make_tuple(ptr items, i64 count) -> ptr``: steals the references, unless it gives null."""
     fn = module.function("make_tuple", PTR, [PTR, I64])
     items, count = fn.parameters
     made = _c(fn, "PyTuple_New", count)
@@ -187,7 +187,7 @@ def _emit_make_tuple(module: Module) -> None:
 
 
 def _emit_release_objects(module: Module) -> None:
-    """``release_objects(ptr objects, i64 begin, i64 end)``."""
+    """``release_objects(ptr objects, i64 begin, i64 end)``: drop the references to a range of objects."""
     fn = module.function("release_objects", VOID, [PTR, I64, I64])
     objects, begin, end = fn.parameters
     with fn.loop(begin, end) as iteration:
@@ -196,7 +196,7 @@ def _emit_release_objects(module: Module) -> None:
 
 
 def _emit_assemble(module: Module) -> None:
-    """``assemble(ptr tree, i64 length, ptr objects, i64 count, ptr stack) -> ptr``: what the call gives to Python."""
+    """``assemble(ptr tree, i64 length, ptr objects, i64 count, ptr stack) -> ptr``: the Python object of the result."""
     fn = module.function("assemble", PTR, [PTR, I64, PTR, I64, PTR])
     tree, length, objects, count, stack = fn.parameters
     zero = fn.i64(0)
@@ -230,7 +230,7 @@ def _emit_assemble(module: Module) -> None:
 
 
 def _emit_run(module: Module) -> None:
-    """``run(ptr held, ptr signature, ptr record, ptr table) -> ptr``: make the results, execute, give them."""
+    """``run(ptr held, ptr signature, ptr record, ptr table) -> ptr``: allocate results, execute, assemble them."""
     fn = module.function("run", PTR, [PTR, PTR, PTR, PTR])
     held, signature, record, arguments = fn.parameters
     count = SIGNATURE.load(fn, signature, "results")
@@ -269,7 +269,7 @@ def _emit_run(module: Module) -> None:
 
 
 def _emit_report(module: Module) -> None:
-    """``report(ptr held, i64 status) -> ptr``: calls the function that raises what a status means; null."""
+    """``report(ptr held, i64 status) -> ptr``: call the function that raises the error of a status; gives null."""
     fn = module.function("report", PTR, [PTR, I64], attributes=(NO_INLINE, COLD))
     held, status = fn.parameters
     number = _c(fn, "PyLong_FromLongLong", status)
@@ -280,7 +280,7 @@ def _emit_report(module: Module) -> None:
 
 
 def _emit_call(module: Module) -> None:
-    """``xlakit_call(ptr held, ptr objects, i64 count) -> ptr``: what Python calls, by METH_FASTCALL."""
+    """``xlakit_call(ptr held, ptr objects, i64 count) -> ptr``: the function that Python calls, by METH_FASTCALL."""
     fn = module.function("xlakit_call", PTR, [PTR, PTR, I64], external=True)
     held, objects, count = fn.parameters
     signature = _c(fn, "PyBytes_AsString", _c(fn, "PyTuple_GetItem", held, fn.i64(HELD_SIGNATURE)))

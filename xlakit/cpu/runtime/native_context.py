@@ -1,4 +1,4 @@
-"""The functions about contexts: a call of a program, and the random state of its device."""
+"""The functions on contexts: executing a program, and updating the random state of its device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xlakit.cpu.runtime.thread_state import THREAD, thread_state
 
 
 def emit_context(module: Module) -> None:
-    """Write the functions about contexts into a module that has emit_memory's."""
+    """Write the functions into a module that has the functions of emit_memory."""
     _emit_execute(module)
     _emit_random_state(module)
     _emit_random_draw(module)
@@ -18,7 +18,7 @@ def emit_context(module: Module) -> None:
 def _emit_execute(module: Module) -> None:
     """``xlakit_execute``, described at the top of context.py; it returns the entry's status.
 
-    ``execute_in(ptr origin, ptr arguments, ptr results, ptr run)`` does it for one of several devices.
+    ``execute_in(ptr origin, ptr arguments, ptr results, ptr run)`` does the same for one device of a run.
     """
     fn = module.function("xlakit_execute", I64, [PTR, PTR, PTR], external=True)
     fn.ret(fn.call("execute_in", I64, *fn.parameters, fn.null()))
@@ -36,7 +36,7 @@ def _emit_execute(module: Module) -> None:
     fn.store(arena, CONTEXT.at(fn, context, "arena"))
     fn.store(run, CONTEXT.at(fn, context, "run"))
     entry = fn.load(PTR, CONTEXT.at(fn, origin, "entry"))
-    # A custom call may run a program inside of another one.
+    # A custom call may run a program inside of another one, whose context is restored below.
     running = THREAD.at(fn, thread_state(fn), "running")
     outer = fn.load(PTR, running)
     fn.store(context, running)
@@ -48,7 +48,7 @@ def _emit_execute(module: Module) -> None:
 
 
 def _emit_random_state(module: Module) -> None:
-    """``xlakit_random_state(ptr context, ptr state, i64 delta)``: write the 128-bit state to ``state``, then add."""
+    """``xlakit_random_state(ptr context, ptr state, i64 delta)``: copy the 128-bit state out, then add ``delta``."""
     module.declare("sched_yield", I32, [])
     fn = module.function("xlakit_random_state", VOID, [PTR, PTR, I64], external=True)
     context, target, delta = fn.parameters
@@ -60,7 +60,7 @@ def _emit_random_state(module: Module) -> None:
     low, high = (RANDOM.load(fn, random, name) for name in ("low", "high"))
     total = low + delta
     RANDOM.store(fn, random, "low", total)
-    # The upper half of a negative delta has all bits set.
+    # The sign extension of delta to 128 bits.
     RANDOM.store(fn, random, "high", high + delta.integer("ashr", 63) + total.compare("ult", low).cast("zext", I64))
     fn.atomic_store(fn.i64(0), held)
     fn.store(low, target)

@@ -1,4 +1,4 @@
-"""The functions by which native code turns to Python; host.py describes them, and has what Python does."""
+"""The native functions that call Python; host.py describes them, and has the Python side."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from xlakit.cpu.runtime.context import CONTEXT, Status
 from xlakit.cpu.runtime.devices.fibers import FIBER, FiberState, current_fiber, leave_fiber
 from xlakit.cpu.runtime.float_mode import float_mode
 
-# How often a loop lets Python look for signals; asking costs the GIL.
+# The time between two checks for signals in a loop; a check needs the GIL.
 _POLL_NANOSECONDS = 100_000_000
 
 
 def emit_host(module: Module) -> None:
-    """Write the functions into a module that has emit_context's.
+    """Write the functions into a module that has the functions of emit_context.
 
-    Also ``xlakit_main_thread(i64)``, which says on which thread Python runs signal handlers.
+    Also ``xlakit_main_thread(i64)``, which sets the thread on which Python runs signal handlers.
     """
     main = module.global_data("main_thread", 8)
     fn = module.function("xlakit_main_thread", VOID, [I64], external=True)
@@ -27,7 +27,7 @@ def emit_host(module: Module) -> None:
     fn = module.function("xlakit_host_call", I64, [PTR, I64, PTR], external=True)
     context, step, buffers = fn.parameters
     stopped = CONTEXT.load(fn, context, "stopped")
-    # An exception may be set by now, and what the step would be given makes no sense.
+    # After a cancellation an exception may be set, and the operands of the step may be incomplete.
     fn.return_if(stopped.ne(0), stopped)
     key = CONTEXT.load(fn, context, "host")
     with float_mode(fn):
@@ -40,9 +40,9 @@ def emit_host(module: Module) -> None:
 
 
 def _emit_poll(module: Module) -> None:
-    """``xlakit_poll(ptr context) -> status``: DONE where the program may go on.
+    """``xlakit_poll(ptr context) -> status``: DONE if the program may continue.
 
-    On the main thread signal handlers run from time to time; a handler that raises stops the program.
+    On the main thread, signal handlers run from time to time; a handler that raises stops the program.
     """
     fn = module.function("xlakit_poll", I64, [PTR], external=True)
     (context,) = fn.parameters
@@ -61,13 +61,13 @@ def _emit_poll(module: Module) -> None:
     last, now = fn.atomic_load(I64, polled, "monotonic"), waiting.clock(fn)
     fn.return_if((now - last) < _POLL_NANOSECONDS, fn.i64(Status.DONE))
     fn.atomic_store(now, polled, "monotonic")
-    # The first time is only the beginning of the count.
+    # The first poll only starts the clock.
     fn.return_if(last.eq(0), fn.i64(Status.DONE))
     fn.ret(fn.call("run_signal_handlers", I64))
 
 
 def _emit_signals(module: Module) -> None:
-    """``run_signal_handlers() -> status``, which on a fiber has the thread do it (``signals_on_thread``)."""
+    """``run_signal_handlers() -> status``; for a fiber, the thread runs them on its stack (``signals_on_thread``)."""
     module.declare("PyGILState_Ensure", I32, [])
     module.declare("PyGILState_Release", VOID, [I32])
     module.declare("PyErr_CheckSignals", I32, [])
@@ -86,7 +86,7 @@ def _emit_signals(module: Module) -> None:
 
 
 def _emit_execute_for_python(module: Module) -> None:
-    """``xlakit_execute_for_python(ptr origin, ptr arguments, ptr results) -> i64``: run without the GIL; a status."""
+    """``xlakit_execute_for_python(ptr origin, ptr arguments, ptr results) -> i64``: xlakit_execute without the GIL."""
     module.declare("PyEval_SaveThread", PTR, [])
     module.declare("PyEval_RestoreThread", VOID, [PTR])
     fn = module.function("xlakit_execute_for_python", I64, [PTR, PTR, PTR], external=True)

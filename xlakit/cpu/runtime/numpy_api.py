@@ -1,7 +1,7 @@
-"""Where NumPy and Python keep what native code reads: found at start, and checked against live objects.
+"""The layout of NumPy's and Python's objects that native code reads, checked against live objects at start.
 
-Native code reads arrays without asking NumPy. NumPy's public header fixes where the fields are; if a build of Python or
-NumPy has them elsewhere, programs are called through Python instead.
+Native code reads arrays without calling NumPy. NumPy's public header fixes the offsets of the fields; if a build of
+Python or NumPy has other offsets, programs are called through Python instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DTYPE: Final = 56
 FLAGS: Final = 64
 HANDLER: Final = 88
 
-# Flags of arrays.
+# Flags of arrays, with NumPy's values.
 CONTIGUOUS: Final = 0x1
 OWNS_DATA: Final = 0x4
 ALIGNED: Final = 0x100
@@ -48,7 +48,7 @@ _PYTHON_FUNCTIONS = (
 
 @cache
 def api_symbols() -> dict[str, int] | None:
-    """The addresses that native code for arrays imports; None where what it relies on does not hold."""
+    """The addresses that native code for arrays imports; None if the assumed object layouts do not hold."""
     table = _table()
     if table is None:
         return None
@@ -69,7 +69,7 @@ def _word(address: int) -> int:
 
 
 def _table() -> int | None:
-    # Anything may be missing from a NumPy that is made otherwise.
+    # A NumPy that is built in another way may lack any of these.
     core: Any = getattr(np, "_core", None)
     capsule = getattr(getattr(core, "_multiarray_umath", None), "_ARRAY_API", None)
     if capsule is None or ctypes.sizeof(ctypes.c_void_p) != 8:
@@ -93,7 +93,7 @@ class _DataHandler(ctypes.Structure):
 
 
 def data_handler(malloc: int, calloc: int, realloc: int, free: int) -> Any:
-    """NumPy's capsule for memory that an array owns and that these native functions manage. It is never freed."""
+    """NumPy's capsule for array memory that the given native functions manage. It is never freed."""
     handler = _DataHandler(b"xlakit", 1, None, malloc, calloc, realloc, free)
     name = ctypes.create_string_buffer(b"mem_handler")
     prototype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)

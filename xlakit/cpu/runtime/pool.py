@@ -1,27 +1,27 @@
-"""The thread pool: a job is split into chunks, which the calling thread and the workers run side by side.
+"""The thread pool: splits a job into chunks, which the calling thread and the workers execute in parallel.
 
 ``xlakit_parallel(ptr function, ptr table, i64 tasks, i64 grain)`` calls ``function(table, begin, end)`` for ranges that
-together are [0, tasks), and returns when all have returned. Every range begins at a multiple of ``grain``, and is
-``grain`` long except the last; where one thread does it all, ranges become longer until they take a while, or there is
-one call with the whole range where no program runs that could be stopped.
+together are [0, tasks), and returns when all calls have returned. Every range begins at a multiple of ``grain``, and is
+``grain`` long except the last. If one thread executes the whole job, ranges grow until one takes a while; if no program
+runs that could be canceled, there is one call with the whole range.
 
-Between their ranges threads check whether the program is canceled (``xlakit_poll``), so that Ctrl-C ends what takes
-long; so do tasks that take long themselves (``xlakit_is_cancelled``), and the caller while it waits for the workers.
-After a cancellation this job and all later ones of the program leave out the rest, the status stands in the context
-as ``stopped``, and the entry returns it before results that were not computed are read.
+Between ranges, threads check whether the program is canceled (``xlakit_poll``), so that Ctrl-C ends long jobs; long
+tasks check it themselves (``xlakit_is_cancelled``), and so does the caller while it waits for the workers. After a
+cancellation this job and all later jobs of the program skip their remaining chunks, the context has the status as
+``stopped``, and the entry returns it before a step reads incomplete results.
 
-Each thread that takes part begins with its own contiguous share of the chunks, so that a thread meets in the next
-job the data that it has in its cache, and then takes what others have left over. A thread that comes late finds
-nothing to do, so no job waits for a thread that the system does not run.
+Each participant begins with its own contiguous share of the chunks, so that it finds the data of the previous job in
+its cache, and then takes chunks that other participants have left. A thread that arrives late finds no chunk left, so
+no job waits for a thread that the system does not schedule.
 
-A job runs serially inside of another job, and while another Python thread has the pool: two programs that run at the
-same time have a processor each, and nothing can lock up.
+A job runs serially inside of another job, and while another Python thread owns the pool: two concurrent programs then
+have a processor each, and no deadlock is possible.
 
-Workers watch ``state`` for a new job, for a moment by spinning and then asleep. Those asleep are woken as a tree: the
-caller wakes two, each of these two more. After ``fork`` the child has no workers, and makes its own at its first job.
+Workers wait for a change of ``state``, first spinning and then asleep. Sleeping workers are woken as a tree: the caller
+wakes two, and each of these two more. After ``fork`` the child has no workers, and starts its own at its first job.
 
-Linux likes to wake a thread on the processor of its waker, where it would wait for it, for up to 50 ms while another
-processor is idle. So each thread of a job notes where it runs, and a worker that finds another one there moves away.
+Linux often wakes a thread on the processor of the thread that wakes it, where it may wait for up to 50 ms while another
+processor is idle. So each thread of a job records its processor, and a worker that finds another one there moves away.
 """
 
 from __future__ import annotations
@@ -38,42 +38,41 @@ from xlakit.cpu.runtime.thread_state import THREAD, thread_state
 from xlakit.cpu.runtime.threads import start_thread
 from xlakit.cpu.threads import MAX_THREADS
 
-# What ``state`` holds: how many workers are inside of the job, whether it takes more, and its number.
+# The parts of ``state``: the number of workers inside of the job, whether more may join, and the number of the job.
 _INSIDE = (1 << 16) - 1
 _OPEN = 1 << 16
 _JOB_SHIFT = 17
 _NEXT_JOB = 1 << _JOB_SHIFT
 
-# How long a worker spins for the next job, and the caller for the last workers: a little longer than waking takes.
+# How long a worker spins for the next job, and the caller for the last workers: slightly longer than a wake-up takes.
 _SPIN_NANOSECONDS = 30_000
 _STOP_NANOSECONDS = 1_000_000_000
 # How long the caller sleeps between two cancellation checks.
 _ASLEEP_NANOSECONDS = 100_000_000
-# How long a thread that is alone computes between two cancellation checks.
+# How long a thread that executes a job alone computes between two cancellation checks.
 _ALONE_NANOSECONDS = 10_000_000
 
-# state has a cache line of its own. owner: 1 while a thread runs a job. workers: how many have been made. alive: how
-# many have not ended. threads: how many a job may use. processors: how many there are. spin: for how long to.
-# The rest is the job; it does not change while a worker is inside.
+# state has its own cache line. owner: 1 while a thread runs a job. workers: the number of started workers. alive: those
+# that have not ended. threads: the number that a job may use. processors: the number of processors. spin: the spinning
+# time in nanoseconds. The rest describes the job, and does not change while a worker is inside.
 _POOL = Record(
     state=1, _line_1=7,
     owner=1, workers=1, alive=1, threads=1, processors=1, spin=1, stopping=1, _line_2=1,
     function=1, table=1, tasks=1, grain=1, participants=1, running=1, mode=1, _line_3=1,
 )  # fmt: skip
 
-# What the pool keeps for each thread that takes part, the caller being 0: its share of the chunks, and its parking
-# slot.
+# The data of each participant, the caller being number 0: its share of the chunks, and its parking slot.
 _SEAT = Record(next=1, end=1, _line_1=6, parking=waiting.PARKING_SLOT.size // 8)
 _SEAT_BYTES = -(-_SEAT.size // 64) * 64
 
-# Linux alone says where a thread runs. Sets of processors are masks of so many bits.
+# Only Linux reports the processor of a thread. Sets of processors are bit masks of this length.
 _CAN_MOVE = sys.platform == "linux"
 _MOST_PROCESSORS = 1024
 _MASK_BYTES = _MOST_PROCESSORS // 8
 
 
 def emit_pool(module: Module) -> None:
-    """Write the pool's functions into a module that has emit_thread_state's."""
+    """Write the pool's functions into a module that has the functions of emit_thread_state."""
     module.global_data("pool", _POOL.size)
     module.global_data("seats", _SEAT_BYTES * MAX_THREADS)
     _emit_wake_children(module)
@@ -93,7 +92,7 @@ def emit_pool(module: Module) -> None:
 
 
 def emit_pool_start(fn: Function, threads: Value, processors: Value) -> None:
-    """Set the pool up: how many threads a job may use, and how many processors there are."""
+    """Initialize the pool with the number of threads that a job may use and the number of processors."""
     pool = fn.address("pool")
     _POOL.store(fn, pool, "threads", threads)
     _POOL.store(fn, pool, "processors", processors)
@@ -120,7 +119,7 @@ def _state(fn: Function) -> Value:
 
 
 def _emit_wake_children(module: Module) -> None:
-    """``wake_children(i64 number, i64 participants)``: those below a seat in the tree."""
+    """``wake_children(i64 number, i64 participants)``: wake the children of a participant in the tree."""
     fn = module.function("wake_children", VOID, [I64, I64])
     number, participants = fn.parameters
     first = number * 2 + 1
@@ -130,12 +129,12 @@ def _emit_wake_children(module: Module) -> None:
 
 
 def _emit_spread(module: Module) -> None:
-    """``claim_processor(i64 job) -> i1``: note that this thread runs here; whether another one of the job does already.
+    """``claim_processor(i64 job) -> i1``: record that this thread runs here; whether another one of the job does.
 
-    ``spread(i64 job)``: claim a processor, and where it is claimed already, move to a processor where no thread of the
+    ``spread(i64 job)``: claim the processor, and if it was claimed before, move to a processor where no thread of the
     job runs.
     """
-    # By processor, the last job that a thread did there; and where the process may run.
+    # claims: for each processor the last job that a thread executed there. allowed: the processors of the process.
     module.global_data("claims", 8 * _MOST_PROCESSORS)
     module.global_data("allowed", _MASK_BYTES)
     module.declare("sched_getcpu", I32, [])
@@ -159,14 +158,14 @@ def _emit_spread(module: Module) -> None:
             taken = fn.atomic_load(I64, claim, "monotonic").eq(job)
             bit.next(number + 1, fn.select(taken, free & ~(fn.i64(1) << number), free))
         fn.store(bit.results[1], fn.at(mask, I64, word.index))
-    # Where all are taken the mask is empty; the system then refuses it, and the thread stays where it is.
+    # If all are taken, the mask is empty; the system refuses it, and the thread stays on its processor.
     fn.call("sched_setaffinity", I32, fn.i32(0), fn.i64(_MASK_BYTES), mask)
     fn.call("claim_processor", I1, job)
     fn.ret()
 
 
 def _emit_cancellation(module: Module) -> None:
-    """Cancellation checks: ``has_stopped() -> i1`` reads whether the call that this thread runs has been canceled.
+    """``has_stopped() -> i1``: whether the call that this thread runs has been canceled, without polling.
 
     ``is_cancelled() -> i1`` also polls for signals and failures, as does ``xlakit_is_cancelled() -> i64`` for programs.
     """
@@ -188,9 +187,9 @@ def _emit_cancellation(module: Module) -> None:
 
 
 def _emit_work(module: Module) -> None:
-    """``work(i64 number)``: run one's own chunks, then what is left of the others'.
+    """``work(i64 number)``: execute the participant's own chunks, then the remaining chunks of the others.
 
-    After a cancellation no chunk is left to any thread.
+    A cancellation takes the remaining chunks from all participants.
     """
     fn = module.function("work", VOID, [I64])
     (number,) = fn.parameters
@@ -203,7 +202,7 @@ def _emit_work(module: Module) -> None:
         following, end = _SEAT.at(fn, seat, "next"), _SEAT.load(fn, seat, "end")
 
         def claim(following: Value = following, end: Value = end) -> Value:
-            # Looking first spares the processors from passing an exhausted counter around.
+            # Reading first avoids moving the cache line of an exhausted counter between processors.
             some = fn.atomic_load(I64, following, "monotonic") < end
             one = fn.i64(1)
             return fn.if_else(some, lambda: (fn.atomic_update("add", following, one),), lambda: (end,))[0]
@@ -219,7 +218,7 @@ def _emit_work(module: Module) -> None:
 
 
 def _emit_join(module: Module) -> None:
-    """``join(ptr seen) -> i1``: go inside if the job takes more; its number goes to ``seen`` either way."""
+    """``join(ptr seen) -> i1``: enter the job if it is open; stores its number to ``seen`` in any case."""
     fn = module.function("join", I1, [PTR])
     pool = fn.address("pool")
 
@@ -235,11 +234,11 @@ def _emit_join(module: Module) -> None:
 
 
 def _emit_worker(module: Module) -> None:
-    """``worker(ptr number) -> ptr``: what a thread of the pool does all its life."""
+    """``worker(ptr number) -> ptr``: the function of a worker thread, from its start to its end."""
     fn = module.function("worker", PTR, [PTR])
     number = fn.parameters[0].cast("ptrtoint", I64)
     pool = fn.address("pool")
-    # A job inside of a job runs serially.
+    # A job that starts inside of a job runs serially.
     THREAD.store(fn, thread_state(fn), "busy", fn.i64(1))
     seen = fn.alloca(I64)
     fn.store(fn.i64(0), seen)
@@ -270,7 +269,8 @@ def _emit_worker(module: Module) -> None:
             before = fn.atomic_update("sub", pool, fn.i64(1))
             with fn.if_((before & (_INSIDE | _OPEN)).eq(1)):
                 waiting.wake(fn, _parking_slot(fn, fn.i64(0)))
-            # Workers that are not needed now go to sleep soon.
+            # ``share_free(ptr state)``: move a thread's blocks to shared lists; ``end_thread(ptr state)``: free it,
+            # too.
             return (fn.select(invited, _field(fn, "spin"), fn.i64(0)),)
 
         iteration.next(*fn.if_else(joined, take_part, lambda: (fn.i64(0),)))
@@ -279,7 +279,7 @@ def _emit_worker(module: Module) -> None:
 
 
 def _emit_grow(module: Module) -> None:
-    """``grow(i64 wanted)``: make workers until there are so many, or the system has no more. For the owner."""
+    """``grow(i64 wanted)``: start workers until there are ``wanted`` or the system refuses. For the pool's owner."""
     fn = module.function("grow", VOID, [I64], attributes=(NO_INLINE, COLD))
     (wanted,) = fn.parameters
     pool = fn.address("pool")
@@ -294,14 +294,14 @@ def _emit_grow(module: Module) -> None:
         iteration.next(fn.select(is_made, number, iteration.carried[0]), ~is_made)
     workers = iteration.results[0]
     _POOL.store(fn, pool, "workers", workers)
-    # Spinning without a processor to spare would take time from the workers of the job.
+    # If there are more threads than processors, spinning would take time from the workers of the job.
     enough = workers < _field(fn, "processors")
     _POOL.store(fn, pool, "spin", fn.select(enough, fn.i64(_SPIN_NANOSECONDS), fn.i64(0)))
     fn.ret()
 
 
 def _emit_run_job(module: Module) -> None:
-    """``run_job(ptr function, ptr table, i64 tasks, i64 grain, i64 participants)``: for the owner."""
+    """``run_job(ptr function, ptr table, i64 tasks, i64 grain, i64 participants)``: run a job. For the pool's owner."""
     fn = module.function("run_job", VOID, [PTR, PTR, I64, I64, I64])
     function, table, tasks, grain, participants = fn.parameters
     pool = fn.address("pool")
@@ -337,9 +337,9 @@ def _emit_run_job(module: Module) -> None:
 
 
 def _emit_alone(module: Module) -> None:
-    """``run_alone(ptr function, ptr table, i64 tasks, i64 grain)``: a job on the calling thread alone.
+    """``run_alone(ptr function, ptr table, i64 tasks, i64 grain)``: execute a job on the calling thread alone.
 
-    Ranges double while one takes less than _ALONE_NANOSECONDS, so that cancellation is checked often and costs little.
+    Ranges double while one takes less than _ALONE_NANOSECONDS, so that cancellation checks are frequent and cheap.
     """
     fn = module.function("run_alone", VOID, [PTR, PTR, I64, I64])
     function, table, tasks, grain = fn.parameters
@@ -381,7 +381,7 @@ def _emit_parallel(module: Module) -> None:
 
     (done,) = fn.if_else(owned, share, lambda: (fn.constant(I1, 0),))
     with fn.if_(~done):
-        # Inside of a job the job itself checks for cancellation; where no program runs nothing can be canceled.
+        # An outer job checks for cancellation itself, and without a program there is nothing to cancel.
         asks = THREAD.load(fn, mine, "busy").eq(0) & THREAD.load(fn, mine, "running").ne(0)
         whole = ~asks | (tasks <= grain)
         with fn.if_(whole):
@@ -392,7 +392,7 @@ def _emit_parallel(module: Module) -> None:
 
 
 def _emit_thread_count(module: Module) -> None:
-    """``xlakit_thread_count() -> i64``: how many threads a job of this thread may use."""
+    """``xlakit_thread_count() -> i64``: the number of threads that a job of this thread may use."""
     fn = module.function("xlakit_thread_count", I64, [], external=True)
     limit = THREAD.load(fn, thread_state(fn), "limit")
     count = fn.select(limit.eq(0), _field(fn, "threads"), limit)
@@ -400,7 +400,7 @@ def _emit_thread_count(module: Module) -> None:
 
 
 def _emit_reset(module: Module) -> None:
-    """``xlakit_pool_reset()``: as if no worker had ever been made; for the child after a fork."""
+    """``xlakit_pool_reset()``: set the pool to have no workers; at start, and in the child after a fork."""
     fn = module.function("xlakit_pool_reset", VOID, [], external=True)
     pool, zero = fn.address("pool"), fn.i64(0)
     for name in ("state", "owner", "workers", "alive", "spin", "stopping"):
@@ -411,9 +411,9 @@ def _emit_reset(module: Module) -> None:
 
 
 def _emit_stop(module: Module) -> None:
-    """``xlakit_pool_stop()``: end the workers, and run every later job serially.
+    """``xlakit_pool_stop()``: end the workers; every later job runs serially.
 
-    Where a thread has the pool and does not give it back within a second, nothing is done.
+    Does nothing if another thread owns the pool and does not release it within a second.
     """
     module.declare("sched_yield", I32, [])
     fn = module.function("xlakit_pool_stop", VOID, [], external=True)

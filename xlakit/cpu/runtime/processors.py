@@ -1,4 +1,4 @@
-"""How many processors this process may use."""
+"""The number of processors that this process may use."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from xlakit.errors import ArgumentError
 
 
 def processor_count(root: Path = Path("/")) -> int:
-    """How many processors there are for this process: those it may run on, within the quota of its container.
+    """The number of processors for this process: those that it may run on, limited by the quota of its container.
 
-    root: where the file system that tells of containers begins.
+    root: the root of the file system with the control groups.
     """
     if hasattr(os, "sched_getaffinity"):
         allowed = len(os.sched_getaffinity(0))
@@ -23,7 +23,7 @@ def processor_count(root: Path = Path("/")) -> int:
 
 
 def default_threads(processors: int) -> int:
-    """How many threads a job uses by default: one for each processor, at most XLAKIT_THREADS.
+    """The default number of threads of a job: one for each processor, at most XLAKIT_THREADS.
 
     Raises ArgumentError where the environment variable is not a positive number.
     """
@@ -42,7 +42,7 @@ def default_threads(processors: int) -> int:
 
 
 def container_quota(root: Path = Path("/")) -> float | None:
-    """How many processors' time the control groups of this process allow; None without a limit."""
+    """The number of processors whose time the control groups of this process allow; None without a limit."""
     found: list[float] = []
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2) if line.count(":") >= 2 else ("", "-", "/")
@@ -56,7 +56,7 @@ def container_quota(root: Path = Path("/")) -> float | None:
 
 
 def _quotas(mounted: Path, group: str, quota: Callable[[Path], float | None]) -> list[float]:
-    # Limits of outer groups hold too. Inside of a container the path may be that of the host: then only the
+    # The limits of outer groups apply as well. Inside of a container the path may be that of the host: then only the
     # outermost directory exists.
     folders = [mounted / group, *(mounted / group).parents] if group else [mounted]
     inside = [folder for folder in folders if folder == mounted or mounted in folder.parents]
@@ -81,5 +81,5 @@ def _read(path: Path) -> str:
     try:
         return path.read_text()
     except OSError:
-        # A system without control groups, or a group that is not to be seen from here.
+        # The system has no control groups, or the group is not visible from here.
         return ""

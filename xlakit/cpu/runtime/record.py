@@ -1,4 +1,4 @@
-"""Record: the layout of a structure that native code and Python both know by the names of its words."""
+"""Record: the layout of a structure of words that native code and Python share."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Record:
         return tuple(self._offsets)
 
     def offset(self, name: str) -> int:
-        """Where a field starts, in bytes."""
+        """The offset of a field in bytes."""
         return self._offsets[name]
 
     def index(self, name: str) -> int:
-        """Where a field starts, in words."""
+        """The offset of a field in words."""
         return self._offsets[name] // 8
 
     def at(self, fn: Function, base: Value, name: str) -> Value:

@@ -1,6 +1,6 @@
-"""What native code keeps for each thread: a block that is made at first use and given back when the thread ends.
+"""The state that native code keeps for each thread: a block allocated on first use and freed when the thread ends.
 
-Thread-local variables of LLVM need a loader that the JIT does not have, so the block is the value of a pthread key.
+LLVM's thread-local variables need a loader that the JIT does not have, so the block is the value of a pthread key.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from xlakit.cpu.llvm import I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import ALWAYS_INLINE, COLD, NO_INLINE
 from xlakit.cpu.runtime.record import Record
 
-# Free blocks of each small size class wait in the thread that released them.
+# The number of small size classes, whose free blocks are cached by the thread that released them.
 SMALL_CLASSES = 60
 
-# limit: how many threads the jobs of this thread may use, 0 for the default. busy: not 0 inside a job.
+# limit: the number of threads that the jobs of this thread may use, 0 for the default. busy: not 0 inside of a job.
 # running: the context of the program that it runs, 0 for none. cached: the bytes in ``free``. fiber: the FIBER that it
-# is on (fibers.py), 0 for none. detached: not 0 where it never calls Python, be it for an error.
+# is on (fibers.py), 0 for none. detached: not 0 if it never calls Python, not even for an error.
 THREAD = Record(limit=1, busy=1, running=1, cached=1, fiber=1, detached=1, free=SMALL_CLASSES)
 
 
 def emit_thread_state(module: Module) -> None:
-    """Write ``thread_key`` (a global) and ``thread_state() -> ptr``. Where not even this has memory, it aborts."""
+    """Write ``thread_key`` (a global) and ``thread_state() -> ptr``, which aborts if it cannot allocate the block."""
     key = module.global_data("thread_key", 8)
     fn = module.function("make_thread_state", PTR, [], attributes=(NO_INLINE, COLD))
     module.declare("calloc", PTR, [I64, I64])
@@ -45,14 +45,14 @@ def emit_thread_key(fn: Function, at_exit: Function) -> None:
 
 
 def thread_state(fn: Function) -> Value:
-    """The block of the thread that runs."""
+    """The block of the current thread."""
     return fn.call("thread_state", PTR)
 
 
 def emit_thread_limit(module: Module) -> None:
-    """Write ``xlakit_limit_threads(i64 limit) -> i64``: set the limit of this thread, give the one before;
+    """Write ``xlakit_limit_threads(i64 limit) -> i64``, which sets the limit of this thread and gives the old one.
 
-    ``xlakit_detach_thread()``: this thread never calls Python from here on, and programs on it do not either.
+    And ``xlakit_detach_thread()``: from then on, neither this thread nor a program on it calls Python.
     """
     fn = module.function("xlakit_detach_thread", VOID, [], external=True)
     THREAD.store(fn, thread_state(fn), "detached", fn.i64(1))

@@ -1,4 +1,4 @@
-"""How native code starts threads."""
+"""Starts threads from native code."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import signal
 
 from xlakit.cpu.llvm import I32, I64, PTR, Function, Value
 
-# Room for a set of signals of any of the systems, in words of 64 bits.
+# Words of 64 bits that suffice for a signal set on every system.
 _SIGNAL_SET_WORDS = 16
 
 
 def start_thread(fn: Function, function: str, argument: Value) -> Value:
-    """Start a detached thread that calls ``function(argument)``; gives an I1, whether the system made one.
+    """Start a detached thread that calls ``function(argument)``; gives an I1, whether the system started it.
 
-    The thread inherits a mask that blocks all signals: they are for Python's threads.
+    The thread inherits a mask that blocks all signals, which Python's threads handle.
     """
     module = fn.module
     module.declare("pthread_create", I32, [PTR, PTR, PTR, PTR])

@@ -1,4 +1,4 @@
-"""How native code waits: the clock, locks, spinning for a moment, and sleeping until another thread wakes it."""
+"""The clock, locks, spinning, and sleeping until another thread wakes this one, for native code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Value
 from xlakit.cpu.runtime.record import Record
 
-# Room for a mutex and a condition of any of the systems: 64 and 48 bytes at most.
+# Space for a mutex and a condition variable on every system: 64 and 48 bytes at most.
 PARKING_SLOT = Record(sleeping=1, _before_mutex=7, mutex=8, condition=8)
 
 # How often the clock is read while spinning, in iterations; a power of two.
@@ -30,26 +30,26 @@ def clock(fn: Function) -> Value:
 
 
 def lock(fn: Function, mutex: Value) -> None:
-    """Take a mutex."""
+    """Lock a mutex."""
     fn.module.declare("pthread_mutex_lock", I32, [PTR])
     fn.call("pthread_mutex_lock", I32, mutex)
 
 
 def unlock(fn: Function, mutex: Value) -> None:
-    """Give a mutex back."""
+    """Unlock a mutex."""
     fn.module.declare("pthread_mutex_unlock", I32, [PTR])
     fn.call("pthread_mutex_unlock", I32, mutex)
 
 
 def make_mutex(fn: Function, mutex: Value) -> None:
-    """Set a mutex up, whatever was there before."""
+    """Initialize a mutex in memory of any content."""
     fn.fill(mutex, 0, 64)
     fn.module.declare("pthread_mutex_init", I32, [PTR, PTR])
     fn.call("pthread_mutex_init", I32, mutex, fn.null())
 
 
 def make_parking_slot(fn: Function, parking: Value) -> None:
-    """Set up the parking slot of one thread, whatever was there before."""
+    """Initialize the parking slot of one thread in memory of any content."""
     fn.store(fn.i64(0), PARKING_SLOT.at(fn, parking, "sleeping"))
     make_mutex(fn, PARKING_SLOT.at(fn, parking, "mutex"))
     condition = PARKING_SLOT.at(fn, parking, "condition")
@@ -59,9 +59,9 @@ def make_parking_slot(fn: Function, parking: Value) -> None:
 
 
 def spin(fn: Function, pending: Callable[[], Value], nanoseconds: Value, crowded: Value | None = None) -> None:
-    """Wait while ``pending`` (an I1, computed anew at each iteration), at most for so long.
+    """Spin while ``pending`` (an I1, computed anew at each iteration), for at most ``nanoseconds``.
 
-    Where it is ``crowded``, other threads run meanwhile: what is waited for may need this processor.
+    If it is ``crowded``, the loop yields the processor, which the awaited thread may need.
     """
     deadline = clock(fn) + nanoseconds
 
@@ -83,10 +83,10 @@ def spin(fn: Function, pending: Callable[[], Value], nanoseconds: Value, crowded
 
 
 def sleep(fn: Function, parking: Value, pending: Callable[[], Value], nanoseconds: Value | None = None) -> None:
-    """Sleep while ``pending``, until woken, or for so long.
+    """Sleep while ``pending``, until woken, or for at most ``nanoseconds``.
 
-    Nothing is missed where ``pending`` and what the waker changes before it calls ``wake`` are sequentially
-    consistent: either the sleeper sees the change, or the waker sees the sleeper.
+    No wake-up is lost if ``pending`` reads, and the waker writes before it calls ``wake``, with sequential consistency:
+    either the sleeper sees the change, or the waker sees the sleeper.
     """
     mutex, sleeping = PARKING_SLOT.at(fn, parking, "mutex"), PARKING_SLOT.at(fn, parking, "sleeping")
     lock(fn, mutex)
@@ -106,7 +106,7 @@ def sleep(fn: Function, parking: Value, pending: Callable[[], Value], nanosecond
 
 
 def deadline_in(fn: Function, nanoseconds: Value) -> Value:
-    """Where the time of the day so much later stands, as conditions take it."""
+    """The address of an absolute time, ``nanoseconds`` from now, as pthread_cond_timedwait takes it."""
     until = fn.alloca(I64, 2)
     fn.module.declare("clock_gettime", I32, [I32, PTR])
     fn.call("clock_gettime", I32, fn.i32(time.CLOCK_REALTIME), until)
@@ -118,7 +118,7 @@ def deadline_in(fn: Function, nanoseconds: Value) -> Value:
 
 
 def wake(fn: Function, parking: Value) -> None:
-    """Wake the thread that sleeps here, if one does."""
+    """Wake the thread that sleeps at a parking slot, if there is one."""
     module = fn.module
     waker = module.functions.get("wake")
     if waker is None:
